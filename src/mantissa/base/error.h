@@ -1,0 +1,51 @@
+// The errors a user can cause. Each says what is wrong, where, and how to mend it; nothing in the library prints or exits.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace mantissa {
+
+/// Base of every error that is the user's to mend. Programmer errors are assertions.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// A config, policy line, rule or command-line value is wrong.
+class ConfigError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A tensor has not the shape that its use needs.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A tensor has not the number format that its use needs.
+class DtypeError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file is missing, damaged, or not of the kind it should be.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Memory, disk or hardware that the request needs is not there.
+class ResourceError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The run itself stopped for a reason it states (exit code 1): the loss is not finite, the loss scale is at its minimum.
+class RunStopped : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace mantissa

@@ -1,0 +1,66 @@
+// safetensors files: an 8-byte header length, a JSON header, and the tensors' bytes. https://github.com/huggingface/safetensors
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace mantissa::io {
+
+/// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL").
+enum class Dtype : std::uint8_t { f64, f32, bf16, f16, e4m3, e5m2, i64, i32, i16, i8, u8, boolean };
+std::string_view safetensors_name(Dtype dtype);
+std::size_t bytes_of(Dtype dtype);
+
+struct TensorInfo {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0, end = 0;  // byte range in the data section
+  std::int64_t count() const;
+};
+
+/// A file, checked whole when opened: header length, JSON depth, ranges, overlaps, duplicates, shapes × dtype = bytes.
+/// Every fault is one FileError that names the file, the tensor and the cure.
+class SafetensorsReader {
+ public:
+  explicit SafetensorsReader(const std::filesystem::path& path);
+  ~SafetensorsReader();
+  SafetensorsReader(SafetensorsReader&&) noexcept;
+  SafetensorsReader& operator=(SafetensorsReader&&) noexcept;
+
+  const std::vector<TensorInfo>& tensors() const;
+  const std::map<std::string, std::string>& metadata() const;
+  /// nullptr where the file has no such tensor.
+  const TensorInfo* find(std::string_view name) const;
+  /// Reads the tensor's bytes [offset, offset + out.size()) into `out`.
+  void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset = 0) const;
+  const std::filesystem::path& path() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// A tensor to write; `bytes` is borrowed until write_safetensors returns. Or `fill` streams it: called with ascending offsets
+/// and a buffer to fill, so that nothing is held twice.
+struct TensorToWrite {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::span<const std::byte> bytes;
+  std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill;  // used where `bytes` is empty
+};
+
+/// Writes beside `path`, fsyncs, renames. Throws ResourceError where the disk is full; the old file is then untouched.
+/// Returns xxh64 of the data section.
+std::uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
+                                const std::map<std::string, std::string>& metadata = {});
+
+}  // namespace mantissa::io

@@ -1,0 +1,28 @@
+// Rows picked by index: embeddings and their gradient, and the rows whose logits are wanted.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+/// y[i] = table[ids[i]], converted exactly or rounded once. table: [entries, width]; y: [count, width]; ids in [0, entries).
+void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table, const std::int32_t* ids, Matrix y);
+
+/// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves, leaves into dtable.
+/// dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first. Needs gather_workspace(tokens) bytes.
+struct GatherBackward {
+  std::int64_t entries = 0;
+  std::int64_t width = 0;
+  const std::int32_t* ids = nullptr;
+  ConstMatrix dy;
+  Matrix dtable;
+  bool accumulate = false;
+};
+std::size_t gather_workspace(const Context& ctx, std::int64_t tokens, std::int64_t width);
+void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g);
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,44 @@
+// RMSNorm. Zhang and Sennrich, Root Mean Square Layer Normalization (2019), as transformers computes it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+/// y[t] = x[t] · rstd[t] · gain, rstd[t] = 1 / √(mean(x[t]²) + eps), all in f32 (f64 where x is f64), y rounded once.
+/// x, y: [tokens, channels]; gain: [channels]; rstd: [tokens], f32 (f64 in f64). Sums over channels: 16 virtual lanes.
+struct RmsNorm {
+  std::int64_t channels = 0;
+  double eps = 0;
+  ConstMatrix x;
+  ConstMatrix gain;
+  Matrix y;
+  Matrix rstd;
+};
+void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n);
+
+/// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to dx.type.
+struct RmsNormBackward {
+  std::int64_t channels = 0;
+  ConstMatrix x, gain, rstd, dy;
+  ConstMatrix addend;  // data == nullptr: none
+  Matrix dx;
+};
+void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n);
+
+/// dgain += Σ_t dy[t] ∘ x̂[t], one FMA chain per block of 256 tokens, blocks into leaves, leaves into dgain
+/// (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64).
+struct RmsNormGain {
+  std::int64_t channels = 0;
+  ConstMatrix x, rstd, dy;
+  Matrix dgain;
+  bool accumulate = false;  // false: dgain starts at zero
+};
+void rmsnorm_gain(const Context& ctx, const Extent& extent, const RmsNormGain& n);
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,65 @@
+// Pointwise chains as one kernel: a small expression program run tile by tile in cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/numeric/format.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+/// Instructions of an expression program. Each works on registers that hold a tile in f32 (f64 in f64 arithmetic).
+enum class Opcode : std::uint8_t {
+  load,      // dst = input[index], converted exactly
+  constant,  // dst = value
+  add, sub, mul, div,  // dst = a ∘ b
+  fma,       // dst = a · b + c, rounded once
+  neg, exp, log, tanh, sigmoid, rsqrt, relu,  // dst = f(a)
+  round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
+  store,     // output[index] = a, rounded to the output's type
+};
+
+struct Instruction {
+  Opcode op = Opcode::load;
+  std::uint8_t dst = 0, a = 0, b = 0, c = 0;  // registers
+  std::uint8_t index = 0;                     // input or output
+  Scalar format = Scalar::f32;
+  double value = 0;
+};
+
+/// How an input is indexed by the elements [rows, width] of the outputs.
+enum class Broadcast : std::uint8_t { none, over_rows };  // over_rows: the input is [width], the same for every row
+
+/// A program is a value: instructions in order, registers assigned by first use. At most 16 registers, 8 inputs, 4 outputs.
+struct Expression {
+  std::vector<Instruction> code;
+  std::uint8_t inputs = 0;
+  std::uint8_t outputs = 0;
+
+  /// "out0 = round<bf16>(in0 * sigmoid(in0) * in1)"; for explain.
+  std::string str() const;
+  friend bool operator==(const Expression&, const Expression&);
+};
+
+struct PointwiseInput {
+  const void* data = nullptr;
+  Scalar type = Scalar::f32;
+  Broadcast broadcast = Broadcast::none;
+};
+struct PointwiseOutput {
+  void* data = nullptr;
+  Scalar type = Scalar::f32;
+};
+
+/// Runs `program` over [rows, width] contiguous elements. An output may be the same memory as an unbroadcast input of the
+/// same type. Arithmetic is f64 where any input or output is f64. Transcendentals: numeric/math-inl.h (their ulp error is
+/// stated there), in f64 the C library's.
+void pointwise(const Context& ctx, const Expression& program, std::int64_t rows, std::int64_t width,
+               std::span<const PointwiseInput> inputs, std::span<const PointwiseOutput> outputs);
+
+}  // namespace mantissa::kernels

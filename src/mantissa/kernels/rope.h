@@ -1,0 +1,29 @@
+// Rotary position embedding, half-split form of transformers. Su et al., RoFormer (2021).
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+/// Fills cos[p, i] and sin[p, i] for positions [0, positions) and i in [0, head_dim / 2): angle = p · inv_freq[i] with
+/// inv_freq = theta^(−2i / head_dim). Both are the f32 values that transformers forms (f64 where the tables are f64); cos and
+/// sin of the f32 angle are taken in double and rounded once. Tables are [positions, head_dim / 2], f32 or f64.
+void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin);
+
+/// For every head: y[i] = x[i]·cos − x[i+h]·sin, y[i+h] = x[i+h]·cos + x[i]·sin, h = head_dim / 2, at the token's position
+/// (segment.position + its place in the segment), in f32, rounded once. `inverse` rotates back: the gradient.
+/// Each of the two sums is mul then FMA: fma(x[i], cos, −(x[i+h]·sin)). x, y: [tokens, heads · head_dim], may be the same.
+struct Rope {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+  bool inverse = false;
+  ConstMatrix x, cos, sin;
+  Matrix y;
+};
+void rope(const Context& ctx, const Extent& extent, const Rope& r);
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,46 @@
+// The optimizer's sweeps: norm and finite check of gradients, and AdamW with the low-precision copy in one pass.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+struct GradientNorm {
+  double sum_of_squares = 0;  // of the gradients as stored (scaled); f64 over fixed chunks of 4096 elements, added in order
+  bool finite = true;
+};
+
+/// Sum of squares and finite check of one gradient tensor of `count` elements.
+GradientNorm gradient_norm(const Context& ctx, const void* gradient, Scalar type, std::int64_t count);
+
+/// Sum of `count` f32 or f64 values in f64: chunks of 4096 elements each summed in order, chunks added in order.
+double chunked_sum(const void* values, Scalar type, std::int64_t count);
+
+/// AdamW (Loshchilov and Hutter, 2019): decay decoupled and multiplied by the learning rate, ε added after the bias correction.
+/// g = gradient · gradient_factor (unscaling and clipping); m = β1·m + (1−β1)·g; v = β2·v + (1−β2)·g²;
+/// w = w·(1 − lr·decay) − lr·(m/c1) / (√(v/c2) + ε), c1 = 1 − β1^t, c2 = 1 − β2^t. Arithmetic in f32 (f64 where the master is
+/// f64). Writes master, moments and, where there is one, the copy in the compute format, in one sweep.
+struct AdamW {
+  std::int64_t count = 0;
+  void* master = nullptr;
+  Scalar master_type = Scalar::f32;
+  void* copy = nullptr;  // may be null
+  Scalar copy_type = Scalar::f32;
+  const void* gradient = nullptr;
+  Scalar gradient_type = Scalar::f32;
+  void* first_moment = nullptr;
+  void* second_moment = nullptr;
+  Scalar moment_type = Scalar::f32;
+  double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
+  double gradient_factor = 1;
+  std::int64_t t = 1;  // of applied updates, from 1
+};
+void adamw(const Context& ctx, const AdamW& u);
+
+/// dst[i] = src[i] rounded to nearest to dst_type (exact where it is wider).
+void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst, Scalar dst_type);
+
+}  // namespace mantissa::kernels

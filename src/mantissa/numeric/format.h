@@ -1,0 +1,79 @@
+// Number formats: the scalar element types, and what a scaled format adds to them (docs/numerics.md, "Formats").
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace mantissa {
+
+/// An element type. tf32 is f32 storage whose values lie on the 10-bit-mantissa grid.
+enum class Scalar : std::uint8_t { f64, f32, tf32, bf16, f16, e5m2, e4m3 };
+
+inline constexpr Scalar kScalars[] = {Scalar::f64, Scalar::f32,  Scalar::tf32, Scalar::bf16,
+                                      Scalar::f16, Scalar::e5m2, Scalar::e4m3};
+
+/// The parameters of a binary floating-point format: value = 1.m × 2^e, IEEE rules unless `finite_only`.
+struct ScalarTraits {
+  std::string_view name;
+  int exponent_bits;
+  int mantissa_bits;     // without the hidden bit
+  std::size_t bytes;     // of one stored element
+  double max_finite;
+  int min_normal_exp;    // smallest normal is 2^min_normal_exp
+  bool has_infinity;     // e4m3 has none: overflow becomes nan
+};
+
+/// Traits of `s`. Sources: IEEE 754, and the OCP 8-bit floating point specification for e5m2 and e4m3.
+const ScalarTraits& traits(Scalar s);
+
+/// Bytes of one stored element.
+std::size_t bytes_of(Scalar s);
+
+/// "f32", "bf16", …; also the name in a policy line.
+std::string_view name(Scalar s);
+
+/// The scalar called `text` ("bf16"), also by its foreign spellings ("bfloat16", "torch.bfloat16", "BF16", "half", "fp32" …).
+std::optional<Scalar> parse_scalar(std::string_view text);
+
+/// The unit roundoff: half the distance between 1 and the next value, 2^-(mantissa_bits + 1).
+double unit_roundoff(Scalar s);
+
+enum class Granularity : std::uint8_t { none, tensor, block };
+enum class ScaleSource : std::uint8_t { current, delayed };
+
+/// How a scaled format finds its scales. `none` for plain formats.
+struct Scaling {
+  Granularity granularity = Granularity::none;
+  std::int32_t block = 0;           // elements that share a scale, along `axis`
+  std::int32_t axis = -1;
+  Scalar scale = Scalar::f32;       // format of a scale
+  ScaleSource source = ScaleSource::delayed;
+  friend bool operator==(const Scaling&, const Scaling&) = default;
+};
+
+/// A format is a value: an element, and if scaled how.
+struct Format {
+  Scalar element = Scalar::f32;
+  Scaling scaling{};
+  constexpr Format() = default;
+  constexpr Format(Scalar s) : element(s) {}  // NOLINT(google-explicit-constructor): a scalar is a plain format
+  constexpr Format(Scalar s, Scaling how) : element(s), scaling(how) {}
+  friend bool operator==(const Format&, const Format&) = default;
+
+  /// Bytes of `count` elements, scales included.
+  std::size_t bytes(std::size_t count) const;
+};
+
+enum class Rounding : std::uint8_t { nearest, toward_zero, stochastic };
+
+/// How a wider value becomes one of a narrower format.
+struct RoundingMode {
+  Rounding rounding = Rounding::nearest;
+  bool saturate = false;          // overflow to the largest finite value instead of inf (e4m3: nan)
+  bool flush_subnormals = false;  // results below the smallest normal become zero of the same sign
+  friend bool operator==(const RoundingMode&, const RoundingMode&) = default;
+};
+
+}  // namespace mantissa

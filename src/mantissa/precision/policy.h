@@ -1,0 +1,108 @@
+// The precision policy: one immutable value that parses from and prints to one line, and answers for every use of a graph
+// which formats it has and which rule decided (docs/numerics.md, "Policy").
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/numeric/format.h"
+
+namespace mantissa::precision {
+
+enum class Pass : std::uint8_t { forward, backward, update };
+std::string_view name(Pass pass);
+
+/// How the loss is scaled: not at all, dynamically from an initial scale, or by a constant.
+struct LossScale {
+  enum class Kind : std::uint8_t { none, dynamic, constant } kind = Kind::none;
+  double value = 1;  // initial or constant scale
+  std::string str() const;  // "none", "dynamic:2^16", "128"
+  friend bool operator==(const LossScale&, const LossScale&) = default;
+};
+
+/// The fields that a policy line, a preset or a rule can set. Unset in a rule: not touched.
+struct Fields {
+  std::optional<Scalar> params, compute, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
+  std::optional<bool> output_via_compute;  // output = "compute>f32"
+  std::optional<std::int64_t> accumulate_block;
+  std::optional<Rounding> rounding;
+  std::optional<bool> kahan, saturate, flush_subnormals;
+  std::optional<LossScale> loss_scale;
+  friend bool operator==(const Fields&, const Fields&) = default;
+};
+
+/// A rule: where its patterns match, its fields win over the preset and over earlier rules.
+struct Rule {
+  std::string match = "*";          // scope glob: * ? [0-3] [!x] {a,b}; also matched at any depth below a matching scope
+  std::string op;                   // empty: any
+  std::optional<Pass> pass;
+  std::string operand;              // empty: any
+  std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)
+  Fields fields;
+  std::string origin;               // "--rule 1", "run.toml:31": what explain prints under "decided by"
+  std::string str() const;          // short form: "SCOPE: field=value …", or the TOML inline form where it needs more
+  friend bool operator==(const Rule&, const Rule&);
+};
+
+/// The use that is asked about.
+struct Use {
+  std::string_view scope;
+  std::string_view op;
+  Pass pass = Pass::forward;
+  std::int64_t step = 0;
+};
+
+/// The answer: the resolved fields, and who decided `compute`.
+struct Resolved {
+  Scalar params = Scalar::f32, compute = Scalar::f32, accumulate = Scalar::f32, residual = Scalar::f32, output = Scalar::f32,
+         grads = Scalar::f32, optimizer = Scalar::f32, kv = Scalar::f32;
+  std::string decided_by;  // preset name, "policy line", or the rule's origin
+};
+
+class Policy {
+ public:
+  /// "32-true".
+  Policy();
+  /// The preset called `name`, or by one of its aliases ("bf16" → bf16-mixed), or a one-line policy
+  /// "params=f32 compute=bf16 …", optionally beginning with a preset's name whose fields it then changes.
+  /// Throws ConfigError that names the nearest right spelling.
+  static Policy parse(std::string_view text);
+  static std::vector<std::string> preset_names();
+
+  /// This policy with one rule more (short form or TOML inline table). Later rules win.
+  Policy with_rule(std::string_view text, std::string origin) const;
+  Policy with_rule(Rule rule) const;
+  Policy with_fields(const Fields& fields) const;
+
+  /// "bf16-mixed", or "custom" where the line is no preset's.
+  const std::string& preset() const { return preset_; }
+  /// Every field, canonical order, then the rules: parses back to an equal value.
+  std::string line() const;
+  /// The [precision] table of a resolved config.
+  std::string toml() const;
+
+  const Fields& fields() const { return fields_; }  // all set
+  const std::vector<Rule>& rules() const { return rules_; }
+  LossScale loss_scale() const { return *fields_.loss_scale; }
+  /// Format of arithmetic in ops that are not lowered: f64 under 64-true, else f32.
+  Scalar arithmetic() const;
+
+  Resolved resolve(const Use& use) const;
+  /// The index of the last rule whose patterns match `use`, for "matches nothing" warnings.
+  std::vector<std::size_t> matching_rules(const Use& use) const;
+
+  friend bool operator==(const Policy&, const Policy&);
+
+ private:
+  std::string preset_;
+  Fields fields_;
+  std::vector<Rule> rules_;
+};
+
+/// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b} alternatives.
+bool glob_match(std::string_view pattern, std::string_view scope);
+
+}  // namespace mantissa::precision
