@@ -1,5 +1,5 @@
-// The precision policy: one immutable value that parses from and prints to one line, and answers for every use of a graph
-// which formats it has and which rule decided (docs/numerics.md, "Policy").
+// The precision policy: one immutable value that parses from and prints to one line, and answers for every
+// use of a graph which formats it has and which rule decided (docs/numerics.md, "Policy").
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,15 @@ std::string_view name(Pass pass);
 /// How the loss is scaled: not at all, dynamically from an initial scale, or by a constant.
 struct LossScale {
   enum class Kind : std::uint8_t { none, dynamic, constant } kind = Kind::none;
-  double value = 1;  // initial or constant scale
+  double value = 1;         // initial or constant scale
   std::string str() const;  // "none", "dynamic:2^16", "128"
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
 /// The fields that a policy line, a preset or a rule can set. Unset in a rule: not touched.
 struct Fields {
-  std::optional<Scalar> params, compute, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
+  std::optional<Scalar> params, compute, accumulate, residual, output, grads, reduce, optimizer, kv,
+      checkpoint;
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
   std::optional<Rounding> rounding;
@@ -36,14 +37,15 @@ struct Fields {
 
 /// A rule: where its patterns match, its fields win over the preset and over earlier rules.
 struct Rule {
-  std::string match = "*";          // scope glob: * ? [0-3] [!x] {a,b}; also matched at any depth below a matching scope
-  std::string op;                   // empty: any
+  std::string match =
+      "*";         // scope glob: * ? [0-3] [!x] {a,b}; also matched at any depth below a matching scope
+  std::string op;  // empty: any
   std::optional<Pass> pass;
-  std::string operand;              // empty: any
+  std::string operand;                                // empty: any
   std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)
   Fields fields;
-  std::string origin;               // "--rule 1", "run.toml:31": what explain prints under "decided by"
-  std::string str() const;          // short form: "SCOPE: field=value …", or the TOML inline form where it needs more
+  std::string origin;       // "--rule 1", "run.toml:31": what explain prints under "decided by"
+  std::string str() const;  // short form: "SCOPE: field=value …", or the TOML inline form where it needs more
   friend bool operator==(const Rule&, const Rule&);
 };
 
@@ -57,8 +59,8 @@ struct Use {
 
 /// The answer: the resolved fields, and who decided `compute`.
 struct Resolved {
-  Scalar params = Scalar::f32, compute = Scalar::f32, accumulate = Scalar::f32, residual = Scalar::f32, output = Scalar::f32,
-         grads = Scalar::f32, optimizer = Scalar::f32, kv = Scalar::f32;
+  Scalar params = Scalar::f32, compute = Scalar::f32, accumulate = Scalar::f32, residual = Scalar::f32,
+         output = Scalar::f32, grads = Scalar::f32, optimizer = Scalar::f32, kv = Scalar::f32;
   std::string decided_by;  // preset name, "policy line", or the rule's origin
 };
 
@@ -102,7 +104,8 @@ class Policy {
   std::vector<Rule> rules_;
 };
 
-/// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b} alternatives.
+/// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b}
+/// alternatives.
 bool glob_match(std::string_view pattern, std::string_view scope);
 
 }  // namespace mantissa::precision

@@ -1,0 +1,206 @@
+#include "mantissa/precision/fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/loss_scale.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr std::string_view kThroughCompute = "compute>";
+
+struct RoundingName {
+  std::string_view name;
+  Rounding value;
+};
+// The first name of a value is the one that is printed.
+constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
+                                       {"toward-zero", Rounding::toward_zero},
+                                       {"stochastic", Rounding::stochastic},
+                                       {"nearest-even", Rounding::nearest},
+                                       {"toward_zero", Rounding::toward_zero}};
+
+/// Formats that are no scalars: read, so that they can be refused by name.
+constexpr std::string_view kScaledFormats[] = {"mxfp8", "mxfp4", "nvfp4"};
+
+std::string printed(Scalar value) {
+  return std::string(mantissa::name(value));
+}
+std::string printed(std::int64_t value) {
+  return std::to_string(value);
+}
+std::string printed(bool value) {
+  return value ? "true" : "false";
+}
+std::string printed(const LossScale& value) {
+  return value.str();
+}
+std::string printed(Rounding value) {
+  for (const RoundingName& row : kRoundings) {
+    if (row.value == value) return std::string(row.name);
+  }
+  return {};
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
+  out = parse_scalar(text);
+  if (out) return;
+  if (std::ranges::find(kScaledFormats, text) != std::end(kScaledFormats)) {
+    throw ConfigError(fmt::format(
+        "{}={}: {} shares scales over blocks of elements, and this version trains in plain formats only; "
+        "write bf16, f16, tf32 or f32",
+        field, text, text));
+  }
+  std::vector<std::string> names;
+  for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
+  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field, quoted(text),
+                                did_you_mean(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<std::int64_t>& out) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < 0) {
+    throw ConfigError(fmt::format("{}={}: must be a whole number, 0 or more", field, quoted(text)));
+  }
+  out = value;
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Rounding>& out) {
+  std::vector<std::string> names;
+  for (const RoundingName& row : kRoundings) {
+    if (row.name == text) {
+      out = row.value;
+      return;
+    }
+    names.emplace_back(row.name);
+  }
+  throw ConfigError(
+      fmt::format("{}={}: no way of rounding has this name{} (nearest, toward-zero, stochastic)", field,
+                  quoted(text), did_you_mean(text, names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<bool>& out) {
+  if (text == "true" || text == "True") {
+    out = true;
+  } else if (text == "false" || text == "False") {
+    out = false;
+  } else {
+    throw ConfigError(fmt::format("{}={}: must be true or false", field, quoted(text)));
+  }
+}
+
+void read(std::string_view, std::string_view text, std::optional<LossScale>& out) {
+  out = parse_loss_scale(text);
+}
+
+}  // namespace
+
+std::span<const Field> field_table() {
+  static const std::array<Field, 16> table = {{
+      {"params",
+       {"param", "param_dtype"},
+       &Fields::params,
+       true,
+       "format of the weights that the optimizer updates (masters)"},
+      {"compute", {"compute_dtype"}, &Fields::compute, true, "format of matrix operands and of activations"},
+      {"accumulate", {}, &Fields::accumulate, true, "format in which products are summed"},
+      {"accumulate_block",
+       {},
+       &Fields::accumulate_block,
+       true,
+       "products summed before a partial sum is rounded; 0: never"},
+      {"residual", {}, &Fields::residual, true, "format of the residual stream"},
+      {"output",
+       {"output_dtype"},
+       &Fields::output,
+       true,
+       "format of logits and losses; compute>f32: rounded to compute first"},
+      {"grads",
+       {"grad", "gradients"},
+       &Fields::grads,
+       true,
+       "format in which gradients of weights are kept and summed"},
+      {"reduce", {"reduce_dtype"}, &Fields::reduce, false, "format of sums over ranks"},
+      {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
+      {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, in training too"},
+      {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
+      {"rounding", {}, &Fields::rounding, true, "how weights and moments are rounded"},
+      {"kahan", {}, &Fields::kahan, true, "keep what an update lost in rounding, and add it to the next"},
+      {"saturate", {}, &Fields::saturate, true, "overflow to the largest finite value instead of infinity"},
+      {"flush_subnormals", {"flush"}, &Fields::flush_subnormals, true, "subnormal results become zero"},
+      {"loss_scale",
+       {},
+       &Fields::loss_scale,
+       false,
+       "factor on the loss that keeps small gradients representable"},
+  }};
+  return table;
+}
+
+const Field* find_field(std::string_view name) {
+  for (const Field& field : field_table()) {
+    if (field.name == name || std::ranges::find(field.aliases, name) != field.aliases.end()) return &field;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> field_names() {
+  std::vector<std::string> names;
+  for (const Field& field : field_table()) names.emplace_back(field.name);
+  return names;
+}
+
+void set_field(Fields& fields, std::string_view name, std::string_view value) {
+  const Field* field = find_field(name);
+  if (field == nullptr) {
+    const std::vector<std::string> names = field_names();
+    throw ConfigError(fmt::format("no policy field is called {}{} (fields: {})", quoted(name),
+                                  did_you_mean(name, names), list_of(names)));
+  }
+  if (field->member == Field::Member(&Fields::output)) {
+    fields.output_via_compute = value.starts_with(kThroughCompute);
+    if (*fields.output_via_compute) value.remove_prefix(kThroughCompute.size());
+  }
+  std::visit([&](auto member) { read(field->name, value, fields.*member); }, field->member);
+}
+
+std::string field_text(const Fields& fields, const Field& field) {
+  std::string text = std::visit(
+      [&](auto member) {
+        const auto& value = fields.*member;
+        return value ? printed(*value) : std::string();
+      },
+      field.member);
+  const bool output = field.member == Field::Member(&Fields::output);
+  return output && fields.output_via_compute.value_or(false) ? std::string(kThroughCompute) + text : text;
+}
+
+std::string fields_text(const Fields& fields) {
+  std::string text;
+  for (const Field& field : field_table()) {
+    const std::string value = field_text(fields, field);
+    if (value.empty()) continue;
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", field.name, value);
+  }
+  return text;
+}
+
+void overlay(Fields& onto, const Fields& over) {
+  for (const Field& field : field_table()) {
+    std::visit(
+        [&](auto member) {
+          if (over.*member) onto.*member = over.*member;
+        },
+        field.member);
+  }
+  if (over.output) onto.output_via_compute = over.output_via_compute.value_or(false);
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,153 @@
+#include "mantissa/precision/glob.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/policy.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr std::size_t kDeepestBraces = 8;
+
+/// The places of the text that a part of the pattern can have consumed up to: [length + 1] flags. All ways of
+/// matching advance together, so that time is the product of the two lengths whatever the pattern.
+using Places = std::vector<char>;
+
+/// One past the bracket that closes the one at `open`; npos where there is none.
+std::size_t end_of_group(std::string_view pattern, std::size_t open) {
+  if (pattern[open] == '[') {
+    // A "]" that comes first is a member of the set.
+    std::size_t first = open + 1;
+    if (first < pattern.size() && (pattern[first] == '!' || pattern[first] == '^')) ++first;
+    const std::size_t close = pattern.find(']', first + 1);
+    return close == std::string_view::npos ? close : close + 1;
+  }
+  std::size_t depth = 0;
+  for (std::size_t i = open; i < pattern.size(); ++i) {
+    if (pattern[i] == '{') ++depth;
+    if (pattern[i] == '}' && --depth == 0) return i + 1;
+  }
+  return std::string_view::npos;
+}
+
+/// Whether `c` is in the set whose inside ("0-3", "!x") is `set`.
+bool in_set(std::string_view set, char c) {
+  const bool negated = !set.empty() && (set[0] == '!' || set[0] == '^');
+  if (negated) set.remove_prefix(1);
+  bool found = false;
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    if (i + 2 < set.size() && set[i + 1] == '-') {
+      found = found || (set[i] <= c && c <= set[i + 2]);
+      i += 2;
+    } else {
+      found = found || set[i] == c;
+    }
+  }
+  return found != negated;
+}
+
+template <class Accept>
+Places consume_one(const Places& at, std::string_view text, Accept accept) {
+  Places next(at.size(), 0);
+  for (std::size_t i = 0; i < text.size(); ++i) next[i + 1] = at[i] && accept(text[i]);
+  return next;
+}
+
+Places advance(std::string_view pattern, std::string_view text, Places at);
+
+/// The union over the alternatives of a brace group, whose inside is `group`.
+Places advance_any(std::string_view group, std::string_view text, const Places& at) {
+  Places next(at.size(), 0);
+  std::size_t begin = 0;
+  std::size_t depth = 0;
+  for (std::size_t i = 0; i <= group.size(); ++i) {
+    if (i < group.size() && group[i] == '{') ++depth;
+    if (i < group.size() && group[i] == '}') --depth;
+    if (i < group.size() && (group[i] != ',' || depth > 0)) continue;
+    const Places reached = advance(group.substr(begin, i - begin), text, at);
+    for (std::size_t p = 0; p < next.size(); ++p) next[p] = next[p] || reached[p];
+    begin = i + 1;
+  }
+  return next;
+}
+
+Places advance(std::string_view pattern, std::string_view text, Places at) {
+  for (std::size_t i = 0; i < pattern.size();) {
+    const char c = pattern[i];
+    const std::size_t end = c == '[' || c == '{' ? end_of_group(pattern, i) : std::string_view::npos;
+    if (c == '*') {
+      for (std::size_t p = 1; p < at.size(); ++p) at[p] = at[p] || at[p - 1];
+      ++i;
+    } else if (end == std::string_view::npos) {  // "?", a character, or a bracket that nothing closes
+      at = consume_one(at, text, [c](char x) { return c == '?' || x == c; });
+      ++i;
+    } else {
+      const std::string_view inside = pattern.substr(i + 1, end - i - 2);
+      at = c == '{' ? advance_any(inside, text, at)
+                    : consume_one(at, text, [inside](char x) { return in_set(inside, x); });
+      i = end;
+    }
+  }
+  return at;
+}
+
+Places places_after(std::string_view pattern, std::string_view text) {
+  Places start(text.size() + 1, 0);
+  start[0] = 1;
+  return advance(pattern, text, std::move(start));
+}
+
+bool in_scopes(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+         c == '-' || c == '/';
+}
+
+}  // namespace
+
+bool glob_match(std::string_view pattern, std::string_view scope) {
+  return places_after(pattern, scope).back() != 0;
+}
+
+bool scope_match(std::string_view pattern, std::string_view scope) {
+  const Places places = places_after(pattern, scope);
+  for (std::size_t i = 0; i < scope.size(); ++i) {
+    if (places[i] && scope[i] == '.') return true;
+  }
+  return places.back() != 0;
+}
+
+void check_glob(std::string_view pattern) {
+  const auto refuse = [&](const std::string& why) {
+    throw ConfigError(fmt::format("scope pattern {}: {}", quoted(pattern), why));
+  };
+  if (pattern.empty()) refuse("is empty; write * for every scope");
+  std::size_t depth = 0;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    const char c = pattern[i];
+    if (c == '[') {
+      const std::size_t end = end_of_group(pattern, i);
+      if (end == std::string_view::npos) refuse("\"[\" is never closed; write a set as [0-3]");
+      for (const char x : pattern.substr(i + 1, end - i - 2)) {
+        if (!in_scopes(x) && x != '!' && x != '^')
+          refuse(fmt::format("{} cannot stand in a set", quoted({&x, 1})));
+      }
+      i = end - 1;
+    } else if (c == '{') {
+      if (++depth > kDeepestBraces)
+        refuse(fmt::format("braces are nested more than {} deep", kDeepestBraces));
+    } else if (c == '}') {
+      if (depth-- == 0) refuse("\"}\" has no \"{\" before it; write alternatives as {a,b}");
+    } else if (!in_scopes(c) && c != '*' && c != '?' && !(c == ',' && depth > 0)) {
+      refuse(fmt::format("no scope contains {}; patterns are made of names, dots, * ? [0-3] {{a,b}}",
+                         quoted({&c, 1})));
+    }
+  }
+  if (depth > 0) refuse("\"{\" is never closed; write alternatives as {a,b}");
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,163 @@
+#include "mantissa/precision/policy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/fields.h"
+#include "mantissa/precision/presets.h"
+#include "mantissa/precision/rule.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr std::string_view kDefaultPreset = "32-true";
+constexpr std::string_view kCustom = "custom";
+constexpr std::size_t kLongestLine = 65536;
+
+/// Rules follow the fields, each after a semicolon; no field, scope or rule contains one.
+std::vector<std::string_view> segments(std::string_view text) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = text.find(';', begin);
+    parts.push_back(trimmed(text.substr(begin, end - begin)));
+    if (end == std::string_view::npos) return parts;
+    begin = end + 1;
+  }
+}
+
+/// "[preset] field=value …"; white space or commas between (jmp writes commas).
+Fields parse_fields(std::string_view text) {
+  const std::size_t equals = text.find('=');
+  if (text.find(':') < equals && equals != std::string_view::npos) {
+    throw ConfigError(fmt::format(
+        "{} is a rule; a policy begins with a preset or fields, and rules follow after \";\"", quoted(text)));
+  }
+  Fields base = find_preset(kDefaultPreset).fields;
+  Fields said;
+  bool first = true;
+  for (const std::string_view word : split_words(text, " \t\r\n,")) {
+    const std::size_t at = word.find('=');
+    if (at != std::string_view::npos) {
+      const Field* field = find_field(word.substr(0, at));
+      if (field != nullptr && !field_text(said, *field).empty()) {
+        throw ConfigError(fmt::format("{} is said twice; keep one", field->name));
+      }
+      set_field(said, word.substr(0, at), word.substr(at + 1));
+    } else if (first) {
+      base = find_preset(word).fields;
+    } else {
+      throw ConfigError(fmt::format("{} is not field=value; write for instance compute=bf16, without spaces",
+                                    quoted(word)));
+    }
+    first = false;
+  }
+  overlay(base, said);
+  return base;
+}
+
+}  // namespace
+
+Policy::Policy() : preset_(kDefaultPreset), fields_(find_preset(kDefaultPreset).fields) {}
+
+Policy Policy::parse(std::string_view text) {
+  if (text.size() > kLongestLine)
+    throw ConfigError(fmt::format("a policy line has at most {} characters", kLongestLine));
+  const std::vector<std::string_view> parts = segments(text);
+  if (parts.front().empty()) {
+    throw ConfigError(
+        "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16");
+  }
+  try {
+    Policy policy = Policy().with_fields(parse_fields(parts.front()));
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+      if (!parts[i].empty())
+        policy = policy.with_rule(parts[i], fmt::format("policy rule {}", policy.rules_.size() + 1));
+    }
+    return policy;
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("policy {}: {}", quoted(trimmed(text)), e.what()));
+  }
+}
+
+std::vector<std::string> Policy::preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return names;
+}
+
+Policy Policy::with_rule(std::string_view text, std::string origin) const {
+  return with_rule(parse_rule(text, std::move(origin)));
+}
+
+Policy Policy::with_rule(Rule rule) const {
+  check_rule(rule);
+  Policy out = *this;
+  out.rules_.push_back(std::move(rule));
+  return out;
+}
+
+Policy Policy::with_fields(const Fields& fields) const {
+  Policy out = *this;
+  overlay(out.fields_, fields);
+  const Preset* preset = preset_of(out.fields_);
+  out.preset_ = preset != nullptr ? preset->name : kCustom;
+  return out;
+}
+
+std::string Policy::line() const {
+  std::string text = fields_text(fields_);
+  for (const Rule& rule : rules_) text += "; " + rule.str();
+  return text;
+}
+
+std::string Policy::toml() const {
+  std::string text = fmt::format("[precision]\npolicy = \"{}\"  # {}\n", fields_text(fields_), preset_);
+  if (rules_.empty()) return text + "rules = []\n";
+  text += "rules = [\n";
+  for (const Rule& rule : rules_) {
+    const std::string form = rule.str();
+    text += form.starts_with('{') && form.ends_with('}') ? fmt::format("  {},\n", form)
+                                                         : fmt::format("  \"{}\",\n", form);
+  }
+  return text + "]\n";
+}
+
+Scalar Policy::arithmetic() const {
+  return *fields_.params == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+}
+
+Resolved Policy::resolve(const Use& use) const {
+  Fields fields = fields_;
+  Resolved out;
+  out.decided_by = preset_ == kCustom ? "policy line" : preset_;
+  for (const std::size_t i : matching_rules(use)) {
+    overlay(fields, rules_[i].fields);
+    if (rules_[i].fields.compute) out.decided_by = rules_[i].origin;
+  }
+  out.params = *fields.params;
+  out.compute = *fields.compute;
+  out.accumulate = *fields.accumulate;
+  out.residual = *fields.residual;
+  out.output = *fields.output;
+  out.grads = *fields.grads;
+  out.optimizer = *fields.optimizer;
+  out.kv = *fields.kv;
+  return out;
+}
+
+std::vector<std::size_t> Policy::matching_rules(const Use& use) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (matches(rules_[i], use)) found.push_back(i);
+  }
+  return found;
+}
+
+bool operator==(const Policy& a, const Policy& b) {
+  return a.fields_ == b.fields_ && a.rules_ == b.rules_;
+}
+
+}  // namespace mantissa::precision

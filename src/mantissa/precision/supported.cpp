@@ -1,0 +1,95 @@
+#include "mantissa/precision/supported.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/fields.h"
+#include "mantissa/precision/presets.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+struct Allowed {
+  std::string_view field;
+  std::vector<std::string> values;
+  std::string_view why;  // what the others would need
+};
+
+const std::vector<Allowed>& allowed_in_f32() {
+  static const std::vector<Allowed> table = {
+      {"params", {"f32"}, "the optimizer updates f32 masters"},
+      {"compute", {"f32", "tf32", "bf16", "f16"}, "8-bit operands need scales"},
+      {"accumulate", {"f32"}, "products are summed in f32"},
+      {"accumulate_block", {"0"}, "partial sums are not rounded"},
+      {"residual", {"f32", "bf16", "f16"}, "other formats of the residual stream are not available"},
+      {"output", {"f32"}, "logits and losses are unrounded f32"},
+      {"grads", {"f32"}, "gradients are summed in f32"},
+      {"reduce", {"f32"}, "sums over ranks are f32"},
+      {"optimizer", {"f32"}, "moments are f32"},
+      {"kv", {"f32", "bf16", "f16"}, "8-bit keys and values need scales"},
+      {"checkpoint", {"f32"}, "models are written in f32"},
+      {"rounding", {"nearest"}, "only low-precision weights and moments round otherwise"},
+      {"kahan", {"false"}, "f32 masters need no compensation"},
+      {"saturate", {"false"}, "overflow goes to infinity"},
+      {"flush_subnormals", {"false"}, "subnormals are kept"},
+      {"loss_scale", {"none"}, "losses are not scaled"},
+  };
+  return table;
+}
+
+/// What a field may be where the masters are f64.
+std::vector<std::string> allowed_in_f64(const Allowed& row) {
+  const bool format = std::holds_alternative<std::optional<Scalar> Fields::*>(find_field(row.field)->member);
+  return format && row.field != "checkpoint" ? std::vector<std::string>{"f64"} : row.values;
+}
+
+void check_fields(const Fields& fields, bool f64) {
+  for (const Allowed& row : allowed_in_f32()) {
+    const std::string value = field_text(fields, *find_field(row.field));
+    const std::vector<std::string> values = f64 ? allowed_in_f64(row) : row.values;
+    if (value.empty() || std::ranges::find(values, value) != values.end()) continue;
+    const bool mixes_f64 = f64 ? values.front() == "f64" : value == "f64";
+    throw ConfigError(
+        fmt::format("{}={} is not available: {}; use {}={} ({})", row.field, value,
+                    mixes_f64 ? "f64 is computed under 64-true only, where every format is f64" : row.why,
+                    row.field, fmt::format("{}", fmt::join(values, "|")), trainable()));
+  }
+}
+
+void check_rule_supported(const Rule& rule, bool f64) {
+  if (!rule.operand.empty()) {
+    throw ConfigError(fmt::format(
+        "operand={} is not available: formats are decided for all operands of an op; leave it out",
+        rule.operand));
+  }
+  if (rule.first_step || rule.last_step) {
+    throw ConfigError(
+        "steps is not available: one plan serves the whole run; leave it out, or resume with another policy");
+  }
+  if (rule.pass == Pass::update) {
+    throw ConfigError(
+        "pass=update is not available: the optimizer computes in the masters' format; leave the rule out");
+  }
+  check_fields(rule.fields, f64);
+}
+
+}  // namespace
+
+void check_supported(const Policy& policy) {
+  const bool f64 = policy.arithmetic() == Scalar::f64;
+  check_fields(policy.fields(), f64);
+  for (const Rule& rule : policy.rules()) {
+    try {
+      check_rule_supported(rule, f64);
+    } catch (const ConfigError& e) {
+      throw ConfigError(fmt::format("rule {} ({}): {}", quoted(rule.str()), rule.origin, e.what()));
+    }
+  }
+}
+
+}  // namespace mantissa::precision

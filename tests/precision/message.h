@@ -1,0 +1,23 @@
+// The message of the ConfigError that something throws.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::precision {
+
+template <class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const ConfigError& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was refused";
+  return {};
+}
+
+}  // namespace mantissa::precision

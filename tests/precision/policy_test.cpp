@@ -1,0 +1,258 @@
+// The policy language: presets, aliases, fields, one line in and one line out.
+#include "mantissa/precision/policy.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "mantissa/precision/fields.h"
+#include "precision/message.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr const char* kLine32 =
+    "params=f32 compute=f32 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 reduce=f32 "
+    "optimizer=f32 "
+    "kv=f32 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+    "loss_scale=none";
+
+TEST(Policy, IsThirtyTwoTrueUnlessSaid) {
+  EXPECT_EQ(Policy().preset(), "32-true");
+  EXPECT_EQ(Policy().line(), kLine32);
+  EXPECT_EQ(Policy::parse(kLine32), Policy());
+}
+
+TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
+  EXPECT_EQ(Policy::preset_names(), (std::vector<std::string>{"64-true", "32-true", "bf16-mixed"}));
+  EXPECT_EQ(Policy::parse("64-true").line(),
+            "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
+            "reduce=f64 optimizer=f64 "
+            "kv=f64 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+            "loss_scale=none");
+  EXPECT_EQ(Policy::parse("bf16-mixed").line(),
+            "params=f32 compute=bf16 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 "
+            "reduce=f32 optimizer=f32 "
+            "kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+            "loss_scale=none");
+}
+
+TEST(Policy, AliasesAreAnsweredWithTheCanonicalName) {
+  const std::vector<std::pair<const char*, const char*>> aliases = {{"64", "64-true"},
+                                                                    {"float64", "64-true"},
+                                                                    {"torch.float64", "64-true"},
+                                                                    {"double", "64-true"},
+                                                                    {"32", "32-true"},
+                                                                    {"fp32", "32-true"},
+                                                                    {"torch.float32", "32-true"},
+                                                                    {"FP32", "32-true"},
+                                                                    {"bf16", "bf16-mixed"},
+                                                                    {"bfloat16", "bf16-mixed"},
+                                                                    {"BF16-Mixed", "bf16-mixed"},
+                                                                    {"torch.bfloat16", "bf16-mixed"},
+                                                                    {" bf16-mixed ", "bf16-mixed"}};
+  for (const auto& [alias, canonical] : aliases) EXPECT_EQ(Policy::parse(alias).preset(), canonical) << alias;
+}
+
+TEST(Policy, ALineThatSaysWhatAPresetSaysHasItsName) {
+  EXPECT_EQ(Policy::parse("params=f32 compute=bf16 kv=bf16").preset(), "bf16-mixed");
+  EXPECT_EQ(Policy::parse("params=f32 compute=f16").preset(), "custom");
+  EXPECT_EQ(Policy::parse("bf16-mixed residual=bf16").preset(), "custom");
+}
+
+TEST(Policy, FieldsChangeThePresetTheyFollow) {
+  const Policy policy = Policy::parse("bf16-mixed residual=bf16 loss_scale=dynamic:2^12");
+  EXPECT_EQ(policy.fields().compute, Scalar::bf16);
+  EXPECT_EQ(policy.fields().residual, Scalar::bf16);
+  EXPECT_EQ(policy.loss_scale(), (LossScale{LossScale::Kind::dynamic, 4096}));
+}
+
+TEST(Policy, ForeignSpellingsOfFieldsAndFormatsAreRead) {
+  EXPECT_EQ(Policy::parse("params=float32,compute=bfloat16,output=float32").line(),
+            Policy::parse("params=f32 compute=bf16 output=f32").line());
+  EXPECT_EQ(Policy::parse("param_dtype=torch.float32 reduce_dtype=float32 kv_cache=bf16"),
+            Policy::parse("kv=bf16"));
+}
+
+TEST(Policy, OutputCanPassThroughCompute) {
+  const Policy policy = Policy::parse("bf16-mixed output=compute>f32");
+  EXPECT_EQ(policy.fields().output, Scalar::f32);
+  EXPECT_EQ(policy.fields().output_via_compute, true);
+  EXPECT_NE(policy.line().find("output=compute>f32"), std::string::npos);
+  EXPECT_EQ(Policy::parse(policy.line()), policy);
+}
+
+TEST(Policy, LossScalesPrintAsTheyAreWritten) {
+  for (const char* text : {"none", "dynamic:2^16", "dynamic:2^-3", "dynamic:1000", "128", "0.5", "2.5e+30"}) {
+    EXPECT_EQ(Policy::parse(std::string("loss_scale=") + text).loss_scale().str(), text);
+  }
+  EXPECT_EQ(Policy::parse("loss_scale=dynamic").loss_scale().str(), "dynamic:2^16");
+  EXPECT_EQ(Policy::parse("loss_scale=2^7").loss_scale().str(), "128");
+}
+
+TEST(Policy, RulesFollowTheFieldsInTheLine) {
+  const Policy policy =
+      Policy::parse("bf16; lm_head: compute=f32; {match = \"*norm*\", op = \"rmsnorm\", compute = \"f32\"}");
+  ASSERT_EQ(policy.rules().size(), 2U);
+  EXPECT_EQ(policy.preset(), "bf16-mixed");
+  EXPECT_EQ(policy.rules()[1].op, "rmsnorm");
+  EXPECT_EQ(policy.rules()[0].origin, "policy rule 1");
+  EXPECT_EQ(Policy::parse(policy.line()), policy);
+  EXPECT_EQ(Policy::parse(policy.line()).line(), policy.line());
+}
+
+TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
+  const auto value = [&](const Field& field) {
+    if (field.name == "loss_scale") return pick({"none", "dynamic:2^16", "dynamic:3", "128", "0.1"});
+    if (field.name == "rounding") return pick({"nearest", "toward-zero", "stochastic"});
+    if (field.name == "output" && random() % 2 == 0) return std::string("compute>f32");
+    if (std::holds_alternative<std::optional<bool> Fields::*>(field.member)) return pick({"true", "false"});
+    if (std::holds_alternative<std::optional<std::int64_t> Fields::*>(field.member))
+      return std::to_string(random() % 1000);
+    return pick({"f64", "f32", "tf32", "bf16", "f16", "e5m2", "e4m3"});
+  };
+  for (int trial = 0; trial < 500; ++trial) {
+    Policy policy;
+    for (const Field& field : field_table()) {
+      Fields fields;
+      if (random() % 2 == 0) set_field(fields, field.name, value(field));
+      policy = policy.with_fields(fields);
+    }
+    for (unsigned r = random() % 4; r > 0; --r) {
+      Rule rule;
+      rule.match = pick({"*", "lm_head", "model.layers.[0-3].self_attn.*", "{q,k}_proj", "*.{a,{b,c}}"});
+      rule.op = pick({"", "matmul", "softmax"});
+      if (random() % 2 == 0) rule.pass = static_cast<Pass>(random() % 3);
+      rule.operand = pick({"", "", "a"});
+      if (random() % 3 == 0) rule.first_step = random() % 10;
+      if (random() % 3 == 0) rule.last_step = 10 + random() % 10;
+      set_field(rule.fields, "compute", pick({"f32", "bf16"}));
+      for (const Field& field : field_table()) {
+        if (field.in_rules && random() % 4 == 0) set_field(rule.fields, field.name, value(field));
+      }
+      policy = policy.with_rule(rule);
+    }
+    EXPECT_EQ(Policy::parse(policy.line()), policy) << policy.line();
+    EXPECT_EQ(Policy::parse(policy.line()).line(), policy.line());
+    EXPECT_EQ(Policy::parse(policy.line()).preset(), policy.preset());
+  }
+}
+
+TEST(Policy, TomlSaysPresetLineAndRules) {
+  EXPECT_EQ(Policy().toml(),
+            std::string("[precision]\npolicy = \"") + kLine32 + "\"  # 32-true\nrules = []\n");
+  const std::string toml =
+      Policy::parse("bf16; {q,k}_proj: compute=f32; {match=\"*\", pass=\"backward\", kahan=true}").toml();
+  EXPECT_NE(toml.find("# bf16-mixed\nrules = [\n  \"{q,k}_proj: compute=f32\",\n"
+                      "  {match = \"*\", pass = \"backward\", kahan = true},\n]\n"),
+            std::string::npos)
+      << toml;
+}
+
+TEST(Policy, ArithmeticIsF64OnlyWithF64Masters) {
+  EXPECT_EQ(Policy::parse("64-true").arithmetic(), Scalar::f64);
+  EXPECT_EQ(Policy::parse("32-true").arithmetic(), Scalar::f32);
+  EXPECT_EQ(Policy::parse("compute=f16").arithmetic(), Scalar::f32);
+}
+
+TEST(PolicyErrors, NameTheNearestPreset) {
+  EXPECT_EQ(message_of([] { Policy::parse("bf16-mixd"); }),
+            "policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean \"bf16-mixed\"? (presets: "
+            "64-true, 32-true, "
+            "bf16-mixed)");
+  EXPECT_EQ(message_of([] { Policy::parse("qqqqqqqqqqqq"); }),
+            "policy \"qqqqqqqqqqqq\": no preset is called \"qqqqqqqqqqqq\" (presets: 64-true, 32-true, "
+            "bf16-mixed)");
+}
+
+TEST(PolicyErrors, LaterPresetsAreKnownByName) {
+  for (const char* name : {"16-mixed", "bf16-true", "16-true", "tf32", "bf16-matmul", "bf16-matmul-x3",
+                           "bf16-matmul-x6", "fp8-hybrid"}) {
+    EXPECT_EQ(message_of([&] { Policy::parse(name); }),
+              std::string("policy \"") + name + "\": preset \"" + name +
+                  "\" is not available: this version trains 64-true, 32-true, bf16-mixed, and policy lines "
+                  "whose compute is f32, "
+                  "tf32, bf16 or f16");
+  }
+  EXPECT_NE(message_of([] { Policy::parse("16"); }).find("preset \"16-mixed\" is not available"),
+            std::string::npos);
+  EXPECT_NE(message_of([] { Policy::parse("transformer-engine"); }).find("preset \"fp8-hybrid\""),
+            std::string::npos);
+}
+
+TEST(PolicyErrors, NameFieldAndValue) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"",
+       "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16"},
+      {"  ",
+       "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16"},
+      {"compute=bff16",
+       "policy \"compute=bff16\": compute=\"bff16\": no number format has this name; did you mean \"bf16\"? "
+       "(formats: f64, f32, tf32, "
+       "bf16, f16, e5m2, e4m3)"},
+      {"compute=mxfp8",
+       "policy \"compute=mxfp8\": compute=mxfp8: mxfp8 shares scales over blocks of elements, and this "
+       "version trains in plain "
+       "formats only; write bf16, f16, tf32 or f32"},
+      {"compute=",
+       "policy \"compute=\": compute=\"\": no number format has this name (formats: f64, f32, tf32, bf16, "
+       "f16, e5m2, e4m3)"},
+      {"accumulate_block=-1",
+       "policy \"accumulate_block=-1\": accumulate_block=\"-1\": must be a whole number, 0 or more"},
+      {"accumulate_block=12x",
+       "policy \"accumulate_block=12x\": accumulate_block=\"12x\": must be a whole number, 0 or more"},
+      {"kahan=yes", "policy \"kahan=yes\": kahan=\"yes\": must be true or false"},
+      {"rounding=nearst",
+       "policy \"rounding=nearst\": rounding=\"nearst\": no way of rounding has this name; did you mean "
+       "\"nearest\"? (nearest, "
+       "toward-zero, stochastic)"},
+      {"loss_scale=0",
+       "policy \"loss_scale=0\": loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic "
+       "(what DeepSpeed means by "
+       "0) or loss_scale=none"},
+      {"loss_scale=-4",
+       "policy \"loss_scale=-4\": loss_scale=\"-4\": not a loss scale; write none, dynamic:2^16 (the initial "
+       "scale), or a positive "
+       "constant such as 128"},
+      {"compute=bf16 compute=f16", "policy \"compute=bf16 compute=f16\": compute is said twice; keep one"},
+      {"params=f32 param_dtype=f32", "policy \"params=f32 param_dtype=f32\": params is said twice; keep one"},
+      {"compute=bf16 bf16-mixed",
+       "policy \"compute=bf16 bf16-mixed\": \"bf16-mixed\" is not field=value; write for instance "
+       "compute=bf16, without spaces"},
+      {"lm_head: compute=f32",
+       "policy \"lm_head: compute=f32\": \"lm_head: compute=f32\" is a rule; a policy begins with a preset "
+       "or fields, and rules "
+       "follow after \";\""},
+  };
+  for (const auto& [text, message] : cases) EXPECT_EQ(message_of([&] { Policy::parse(text); }), message);
+  EXPECT_NE(message_of([] { Policy::parse("compte=bf16"); })
+                .find("no policy field is called \"compte\"; did you mean \"compute\"? (fields: params, "
+                      "compute, accumulate"),
+            std::string::npos);
+}
+
+TEST(PolicyErrors, LossScalesOutsideF32AreRefused) {
+  for (const char* text :
+       {"nan", "inf", "1e39", "2^128", "2^", "dynamic:", "dynamic:0", "dynamic:2^16x", "1e-500", "static"}) {
+    EXPECT_NE(message_of([&] { Policy::parse(std::string("loss_scale=") + text); }).find("not a loss scale"),
+              std::string::npos)
+        << text;
+  }
+}
+
+TEST(PolicyErrors, HostileTextIsQuotedSafely) {
+  EXPECT_EQ(message_of([] { Policy::parse(std::string(70000, 'x')); }),
+            "a policy line has at most 65536 characters");
+  const std::string message = message_of([] { Policy::parse(std::string("a\x01\x1b[31m\0b", 9)); });
+  EXPECT_NE(message.find("\"a\\x01\\x1b[31m\\x00b\""), std::string::npos) << message;
+  EXPECT_LT(message_of([] { Policy::parse(std::string(60000, 'x')); }).size(), 400U);
+}
+
+}  // namespace
+}  // namespace mantissa::precision

@@ -1,0 +1,100 @@
+// What this version trains, and how it refuses the rest.
+#include "mantissa/precision/supported.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "precision/message.h"
+
+namespace mantissa::precision {
+namespace {
+
+constexpr const char* kTrains =
+    " (this version trains 64-true, 32-true, bf16-mixed, and policy lines whose compute is f32, tf32, bf16 "
+    "or f16)";
+
+TEST(Supported, PresetsAndLinesOfPlainOperands) {
+  for (const std::string& preset : Policy::preset_names())
+    EXPECT_NO_THROW(check_supported(Policy::parse(preset))) << preset;
+  for (const char* line :
+       {"compute=tf32", "compute=f16 kv=f16 residual=f16", "bf16-mixed residual=bf16", "bf16-mixed kv=f32",
+        "bf16-mixed; lm_head: compute=f32", "32-true; *: op=matmul pass=backward compute=bf16"}) {
+    EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
+  }
+}
+
+TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"compute=e4m3",
+       "compute=e4m3 is not available: 8-bit operands need scales; use compute=f32|tf32|bf16|f16"},
+      {"compute=f64",
+       "compute=f64 is not available: f64 is computed under 64-true only, where every format is f64; use "
+       "compute=f32|tf32|bf16|f16"},
+      {"params=bf16", "params=bf16 is not available: the optimizer updates f32 masters; use params=f32"},
+      {"params=f64",
+       "compute=f32 is not available: f64 is computed under 64-true only, where every format is f64; use "
+       "compute=f64"},
+      {"64-true kv=bf16",
+       "kv=bf16 is not available: f64 is computed under 64-true only, where every format is f64; use kv=f64"},
+      {"accumulate=f16", "accumulate=f16 is not available: products are summed in f32; use accumulate=f32"},
+      {"accumulate_block=128",
+       "accumulate_block=128 is not available: partial sums are not rounded; use accumulate_block=0"},
+      {"residual=e5m2",
+       "residual=e5m2 is not available: other formats of the residual stream are not available; use "
+       "residual=f32|bf16|f16"},
+      {"output=bf16", "output=bf16 is not available: logits and losses are unrounded f32; use output=f32"},
+      {"output=compute>f32",
+       "output=compute>f32 is not available: logits and losses are unrounded f32; use output=f32"},
+      {"grads=bf16", "grads=bf16 is not available: gradients are summed in f32; use grads=f32"},
+      {"reduce=bf16", "reduce=bf16 is not available: sums over ranks are f32; use reduce=f32"},
+      {"optimizer=bf16", "optimizer=bf16 is not available: moments are f32; use optimizer=f32"},
+      {"kv=e4m3", "kv=e4m3 is not available: 8-bit keys and values need scales; use kv=f32|bf16|f16"},
+      {"checkpoint=bf16", "checkpoint=bf16 is not available: models are written in f32; use checkpoint=f32"},
+      {"rounding=stochastic",
+       "rounding=stochastic is not available: only low-precision weights and moments round otherwise; use "
+       "rounding=nearest"},
+      {"kahan=true", "kahan=true is not available: f32 masters need no compensation; use kahan=false"},
+      {"saturate=true", "saturate=true is not available: overflow goes to infinity; use saturate=false"},
+      {"flush_subnormals=true",
+       "flush_subnormals=true is not available: subnormals are kept; use flush_subnormals=false"},
+      {"loss_scale=dynamic",
+       "loss_scale=dynamic:2^16 is not available: losses are not scaled; use loss_scale=none"},
+      {"64-true loss_scale=128",
+       "loss_scale=128 is not available: losses are not scaled; use loss_scale=none"},
+  };
+  for (const auto& [line, message] : cases)
+    EXPECT_EQ(message_of([&] { check_supported(Policy::parse(line)); }), message + kTrains);
+}
+
+TEST(Supported, RulesAreCheckedAndNamed) {
+  const auto refused = [](const char* rule) {
+    return message_of([&] { check_supported(Policy().with_rule(rule, "run.toml:31")); });
+  };
+  EXPECT_EQ(refused("lm_head: compute=e5m2"),
+            std::string("rule \"lm_head: compute=e5m2\" (run.toml:31): compute=e5m2 is not available: 8-bit "
+                        "operands need scales; use "
+                        "compute=f32|tf32|bf16|f16") +
+                kTrains);
+  EXPECT_EQ(refused("*: operand=a compute=f16"),
+            "rule \"{match = \"*\", operand = \"a\", compute = \"f16\"}\" (run.toml:31): operand=a is not "
+            "available: formats are "
+            "decided for all operands of an op; leave it out");
+  EXPECT_EQ(refused("*: steps=0:500 compute=f32"),
+            "rule \"{match = \"*\", steps = \"0:500\", compute = \"f32\"}\" (run.toml:31): steps is not "
+            "available: one plan serves the "
+            "whole run; leave it out, or resume with another policy");
+  EXPECT_EQ(refused("*: pass=update compute=f32"),
+            "rule \"{match = \"*\", pass = \"update\", compute = \"f32\"}\" (run.toml:31): pass=update is "
+            "not available: the optimizer "
+            "computes in the masters' format; leave the rule out");
+  EXPECT_EQ(message_of([&] { check_supported(Policy::parse("64-true; lm_head: compute=f32")); }),
+            std::string("rule \"lm_head: compute=f32\" (policy rule 1): compute=f32 is not available: f64 is "
+                        "computed under 64-true "
+                        "only, where every format is f64; use compute=f64") +
+                kTrains);
+}
+
+}  // namespace
+}  // namespace mantissa::precision
