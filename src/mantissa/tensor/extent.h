@@ -1,4 +1,5 @@
-// What of a graph's capacity one run uses: how many tokens, which rows they form, and where each segment stands.
+// What of a graph's capacity one run uses: how many tokens, which rows they form, and where each segment
+// stands.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +7,16 @@
 
 namespace mantissa {
 
-/// A whole row (sequence) of the batch: tokens [begin, begin + length) of the token axis. Sums over tokens are made of
-/// leaves of whole rows (docs/numerics.md, "Sums over tokens").
+/// A whole row (sequence) of the batch: tokens [begin, begin + length) of the token axis. Sums over tokens
+/// are made of leaves of whole rows (docs/numerics.md, "Sums over tokens").
 struct Row {
   std::int64_t begin = 0;
   std::int64_t length = 0;
 };
 
-/// Tokens that attend to each other: [begin, begin + length) of the token axis, at positions `position` onward of their
-/// sequence. `slot` is the cache slot that holds the earlier positions; unused where there is no cache.
+/// Tokens that attend to each other: [begin, begin + length) of the token axis, at positions `position`
+/// onward of their sequence. `slot` is the cache slot that holds the earlier positions; unused where there is
+/// no cache.
 struct Segment {
   std::int64_t begin = 0;
   std::int64_t length = 0;
@@ -30,7 +32,8 @@ struct Extent {
   std::int64_t rows_per_leaf = 1;
 };
 
-/// Tokens of one summation block: within a leaf, blocks of this many tokens from each row's start are one FMA chain each.
+/// Tokens of one summation block: within a leaf, blocks of this many tokens from each row's start are one FMA
+/// chain each.
 inline constexpr std::int64_t kSumBlock = 256;
 
 }  // namespace mantissa

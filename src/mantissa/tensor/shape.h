@@ -1,4 +1,5 @@
-// Shapes whose leading dimension may be the token axis: a capacity when the graph is built, an extent when it runs.
+// Shapes whose leading dimension may be the token axis: a capacity when the graph is built, an extent when it
+// runs.
 #pragma once
 
 #include <cstddef>

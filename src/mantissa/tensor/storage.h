@@ -12,7 +12,9 @@ namespace mantissa {
 inline constexpr std::size_t kAlignment = 64;
 
 /// Rounds up to the alignment that every planned buffer has.
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+constexpr std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// A block of zeroed memory. Throws ResourceError, with the size, where the system refuses it.
 class Storage {

@@ -1,0 +1,114 @@
+#include "mantissa/graph/builder.h"
+
+#include "mantissa/graph/op.h"
+
+namespace mantissa::graph {
+
+ValueId Builder::one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+                     Attributes attributes) {
+  return graph_.node(graph_.add_node(op, scope, std::move(inputs), std::move(attributes))).outputs.front();
+}
+
+ValueId Builder::token_input(std::string name) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::input,
+                           .role = Role::integer,
+                           .shape = Shape::tokens(tokens_)});
+}
+
+ValueId Builder::row_input(std::string name, std::int64_t rows) {
+  return graph_.add_value(
+      {.name = std::move(name), .kind = ValueKind::input, .role = Role::integer, .shape = Shape::rows(rows)});
+}
+
+ValueId Builder::token_numbers(std::string name) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::input,
+                           .role = Role::arithmetic,
+                           .shape = Shape::tokens(tokens_)});
+}
+
+ValueId Builder::parameter(std::string name, Shape shape, Init init) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::parameter,
+                           .role = Role::parameter,
+                           .shape = std::move(shape),
+                           .init = init});
+}
+
+ValueId Builder::constant(std::string name, Shape shape, std::function<void(Matrix)> fill) {
+  return graph_.add_value({.name = std::move(name),
+                           .kind = ValueKind::constant,
+                           .role = Role::arithmetic,
+                           .shape = std::move(shape),
+                           .fill = std::move(fill)});
+}
+
+ValueId Builder::state(std::string name, Shape shape) {
+  return graph_.add_value(
+      {.name = std::move(name), .kind = ValueKind::state, .role = Role::kv, .shape = std::move(shape)});
+}
+
+ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table) {
+  return one("gather", scope, {ids, table});
+}
+
+ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
+  return one("select", scope, {x, rows});
+}
+
+ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps) {
+  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}});
+}
+
+ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {
+  return one("matmul", scope, {x, weight});
+}
+
+ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {
+  return one("matmul", scope, {x, weight}, {{"logits", 1}});
+}
+
+Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
+                                std::int64_t head_dim) {
+  const NodeId id =
+      graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", static_cast<double>(head_dim)}});
+  return {graph_.node(id).outputs[0], graph_.node(id).outputs[1]};
+}
+
+ValueId Builder::round_kv(const std::string& scope, ValueId x) {
+  return one("kv", scope, {x});
+}
+
+ValueId Builder::cache_append(const std::string& scope, ValueId x, ValueId cache) {
+  return one("cache_append", scope, {x, cache},
+             {{"capacity", static_cast<double>(graph_.value(cache).shape.dim(1).size)}});
+}
+
+ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
+                           std::int64_t kv_heads) {
+  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
+  const std::int64_t head_dim = graph_.value(q).shape.last() / heads;
+  const Shape& keys = graph_.value(k).shape;
+  const bool cached = !keys.has_tokens();
+  return one("attention", scope, {q, k, v},
+             {{"heads", d(heads)},
+              {"kv_heads", d(kv_heads)},
+              {"head_dim", d(head_dim)},
+              {"slots", cached ? d(keys.dim(0).size) : 0},
+              {"capacity", cached ? d(keys.dim(1).size) : 0}});
+}
+
+ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {
+  return one("swiglu", scope, {gate, up});
+}
+
+ValueId Builder::add(const std::string& scope, ValueId residual, ValueId branch) {
+  return one("add", scope, {residual, branch});
+}
+
+ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids) {
+  return one("log_prob", scope, {x, weight, ids});
+}
+
+}  // namespace mantissa::graph

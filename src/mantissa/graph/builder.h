@@ -1,0 +1,57 @@
+// What model files are written with: one call per op, scopes by path, parameters by the weights' own names.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "mantissa/graph/graph.h"
+
+namespace mantissa::graph {
+
+class Builder {
+ public:
+  /// For at most `tokens` tokens at once.
+  Builder(Graph& graph, std::int64_t tokens) : graph_(graph), tokens_(tokens) {}
+  Graph& graph() { return graph_; }
+  std::int64_t tokens() const { return tokens_; }
+
+  /// int32 [tokens].
+  ValueId token_input(std::string name);
+  /// int32 [rows].
+  ValueId row_input(std::string name, std::int64_t rows);
+  /// Per-token numbers [tokens] that come from outside in f32 (f64 under 64-true): gradients of
+  /// log-probabilities.
+  ValueId token_numbers(std::string name);
+  ValueId parameter(std::string name, Shape shape, Init init);
+  ValueId constant(std::string name, Shape shape, std::function<void(Matrix)> fill);
+  ValueId state(std::string name, Shape shape);
+
+  ValueId gather(const std::string& scope, ValueId ids, ValueId table);
+  ValueId select(const std::string& scope, ValueId x, ValueId rows);
+  ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps);
+  ValueId matmul(const std::string& scope, ValueId x, ValueId weight);
+  /// The head's product whole: logits [·, vocabulary], unrounded, for traces and sampling.
+  ValueId logits(const std::string& scope, ValueId x, ValueId weight);
+  struct QueryKey {
+    ValueId q, k;
+  };
+  QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim);
+  /// Keys or values as the cache keeps them, in training too.
+  ValueId round_kv(const std::string& scope, ValueId x);
+  ValueId cache_append(const std::string& scope, ValueId x, ValueId cache);
+  ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
+                    std::int64_t kv_heads);
+  ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
+  ValueId add(const std::string& scope, ValueId residual, ValueId branch);
+  /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob".
+  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids);
+
+ private:
+  ValueId one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
+              Attributes attributes = {});
+
+  Graph& graph_;
+  std::int64_t tokens_;
+};
+
+}  // namespace mantissa::graph

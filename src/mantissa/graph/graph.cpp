@@ -1,0 +1,69 @@
+#include "mantissa/graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "mantissa/graph/op.h"
+
+namespace mantissa::graph {
+
+Attributes::Attributes(std::initializer_list<std::pair<std::string_view, double>> items) {
+  for (const auto& [name, value] : items) items_.emplace_back(name, value);
+}
+
+double Attributes::get(std::string_view name) const {
+  const auto it =
+      std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == name; });
+  assert(it != items_.end() && "an op asked for an attribute that its builder did not set");
+  return it->second;
+}
+
+double Attributes::get(std::string_view name, double fallback) const {
+  const auto it =
+      std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == name; });
+  return it == items_.end() ? fallback : it->second;
+}
+
+ValueId Graph::add_value(Value value) {
+  values_.push_back(std::move(value));
+  return static_cast<ValueId>(values_.size() - 1);
+}
+
+NodeId Graph::add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
+                       Attributes attributes, Phase phase) {
+  const OpDef& def = find_op(op);
+  const NodeId id = static_cast<NodeId>(nodes_.size());
+  std::vector<OutputSpec> specs = def.infer(NodeView{*this, inputs, attributes});
+  Node node{&def, std::move(scope), phase, std::move(inputs), {}, std::move(attributes)};
+  for (OutputSpec& spec : specs) {
+    Value value;
+    value.name = fmt::format("{}.{}{}{}", node.scope, def.id, spec.name.empty() ? "" : ".", spec.name);
+    value.kind = spec.kind;
+    value.role = spec.role;
+    value.shape = std::move(spec.shape);
+    value.producer = id;
+    value.of = spec.of;
+    node.outputs.push_back(add_value(std::move(value)));
+  }
+  nodes_.push_back(std::move(node));
+  return id;
+}
+
+ValueId Graph::find(std::string_view name) const {
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i].producer == kNone && values_[i].name == name) return static_cast<ValueId>(i);
+  }
+  return kNone;
+}
+
+std::vector<ValueId> Graph::parameters() const {
+  std::vector<ValueId> ids;
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    if (values_[i].kind == ValueKind::parameter) ids.push_back(static_cast<ValueId>(i));
+  }
+  return ids;
+}
+
+}  // namespace mantissa::graph

@@ -1,0 +1,121 @@
+// The graph of a model: values and nodes with scopes, static in capacity. It names no number format: a value
+// has a role, and the plan asks the policy what format that role has at its place.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "mantissa/tensor/shape.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::graph {
+
+using ValueId = std::int32_t;
+using NodeId = std::int32_t;
+inline constexpr std::int32_t kNone = -1;
+
+struct OpDef;
+
+/// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step.
+enum class Phase : std::uint8_t { forward, backward, finish };
+
+enum class ValueKind : std::uint8_t {
+  input,            // given for every run
+  constant,         // filled once when the program is bound, never cast (RoPE tables)
+  parameter,        // a slot that a weight set binds
+  activation,       // lives inside one run
+  weight_gradient,  // accumulated over the runs of one optimizer step
+  state,            // kept between runs (KV cache)
+};
+
+/// What decides a value's format (docs/numerics.md, "Rounding points").
+enum class Role : std::uint8_t {
+  integer,          // ids and indices: int32, never converted
+  arithmetic,       // statistics, tables, unrounded contributions: f32 (f64 under 64-true)
+  compute,          // activations
+  residual,         // the residual stream
+  kv,               // keys and values as they are cached
+  output,           // what leaves the model: logits, log-probabilities
+  parameter,        // masters
+  like,             // as the value `of`: gradients and selections have its format
+  weight_gradient,  // what the optimizer reads
+};
+
+/// How a parameter starts where it is not read from a file.
+struct Init {
+  enum class Kind : std::uint8_t { normal, ones, zeros } kind = Kind::normal;
+  double std = 0.02;
+};
+
+struct Value {
+  std::string name;  // parameters: the weight's own name; inputs, constants, states: theirs; else "scope.op"
+  ValueKind kind = ValueKind::activation;
+  Role role = Role::compute;
+  Shape shape;
+  NodeId producer = kNone;
+  ValueId of =
+      kNone;  // gradients: of which value; weight gradients: of which parameter; states written: which state
+  std::int32_t use = 0;                // weight gradients: which use of the parameter (a tied weight has two)
+  Init init{};                         // parameters
+  std::function<void(Matrix)> fill{};  // constants
+};
+
+/// Named numbers of a node: sizes, ε, flags. Few, so a flat list.
+class Attributes {
+ public:
+  Attributes() = default;
+  Attributes(std::initializer_list<std::pair<std::string_view, double>> items);
+  double get(std::string_view name) const;  // asserts that it is there
+  double get(std::string_view name, double fallback) const;
+  std::int64_t integer(std::string_view name) const { return static_cast<std::int64_t>(get(name)); }
+  bool flag(std::string_view name) const { return get(name, 0) != 0; }
+  const std::vector<std::pair<std::string, double>>& items() const { return items_; }
+
+ private:
+  std::vector<std::pair<std::string, double>> items_;
+};
+
+struct Node {
+  const OpDef* op = nullptr;
+  std::string scope;
+  Phase phase = Phase::forward;
+  std::vector<ValueId> inputs;
+  std::vector<ValueId> outputs;
+  Attributes attributes;
+};
+
+/// Nodes in the order in which they run.
+class Graph {
+ public:
+  ValueId add_value(Value value);
+  /// Appends a node and the values that it makes, whose shapes and roles its op infers. Throws ShapeError
+  /// where they do not fit.
+  NodeId add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
+                  Attributes attributes = {}, Phase phase = Phase::forward);
+
+  const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
+  Value& value(ValueId id) { return values_.at(static_cast<std::size_t>(id)); }
+  const Node& node(NodeId id) const { return nodes_.at(static_cast<std::size_t>(id)); }
+  const std::vector<Value>& values() const { return values_; }
+  const std::vector<Node>& nodes() const { return nodes_; }
+
+  /// The value called `name` (an input, constant, parameter or state), or kNone.
+  ValueId find(std::string_view name) const;
+  /// Parameters in the order in which they were declared.
+  std::vector<ValueId> parameters() const;
+
+  /// Values that a run hands out, by name.
+  void mark_output(std::string name, ValueId value) { outputs_.emplace_back(std::move(name), value); }
+  const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
+
+ private:
+  std::vector<Value> values_;
+  std::vector<Node> nodes_;
+  std::vector<std::pair<std::string, ValueId>> outputs_;
+};
+
+}  // namespace mantissa::graph

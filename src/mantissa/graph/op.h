@@ -1,0 +1,139 @@
+// An op: everything the rest of the system needs to know of it, stated once. One file of ops/ each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/pointwise.h"
+#include "mantissa/numeric/format.h"
+#include "mantissa/tensor/extent.h"
+
+namespace mantissa::graph {
+
+class GradientBuilder;
+
+/// How an op reads one of its inputs.
+enum class Read : std::uint8_t {
+  value,   // as it is stored, converted exactly
+  matmul,  // as a factor of a product: rounded to the policy's compute format
+};
+
+/// What an op makes: its shape and what decides its format.
+struct OutputSpec {
+  Shape shape;
+  Role role = Role::compute;
+  ValueId of = kNone;  // for Role::like
+  ValueKind kind = ValueKind::activation;
+  std::string_view name = {};  // told apart where an op makes several ("q", "k")
+};
+
+/// An operand bound to memory for one run. `width` is the size of the last dimension, `rows` the product of
+/// the others in this run's extent.
+struct Argument {
+  void* data = nullptr;
+  Scalar type = Scalar::f32;
+  Scalar operand = Scalar::f32;  // inputs read as Read::matmul: rounded to this
+  Scalar rounded = Scalar::f32;  // outputs: rounded to this before an addend is added
+  std::int64_t rows = 1;
+  std::int64_t width = 1;
+  bool integer = false;
+
+  ConstMatrix in() const { return {data, type, width}; }
+  Matrix out() const { return {data, type, width}; }
+};
+
+/// One execution of a node. Inputs and outputs in the node's order.
+struct Call {
+  const kernels::Context& ctx;
+  const Extent& extent;
+  std::span<const Argument> inputs;
+  std::span<const Argument> outputs;
+  const Attributes& attributes;
+  const kernels::Expression* expression = nullptr;  // of pointwise ops
+  Argument addend;                                  // data == nullptr: none
+  bool accumulate = false;                          // weight gradients: add to what is there
+  Scalar arithmetic = Scalar::f32;
+  Scalar compute = Scalar::f32;  // format of factors that the op makes itself (P and dS in attention)
+};
+
+/// Sizes for cost and workspace: the same node at a given capacity.
+struct Sizes {
+  std::int64_t tokens = 0;
+  std::int64_t longest_row = 0;   // tokens of the longest sequence, with what its cache holds
+  std::int64_t longest_leaf = 0;  // tokens of the largest leaf
+  Scalar arithmetic = Scalar::f32;
+};
+
+/// Bytes at rest are the plan's to count; this is the arithmetic.
+struct Cost {
+  double flops = 0;  // those that are needed: causal attention counts its half
+};
+
+/// A node as its op sees it when it infers shapes, counts cost, or asks for workspace.
+struct NodeView {
+  const Graph& graph;
+  std::span<const ValueId> inputs;
+  const Attributes& attributes;
+  const Shape& shape(std::size_t input) const { return graph.value(inputs[input]).shape; }
+};
+
+struct OpDef {
+  std::string_view id;           // unique: "matmul.dx"
+  std::string_view op;           // what rules, explain and traces call it: "matmul"
+  std::string_view doc;          // one line: formula and rounding points
+  std::vector<Read> reads;       // per input; the last one repeats
+  bool takes_addend = false;     // its kernel can add an f32 sum before the last rounding
+  bool in_place = false;         // output 0 may be the memory of an unbroadcast input or addend of its type
+  std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)
+  bool fixed_arithmetic = true;  // the interior is f32 (f64 in 64-true) whatever the policy says
+  std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;
+  void (*gradient)(GradientBuilder&) = nullptr;  // null: not differentiable, or a gradient itself
+  Cost (*cost)(const NodeView&, const Sizes&) = nullptr;
+  std::size_t (*workspace)(const NodeView&, const Sizes&, const kernels::Context&) = nullptr;  // null: none
+  kernels::Expression (*expression)(const NodeView&) = nullptr;  // pointwise ops: what they compute
+  void (*run)(const Call&) = nullptr;
+  /// The same in plain doubles, for tests: inputs and outputs as flat arrays at the extent's size, no
+  /// rounding.
+  void (*reference)(const Extent&, const Attributes&, std::span<const std::vector<double>> inputs,
+                    std::span<const Shape> shapes, std::span<std::vector<double>> outputs) = nullptr;
+};
+
+/// Every op there is.
+std::span<const OpDef* const> all_ops();
+/// The op with this id. Asserts that there is one.
+const OpDef& find_op(std::string_view id);
+
+/// What a gradient rule works with: the node it differentiates, the gradients of its outputs, and where
+/// contributions go.
+class GradientBuilder {
+ public:
+  GradientBuilder(Graph& graph, NodeId node, std::vector<std::vector<ValueId>>& contributions,
+                  std::vector<ValueId>& gradients, const std::vector<bool>& needs_gradient);
+  const Graph& graph() const { return graph_; }
+  const Node& node() const { return node_; }
+  ValueId input(std::size_t i) const { return node_.inputs[i]; }
+  ValueId output(std::size_t i) const { return node_.outputs[i]; }
+  /// The gradient of output i; kNone where nothing depends on it.
+  ValueId gradient(std::size_t i) const;
+  /// Whether input i, or something it depends on, is trained.
+  bool needed(std::size_t i) const;
+  /// Appends a backward node in this node's scope; returns its outputs.
+  std::vector<ValueId> emit(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {});
+  /// Adds `contribution` to the gradient of input i.
+  void contribute(std::size_t i, ValueId contribution);
+
+ private:
+  Graph& graph_;
+  Node node_;  // a copy: emitting nodes moves the graph's
+  std::vector<std::vector<ValueId>>& contributions_;
+  std::vector<ValueId>& gradients_;
+  const std::vector<bool>& needs_gradient_;
+};
+
+}  // namespace mantissa::graph

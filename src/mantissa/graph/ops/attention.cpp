@@ -1,0 +1,131 @@
+// Causal grouped-query attention and its gradient.
+#include "mantissa/kernels/attention.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/ops/ops.h"
+
+namespace mantissa::graph {
+namespace {
+
+kernels::AttentionShape shape_of(const Attributes& a) {
+  kernels::AttentionShape s;
+  s.heads = a.integer("heads");
+  s.kv_heads = a.integer("kv_heads");
+  s.head_dim = a.integer("head_dim");
+  s.scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+  return s;
+}
+
+// Inputs q, k, v; k and v are [tokens, kv_heads·d] or caches [slots, capacity, kv_heads·d]. Outputs out and
+// lse.
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  const kernels::AttentionShape s = shape_of(n.attributes);
+  if (n.shape(0).last() != s.heads * s.head_dim || n.shape(1).last() != s.kv_heads * s.head_dim ||
+      n.shape(2).last() != s.kv_heads * s.head_dim || s.heads % s.kv_heads != 0) {
+    throw ShapeError(
+        fmt::format("attention: q {}, k {}, v {} do not fit {} heads and {} key-value heads of size {}",
+                    n.shape(0).str(), n.shape(1).str(), n.shape(2).str(), s.heads, s.kv_heads, s.head_dim));
+  }
+  Shape lse = Shape::tokens(n.shape(0).dim(0).size, {s.heads});
+  return {{n.shape(0), Role::compute},
+          {std::move(lse), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
+}
+
+/// Two products over the causal half: positions up to the longest row.
+double product_flops(const NodeView& n, const Sizes& s) {
+  const kernels::AttentionShape a = shape_of(n.attributes);
+  return 2.0 * static_cast<double>(n.shape(0).dim(0).size) * static_cast<double>(s.longest_row + 1) / 2.0 *
+         static_cast<double>(a.heads * a.head_dim);
+}
+
+Cost cost_forward(const NodeView& n, const Sizes& s) {
+  return {2.0 * product_flops(n, s)};
+}
+Cost cost_grad(const NodeView& n, const Sizes& s) {
+  return {5.0 * product_flops(n, s)};
+}
+
+std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::attention_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size, s.longest_row,
+                                      s.arithmetic);
+}
+
+std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::attention_backward_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size,
+                                               s.longest_row, s.arithmetic);
+}
+
+void run_forward(const Call& c) {
+  kernels::Attention a;
+  a.shape = shape_of(c.attributes);
+  a.q = c.inputs[0].in();
+  a.k = c.inputs[1].in();
+  a.v = c.inputs[2].in();
+  a.out = c.outputs[0].out();
+  a.lse = c.outputs[1].out();
+  a.operand = c.compute;
+  a.cache.slots = static_cast<std::int64_t>(c.attributes.get("slots", 0));
+  a.cache.capacity = static_cast<std::int64_t>(c.attributes.get("capacity", 0));
+  kernels::attention(c.ctx, c.extent, a);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const std::vector<ValueId> d =
+      b.emit("attention.grad", {b.input(0), b.input(1), b.input(2), b.output(0), b.output(1), b.gradient(0)},
+             b.node().attributes);
+  for (std::size_t i = 0; i < 3; ++i) b.contribute(i, d[i]);
+}
+
+// Inputs q, k, v, out, lse, dout; outputs dq, dk, dv.
+std::vector<OutputSpec> infer_grad(const NodeView& n) {
+  return {{n.shape(0), Role::arithmetic, kNone, ValueKind::activation, "q"},
+          {n.shape(1), Role::arithmetic, kNone, ValueKind::activation, "k"},
+          {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "v"}};
+}
+
+void run_grad(const Call& c) {
+  kernels::AttentionBackward a;
+  a.shape = shape_of(c.attributes);
+  a.q = c.inputs[0].in();
+  a.k = c.inputs[1].in();
+  a.v = c.inputs[2].in();
+  a.out = c.inputs[3].in();
+  a.lse = c.inputs[4].in();
+  a.dout = c.inputs[5].in();
+  a.dq = c.outputs[0].out();
+  a.dk = c.outputs[1].out();
+  a.dv = c.outputs[2].out();
+  a.operand = c.compute;
+  kernels::attention_backward(c.ctx, c.extent, a);
+}
+
+}  // namespace
+
+const OpDef kAttention = {
+    .id = "attention",
+    .op = "attention",
+    .doc = "out = softmax(q·kᵀ/√d)·v, causal; scores and softmax f32, P rounded to compute, out rounded once",
+    .reads = {Read::value},
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = cost_forward,
+    .workspace = workspace_forward,
+    .run = run_forward,
+};
+
+const OpDef kAttentionGrad = {
+    .id = "attention.grad",
+    .op = "attention",
+    .doc = "dq, dk, dv with P recomputed; dS in f32, P and dS rounded to compute, unrounded contributions",
+    .reads = {Read::value},
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .workspace = workspace_grad,
+    .run = run_grad,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,50 @@
+// New keys or values written behind those that a cache holds.
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/update.h"
+
+namespace mantissa::graph {
+namespace {
+
+// Inputs x [tokens, width], cache [slots, capacity, width]; output: the cache.
+std::vector<OutputSpec> infer(const NodeView& n) {
+  if (n.shape(1).rank() != 3 || n.shape(1).last() != n.shape(0).last()) {
+    throw ShapeError(fmt::format("cache_append: the cache {} does not hold rows of {}", n.shape(1).str(),
+                                 n.shape(0).str()));
+  }
+  return {{n.shape(1), Role::kv, n.inputs[1], ValueKind::state}};
+}
+
+Cost no_flops(const NodeView&, const Sizes&) {
+  return {};
+}
+
+void run(const Call& c) {
+  const Argument& x = c.inputs[0];
+  const Argument& cache = c.outputs[0];
+  const std::int64_t capacity = c.attributes.integer("capacity");
+  const auto at = [](const Argument& a, std::int64_t row) {
+    return static_cast<std::byte*>(a.data) + static_cast<std::size_t>(row * a.width) * bytes_of(a.type);
+  };
+  for (const Segment& s : c.extent.segments) {
+    kernels::cast(c.ctx, s.length * x.width, at(x, s.begin), x.type,
+                  at(cache, s.slot * capacity + s.position), cache.type);
+  }
+}
+
+}  // namespace
+
+const OpDef kCacheAppend = {
+    .id = "cache_append",
+    .op = "cache",
+    .doc = "keys or values stored at their positions of the segment's cache slot",
+    .reads = {Read::value},
+    .alias = 1,
+    .infer = infer,
+    .cost = no_flops,
+    .run = run,
+};
+
+}  // namespace mantissa::graph

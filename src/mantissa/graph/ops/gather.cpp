@@ -1,0 +1,108 @@
+// Rows by index: embedding lookup, its gradient, and the rows whose logits are wanted.
+#include "mantissa/kernels/gather.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/ops/ops.h"
+
+namespace mantissa::graph {
+namespace {
+
+const std::int32_t* ids(const Argument& a) {
+  return static_cast<const std::int32_t*>(a.data);
+}
+
+// Inputs ids [tokens], table [entries, width]; output [tokens, width].
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  if (n.shape(1).rank() != 2) {
+    throw ShapeError(fmt::format("gather: table \"{}\" is {}, not [entries, width]",
+                                 n.graph.value(n.inputs[1]).name, n.shape(1).str()));
+  }
+  std::vector<Dim> dims = n.shape(0).dims();
+  dims.push_back({n.shape(1).last(), Axis::fixed});
+  return {{Shape(std::move(dims)), Role::residual}};
+}
+
+Cost no_flops(const NodeView&, const Sizes&) {
+  return {};
+}
+
+void run_forward(const Call& c) {
+  kernels::gather(c.ctx, c.outputs[0].rows, c.outputs[0].width, c.inputs[1].in(), ids(c.inputs[0]),
+                  c.outputs[0].out());
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const double entries = static_cast<double>(b.graph().value(b.input(1)).shape.dim(0).size);
+  b.contribute(1, b.emit("gather.dtable", {b.input(0), b.gradient(0)}, {{"entries", entries}}).front());
+}
+
+// Inputs ids, dy; output dtable.
+std::vector<OutputSpec> infer_dtable(const NodeView& n) {
+  return {{Shape{n.attributes.integer("entries"), n.shape(1).last()}, Role::weight_gradient, kNone,
+           ValueKind::weight_gradient}};
+}
+
+std::size_t workspace_dtable(const NodeView& n, const Sizes&, const kernels::Context& ctx) {
+  return kernels::gather_workspace(ctx, n.shape(0).count(), n.shape(1).last());
+}
+
+void run_dtable(const Call& c) {
+  kernels::GatherBackward g;
+  g.entries = c.outputs[0].rows;
+  g.width = c.outputs[0].width;
+  g.ids = ids(c.inputs[0]);
+  g.dy = c.inputs[1].in();
+  g.dtable = c.outputs[0].out();
+  g.accumulate = c.accumulate;
+  kernels::gather_backward(c.ctx, c.extent, g);
+}
+
+// Inputs x [tokens, width], index [rows]; output [rows, width], exactly as stored.
+std::vector<OutputSpec> infer_select(const NodeView& n) {
+  std::vector<Dim> dims = n.shape(1).dims();
+  dims.push_back({n.shape(0).last(), Axis::fixed});
+  return {{Shape(std::move(dims)), Role::like, n.inputs[0]}};
+}
+
+void run_select(const Call& c) {
+  kernels::gather(c.ctx, c.outputs[0].rows, c.outputs[0].width, c.inputs[0].in(), ids(c.inputs[1]),
+                  c.outputs[0].out());
+}
+
+}  // namespace
+
+const OpDef kGather = {
+    .id = "gather",
+    .op = "gather",
+    .doc = "rows of the table, read from the masters, rounded to residual",
+    .reads = {Read::value},
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = no_flops,
+    .run = run_forward,
+};
+
+const OpDef kGatherDtable = {
+    .id = "gather.dtable",
+    .op = "gather",
+    .doc = "rows of dy summed per id over leaves in f32, unrounded into grads",
+    .reads = {Read::value},
+    .infer = infer_dtable,
+    .cost = no_flops,
+    .workspace = workspace_dtable,
+    .run = run_dtable,
+};
+
+const OpDef kSelect = {
+    .id = "select",
+    .op = "select",
+    .doc = "some rows of x, as they are",
+    .reads = {Read::value},
+    .infer = infer_select,
+    .cost = no_flops,
+    .run = run_select,
+};
+
+}  // namespace mantissa::graph

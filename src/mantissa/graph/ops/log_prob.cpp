@@ -1,0 +1,124 @@
+// The head: log-probabilities of given ids, and its gradient, without logits in memory.
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/head.h"
+
+namespace mantissa::graph {
+namespace {
+
+using kernels::GemmOperand;
+
+const std::int32_t* ids(const Argument& a) {
+  return static_cast<const std::int32_t*>(a.data);
+}
+
+// Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and, if asked,
+// entropy [tokens].
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
+    throw ShapeError(
+        fmt::format("log_prob: weight \"{}\" is {}, but its input is {}; the weight must be [vocabulary, {}]",
+                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), n.shape(0).str(), n.shape(0).last()));
+  }
+  std::vector<OutputSpec> specs = {{n.shape(2), Role::output},
+                                   {n.shape(2), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
+  if (n.attributes.flag("entropy"))
+    specs.push_back({n.shape(2), Role::output, kNone, ValueKind::activation, "entropy"});
+  return specs;
+}
+
+double product_flops(const NodeView& n) {
+  return 2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count());
+}
+
+Cost cost_forward(const NodeView& n, const Sizes&) {
+  return {product_flops(n)};
+}
+Cost cost_grad(const NodeView& n, const Sizes&) {
+  return {2.0 * product_flops(n)};
+}
+
+std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::log_prob_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                     n.shape(1).dim(0).size, s.arithmetic);
+}
+
+std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                              n.shape(1).dim(0).size, s.arithmetic);
+}
+
+void run_forward(const Call& c) {
+  kernels::LogProb h;
+  h.channels = c.inputs[0].width;
+  h.vocabulary = c.inputs[1].rows;
+  h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
+  h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
+  h.ids = ids(c.inputs[2]);
+  h.log_prob = c.outputs[0].out();
+  h.lse = c.outputs[1].out();
+  if (c.outputs.size() > 2) h.entropy = c.outputs[2].out();
+  kernels::log_prob(c.ctx, c.extent, h);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const std::vector<ValueId> d =
+      b.emit("log_prob.grad", {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)});
+  b.contribute(0, d[0]);
+  b.contribute(1, d[1]);
+}
+
+// Inputs x, W, ids, lse, dlog_prob; outputs dx, dweight.
+std::vector<OutputSpec> infer_grad(const NodeView& n) {
+  return {{n.shape(0), Role::arithmetic, kNone, ValueKind::activation, "x"},
+          {n.shape(1), Role::weight_gradient, kNone, ValueKind::weight_gradient, "weight"}};
+}
+
+void run_grad(const Call& c) {
+  kernels::LogProbBackward h;
+  h.channels = c.inputs[0].width;
+  h.vocabulary = c.inputs[1].rows;
+  h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
+  h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
+  h.ids = ids(c.inputs[2]);
+  h.lse = c.inputs[3].in();
+  h.dlog_prob = c.inputs[4].in();
+  h.operand = c.compute;
+  h.dx = c.outputs[0].out();
+  h.dweight = c.outputs[1].out();
+  h.accumulate = c.accumulate;
+  kernels::log_prob_backward(c.ctx, c.extent, h);
+}
+
+}  // namespace
+
+const OpDef kLogProb = {
+    .id = "log_prob",
+    .op = "log_prob",
+    .doc =
+        "log-probability of each id under softmax(x·Wᵀ); operands rounded to compute, logits and softmax "
+        "f32, chunked",
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = cost_forward,
+    .workspace = workspace_forward,
+    .run = run_forward,
+};
+
+const OpDef kLogProbGrad = {
+    .id = "log_prob.grad",
+    .op = "log_prob",
+    .doc =
+        "dlogits = d·(onehot − p) in f32, rounded to compute as a factor; dx and dW from recomputed logits, "
+        "chunked",
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .infer = infer_grad,
+    .cost = cost_grad,
+    .workspace = workspace_grad,
+    .run = run_grad,
+};
+
+}  // namespace mantissa::graph

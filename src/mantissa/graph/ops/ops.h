@@ -1,0 +1,17 @@
+// The ops of the registry, one definition per file of this folder.
+#pragma once
+
+#include "mantissa/graph/op.h"
+
+namespace mantissa::graph {
+
+extern const OpDef kMatmul, kMatmulDx, kMatmulDw;
+extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
+extern const OpDef kRope, kRopeGrad;
+extern const OpDef kAttention, kAttentionGrad;
+extern const OpDef kGather, kGatherDtable, kSelect;
+extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kCast, kRoundKv, kFused;
+extern const OpDef kLogProb, kLogProbGrad;
+extern const OpDef kCacheAppend;
+
+}  // namespace mantissa::graph

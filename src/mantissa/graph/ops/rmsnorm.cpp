@@ -1,0 +1,111 @@
+// RMSNorm and its gradients.
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/norm.h"
+
+namespace mantissa::graph {
+namespace {
+
+// Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens].
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  const Shape& x = n.shape(0);
+  if (n.shape(1) != Shape{x.last()}) {
+    throw ShapeError(fmt::format("rmsnorm: gain \"{}\" is {}, but its input has {} channels",
+                                 n.graph.value(n.inputs[1]).name, n.shape(1).str(), x.last()));
+  }
+  std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1);
+  return {{x, Role::compute},
+          {Shape(std::move(rows)), Role::arithmetic, kNone, ValueKind::activation, "rstd"}};
+}
+
+Cost cost_row(const NodeView& n, const Sizes&) {
+  return {4.0 * static_cast<double>(n.shape(0).count())};
+}
+
+void run_forward(const Call& c) {
+  kernels::RmsNorm n;
+  n.channels = c.inputs[0].width;
+  n.eps = c.attributes.get("eps");
+  n.x = c.inputs[0].in();
+  n.gain = c.inputs[1].in();
+  n.y = c.outputs[0].out();
+  n.rstd = c.outputs[1].out();
+  kernels::rmsnorm(c.ctx, c.extent, n);
+}
+
+void gradient_forward(GradientBuilder& b) {
+  const ValueId dy = b.gradient(0);
+  if (b.needed(0)) b.contribute(0, b.emit("rmsnorm.dx", {b.input(0), b.input(1), b.output(1), dy}).front());
+  if (b.needed(1)) b.contribute(1, b.emit("rmsnorm.dgain", {b.input(0), b.output(1), dy}).front());
+}
+
+// Inputs x, gain, rstd, dy; output dx.
+std::vector<OutputSpec> infer_dx(const NodeView& n) {
+  return {{n.shape(0), Role::arithmetic}};
+}
+
+void run_dx(const Call& c) {
+  kernels::RmsNormBackward n;
+  n.channels = c.inputs[0].width;
+  n.x = c.inputs[0].in();
+  n.gain = c.inputs[1].in();
+  n.rstd = c.inputs[2].in();
+  n.dy = c.inputs[3].in();
+  if (c.addend.data != nullptr) n.addend = c.addend.in();
+  n.dx = c.outputs[0].out();
+  kernels::rmsnorm_backward(c.ctx, c.extent, n);
+}
+
+// Inputs x, rstd, dy; output dgain [channels].
+std::vector<OutputSpec> infer_dgain(const NodeView& n) {
+  return {{Shape{n.shape(0).last()}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
+}
+
+void run_dgain(const Call& c) {
+  kernels::RmsNormGain n;
+  n.channels = c.inputs[0].width;
+  n.x = c.inputs[0].in();
+  n.rstd = c.inputs[1].in();
+  n.dy = c.inputs[2].in();
+  n.dgain = c.outputs[0].out();
+  n.accumulate = c.accumulate;
+  kernels::rmsnorm_gain(c.ctx, c.extent, n);
+}
+
+}  // namespace
+
+const OpDef kRmsNorm = {
+    .id = "rmsnorm",
+    .op = "rmsnorm",
+    .doc = "y = x·rsqrt(mean(x²) + ε)·gain in f32, rounded once",
+    .reads = {Read::value},
+    .infer = infer_forward,
+    .gradient = gradient_forward,
+    .cost = cost_row,
+    .run = run_forward,
+};
+
+const OpDef kRmsNormDx = {
+    .id = "rmsnorm.dx",
+    .op = "rmsnorm",
+    .doc = "dx = rstd·(dy·gain − x̂·mean(dy·gain·x̂)) in f32, unrounded contribution",
+    .reads = {Read::value},
+    .takes_addend = true,
+    .infer = infer_dx,
+    .cost = cost_row,
+    .run = run_dx,
+};
+
+const OpDef kRmsNormDgain = {
+    .id = "rmsnorm.dgain",
+    .op = "rmsnorm",
+    .doc = "dgain += Σ dy·x̂ over leaves in f32, unrounded into grads",
+    .reads = {Read::value},
+    .infer = infer_dgain,
+    .cost = cost_row,
+    .run = run_dgain,
+};
+
+}  // namespace mantissa::graph

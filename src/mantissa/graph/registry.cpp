@@ -1,0 +1,27 @@
+// The one list of ops: tests, explain, benchmarks and the gradient checker walk it.
+#include <cassert>
+
+#include "mantissa/graph/op.h"
+#include "mantissa/graph/ops/ops.h"
+
+namespace mantissa::graph {
+
+std::span<const OpDef* const> all_ops() {
+  static constexpr const OpDef* kOps[] = {
+      &kMatmul, &kMatmulDx, &kMatmulDw,  &kRmsNorm,       &kRmsNormDx,   &kRmsNormDgain,
+      &kRope,   &kRopeGrad, &kAttention, &kAttentionGrad, &kGather,      &kGatherDtable,
+      &kSelect, &kAdd,      &kSwiglu,    &kSwigluGrad,    &kSum,         &kSumUses,
+      &kCast,   &kRoundKv,  &kFused,     &kLogProb,       &kLogProbGrad, &kCacheAppend,
+  };
+  return kOps;
+}
+
+const OpDef& find_op(std::string_view id) {
+  for (const OpDef* op : all_ops()) {
+    if (op->id == id) return *op;
+  }
+  assert(false && "no op of this id in the registry");
+  __builtin_unreachable();
+}
+
+}  // namespace mantissa::graph

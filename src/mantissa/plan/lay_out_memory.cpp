@@ -1,0 +1,161 @@
+// One arena: persistent regions first, then activations placed by lifetime so that those alive together do
+// not overlap.
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "mantissa/plan/passes.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::plan {
+namespace {
+
+struct Lifetime {
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  std::int64_t last = -1;
+  void see(std::int64_t step) {
+    first = std::min(first, step);
+    last = std::max(last, step);
+  }
+  bool overlaps(const Lifetime& o) const { return first <= o.last && o.first <= last; }
+};
+
+/// Buffers that share one place, because an op works in place: the root of each buffer.
+class Places {
+ public:
+  explicit Places(std::size_t n) : root_(n) { std::iota(root_.begin(), root_.end(), 0); }
+  std::size_t root(std::size_t i) const {
+    while (root_[i] != i) i = root_[i];
+    return i;
+  }
+  void join(std::size_t into, std::size_t from) { root_[root(from)] = root(into); }
+
+ private:
+  std::vector<std::size_t> root_;
+};
+
+std::vector<Lifetime> lifetimes(const Program& p, bool keep_values) {
+  std::vector<Lifetime> lives(p.buffers.size());
+  const auto end = static_cast<std::int64_t>(p.steps.size());
+  for (std::int64_t i = 0; i < end; ++i) {
+    const Step& s = p.steps[static_cast<std::size_t>(i)];
+    for (const Operand& o : s.inputs) lives[static_cast<std::size_t>(o.buffer)].see(i);
+    for (const BufferId b : s.outputs) lives[static_cast<std::size_t>(b)].see(i);
+    if (s.addend != kNoBuffer) lives[static_cast<std::size_t>(s.addend)].see(i);
+  }
+  for (std::size_t b = 0; b < lives.size(); ++b) {
+    if (lives[b].last >= 0 && (keep_values || is_output(p, static_cast<BufferId>(b)))) lives[b].see(end);
+  }
+  return lives;
+}
+
+/// Lets results take the place of an operand that dies with the step, where the op can work in place.
+Places share_places(const Program& p, std::vector<Lifetime>& lives) {
+  Places places(p.buffers.size());
+  for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
+    if (s.outputs.empty()) continue;
+    const auto out = static_cast<std::size_t>(s.outputs[0]);
+    std::vector<BufferId> candidates;
+    if (s.op->in_place) {
+      for (const Operand& o : s.inputs) candidates.push_back(o.buffer);
+    }
+    if (s.addend != kNoBuffer) candidates.push_back(s.addend);
+    for (const BufferId c : candidates) {
+      const std::size_t from = places.root(static_cast<std::size_t>(c));
+      const Buffer& b = p.buffer(c);
+      const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
+                        b.type == p.buffers[out].type && b.shape == p.buffers[out].shape;
+      const bool read_twice =
+          std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
+              (s.addend == c ? 1 : 0) >
+          1;
+      if (!fits || read_twice || lives[from].last != static_cast<std::int64_t>(i) || places.root(out) == from)
+        continue;
+      places.join(from, out);
+      lives[from].last = std::max(lives[from].last, lives[out].last);
+      break;
+    }
+  }
+  return places;
+}
+
+/// First fit of the largest first: each place gets the lowest offset at which no place alive at the same time
+/// lies.
+std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& roots,
+                 const std::vector<Lifetime>& lives) {
+  std::vector<std::size_t> order = roots;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
+  std::vector<std::size_t> placed;  // by ascending offset
+  std::size_t end = 0;
+  for (const std::size_t b : order) {
+    std::size_t offset = 0;
+    for (const std::size_t other : placed) {
+      if (!lives[other].overlaps(lives[b])) continue;
+      if (buffers[other].offset >= offset + aligned(buffers[b].bytes)) break;
+      offset = std::max(offset, buffers[other].offset + aligned(buffers[other].bytes));
+    }
+    buffers[b].offset = offset;
+    end = std::max(end, offset + aligned(buffers[b].bytes));
+    placed.insert(
+        std::upper_bound(placed.begin(), placed.end(), b,
+                         [&](std::size_t x, std::size_t y) { return buffers[x].offset < buffers[y].offset; }),
+        b);
+  }
+  return end;
+}
+
+/// Buffers of one home one after the other; returns where they end.
+std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
+  for (Buffer& b : p.buffers) {
+    if (b.home != home) continue;
+    b.offset = begin;
+    begin += aligned(b.bytes);
+  }
+  return begin;
+}
+
+}  // namespace
+
+void lay_out_memory(Program& p, bool keep_values) {
+  for (Buffer& b : p.buffers) {
+    b.bytes =
+        static_cast<std::size_t>(b.shape.count()) * (b.integer ? sizeof(std::int32_t) : bytes_of(b.type));
+  }
+  std::vector<Lifetime> lives = lifetimes(p, keep_values);
+  // In place only where nobody asks for the value afterwards.
+  const Places places = keep_values ? Places(p.buffers.size()) : share_places(p, lives);
+
+  MemoryRegions& m = p.memory;
+  std::size_t end = 0;
+  m.inputs = place_in_order(p, Home::input, 0);
+  end = place_in_order(p, Home::constant, m.inputs);
+  m.constants = end - m.inputs;
+  const std::size_t states_end = place_in_order(p, Home::state, end);
+  m.states = states_end - end;
+  const std::size_t gradients_end = place_in_order(p, Home::gradient, states_end);
+  m.gradients = gradients_end - states_end;
+
+  std::vector<std::size_t> roots;
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].home == Home::activation && lives[b].last >= 0 && places.root(b) == b)
+      roots.push_back(b);
+  }
+  m.activations = pack(p.buffers, roots, lives);
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].home == Home::activation && lives[b].last >= 0) {
+      p.buffers[b].offset = p.buffers[places.root(b)].offset;
+    }
+  }
+  for (Buffer& b : p.buffers) {
+    if (b.home == Home::activation) b.offset += gradients_end;
+  }
+  for (const Step& s : p.steps) m.work = std::max(m.work, aligned(s.workspace));
+  p.work_offset = gradients_end + m.activations;
+
+  m.masters = place_in_order(p, Home::master, 0);
+  m.copies = place_in_order(p, Home::copy, m.masters) - m.masters;
+}
+
+}  // namespace mantissa::plan

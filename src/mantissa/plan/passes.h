@@ -1,0 +1,34 @@
+// The passes of compile(), each a function from a program to a better one. None changes a bit of any result
+// but assign_formats.
+#pragma once
+
+#include "mantissa/plan/compile.h"
+
+namespace mantissa::plan {
+
+/// Lowers the graph: a buffer for every value, whose format the policy decides; every change of format an
+/// explicit "cast" step; sums of several contributions as chains of two.
+Program assign_formats(const graph::Graph& graph, const precision::Policy& policy);
+
+/// Removes the casts and sums that a kernel can do while it loads or stores.
+void fold_casts(Program& program);
+
+/// Joins pointwise steps that follow each other into one expression program.
+void fuse_pointwise(Program& program);
+
+/// Flops, bytes and workspace of every step.
+void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);
+
+/// Offsets in the arena by lifetime, and in the weight set.
+void lay_out_memory(Program& program, bool keep_values);
+
+// Shared by the passes.
+
+/// For each buffer the steps that read it, in order.
+std::vector<std::vector<std::size_t>> readers_of(const Program& program);
+/// For each buffer the step that writes it, or -1.
+std::vector<std::int64_t> writer_of(const Program& program);
+/// Whether `id` is read by someone outside the steps.
+bool is_output(const Program& program, BufferId id);
+
+}  // namespace mantissa::plan

@@ -1,0 +1,98 @@
+// What the passes work on and end with: steps over typed buffers, with every rounding visible and every byte
+// placed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/graph/op.h"
+#include "mantissa/precision/policy.h"
+
+namespace mantissa::plan {
+
+using BufferId = std::int32_t;
+inline constexpr BufferId kNoBuffer = -1;
+
+/// Where a buffer lives. All but masters and copies are regions of the one arena.
+enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy };
+
+struct Buffer {
+  std::string name;
+  Shape shape;
+  Scalar type = Scalar::f32;
+  bool integer = false;  // int32
+  Home home = Home::activation;
+  graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
+  std::int32_t slot = -1;               // masters and copies: which parameter slot
+  std::size_t offset = 0;               // in the arena, or in the weight set
+  std::size_t bytes = 0;
+};
+
+struct Operand {
+  BufferId buffer = kNoBuffer;
+  Scalar operand = Scalar::f32;  // where the op multiplies it: rounded to this while it is loaded
+};
+
+struct Step {
+  const graph::OpDef* op = nullptr;
+  std::string scope;
+  graph::Phase phase = graph::Phase::forward;
+  std::vector<Operand> inputs;
+  std::vector<BufferId> outputs;
+  BufferId addend = kNoBuffer;
+  Scalar rounded = Scalar::f32;  // rounding of the result before the addend
+  Scalar compute = Scalar::f32;  // what the policy says of this use
+  std::string decided_by;
+  graph::Attributes attributes;
+  kernels::Expression expression;  // pointwise steps
+  std::vector<std::string> parts;  // fused steps: what they are made of
+  double flops = 0;
+  double bytes = 0;  // read and written at capacity
+  std::size_t workspace = 0;
+};
+
+/// A parameter of the program: weight sets bind to it.
+struct Slot {
+  std::string name;
+  Shape shape;
+  Scalar master = Scalar::f32;
+  graph::Init init;
+  BufferId master_buffer = kNoBuffer;
+  std::vector<BufferId> copies;   // in lower formats, written by the optimizer
+  BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
+};
+
+struct MemoryRegions {
+  std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;  // the arena
+  std::size_t masters = 0, copies = 0;  // the weight set
+  std::size_t arena() const { return inputs + constants + states + gradients + activations + work; }
+  std::size_t weights() const { return masters + copies; }
+};
+
+/// A compiled graph. Immutable; executors and weight sets refer to it.
+struct Program {
+  precision::Policy policy;
+  Scalar arithmetic = Scalar::f32;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Slot> slots;
+  std::vector<std::pair<std::string, BufferId>> outputs;
+  std::vector<std::pair<BufferId, std::function<void(Matrix)>>> constants;
+  MemoryRegions memory;
+  std::size_t work_offset = 0;
+  std::int64_t token_capacity = 0;
+  std::vector<std::string> warnings;
+  std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
+
+  const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
+  Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
+  /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
+  BufferId find(std::string_view name) const;
+};
+
+precision::Pass pass_of(graph::Phase phase);
+
+}  // namespace mantissa::plan

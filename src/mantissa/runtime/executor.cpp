@@ -1,0 +1,95 @@
+#include "mantissa/runtime/executor.h"
+
+#include <fmt/format.h>
+
+#include <cassert>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::runtime {
+
+using plan::Buffer;
+using plan::BufferId;
+using plan::Home;
+
+Executor::Executor(const plan::Program& program, const WeightSet& weights, const kernels::Context& ctx)
+    : program_(&program), weights_(&weights), arena_(program.memory.arena()), ctx_(ctx) {
+  ctx_.workspace = arena_.data() + program.work_offset;
+  ctx_.workspace_bytes = program.memory.work;
+  for (const auto& [id, fill] : program.constants) fill(buffer(id));
+}
+
+Matrix Executor::buffer(BufferId id) const {
+  const Buffer& b = program_->buffer(id);
+  const bool weight = b.home == Home::master || b.home == Home::copy;
+  return {weight ? weights_->at(*program_, id) : arena_.data() + b.offset, b.type, b.shape.last()};
+}
+
+Matrix Executor::buffer(std::string_view name) const {
+  const BufferId id = program_->find(name);
+  assert(id != plan::kNoBuffer && "the program has no buffer of this name");
+  return buffer(id);
+}
+
+std::span<std::int32_t> Executor::integers(std::string_view name) const {
+  const BufferId id = program_->find(name);
+  assert(id != plan::kNoBuffer && program_->buffer(id).integer);
+  return {static_cast<std::int32_t*>(buffer(id).data),
+          static_cast<std::size_t>(program_->buffer(id).shape.count())};
+}
+
+graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
+  const Buffer& b = program_->buffer(id);
+  graph::Argument a;
+  a.data = buffer(id).data;
+  a.type = a.operand = a.rounded = b.type;
+  a.integer = b.integer;
+  const std::vector<Dim>& dims = b.shape.dims();
+  const auto extent_of = [&](const Dim& d) {
+    if (d.axis == Axis::tokens) return extent.tokens;
+    if (d.axis == Axis::rows) return static_cast<std::int64_t>(extent.rows.size());
+    return d.size;
+  };
+  // [tokens] alone is a column: one number per row.
+  const bool column = dims.size() == 1 && dims[0].axis != Axis::fixed;
+  a.width = dims.empty() || column ? 1 : extent_of(dims.back());
+  for (std::size_t i = 0; i + (column ? 0 : 1) < dims.size(); ++i) a.rows *= extent_of(dims[i]);
+  return a;
+}
+
+void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
+  if (extent.tokens > program_->token_capacity) {
+    throw ShapeError(
+        fmt::format("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
+                    extent.tokens, program_->token_capacity));
+  }
+  std::vector<graph::Argument> inputs;
+  std::vector<graph::Argument> outputs;
+  for (const plan::Step& s : program_->steps) {
+    if (s.phase != phase) continue;
+    inputs.clear();
+    outputs.clear();
+    for (const plan::Operand& o : s.inputs) {
+      inputs.push_back(bind(o.buffer, extent));
+      inputs.back().operand = o.operand;
+    }
+    for (const BufferId o : s.outputs) {
+      outputs.push_back(bind(o, extent));
+      outputs.back().rounded = s.rounded;
+    }
+    graph::Call call{.ctx = ctx_,
+                     .extent = extent,
+                     .inputs = inputs,
+                     .outputs = outputs,
+                     .attributes = s.attributes,
+                     .expression = &s.expression,
+                     .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
+                     .accumulate = accumulate,
+                     .arithmetic = program_->arithmetic,
+                     .compute = s.compute};
+    s.op->run(call);
+    if (after_step) after_step(s, call);
+  }
+}
+
+}  // namespace mantissa::runtime
