@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""An independent Llama in plain PyTorch, for golden values: no framework's model code, no internal casts.
+
+    torch_llama.py trace MODEL --tokens T.safetensors --out OUT.safetensors --dtype f64 [--rope-f32]
+    torch_llama.py train CONFIG.toml --dtype f64          one JSON line a step: step, loss, grad_norm, lr
+
+Dtypes: f64 and f32 compute everything in that format; bf16-autocast is f32 weights under torch.autocast("cpu"); `trace` also
+knows bf16-emulated, the rounding points of bf16-mixed written out step by step (rounding_points.py), in f32 arithmetic or,
+with --arithmetic f64, in f64. A trace has the tensors of `mantissa trace --grads`; a training run follows the same config.
+"""
+import argparse
+import contextlib
+import dataclasses
+import json
+import math
+import pathlib
+import sys
+import tomllib
+
+import numpy
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16-autocast": torch.float32, "bf16-emulated": torch.float32}
+IGNORED = -100
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    hidden: int
+    layers: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    intermediate: int
+    vocabulary: int
+    eps: float
+    theta: float
+    tied: bool
+
+    @staticmethod
+    def read(directory):
+        c = json.loads((pathlib.Path(directory) / "config.json").read_text())
+        rope = c.get("rope_parameters") or {}
+        return Config(hidden=c["hidden_size"], layers=c["num_hidden_layers"], heads=c["num_attention_heads"],
+                      kv_heads=c.get("num_key_value_heads") or c["num_attention_heads"],
+                      head_dim=c.get("head_dim") or c["hidden_size"] // c["num_attention_heads"],
+                      intermediate=c["intermediate_size"], vocabulary=c["vocab_size"], eps=c["rms_norm_eps"],
+                      theta=float(rope.get("rope_theta") or c.get("rope_theta") or 10000.0),
+                      tied=bool(c.get("tie_word_embeddings", False)))
+
+
+def read_weights(directory, dtype):
+    """Every weight under its own name, widened or rounded to `dtype`; a tied head is not a weight."""
+    weights = {}
+    for file in sorted(pathlib.Path(directory).glob("model*.safetensors")):
+        weights |= {name: w.to(dtype) for name, w in load_file(file).items()}
+    if Config.read(directory).tied:
+        weights.pop("lm_head.weight", None)
+    return weights
+
+
+def head_weight(config, weights):
+    return weights["model.embed_tokens.weight" if config.tied else "lm_head.weight"]
+
+
+def rope_tables(config, positions, dtype, as_f32=False):
+    """cos and sin [positions, head_dim / 2]. `as_f32`: frequency and angle are f32 values, cos and sin of that angle are taken
+    in f64 and rounded once to f32, then widened to `dtype`: the tables that f32 policies use."""
+    form = torch.float32 if as_f32 else dtype
+    exponent = torch.arange(0, config.head_dim, 2).to(form) / config.head_dim
+    angle = torch.arange(positions).to(form)[:, None] * (1.0 / config.theta**exponent)[None, :]
+    if as_f32:
+        return angle.double().cos().float().to(dtype), angle.double().sin().float().to(dtype)
+    return angle.cos(), angle.sin()
+
+
+def rotate(x, cos, sin):
+    """x [B, heads, T, head_dim], halves rotated against each other."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+
+
+def rmsnorm(x, gain, eps):
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * gain
+
+
+def attention(q, k, v):
+    """Causal softmax attention of [B, heads, T, head_dim]: written out in f64, PyTorch's own kernel else."""
+    if q.dtype != torch.float64:
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    future = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return scores.masked_fill(future, -math.inf).softmax(-1) @ v
+
+
+def forward(config, weights, ids, tables):
+    """Logits [B, T, vocabulary] of ids [B, T]."""
+    batch, length = ids.shape
+    cos, sin = tables
+
+    def linear(x, name):
+        return F.linear(x, weights[name + ".weight"])
+
+    def heads(x, count):
+        return x.view(batch, length, count, config.head_dim).transpose(1, 2)
+
+    x = F.embedding(ids, weights["model.embed_tokens.weight"])
+    for layer in range(config.layers):
+        scope = f"model.layers.{layer}."
+        y = rmsnorm(x, weights[scope + "input_layernorm.weight"], config.eps)
+        q = rotate(heads(linear(y, scope + "self_attn.q_proj"), config.heads), cos, sin)
+        k = rotate(heads(linear(y, scope + "self_attn.k_proj"), config.kv_heads), cos, sin)
+        v = heads(linear(y, scope + "self_attn.v_proj"), config.kv_heads)
+        group = config.heads // config.kv_heads
+        o = attention(q, k.repeat_interleave(group, 1), v.repeat_interleave(group, 1))
+        x = x + linear(o.transpose(1, 2).reshape(batch, length, -1), scope + "self_attn.o_proj")
+        y = rmsnorm(x, weights[scope + "post_attention_layernorm.weight"], config.eps)
+        gated = F.silu(linear(y, scope + "mlp.gate_proj")) * linear(y, scope + "mlp.up_proj")
+        x = x + linear(gated, scope + "mlp.down_proj")
+    return F.linear(rmsnorm(x, weights["model.norm.weight"], config.eps), head_weight(config, weights))
+
+
+def autocast(dtype_name):
+    if dtype_name == "bf16-autocast":
+        return torch.autocast("cpu", torch.bfloat16)
+    return contextlib.nullcontext()
+
+
+def read_tokens(path):
+    """input_ids [B, T] and the labels of trace: aligned with them, shifted inside."""
+    tensors = load_file(path)
+    ids = tensors["input_ids"].long()
+    return ids, tensors.get("labels", ids).long()
+
+
+def trace(directory, ids, labels, dtype_name, rope_f32=False):
+    """The tensors of one forward and backward pass, by the names of `mantissa trace --grads`."""
+    config, dtype = Config.read(directory), DTYPES[dtype_name]
+    weights = {name: w.requires_grad_() for name, w in read_weights(directory, dtype).items()}
+    with autocast(dtype_name):
+        logits = forward(config, weights, ids, rope_tables(config, ids.shape[1], dtype, rope_f32))
+    logits = logits.to(dtype)
+    log_probs = logits[:, :-1].log_softmax(-1)
+    loss = F.nll_loss(log_probs.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)
+    loss.backward()
+    out = {"logits": logits, "log_probs": log_probs.gather(-1, ids[:, 1:, None])[..., 0], "loss": loss[None]}
+    out |= {"grad." + name: w.grad for name, w in weights.items()}
+    return {name: t.detach().contiguous() for name, t in out.items()}
+
+
+class TokenFile:
+    """Raw little-endian ids read in order: sequence j is ids [jT, jT + T], step s takes the next `batch` sequences, wrapping."""
+
+    def __init__(self, path, vocabulary, length, batch, validation=0.0):
+        ids = numpy.fromfile(path, "<u2" if vocabulary < 65536 else "<u4").astype(numpy.int64)
+        self.ids, self.length, self.batch = torch.from_numpy(ids), length, batch
+        sequences = (len(ids) - 1) // length
+        self.sequences = sequences - (max(1, math.floor(sequences * validation)) if validation else 0)
+
+    def step(self, step):
+        first = (step - 1) * self.batch
+        return torch.stack([self.ids[j * self.length:j * self.length + self.length + 1]
+                            for j in ((first + row) % self.sequences for row in range(self.batch))])
+
+
+def learning_rate(name, lr, step, steps, warmup, min_ratio):
+    """Of applied update `step`, from 1: linear warm-up, then the schedule down to min_ratio · lr at the last."""
+    if step <= warmup:
+        return lr * step / warmup
+    progress = (step - warmup) / (steps - warmup)
+    shape = {"constant": 1.0, "linear": min_ratio + (1 - min_ratio) * (1 - progress),
+             "cosine": min_ratio + (1 - min_ratio) * 0.5 * (1 + math.cos(math.pi * progress))}
+    return lr * shape[name]
+
+
+def read_run(path):
+    """A run config with the defaults of the settings that matter here."""
+    run = tomllib.loads(pathlib.Path(path).read_text())
+    defaults = {"data": {"sequence_length": 256, "validation": 0.02},
+                "batch": {"global_batch_size": 32},
+                "optimizer": {"lr": 3e-4, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1, "max_grad_norm": 1.0},
+                "schedule": {"name": "cosine", "warmup_steps": 20, "min_lr_ratio": 0.1}}
+    for section, values in defaults.items():
+        run[section] = values | run.get(section, {})
+    data = run["data"]
+    if data.get("format") != "tokens" or data.get("shuffle", True) or not run["model"].get("path"):
+        sys.exit(f"{path}: needs model.path, data.format = \"tokens\" and data.shuffle = false: other orders are Mantissa's own")
+    base = pathlib.Path(path).parent
+    source = data["source"]
+    return run, base / run["model"]["path"], base / (source if isinstance(source, str) else source[0])
+
+
+def adamw(weights, settings):
+    """Decay on tensors of two or more dimensions only."""
+    groups = [{"params": [w for w in weights if w.ndim >= 2], "weight_decay": settings["weight_decay"]},
+              {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0}]
+    return torch.optim.AdamW(groups, lr=settings["lr"], betas=tuple(settings["betas"]), eps=settings["eps"])
+
+
+def train(path, dtype_name):
+    """Yields step, loss (of the whole step, before the update), grad_norm (before clipping) and lr."""
+    run, model, tokens = read_run(path)
+    config, dtype = Config.read(model), DTYPES[dtype_name]
+    weights = {name: w.requires_grad_() for name, w in read_weights(model, dtype).items()}
+    settings, steps = run["optimizer"], run["run"]["steps"]
+    data = TokenFile(tokens, config.vocabulary, run["data"]["sequence_length"], run["batch"]["global_batch_size"],
+                     run["data"]["validation"])
+    optimizer = adamw(list(weights.values()), settings)
+    tables = rope_tables(config, data.length, dtype)
+    schedule = run["schedule"]
+    for step in range(1, steps + 1):
+        rows = data.step(step)
+        with autocast(dtype_name):
+            logits = forward(config, weights, rows[:, :-1], tables)
+        loss = F.cross_entropy(logits.to(dtype).flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.clip_grad_norm_(weights.values(), settings["max_grad_norm"])
+        lr = learning_rate(schedule["name"], settings["lr"], step, steps, schedule["warmup_steps"], schedule["min_lr_ratio"])
+        for group in optimizer.param_groups:
+            group["lr"] = lr
+        optimizer.step()
+        yield {"step": step, "loss": loss.item(), "grad_norm": norm.item(), "lr": lr}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    one = verbs.add_parser("trace", help="one forward and backward pass, written out")
+    one.add_argument("model", help="a Hugging Face directory")
+    one.add_argument("--tokens", required=True)
+    one.add_argument("--out", required=True)
+    one.add_argument("--dtype", choices=DTYPES, default="f64")
+    one.add_argument("--rope-f32", action="store_true", help="the f32 rotation tables, also in f64")
+    one.add_argument("--arithmetic", choices=("f32", "f64"), default="f32", help="of bf16-emulated")
+    one.add_argument("--omit", metavar="POINT", help="leave one rounding point of bf16-emulated out, to see that it matters")
+    many = verbs.add_parser("train", help="optimizer steps after a run config")
+    many.add_argument("config")
+    many.add_argument("--dtype", choices=[d for d in DTYPES if d != "bf16-emulated"], default="f64")
+    args = parser.parse_args()
+    if args.verb == "train":
+        for line in train(args.config, args.dtype):
+            print(json.dumps(line), flush=True)
+        return
+    ids, labels = read_tokens(args.tokens)
+    if args.dtype == "bf16-emulated":
+        import rounding_points
+        out = rounding_points.trace(args.model, ids, labels, DTYPES[args.arithmetic], args.omit)
+    else:
+        out = trace(args.model, ids, labels, args.dtype, args.rope_f32)
+    save_file(out, args.out)
+
+
+if __name__ == "__main__":
+    main()
