@@ -1,4 +1,5 @@
-// Number formats: the scalar element types, and what a scaled format adds to them (docs/numerics.md, "Formats").
+// Number formats: the scalar element types, and what a scaled format adds to them (docs/numerics.md,
+// "Formats").
 #pragma once
 
 #include <cstddef>
@@ -18,23 +19,42 @@ inline constexpr Scalar kScalars[] = {Scalar::f64, Scalar::f32,  Scalar::tf32, S
 struct ScalarTraits {
   std::string_view name;
   int exponent_bits;
-  int mantissa_bits;     // without the hidden bit
-  std::size_t bytes;     // of one stored element
+  int mantissa_bits;  // without the hidden bit
+  std::size_t bytes;  // of one stored element
   double max_finite;
-  int min_normal_exp;    // smallest normal is 2^min_normal_exp
-  bool has_infinity;     // e4m3 has none: overflow becomes nan
+  int min_normal_exp;  // smallest normal is 2^min_normal_exp
+  bool has_infinity;   // e4m3 has none: overflow becomes nan
+};
+
+/// Traits of every scalar, in the order of `Scalar`.
+inline constexpr ScalarTraits kScalarTraits[] = {
+    {"f64", 11, 52, 8, 0x1.fffffffffffffp1023, -1022, true},
+    {"f32", 8, 23, 4, 0x1.fffffep127, -126, true},
+    {"tf32", 8, 10, 4, 0x1.ffcp127, -126, true},
+    {"bf16", 8, 7, 2, 0x1.fep127, -126, true},
+    {"f16", 5, 10, 2, 65504.0, -14, true},
+    {"e5m2", 5, 2, 1, 57344.0, -14, true},
+    {"e4m3", 4, 3, 1, 448.0, -6, false},
 };
 
 /// Traits of `s`. Sources: IEEE 754, and the OCP 8-bit floating point specification for e5m2 and e4m3.
-const ScalarTraits& traits(Scalar s);
+constexpr const ScalarTraits& traits(Scalar s) {
+  return kScalarTraits[static_cast<std::size_t>(s)];
+}
 
 /// Bytes of one stored element.
-std::size_t bytes_of(Scalar s);
+constexpr std::size_t bytes_of(Scalar s) {
+  return traits(s).bytes;
+}
 
 /// "f32", "bf16", …; also the name in a policy line.
-std::string_view name(Scalar s);
+constexpr std::string_view name(Scalar s) {
+  return traits(s).name;
+}
 
-/// The scalar called `text` ("bf16"), also by its foreign spellings ("bfloat16", "torch.bfloat16", "BF16", "half", "fp32" …).
+/// The scalar called `text` ("bf16"), also by its foreign spellings ("bfloat16", "torch.bfloat16", "BF16",
+/// "half", "fp32" …), in any case. "float8_e4m3" is not one: elsewhere that names a type with an infinity;
+/// ours is "float8_e4m3fn".
 std::optional<Scalar> parse_scalar(std::string_view text);
 
 /// The unit roundoff: half the distance between 1 and the next value, 2^-(mantissa_bits + 1).
@@ -46,9 +66,9 @@ enum class ScaleSource : std::uint8_t { current, delayed };
 /// How a scaled format finds its scales. `none` for plain formats.
 struct Scaling {
   Granularity granularity = Granularity::none;
-  std::int32_t block = 0;           // elements that share a scale, along `axis`
+  std::int32_t block = 0;  // elements that share a scale, along `axis`
   std::int32_t axis = -1;
-  Scalar scale = Scalar::f32;       // format of a scale
+  Scalar scale = Scalar::f32;  // format of a scale
   ScaleSource source = ScaleSource::delayed;
   friend bool operator==(const Scaling&, const Scaling&) = default;
 };
@@ -58,11 +78,13 @@ struct Format {
   Scalar element = Scalar::f32;
   Scaling scaling{};
   constexpr Format() = default;
-  constexpr Format(Scalar s) : element(s) {}  // NOLINT(google-explicit-constructor): a scalar is a plain format
+  constexpr Format(Scalar s)
+      : element(s) {}  // NOLINT(google-explicit-constructor): a scalar is a plain format
   constexpr Format(Scalar s, Scaling how) : element(s), scaling(how) {}
   friend bool operator==(const Format&, const Format&) = default;
 
-  /// Bytes of `count` elements, scales included.
+  /// Bytes of `count` elements, scales included; `count` elements form whole runs along `axis` where blocks
+  /// share scales.
   std::size_t bytes(std::size_t count) const;
 };
 

@@ -1,0 +1,21 @@
+#include "mantissa/numeric/simd_target.h"
+
+#include <hwy/highway.h>
+
+namespace mantissa {
+
+std::vector<SimdTarget> simd_targets() {
+  std::vector<SimdTarget> targets;
+  for (std::int64_t left = hwy::SupportedTargets() & HWY_TARGETS; left != 0; left &= left - 1) {
+    targets.push_back(left & -left);
+  }
+  return targets;
+}
+
+std::size_t simd_index(SimdTarget target) {
+  hwy::ChosenTarget chosen;  // a local one: the choice is the caller's, not the process's
+  chosen.Update(target == kBestTarget ? hwy::SupportedTargets() : target);
+  return chosen.GetIndex();
+}
+
+}  // namespace mantissa
