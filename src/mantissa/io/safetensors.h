@@ -1,4 +1,5 @@
-// safetensors files: an 8-byte header length, a JSON header, and the tensors' bytes. https://github.com/huggingface/safetensors
+// safetensors files: an 8-byte header length, a JSON header, and the tensors' bytes.
+// https://github.com/huggingface/safetensors
 #pragma once
 
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace mantissa::io {
@@ -26,8 +28,8 @@ struct TensorInfo {
   std::int64_t count() const;
 };
 
-/// A file, checked whole when opened: header length, JSON depth, ranges, overlaps, duplicates, shapes × dtype = bytes.
-/// Every fault is one FileError that names the file, the tensor and the cure.
+/// A file, checked whole when opened: header length, JSON depth, ranges, overlaps, duplicates, shapes × dtype
+/// = bytes. Every fault is one FileError that names the file, the tensor and the cure.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
@@ -48,8 +50,8 @@ class SafetensorsReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A tensor to write; `bytes` is borrowed until write_safetensors returns. Or `fill` streams it: called with ascending offsets
-/// and a buffer to fill, so that nothing is held twice.
+/// A tensor to write; `bytes` is borrowed until write_safetensors returns. Or `fill` streams it: called with
+/// ascending offsets and a buffer to fill, so that nothing is held twice.
 struct TensorToWrite {
   std::string name;
   Dtype dtype = Dtype::f32;
@@ -58,8 +60,8 @@ struct TensorToWrite {
   std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill;  // used where `bytes` is empty
 };
 
-/// Writes beside `path`, fsyncs, renames. Throws ResourceError where the disk is full; the old file is then untouched.
-/// Returns xxh64 of the data section.
+/// Writes beside `path`, fsyncs, renames. Throws ResourceError where the disk is full; the old file is then
+/// untouched. Returns xxh64 of the data section.
 std::uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 

@@ -1,0 +1,112 @@
+#include "mantissa/io/atomic.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path with_suffix(fs::path path, std::string_view suffix) {
+  path += suffix;
+  return path;
+}
+
+// A folder may be given with a slash behind it, which would put the suffix inside.
+fs::path without_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (std::rename(from.c_str(), to.c_str()) != 0) throw_write_error(to, errno);
+}
+
+// fsync through a descriptor for reading works on Linux; the file was written and closed by whoever filled
+// the folder.
+void sync_tree(const fs::path& directory) {
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
+    if (entry.is_directory()) {
+      sync_directory(entry.path());
+    } else if (entry.is_regular_file()) {
+      File::open_to_read(entry.path()).sync();
+    }
+  }
+  sync_directory(directory);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const fs::path& path)
+    : path_(path), beside_(with_suffix(path, kPartial)), file_(File::create(beside_)) {}
+
+AtomicFile::~AtomicFile() {
+  if (!file_) return;
+  file_.reset();
+  std::error_code ignored;  // the fault that brought us here is the one to hear of
+  fs::remove(beside_, ignored);
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  file_->write(bytes);
+}
+
+void AtomicFile::commit() {
+  file_->sync();
+  file_->close();
+  rename_or_throw(beside_, path_);
+  file_.reset();
+  sync_directory(path_.parent_path());
+}
+
+void write_file_atomic(const fs::path& path, std::span<const std::byte> bytes) {
+  AtomicFile file(path);
+  file.write(bytes);
+  file.commit();
+}
+
+void write_file_atomic(const fs::path& path, std::string_view text) {
+  write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+AtomicDirectory::AtomicDirectory(const fs::path& path)
+    : path_(without_slash(path)), beside_(with_suffix(path_, kPartial)) {
+  std::error_code error;
+  fs::remove_all(beside_, error);
+  if (!error) fs::create_directories(beside_, error);
+  if (error) throw_write_error(beside_, error.value());
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(beside_, ignored);
+}
+
+void AtomicDirectory::commit() {
+  sync_tree(beside_);
+  const fs::path parent = path_.parent_path();
+  std::error_code error;
+  if (!fs::exists(fs::symlink_status(path_, error))) {
+    rename_or_throw(beside_, path_);
+  } else if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
+    sync_directory(parent);
+    fs::remove_all(beside_, error);  // the old one
+  } else {
+    const fs::path replaced = with_suffix(path_, ".replaced");
+    fs::remove_all(replaced, error);
+    rename_or_throw(path_, replaced);
+    rename_or_throw(beside_, path_);
+    sync_directory(parent);
+    fs::remove_all(replaced, error);
+  }
+  committed_ = true;
+  sync_directory(parent);
+}
+
+}  // namespace mantissa::io

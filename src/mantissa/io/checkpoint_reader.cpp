@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/checkpoint.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/json.h"
+#include "mantissa/io/safetensors_header.h"
+#include "mantissa/io/widen.h"
+
+namespace mantissa::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kPiece = 1 << 20;  // bytes converted at a time
+
+// The weights of a directory: model.safetensors, else an index, else the only safetensors file there is.
+fs::path find_weights(const fs::path& directory) {
+  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
+    if (fs::exists(directory / name)) return directory / name;
+  }
+  std::vector<fs::path> found;
+  bool pickle = false;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const fs::path extension = entry.path().extension();
+    if (extension == ".safetensors") found.push_back(entry.path());
+    pickle = pickle || extension == ".bin" || extension == ".pth" || extension == ".pt";
+  }
+  if (found.size() == 1) return found.front();
+  if (!found.empty()) {
+    throw FileError(
+        fmt::format("{}: has {} safetensors files and no model.safetensors.index.json; give the path of one, "
+                    "or fetch the index",
+                    directory.string(), found.size()));
+  }
+  throw FileError(fmt::format(
+      "{}: has no model.safetensors{}", directory.string(),
+      pickle ? ", only PyTorch pickles; save the model with save_pretrained(safe_serialization=True)"
+             : "; give the directory of a model"));
+}
+
+// A shard lies beside its index: a path could reach anywhere.
+bool is_plain_name(const fs::path& file) {
+  return !file.empty() && file != "." && file != ".." && file.filename() == file;
+}
+
+}  // namespace
+
+WeightFiles::WeightFiles(const fs::path& path) : path_(path) {
+  try {
+    open(fs::is_directory(path) ? find_weights(path) : path);
+  } catch (const fs::filesystem_error& error) {
+    throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.code().message()));
+  }
+}
+
+void WeightFiles::open(const fs::path& path) {
+  if (path.extension() == ".json") {
+    open_index(path);
+  } else {
+    add_shard(path);
+  }
+}
+
+void WeightFiles::open_index(const fs::path& index) {
+  const auto fault = [&](const std::string& what) {
+    throw FileError(fmt::format("{}: {}; fetch the model's files again", index.string(), what));
+  };
+  const nlohmann::json json = read_json_file(index);
+  const auto map = json.is_object() ? json.find("weight_map") : json.end();
+  if (map == json.end() || !map->is_object() || map->empty()) fault("has no weight_map");
+  std::set<std::string> files;
+  for (const auto& [name, file] : map->items()) {
+    if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
+      fault(fmt::format("places {} in something that is not a file beside it", in_quotes(name)));
+    }
+    files.insert(file.get<std::string>());
+  }
+  for (const std::string& file : files) add_shard(index.parent_path() / file);
+  for (const auto& [name, file] : map->items()) {
+    if (find(name) == nullptr || path_of(name).filename() != file.get<std::string>()) {
+      fault(fmt::format("places {} in {}, which does not hold it", in_quotes(name), file.get<std::string>()));
+    }
+  }
+}
+
+void WeightFiles::add_shard(const fs::path& path) {
+  const SafetensorsReader& shard = shards_.emplace_back(path);
+  for (const TensorInfo& tensor : shard.tensors()) {
+    const Place place{shards_.size() - 1, tensors_.size()};
+    const auto [other, added] = places_.emplace(tensor.name, place);
+    if (!added) {
+      throw FileError(fmt::format("{}: tensor {} is in {} too; fetch the model's files again", path.string(),
+                                  in_quotes(tensor.name),
+                                  shards_[other->second.shard].path().filename().string()));
+    }
+    tensors_.push_back(tensor);
+  }
+}
+
+const TensorInfo* WeightFiles::find(std::string_view name) const {
+  const auto found = places_.find(name);
+  return found == places_.end() ? nullptr : &tensors_[found->second.tensor];
+}
+
+const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
+  const auto found = places_.find(name);
+  if (found != places_.end()) return found->second;
+  throw FileError(fmt::format(
+      "{}: has no tensor {}{}; check that it is a model of this type", path_.string(), in_quotes(name),
+      tensors_.empty()
+          ? ""
+          : fmt::format(" (its first of {} is {})", tensors_.size(), in_quotes(tensors_.front().name))));
+}
+
+const fs::path& WeightFiles::path_of(std::string_view name) const {
+  return shards_[place(name).shard].path();
+}
+
+std::uint64_t WeightFiles::bytes() const {
+  std::uint64_t sum = 0;
+  for (const TensorInfo& tensor : tensors_) sum += tensor.end - tensor.begin;
+  return sum;
+}
+
+void WeightFiles::read(std::string_view name, std::span<std::byte> out, std::uint64_t offset) const {
+  const Place& at = place(name);
+  shards_[at.shard].read(tensors_[at.tensor], out, offset);
+}
+
+template <class T>
+void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
+  const Place& at = place(name);
+  const SafetensorsReader& shard = shards_[at.shard];
+  const TensorInfo& tensor = tensors_[at.tensor];
+  if (static_cast<std::int64_t>(out.size()) != tensor.count()) {
+    throw ShapeError(fmt::format(
+        "{}: tensor {} is {}, which is {} values, and the model has {} there; check config.json",
+        shard.path().string(), in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
+  }
+  if (!is_readable_float(tensor.dtype)) {
+    throw DtypeError(
+        fmt::format("{}: tensor {} is {}, and weights are F64, F32, BF16 or F16; convert the file first",
+                    shard.path().string(), in_quotes(name), safetensors_name(tensor.dtype)));
+  }
+  const Dtype same = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
+  if (tensor.dtype == same) return shard.read(tensor, std::as_writable_bytes(out));
+  const std::size_t width = bytes_of(tensor.dtype), step = kPiece / width;
+  std::vector<std::byte> piece(std::min(kPiece, out.size() * width));
+  for (std::size_t i = 0; i < out.size(); i += step) {
+    const std::span<T> part = out.subspan(i, std::min(step, out.size() - i));
+    const std::span<std::byte> stored = std::span(piece).first(part.size() * width);
+    shard.read(tensor, stored, i * width);
+    widen(stored, tensor.dtype, part);
+  }
+}
+
+void WeightFiles::read_f32(std::string_view name, std::span<float> out) const {
+  read_as(name, out);
+}
+void WeightFiles::read_f64(std::string_view name, std::span<double> out) const {
+  read_as(name, out);
+}
+
+}  // namespace mantissa::io

@@ -1,0 +1,46 @@
+#include <array>
+#include <utility>
+
+#include "mantissa/io/safetensors.h"
+#include "mantissa/io/safetensors_header.h"
+
+namespace mantissa::io {
+namespace {
+
+struct Row {
+  Dtype dtype;
+  std::string_view name;
+  std::size_t bytes;
+};
+
+constexpr std::array<Row, 12> kRows = {{{Dtype::f64, "F64", 8},
+                                        {Dtype::f32, "F32", 4},
+                                        {Dtype::bf16, "BF16", 2},
+                                        {Dtype::f16, "F16", 2},
+                                        {Dtype::e4m3, "F8_E4M3", 1},
+                                        {Dtype::e5m2, "F8_E5M2", 1},
+                                        {Dtype::i64, "I64", 8},
+                                        {Dtype::i32, "I32", 4},
+                                        {Dtype::i16, "I16", 2},
+                                        {Dtype::i8, "I8", 1},
+                                        {Dtype::u8, "U8", 1},
+                                        {Dtype::boolean, "BOOL", 1}}};
+
+}  // namespace
+
+std::string_view safetensors_name(Dtype dtype) {
+  return kRows.at(static_cast<std::size_t>(dtype)).name;
+}
+
+std::size_t bytes_of(Dtype dtype) {
+  return kRows.at(static_cast<std::size_t>(dtype)).bytes;
+}
+
+std::optional<Dtype> parse_dtype(std::string_view name) {
+  for (const Row& row : kRows) {
+    if (row.name == name) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+}  // namespace mantissa::io

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+#include <cstring>
+#include <unordered_map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/safetensors.h"
+#include "mantissa/io/safetensors_header.h"
+
+namespace mantissa::io {
+
+static_assert(std::endian::native == std::endian::little,
+              "safetensors files are little-endian and read as they are");
+
+namespace {
+
+// People hand over other files under this name; say which.
+void refuse_known_strangers(const File& file) {
+  constexpr std::string_view kLfs = "version https://git-lfs";
+  std::array<char, kLfs.size()> begin{};
+  const std::size_t length = std::min<std::uint64_t>(file.size(), begin.size());
+  file.read_at(0, std::as_writable_bytes(std::span(begin.data(), length)));
+  const std::string_view text(begin.data(), length);
+  if (text == kLfs) {
+    throw FileError(
+        fmt::format("{}: is the placeholder of a file that git lfs has not fetched; run git lfs pull",
+                    file.path().string()));
+  }
+  if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
+    throw FileError(fmt::format(
+        "{}: is a PyTorch pickle, not a safetensors file; save it with safetensors.torch.save_file",
+        file.path().string()));
+  }
+}
+
+std::uint64_t read_header_length(const File& file) {
+  const std::uint64_t size = file.size();
+  const std::string name = file.path().string();
+  refuse_known_strangers(file);
+  if (size < 8)
+    throw FileError(
+        fmt::format("{}: has {} bytes, not even a header's length; download or write it again", name, size));
+  std::uint64_t length = 0;
+  file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > kLargestHeader) {
+    throw FileError(
+        fmt::format("{}: announces a header of {} bytes, and {} is the most: this is not a safetensors file",
+                    name, length, kLargestHeader));
+  }
+  if (length > size - 8) {
+    throw FileError(fmt::format(
+        "{}: is cut short: its header has {} bytes, the file {} in all; download or write it again", name,
+        length, size));
+  }
+  return length;
+}
+
+}  // namespace
+
+std::int64_t TensorInfo::count() const {
+  // By way of the bytes, because a shape with a zero may have a product that overflows on the way.
+  return static_cast<std::int64_t>(byte_size(shape, dtype).value_or(0) / bytes_of(dtype));
+}
+
+struct SafetensorsReader::Impl {
+  File file;
+  SafetensorsHeader header;
+  std::uint64_t data_begin = 0;
+  std::unordered_map<std::string_view, const TensorInfo*> by_name;
+};
+
+SafetensorsReader::SafetensorsReader(const std::filesystem::path& path)
+    : impl_(new Impl{File::open_to_read(path), {}, 0, {}}) {
+  const std::uint64_t length = read_header_length(impl_->file);
+  impl_->data_begin = 8 + length;
+  std::string json(length, '\0');
+  impl_->file.read_at(8, std::as_writable_bytes(std::span(json)));
+  impl_->header = parse_header(json, impl_->file.size() - impl_->data_begin, path);
+  for (const TensorInfo& tensor : impl_->header.tensors) impl_->by_name.emplace(tensor.name, &tensor);
+}
+
+SafetensorsReader::~SafetensorsReader() = default;
+SafetensorsReader::SafetensorsReader(SafetensorsReader&&) noexcept = default;
+SafetensorsReader& SafetensorsReader::operator=(SafetensorsReader&&) noexcept = default;
+
+const std::vector<TensorInfo>& SafetensorsReader::tensors() const {
+  return impl_->header.tensors;
+}
+const std::map<std::string, std::string>& SafetensorsReader::metadata() const {
+  return impl_->header.metadata;
+}
+const std::filesystem::path& SafetensorsReader::path() const {
+  return impl_->file.path();
+}
+
+const TensorInfo* SafetensorsReader::find(std::string_view name) const {
+  const auto found = impl_->by_name.find(name);
+  return found == impl_->by_name.end() ? nullptr : found->second;
+}
+
+void SafetensorsReader::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
+  const std::uint64_t bytes = tensor.end - tensor.begin;
+  if (offset > bytes || out.size() > bytes - offset) {
+    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, and {} from byte {} on were asked for",
+                                 path().string(), in_quotes(tensor.name), bytes, out.size(), offset));
+  }
+  impl_->file.read_at(impl_->data_begin + tensor.begin + offset, out);
+}
+
+}  // namespace mantissa::io
