@@ -1,0 +1,154 @@
+#include "mantissa/io/state.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/hash.h"
+#include "mantissa/io/json.h"
+#include "mantissa/io/safetensors_stream.h"
+#include "mantissa/io/state_header.h"
+
+namespace mantissa::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kTensors = "state.safetensors";
+constexpr const char* kHeader = "state.json";
+constexpr std::string_view kPrefix = "step-";
+
+fs::path folder_of(const fs::path& run, std::int64_t step) {
+  return run / "state" / fmt::format("{}{:08}", kPrefix, step);
+}
+
+// The step of a folder's name; nothing where the name is not exactly as written here.
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  std::int64_t step = 0;
+  const auto [end, error] = std::from_chars(name.data() + kPrefix.size(), name.data() + name.size(), step);
+  if (error != std::errc() || step < 0 || name != folder_of({}, step).filename()) return std::nullopt;
+  return step;
+}
+
+[[noreturn]] void damaged(const fs::path& file, const std::string& how) {
+  throw FileError(fmt::format("{}: this state is damaged: {}", file.string(), how));
+}
+
+// Compares a file with what state.json says of it.
+void check_file(const fs::path& folder, const nlohmann::json& listed) {
+  const std::string name = listed.at("name").get<std::string>();
+  const std::string checksum = listed.at("xxh64").get<std::string>();
+  const auto bytes = listed.at("bytes").get<std::uint64_t>();
+  if (fs::path(name).filename() != name)
+    damaged(folder / kHeader, fmt::format("it lists {}", in_quotes(name)));
+  const File file = File::open_to_read(folder / name);
+  if (file.size() != bytes)
+    damaged(folder / name, fmt::format("it has {} bytes, and {} were written", file.size(), bytes));
+  const std::string found = hex(hash_of(file));
+  if (found != checksum)
+    damaged(folder / name, fmt::format("its checksum is {}, and {} was written", found, checksum));
+}
+
+// Everything about a state but its tensors, all checksums compared.
+StateHeader open_checked(const fs::path& folder) {
+  nlohmann::json json = read_json_file(folder / kHeader);
+  try {
+    const StateHeader header = open_sealed(json, folder / kHeader);
+    bool tensors = false;
+    for (const nlohmann::json& listed : json.at("files")) {
+      check_file(folder, listed);
+      tensors = tensors || listed.at("name") == kTensors;
+    }
+    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kTensors));
+    return header;
+  } catch (const nlohmann::json::exception&) {
+    damaged(folder / kHeader, "an entry is missing or of the wrong type");
+  }
+}
+
+// What to do instead of resuming from `folder`.
+std::string advice(const fs::path& folder) {
+  const std::optional<std::int64_t> step = step_of(folder);
+  std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
+  std::reverse(states.begin(), states.end());
+  for (const FoundState& state : states) {
+    if (!step || state.step >= *step) continue;
+    try {
+      open_checked(state.path);
+      return fmt::format("the state before it is whole: --resume={}", state.step);
+    } catch (const FileError&) {
+      continue;
+    }
+  }
+  return "there is no whole state before it: start anew with --overwrite";
+}
+
+// By way of a name that is no state's, so that a crash on the way leaves no half of one.
+void remove_state(const fs::path& folder) {
+  fs::path gone = folder;
+  gone += kPartial;
+  std::error_code stays;  // one more state than was asked for is no reason to stop a run
+  fs::rename(folder, gone, stays);
+  if (!stays) fs::remove_all(gone, stays);
+}
+
+// What crashes have left.
+void remove_partial(const fs::path& states) {
+  std::error_code ignored;
+  for (const fs::directory_entry& entry : fs::directory_iterator(states, ignored)) {
+    if (entry.path().extension() == kPartial) fs::remove_all(entry.path(), ignored);
+  }
+}
+
+}  // namespace
+
+std::vector<FoundState> find_states(const fs::path& run) {
+  std::vector<FoundState> states;
+  std::error_code none;
+  for (const fs::directory_entry& entry : fs::directory_iterator(run / "state", none)) {
+    const std::optional<std::int64_t> step = step_of(entry.path());
+    if (step && entry.is_directory(none)) states.push_back({*step, entry.path()});
+  }
+  std::sort(states.begin(), states.end(),
+            [](const FoundState& a, const FoundState& b) { return a.step < b.step; });
+  return states;
+}
+
+void write_state(const fs::path& run, const StateHeader& header, std::span<const TensorToWrite> tensors,
+                 int keep) {
+  AtomicDirectory folder(folder_of(run, header.step));
+  Hash64 data;
+  const WrittenFile written = stream_safetensors(folder.beside() / kTensors, tensors, {}, data);
+  nlohmann::json json = json_of_header(header);
+  json["files"] = {{{"name", kTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
+  write_file_atomic(folder.beside() / kHeader, sealed(json));
+  folder.commit();
+  remove_partial(run / "state");
+  std::vector<FoundState> states = find_states(run);
+  std::erase_if(states, [&](const FoundState& state) { return state.step > header.step; });
+  const std::size_t kept = std::min(states.size(), static_cast<std::size_t>(std::max(keep, 1)));
+  for (std::size_t i = 0; i + kept < states.size(); ++i) remove_state(states[i].path);
+}
+
+void remove_states_after(const fs::path& run, std::int64_t step) {
+  for (const FoundState& state : find_states(run)) {
+    if (state.step > step) remove_state(state.path);
+  }
+}
+
+StateReader::StateReader(const fs::path& state) {
+  try {
+    header_ = open_checked(state);
+    tensors_.emplace(state / kTensors);
+  } catch (const FileError& error) {
+    throw FileError(fmt::format("{}; {}", error.what(), advice(state)));
+  }
+}
+
+}  // namespace mantissa::io

@@ -1,0 +1,93 @@
+#include "mantissa/io/state_header.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/hash.h"
+
+namespace mantissa::io {
+namespace {
+
+constexpr int kVersion = 1;  // raised when an older program could misread the file
+
+std::string checksum(const nlohmann::json& json) {
+  const std::string text = json.dump();
+  Hash64 hash;
+  hash.update(std::as_bytes(std::span(text)));
+  return hex(hash.digest());
+}
+
+}  // namespace
+
+nlohmann::json json_of_header(const StateHeader& header) {
+  nlohmann::json json = {{"format", "mantissa.state"},
+                         {"version", kVersion},
+                         {"step", header.step},
+                         {"applied", header.applied},
+                         {"skipped", header.skipped},
+                         {"tokens", header.tokens},
+                         {"data_position", header.data_position},
+                         {"seed", header.seed},
+                         {"rng", header.rng},
+                         {"scaler", nullptr},
+                         {"config_toml", header.config_toml},
+                         {"model_config", header.model_config},
+                         {"policy", header.policy},
+                         {"changes", header.changes}};
+  if (header.scaler) {
+    json["scaler"] = {{"scale", header.scaler->scale},
+                      {"iteration", header.scaler->iteration},
+                      {"last_overflow", header.scaler->last_overflow},
+                      {"hysteresis", header.scaler->hysteresis}};
+  }
+  return json;
+}
+
+std::string sealed(nlohmann::json json) {
+  try {
+    json["xxh64"] = checksum(json);
+    return json.dump(2) + "\n";
+  } catch (const nlohmann::json::exception&) {
+    throw ConfigError(
+        "the state cannot be written: its config, policy or a tensor's name is not UTF-8; write it in UTF-8");
+  }
+}
+
+StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) {
+  const std::string name = file.string();
+  if (!json.is_object() || !json.contains("format") || json["format"] != "mantissa.state") {
+    throw FileError(fmt::format("{}: is not the state of a run", name));
+  }
+  if (json.at("version") != kVersion) {
+    throw FileError(
+        fmt::format("{}: is of version {}, and this program reads version {}; use the program that wrote it",
+                    name, json.at("version").dump(), kVersion));
+  }
+  const std::string written = json.at("xxh64").get<std::string>();
+  json.erase("xxh64");
+  const std::string found = checksum(json);
+  if (found != written) {
+    throw FileError(fmt::format("{}: this state is damaged: its checksum is {}, and {} was written", name,
+                                found, written));
+  }
+  StateHeader header;
+  json.at("step").get_to(header.step);
+  json.at("applied").get_to(header.applied);
+  json.at("skipped").get_to(header.skipped);
+  json.at("tokens").get_to(header.tokens);
+  json.at("data_position").get_to(header.data_position);
+  json.at("seed").get_to(header.seed);
+  json.at("rng").get_to(header.rng);
+  json.at("config_toml").get_to(header.config_toml);
+  json.at("model_config").get_to(header.model_config);
+  json.at("policy").get_to(header.policy);
+  json.at("changes").get_to(header.changes);
+  if (const nlohmann::json& scaler = json.at("scaler"); !scaler.is_null()) {
+    header.scaler = ScalerState{scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),
+                                scaler.at("last_overflow").get<std::int64_t>(),
+                                scaler.at("hysteresis").get<std::int64_t>()};
+  }
+  return header;
+}
+
+}  // namespace mantissa::io
