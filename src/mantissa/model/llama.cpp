@@ -128,6 +128,7 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   if (with_logits) graph.mark_output("logits", b.logits("lm_head", x, llama.head()));
   const ValueId log_prob = b.log_prob("lm_head", x, llama.head(), targets);
   graph.mark_output("log_prob", log_prob);
+  graph.mark_output("lse", graph.node(graph.value(log_prob).producer).outputs[1]);
   if (train) graph::differentiate(graph, log_prob, seed);
   return graph;
 }

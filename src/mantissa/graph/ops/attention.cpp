@@ -46,7 +46,7 @@ Cost cost_forward(const NodeView& n, const Sizes& s) {
   return {2.0 * product_flops(n, s)};
 }
 Cost cost_grad(const NodeView& n, const Sizes& s) {
-  return {5.0 * product_flops(n, s)};
+  return {4.0 * product_flops(n, s)};
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {

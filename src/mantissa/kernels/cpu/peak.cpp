@@ -1,0 +1,120 @@
+#include "mantissa/kernels/peak.h"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "mantissa/tensor/storage.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/peak.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// `rounds` times twelve independent fused multiply-adds: enough to hide their latency. Returns the flops done; `sink` keeps them.
+template <class T>
+double FmaRounds(std::int64_t rounds, T* sink) {
+  const hn::ScalableTag<T> d;
+  const auto scale = hn::Set(d, static_cast<T>(0.999));
+  const auto shift = hn::Set(d, static_cast<T>(0.001));
+  auto a0 = hn::Set(d, T{0}), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
+  for (std::int64_t r = 0; r < rounds; ++r) {
+    a0 = hn::MulAdd(a0, scale, shift);
+    a1 = hn::MulAdd(a1, scale, shift);
+    a2 = hn::MulAdd(a2, scale, shift);
+    a3 = hn::MulAdd(a3, scale, shift);
+    a4 = hn::MulAdd(a4, scale, shift);
+    a5 = hn::MulAdd(a5, scale, shift);
+    a6 = hn::MulAdd(a6, scale, shift);
+    a7 = hn::MulAdd(a7, scale, shift);
+    a8 = hn::MulAdd(a8, scale, shift);
+    a9 = hn::MulAdd(a9, scale, shift);
+    a10 = hn::MulAdd(a10, scale, shift);
+    a11 = hn::MulAdd(a11, scale, shift);
+  }
+  const auto sum = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
+                           hn::Add(hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)), hn::Add(hn::Add(a8, a9), hn::Add(a10, a11))));
+  *sink = hn::GetLane(hn::SumOfLanes(d, sum));
+  return static_cast<double>(rounds) * 12 * 2 * static_cast<double>(hn::Lanes(d));
+}
+
+double FmaImpl(bool f64, std::int64_t rounds, double* sink) {
+  if (f64) return FmaRounds<double>(rounds, sink);
+  float sum = 0;
+  const double flops = FmaRounds<float>(rounds, &sum);
+  *sink = static_cast<double>(sum);
+  return flops;
+}
+
+void TriadImpl(const float* b, const float* c, float* a, std::size_t n) {
+  const hn::ScalableTag<float> d;
+  const auto scale = hn::Set(d, 3.0F);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(hn::MulAdd(scale, hn::LoadU(d, c + i), hn::LoadU(d, b + i)), d, a + i);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+namespace {
+
+HWY_EXPORT(FmaImpl);
+HWY_EXPORT(TriadImpl);
+
+double seconds_of(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
+  const bool f64 = arithmetic == Scalar::f64;
+  constexpr std::int64_t kRounds = 1 << 20;  // about 2 to 5 ms a task
+  std::vector<double> sinks(static_cast<std::size_t>(ctx.threads));
+  double best = 0;
+  for (int run = 0; run < 5; ++run) {
+    std::vector<double> flops(static_cast<std::size_t>(ctx.threads));
+    const double seconds = seconds_of([&] {
+      parallel_for(ctx, ctx.threads, [&](std::int64_t i, int) {
+        const auto at = static_cast<std::size_t>(i);
+        flops[at] = HWY_DISPATCH_TABLE(FmaImpl)[ctx.target()](f64, kRounds, &sinks[at]);
+      });
+    });
+    double total = 0;
+    for (const double f : flops) total += f;
+    best = std::max(best, total / seconds);
+  }
+  return best;
+}
+
+double measure_bandwidth(const Context& ctx) {
+  constexpr std::size_t kElements = std::size_t{1} << 23;  // 32 MB an array
+  constexpr std::size_t kPart = std::size_t{1} << 16;
+  const Storage memory(3 * kElements * sizeof(float));
+  auto* a = reinterpret_cast<float*>(memory.data());
+  const float* b = a + kElements;
+  const float* c = b + kElements;
+  double best = 0;
+  for (int run = 0; run < 4; ++run) {
+    const double seconds = seconds_of([&] {
+      parallel_for(ctx, kElements / kPart, [&](std::int64_t i, int) {
+        const std::size_t at = static_cast<std::size_t>(i) * kPart;
+        HWY_DISPATCH_TABLE(TriadImpl)[ctx.target()](b + at, c + at, a + at, kPart);
+      });
+    });
+    best = std::max(best, 3.0 * static_cast<double>(kElements * sizeof(float)) / seconds);
+  }
+  return best;
+}
+
+}  // namespace mantissa::kernels
+#endif  // HWY_ONCE

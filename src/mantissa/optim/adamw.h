@@ -1,0 +1,43 @@
+// AdamW over master weights: norm and finite check of all gradients first, then one sweep that clips, updates, and writes the
+// copies in lower formats.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::optim {
+
+struct AdamWOptions {
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+  double max_grad_norm = 1.0;  // 0: gradients are not clipped
+};
+
+/// One parameter's memory. All of `count` elements; `copies` may be empty.
+struct Parameter {
+  std::int64_t count = 0;
+  bool decays = true;  // weight decay acts on tensors of two or more dimensions only
+  Matrix master;
+  std::vector<Matrix> copies;
+  Matrix gradient;
+  Matrix first_moment;
+  Matrix second_moment;
+};
+
+struct StepResult {
+  double gradient_norm = 0;  // unscaled, before clipping
+  bool finite = true;        // false: nothing was changed
+};
+
+/// One update. `t`: of applied updates, from 1. `loss_scale`: what the gradients were multiplied by.
+/// Order: finite check and norm of all gradients → if not finite nothing is changed → clip by min(1, c / (norm + 1e-6)) → sweep.
+StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters, const AdamWOptions& options, double lr,
+                      std::int64_t t, double loss_scale = 1);
+
+}  // namespace mantissa::optim

@@ -1,0 +1,202 @@
+#include "mantissa/plan/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+#include "mantissa/base/suggest.h"
+
+namespace mantissa::plan {
+namespace {
+
+constexpr const char* kNoFormat = "–";
+
+std::string format_name(const Buffer& b) { return b.integer ? "int32" : std::string(name(b.type)); }
+
+/// What a step reads that characterises it: a weight where it has one, else its first input.
+const Buffer& main_input(const Program& p, const Step& s) {
+  for (const Operand& o : s.inputs) {
+    const Buffer& b = p.buffer(o.buffer);
+    if (b.home == Home::master || b.home == Home::copy) return b;
+  }
+  return p.buffer(s.inputs.front().buffer);
+}
+
+bool multiplies(const Step& s) {
+  return std::any_of(s.op->reads.begin(), s.op->reads.end(), [](graph::Read r) { return r == graph::Read::matmul; });
+}
+
+std::string kernel_of(const Program& p, const Step& s) {
+  std::string kernel(s.op->id);
+  if (!s.parts.empty()) {
+    kernel = "fused";
+    for (const std::string& part : s.parts) kernel += " " + part;
+  }
+  if (s.addend != kNoBuffer) kernel += " + add";
+  for (const Operand& o : s.inputs) {
+    if (multiplies(s) && p.buffer(o.buffer).type != o.operand && !p.buffer(o.buffer).integer && s.op->expression == nullptr) {
+      kernel += fmt::format(" ({} → {} while loading)", name(p.buffer(o.buffer).type), name(o.operand));
+      break;
+    }
+  }
+  return kernel;
+}
+
+PlanRow row_of(const Program& p, const Step& s) {
+  PlanRow r;
+  r.scope = s.scope;
+  r.op = std::string(s.op->op);
+  r.pass = precision::name(pass_of(s.phase));
+  r.stored = format_name(main_input(p, s));
+  const bool attention = s.op->op == "attention";
+  r.multiplied = multiplies(s) || attention ? std::string(name(s.compute)) : kNoFormat;
+  const bool moves = s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
+  r.accumulated = moves ? kNoFormat : std::string(name(p.arithmetic));
+  r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
+  r.decided_by = s.decided_by;
+  r.kernel = kernel_of(p, s);
+  r.flops = s.flops;
+  r.bytes = s.bytes;
+  return r;
+}
+
+/// Softmax inside attention and inside the head, which no preset lowers.
+PlanRow softmax_row(const Program& p, const Step& s) {
+  PlanRow r = row_of(p, s);
+  r.op = "softmax";
+  r.stored = kNoFormat;
+  r.multiplied = kNoFormat;
+  r.output = std::string(name(p.arithmetic));
+  r.decided_by = "built-in";
+  r.kernel = fmt::format("inside {}", s.op->id);
+  r.flops = r.bytes = 0;
+  return r;
+}
+
+PlanRow optimizer_row(const Program& p) {
+  PlanRow r;
+  r.scope = "optimizer";
+  r.op = "adamw";
+  r.pass = "update";
+  r.stored = std::string(name(p.slots.front().master));
+  r.multiplied = kNoFormat;
+  r.accumulated = std::string(name(p.arithmetic));
+  std::vector<std::string> out = {r.stored};
+  for (const Slot& s : p.slots) {
+    for (const BufferId c : s.copies) {
+      const std::string copy(name(p.buffer(c).type));
+      if (std::find(out.begin(), out.end(), copy) == out.end()) out.push_back(copy);
+    }
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) r.output += (i == 0 ? "" : "+") + out[i];
+  r.decided_by = p.policy.preset();
+  r.kernel = "one sweep: unscale, clip, update, copy";
+  return r;
+}
+
+/// "model.layers.12.mlp.up_proj" → "model.layers.*.mlp.up_proj"
+std::string without_layer(const std::string& scope) {
+  std::string out;
+  for (std::size_t i = 0; i < scope.size();) {
+    const std::size_t dot = std::min(scope.find('.', i), scope.size());
+    const std::string part = scope.substr(i, dot - i);
+    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    out += (number ? "*" : part) + (dot < scope.size() ? "." : "");
+    i = dot + 1;
+  }
+  return out;
+}
+
+std::string cells(const PlanRow& r) {
+  return fmt::format("{:<10}{:<7}{:<6}{:<6}{:<9}{}", r.op, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by);
+}
+
+/// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
+std::string join_scopes(const std::vector<std::string>& scopes) {
+  if (scopes.size() == 1) return scopes.front();
+  const std::string& first = scopes.front();
+  const std::string parent = first.substr(0, first.rfind('.') + 1);
+  std::string tail = first.substr(parent.size());
+  const std::size_t underscore = tail.find('_');
+  const std::string suffix = underscore == std::string::npos ? "" : tail.substr(underscore);
+  std::string heads;
+  for (const std::string& s : scopes) {
+    if (!s.starts_with(parent) || !s.ends_with(suffix)) return "";
+    heads += (heads.empty() ? "" : ",") + s.substr(parent.size(), s.size() - parent.size() - suffix.size());
+  }
+  return fmt::format("{}{{{}}}{}", parent, heads, suffix);
+}
+
+}  // namespace
+
+std::vector<PlanRow> plan_rows(const Program& p) {
+  std::vector<PlanRow> rows;
+  for (const Step& s : p.steps) {
+    rows.push_back(row_of(p, s));
+    if (s.op->op == "attention" || s.op->op == "log_prob") rows.push_back(softmax_row(p, s));
+  }
+  const bool trains = std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
+  if (trains) rows.push_back(optimizer_row(p));
+  return rows;
+}
+
+std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase) {
+  const std::string pass(precision::name(pass_of(phase)));
+  struct Line {
+    std::vector<std::string> scopes;
+    std::string cells;
+  };
+  std::vector<Line> lines;
+  for (const PlanRow& r : rows) {
+    if (r.pass != pass) continue;
+    const std::string scope = without_layer(r.scope);
+    const std::string text = cells(r);
+    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
+      return l.cells == text && std::find(l.scopes.begin(), l.scopes.end(), scope) != l.scopes.end();
+    });
+    if (same != lines.end()) continue;
+    if (!lines.empty() && lines.back().cells == text) {
+      std::vector<std::string> joined = lines.back().scopes;
+      joined.push_back(scope);
+      if (!join_scopes(joined).empty()) {
+        lines.back().scopes = joined;
+        continue;
+      }
+    }
+    lines.push_back({{scope}, text});
+  }
+  std::size_t width = 5;
+  for (const Line& l : lines) width = std::max(width, join_scopes(l.scopes).size());
+  std::string out = fmt::format("{:<{}}  {:<10}{:<7}{:<6}{:<6}{:<9}{}\n", "scope", width, "op", "store", "mul", "acc", "out", "decided by");
+  for (const Line& l : lines) out += fmt::format("{:<{}}  {}\n", join_scopes(l.scopes), width, l.cells);
+  return out;
+}
+
+CastsLeft casts_left(const Program& p) {
+  CastsLeft left;
+  for (const Step& s : p.steps) {
+    if (s.op->id != "cast") continue;
+    ++left.count;
+    left.bytes += s.bytes;
+  }
+  return left;
+}
+
+std::vector<std::string> rule_warnings(const Program& p) {
+  std::vector<std::string> scopes;
+  for (const Step& s : p.steps) {
+    if (std::find(scopes.begin(), scopes.end(), s.scope) == scopes.end()) scopes.push_back(s.scope);
+  }
+  std::vector<std::string> out;
+  for (const std::size_t r : p.unmatched_rules) {
+    const precision::Rule& rule = p.policy.rules()[r];
+    const std::optional<std::string> near = nearest(rule.match, scopes);
+    out.push_back(fmt::format("{} \"{}\" matches nothing{}", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin, rule.str(),
+                              near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
+  }
+  return out;
+}
+
+}  // namespace mantissa::plan

@@ -1,0 +1,40 @@
+// A program as a person reads it: each op's formats and the rule that decided them, what stays cast, what is built in.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/plan/program.h"
+
+namespace mantissa::plan {
+
+/// One op of the plan. Formats are names; "–" where there is none of the kind.
+struct PlanRow {
+  std::string scope, op, pass;
+  std::string stored;      // how the weight, or the input, lies in memory
+  std::string multiplied;  // factors of products
+  std::string accumulated;
+  std::string output;
+  std::string decided_by;
+  std::string kernel;      // what runs: the op's id and what was folded into it
+  double flops = 0, bytes = 0;
+};
+
+/// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of their own
+/// (attention's softmax), and one for the optimizer.
+std::vector<PlanRow> plan_rows(const Program& program);
+
+/// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a table.
+std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase);
+
+/// Steps that only change a format: how many, and the bytes they move.
+struct CastsLeft {
+  std::int64_t count = 0;
+  double bytes = 0;
+};
+CastsLeft casts_left(const Program& program);
+
+/// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule without a match.
+std::vector<std::string> rule_warnings(const Program& program);
+
+}  // namespace mantissa::plan

@@ -1,0 +1,2 @@
+#include "mantissa/plan/passes.h"
+namespace mantissa::plan { void fuse_pointwise(Program&) {} }

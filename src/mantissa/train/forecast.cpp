@@ -1,0 +1,94 @@
+#include "mantissa/train/forecast.h"
+
+#include <algorithm>
+
+#include "mantissa/kernels/peak.h"
+#include "mantissa/model/llama.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/runtime/process.h"
+
+namespace mantissa::train {
+namespace {
+
+/// Shares of the FMA peak that the kernels reach at training shapes (bench/ measures them).
+constexpr double kProductShare = 0.7;
+constexpr double kAttentionShare = 0.45;
+
+bool is_product(const plan::Step& s) { return s.op->op == "matmul" || s.op->op == "log_prob"; }
+
+}  // namespace
+
+Machine measure_machine(const kernels::Context& ctx, Scalar arithmetic) {
+  return {kernels::measure_fma_peak(ctx, arithmetic), kernels::measure_bandwidth(ctx)};
+}
+
+plan::Program compile_training(const RunConfig& config, const model::ModelConfig& model, std::int64_t rows,
+                               const kernels::Context& ctx, bool fold, bool fuse) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = length;
+  options.longest_leaf = length * config.batch.leaf;
+  options.fold = fold;
+  options.fuse = fuse;
+  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options, ctx);
+}
+
+std::size_t moment_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots) {
+    const Scalar type = program.policy.resolve({slot.name, "update", precision::Pass::update, 0}).optimizer;
+    bytes += 2 * aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(type));
+  }
+  return bytes;
+}
+
+MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes) {
+  MemoryForecast f;
+  f.masters = program.memory.masters;
+  f.copies = program.memory.copies;
+  f.moments = moment_bytes(program);
+  f.gradients = program.memory.gradients;
+  f.activations = program.memory.activations;
+  f.work = program.memory.work;
+  f.tables = program.memory.inputs + program.memory.constants + program.memory.states;
+  f.data = data_bytes;
+  f.process = runtime::baseline_bytes();
+  return f;
+}
+
+double product_flops(const plan::Program& program) {
+  double flops = 0;
+  for (const plan::Step& s : program.steps) {
+    if (is_product(s) || s.op->op == "attention") flops += s.flops;
+  }
+  return flops;
+}
+
+double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine) {
+  double micro = 0;
+  for (const plan::Step& s : program.steps) {
+    const double share = is_product(s) ? kProductShare : s.op->op == "attention" ? kAttentionShare : 1.0;
+    // The head's backward makes its logits a second time.
+    const double flops = s.op->id == "log_prob.grad" ? 1.5 * s.flops : s.flops;
+    const double compute = is_product(s) || s.op->op == "attention" ? flops / (share * machine.flops_per_second) : 0;
+    micro += std::max(compute, s.bytes / machine.bytes_per_second);
+  }
+  // The norm reads the gradients; the sweep reads them again, reads and writes masters and moments, and writes the copies.
+  const plan::MemoryRegions& m = program.memory;
+  const double update = static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) + m.copies);
+  const double micros = static_cast<double>(config.batch.global_batch_size) / static_cast<double>(config.batch.micro_batch_size);
+  return micros * micro + update / machine.bytes_per_second;
+}
+
+std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
+                                 std::size_t data_bytes, const kernels::Context& ctx) {
+  std::int64_t best = 0;
+  for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size; rows += config.batch.leaf) {
+    if (config.batch.global_batch_size % rows != 0) continue;
+    if (forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() > memory_bytes) break;
+    best = rows;
+  }
+  return best;
+}
+
+}  // namespace mantissa::train

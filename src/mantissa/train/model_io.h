@@ -1,0 +1,35 @@
+// Between model directories and weight sets: find the model a config means, read its weights, write it back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/model/config.h"
+#include "mantissa/runtime/weights.h"
+#include "mantissa/train/config.h"
+
+namespace mantissa::train {
+
+struct ModelSource {
+  model::ModelConfig config;
+  std::filesystem::path weights;  // empty: initialised from the seed
+};
+
+/// What [model] means: a directory with its weights, a config.json, or the sizes written in the config.
+ModelSource find_model(const ModelSection& section);
+/// A Hugging Face directory.
+ModelSource find_model(const std::filesystem::path& directory);
+
+/// Fills every master from the files, converting exactly (F64 into f32 rounds to nearest), and refreshes the
+/// copies. Throws FileError or ShapeError naming a tensor that is missing, misshapen, not finite, or not of
+/// the model. Returns what a user should be told: the dtype on disk where it is narrower than the masters.
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
+                                      const kernels::Context& ctx);
+
+/// Writes `directory` in Hugging Face's layout with the masters in f32; returns xxh64 of the tensors' bytes.
+std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
+                         const model::ModelConfig& config, const kernels::Context& ctx);
+
+}  // namespace mantissa::train

@@ -1,0 +1,176 @@
+#include "mantissa/train/trainer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/kernels/update.h"
+#include "mantissa/train/nonfinite.h"
+
+namespace mantissa::train {
+namespace {
+
+optim::Schedule schedule_of(const RunConfig& c) {
+  return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio, c.schedule.warmup_steps, c.run.steps};
+}
+
+optim::AdamWOptions adamw_of(const OptimizerSection& o) {
+  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, o.max_grad_norm};
+}
+
+/// Copies `count` elements of `type` from `data`, or fills them.
+void fill(Matrix m, std::int64_t count, double value) {
+  if (m.type == Scalar::f64) {
+    std::fill_n(static_cast<double*>(m.data), count, value);
+  } else {
+    std::fill_n(static_cast<float*>(m.data), count, static_cast<float>(value));
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx)
+    : config_(config),
+      source_(std::move(source)),
+      data_(std::move(data)),
+      ctx_(ctx),
+      program_(compile_training(config_, source_.config, config_.batch.micro_batch_size, ctx)),
+      schedule_(schedule_of(config_)),
+      adamw_(adamw_of(config_.optimizer)),
+      batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
+  machine_ = measure_machine(ctx_, program_.arithmetic);
+  memory_ = forecast_memory(program_, 0);  // the data are resident already
+  weights_ = std::make_unique<runtime::WeightSet>(program_);
+  if (source_.weights.empty()) {
+    weights_->initialise(config_.run.seed, ctx_);
+  } else {
+    notes_ = load_weights(*weights_, source_, ctx_);
+  }
+  notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
+  executor_ = std::make_unique<runtime::Executor>(program_, *weights_, ctx_);
+  moments_ = Storage(moment_bytes(program_));
+  std::size_t offset = 0;
+  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
+    const plan::Slot& slot = program_.slots[i];
+    optim::Parameter p;
+    p.count = slot.shape.count();
+    p.decays = slot.shape.rank() >= 2;
+    p.master = weights_->master(i);
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) p.copies.push_back(weights_->copy(i, c));
+    p.gradient = executor_->buffer(slot.gradient);
+    const Scalar type = program_.policy.resolve({slot.name, "update", precision::Pass::update, 0}).optimizer;
+    for (Matrix* moment : {&p.first_moment, &p.second_moment}) {
+      *moment = {moments_.data() + offset, type, slot.shape.last()};
+      offset += aligned(static_cast<std::size_t>(p.count) * bytes_of(type));
+    }
+    parameters_.push_back(std::move(p));
+  }
+}
+
+void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t tokens) {
+  step_ = step;
+  applied_ = applied;
+  tokens_ = tokens;
+  weights_->refresh_copies(ctx_);
+}
+
+void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
+  const std::int64_t length = data.sequence_length;
+  const std::span<std::int32_t> ids = executor_->integers("ids");
+  const std::span<std::int32_t> targets = executor_->integers("targets");
+  for (std::int64_t r = 0; r < config_.batch.micro_batch_size; ++r) {
+    const bool there = first + r < data.rows;  // the last validation rows may not fill a micro-batch
+    for (std::int64_t t = 0; t < length; ++t) {
+      const auto to = static_cast<std::size_t>(r * length + t);
+      const auto from = static_cast<std::size_t>((first + r) * (length + 1) + t);
+      ids[to] = there ? data.ids[from] : 0;
+      targets[to] = there ? data.ids[from + 1] : -1;
+    }
+  }
+}
+
+double Trainer::forward_backward(const text::StepData& data, bool train) {
+  const std::int64_t length = data.sequence_length;
+  const std::int64_t micro = config_.batch.micro_batch_size;
+  const std::int64_t total = data.rows * length;
+  const Matrix log_prob = executor_->buffer("log_prob");
+  const bool wide = log_prob.type == Scalar::f64;
+  (wide ? log_probs64_.resize(static_cast<std::size_t>(total)) : log_probs32_.resize(static_cast<std::size_t>(total)));
+  if (train) fill(executor_->buffer("dlog_prob"), micro * length, -1.0 / static_cast<double>(total));
+  for (std::int64_t first = 0; first < data.rows; first += micro) {
+    fill_rows(data, first);
+    executor_->run(graph::Phase::forward, batch_.extent());
+    const std::int64_t count = std::min(micro, data.rows - first) * length;
+    if (wide) {
+      std::copy_n(static_cast<const double*>(log_prob.data), count, log_probs64_.begin() + first * length);
+    } else {
+      std::copy_n(static_cast<const float*>(log_prob.data), count, log_probs32_.begin() + first * length);
+    }
+    if (train) executor_->run(graph::Phase::backward, batch_.extent(), first > 0);
+  }
+  if (train) executor_->run(graph::Phase::finish, batch_.extent());
+  const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, total)
+                          : kernels::chunked_sum(log_probs32_.data(), Scalar::f32, total);
+  return -sum / static_cast<double>(total);
+}
+
+StepReport Trainer::advance() {
+  const auto start = std::chrono::steady_clock::now();
+  StepReport r;
+  r.step = step_ + 1;
+  const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
+  r.loss = forward_backward(rows, true);
+  if (!std::isfinite(r.loss)) stop_non_finite(rows, r.loss);
+  r.lr = schedule_.at(applied_ + 1);
+  const optim::StepResult update = optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1);
+  r.grad_norm = update.gradient_norm;
+  if (!update.finite) stop_non_finite(rows, r.loss);
+  step_ = r.step;
+  ++applied_;
+  tokens_ += rows.rows * rows.sequence_length;
+  r.tokens = tokens_;
+  r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  r.tokens_per_second = static_cast<double>(rows.rows * rows.sequence_length) / r.seconds;
+  const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
+  r.peak_share = product_flops(program_) * micros / r.seconds / machine_.flops_per_second;
+  return r;
+}
+
+std::optional<double> Trainer::validate() {
+  const std::int64_t rows = data_.validation_rows();
+  if (rows == 0) return std::nullopt;
+  return forward_backward(data_.validation(0, rows), false);
+}
+
+void Trainer::stop_non_finite(const text::StepData& rows, double loss) {
+  // The weights are those before the step: the same micro-batches run again under an observer that looks for the first.
+  const std::optional<NonFinite> first = find_first_non_finite(*executor_, [&] { forward_backward(rows, true); });
+  std::string message = fmt::format("step {}: {}", step_ + 1,
+                                    std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
+  if (first) message += fmt::format("; the first such value is {} of {}", first->value, first->where);
+  message += fmt::format("; data rows {} of {}", fmt::join(rows.origin, ", "), data_.name());
+  message += "; no weight was changed by this step. Lower optimizer.lr, or set compute=f32 for that scope with --rule, and --resume";
+  throw RunStopped(message);
+}
+
+std::vector<Trainer::NamedMemory> Trainer::state_memory() {
+  std::vector<NamedMemory> all;
+  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
+    const plan::Slot& slot = program_.slots[i];
+    std::vector<std::int64_t> shape;
+    for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
+    const optim::Parameter& p = parameters_[i];
+    const std::pair<const char*, Matrix> parts[] = {{"master.", p.master}, {"first_moment.", p.first_moment}, {"second_moment.", p.second_moment}};
+    for (const auto& [prefix, m] : parts) {
+      const std::size_t bytes = static_cast<std::size_t>(p.count) * bytes_of(m.type);
+      all.push_back({prefix + slot.name, m.type, shape, {static_cast<std::byte*>(m.data), bytes}});
+    }
+  }
+  return all;
+}
+
+}  // namespace mantissa::train

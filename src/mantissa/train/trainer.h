@@ -1,0 +1,100 @@
+// The training loop: one optimizer step after the other, reported to callbacks, saved, resumed, stopped.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/optim/adamw.h"
+#include "mantissa/optim/schedule.h"
+#include "mantissa/plan/program.h"
+#include "mantissa/runtime/batch.h"
+#include "mantissa/runtime/executor.h"
+#include "mantissa/text/dataset.h"
+#include "mantissa/train/config.h"
+#include "mantissa/train/forecast.h"
+#include "mantissa/train/model_io.h"
+
+namespace mantissa::train {
+
+/// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
+struct StepReport {
+  std::int64_t step = 0;
+  double loss = 0;
+  std::int64_t tokens = 0;  // since the start
+  double grad_norm = 0;
+  double lr = 0;
+  bool skipped = false;
+  double tokens_per_second = 0;
+  double peak_share = 0;
+  double seconds = 0;
+};
+
+/// Weights, moments and counters of a run in memory.
+class Trainer {
+ public:
+  /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the config says.
+  Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx);
+
+  /// Runs attempt number step() + 1 and counts it. Throws RunStopped where the loss or a gradient is not finite, naming the
+  /// first value of the plan that is not, and the data rows.
+  StepReport advance();
+  /// Mean loss over the held-out rows; nothing where there are none.
+  std::optional<double> validate();
+
+  std::int64_t step() const { return step_; }
+  std::int64_t applied() const { return applied_; }
+  std::int64_t tokens() const { return tokens_; }
+  /// Counters of a state that is being resumed.
+  void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens);
+
+  const RunConfig& config() const { return config_; }
+  const model::ModelConfig& model() const { return source_.config; }
+  const plan::Program& program() const { return program_; }
+  const MemoryForecast& memory() const { return memory_; }
+  const Machine& machine() const { return machine_; }
+  const text::Dataset& data() const { return data_; }
+  runtime::WeightSet& weights() { return *weights_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+  const kernels::Context& context() const { return ctx_; }
+
+  /// The memory that a resumable state holds: masters and moments by name. Spans stay valid while the trainer lives.
+  struct NamedMemory {
+    std::string name;
+    Scalar type = Scalar::f32;
+    std::vector<std::int64_t> shape;
+    std::span<std::byte> bytes;
+  };
+  std::vector<NamedMemory> state_memory();
+
+ private:
+  double forward_backward(const text::StepData& rows, bool train);
+  void fill_rows(const text::StepData& data, std::int64_t first);
+  [[noreturn]] void stop_non_finite(const text::StepData& rows, double loss);
+
+  RunConfig config_;
+  ModelSource source_;
+  text::Dataset data_;
+  kernels::Context ctx_;
+  plan::Program program_;
+  MemoryForecast memory_;
+  Machine machine_;
+  std::unique_ptr<runtime::WeightSet> weights_;
+  std::unique_ptr<runtime::Executor> executor_;
+  Storage moments_;
+  std::vector<optim::Parameter> parameters_;
+  optim::Schedule schedule_;
+  optim::AdamWOptions adamw_;
+  runtime::Batch batch_;
+  std::vector<float> log_probs32_;   // of a whole optimizer step
+  std::vector<double> log_probs64_;
+  std::vector<std::string> notes_;
+  std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
+};
+
+}  // namespace mantissa::train
