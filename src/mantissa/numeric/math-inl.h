@@ -3,7 +3,7 @@
 // once per instruction set (Highway's idiom).
 //
 // Largest error over all 2^32 f32 inputs, in units in the last place of the exact result:
-//   Exp 0.75   Log 0.75   Tanh 1.30   Sigmoid 1.84
+//   Exp 0.78   Log 0.84   Tanh 1.35   Sigmoid 1.97
 // Results below the smallest normal are subnormal (gradual underflow), then 0. Nan gives a quiet nan.
 #if defined(MANTISSA_NUMERIC_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_MATH_INL_H_
@@ -120,13 +120,13 @@ template <F32Lanes D, class V>
 HWY_INLINE V Tanh(D d, V x) {
   const auto one = hn::Set(d, 1.0f);
   const auto abs = hn::Abs(x);
-  const auto square = hn::Mul(x, x);
+  const auto square = hn::Mul(abs, abs);
   const auto p = Polynomial(d, square, -0x1.555534p-2f, 0x1.110768p-3f, -0x1.b84448p-5f, 0x1.5256d8p-6f,
                             -0x1.76ac1cp-8f);
-  const auto small = hn::MulAdd(hn::Mul(square, p), x, x);
+  const auto small = hn::MulAdd(hn::Mul(square, p), abs, abs);
   const auto power = Exp(d, hn::Add(abs, abs));
   const auto large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(power, one)));
-  return hn::IfThenElse(hn::Lt(abs, hn::Set(d, 0.625f)), small, hn::CopySignToAbs(large, x));
+  return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(abs, hn::Set(d, 0.625f)), small, large), x);
 }
 
 template <F64Lanes D, class V>

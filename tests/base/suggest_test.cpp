@@ -1,0 +1,50 @@
+#include "mantissa/base/suggest.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace mantissa {
+namespace {
+
+TEST(EditDistance, CountsSingleEdits) {
+  EXPECT_EQ(edit_distance("", ""), 0u);
+  EXPECT_EQ(edit_distance("bf16", "bf16"), 0u);
+  EXPECT_EQ(edit_distance("", "bf16"), 4u);
+  EXPECT_EQ(edit_distance("bf16", ""), 4u);
+  EXPECT_EQ(edit_distance("compute", "compte"), 1u);    // a letter missing
+  EXPECT_EQ(edit_distance("compute", "computee"), 1u);  // one too many
+  EXPECT_EQ(edit_distance("compute", "compuTe"), 1u);   // another letter
+  EXPECT_EQ(edit_distance("compute", "comptue"), 1u);   // neighbours swapped
+  EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+}
+
+TEST(EditDistance, IsSymmetric) {
+  const std::vector<std::string> words = {"",       "a",     "ab",        "ba",        "params",
+                                          "parmas", "grads", "optimizer", "bf16-mixed"};
+  for (const std::string& a : words) {
+    for (const std::string& b : words) EXPECT_EQ(edit_distance(a, b), edit_distance(b, a)) << a << " " << b;
+  }
+}
+
+TEST(Nearest, FindsTheWordThatWasMeant) {
+  const std::vector<std::string> words = {"params", "compute", "accumulate", "residual", "output", "grads"};
+  EXPECT_EQ(nearest("comptue", words), "compute");
+  EXPECT_EQ(nearest("acumulate", words), "accumulate");
+  EXPECT_EQ(nearest("grad", words), "grads");
+}
+
+TEST(Nearest, IsSilentWhereNothingIsNear) {
+  const std::vector<std::string> words = {"params", "compute"};
+  EXPECT_EQ(nearest("warmup", words), std::nullopt);
+  EXPECT_EQ(nearest("xyz", {}), std::nullopt);
+}
+
+TEST(Nearest, TakesTheFirstOfEquals) {
+  const std::vector<std::string> words = {"bf16", "af16"};
+  EXPECT_EQ(nearest("cf16", words), "bf16");
+}
+
+}  // namespace
+}  // namespace mantissa

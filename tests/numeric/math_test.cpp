@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "mantissa/numeric/row_math.h"
+#include "numeric/reference.h"
+
+namespace mantissa {
+namespace {
+
+using testing::bits;
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr MathFunction kFunctions[] = {MathFunction::exp, MathFunction::log, MathFunction::tanh,
+                                       MathFunction::sigmoid};
+
+std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
+  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid"};
+  return kNames[static_cast<int>(info.param)];
+}
+
+/// The largest errors that numeric/math-inl.h states, in ulp.
+double stated_ulp(MathFunction f) {
+  constexpr double kStated[] = {0.78, 0.84, 1.35, 1.97};
+  return kStated[static_cast<int>(f)];
+}
+
+/// The C library in f64: its error is 2^-29 of an f32 ulp.
+double exact(MathFunction f, double x) {
+  switch (f) {
+    case MathFunction::exp:
+      return std::exp(x);
+    case MathFunction::log:
+      return std::log(x);
+    case MathFunction::tanh:
+      return std::tanh(x);
+    case MathFunction::sigmoid:
+      return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+  }
+  return 0;
+}
+
+double f32_ulp(double y) {
+  return std::ldexp(1.0, std::max(y == 0 ? -126 : std::ilogb(y), -126) - 23);
+}
+
+/// |got - exact| in ulp; where the exact value has no finite f32, 0 if `got` is what it rounds to, else inf.
+double error_in_ulp(float got, double expected) {
+  const float rounded = static_cast<float>(expected);
+  if (std::isnan(rounded)) return std::isnan(got) ? 0 : kInf;
+  if (std::isinf(rounded)) return got == rounded ? 0 : kInf;
+  return std::isfinite(got) ? std::fabs(got - expected) / f32_ulp(expected) : kInf;
+}
+
+std::vector<float> mapped(MathFunction f, const std::vector<float>& in, SimdTarget target = kBestTarget) {
+  std::vector<float> out(in.size());
+  map_row(f, in.data(), in.size(), out.data(), target);
+  return out;
+}
+
+/// The f32 patterns first, first + step, … (n of them at most) have errors within the stated bound on every
+/// target, with the same bits.
+void expect_within_stated(MathFunction f, std::uint64_t first, std::uint64_t step, std::size_t n) {
+  std::vector<float> in;
+  for (std::uint64_t code = first; in.size() < n && code < (std::uint64_t{1} << 32); code += step) {
+    in.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(code)));
+  }
+  const std::vector<float> out = mapped(f, in);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (error_in_ulp(out[i], exact(f, in[i])) > stated_ulp(f)) {
+      FAIL() << std::hexfloat << in[i] << " gives " << out[i] << ", exact " << exact(f, in[i]);
+    }
+  }
+  for (const SimdTarget target : simd_targets()) {
+    const std::vector<float> other = mapped(f, in, target);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (bits(out[i]) != bits(other[i])) FAIL() << std::hexfloat << in[i] << " differs on target " << target;
+    }
+  }
+}
+
+class Functions : public ::testing::TestWithParam<MathFunction> {};
+INSTANTIATE_TEST_SUITE_P(Math, Functions, ::testing::ValuesIn(kFunctions), function_name);
+
+TEST_P(Functions, AreWithinTheStatedErrorOnASample) {
+  // An odd step visits every low bit and exponent.
+  expect_within_stated(GetParam(), 0, 2003, std::size_t{1} << 22);
+}
+
+TEST_P(Functions, GiveTheBitsOfAnElementWhateverStandsBesideIt) {
+  const std::vector<float> in = testing::random_f32(67, 3);
+  const std::vector<float> all = mapped(GetParam(), in);
+  for (const SimdTarget target : simd_targets()) {
+    for (std::size_t first = 0; first < in.size(); ++first) {
+      const std::vector<float> part(in.begin() + static_cast<std::ptrdiff_t>(first), in.end());
+      const std::vector<float> out = mapped(GetParam(), part, target);
+      for (std::size_t i = 0; i < part.size(); ++i)
+        ASSERT_EQ(bits(out[i]), bits(all[first + i])) << first << "+" << i;
+    }
+  }
+}
+
+TEST_P(Functions, TakeTheCLibraryInF64) {
+  std::vector<double> in = testing::random_near_range(Scalar::f16, 10'001, 4);
+  std::vector<double> out(in.size());
+  for (const SimdTarget target : simd_targets()) {
+    map_row(GetParam(), in.data(), in.size(), out.data(), target);
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const double expected = exact(GetParam(), in[i]);
+      if (std::isnan(expected)) {
+        ASSERT_TRUE(std::isnan(out[i])) << in[i];
+      } else if (GetParam() == MathFunction::sigmoid) {
+        // Two C library results within 1 ulp each and 4 roundings on either side.
+        ASSERT_NEAR(out[i], expected, 8 * std::numeric_limits<double>::epsilon() * expected) << in[i];
+      } else {
+        ASSERT_EQ(bits(out[i]), bits(expected)) << in[i];
+      }
+    }
+  }
+}
+
+void expect_values(MathFunction f, const std::vector<float>& in, const std::vector<float>& expected) {
+  const std::vector<float> out = mapped(f, in);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    if (std::isnan(expected[i])) {
+      EXPECT_TRUE(std::isnan(out[i])) << in[i];
+    } else {
+      EXPECT_EQ(bits(out[i]), bits(expected[i])) << in[i];
+    }
+  }
+}
+
+TEST(Math, KnowsTheSpecialValues) {
+  const std::vector<float> in = {0.0f, -0.0f, kInf, -kInf, kNan};
+  expect_values(MathFunction::exp, in, {1, 1, kInf, 0, kNan});
+  expect_values(MathFunction::log, in, {-kInf, -kInf, kInf, kNan, kNan});
+  expect_values(MathFunction::tanh, in, {0.0f, -0.0f, 1, -1, kNan});
+  expect_values(MathFunction::sigmoid, in, {0.5f, 0.5f, 1, 0, kNan});
+  expect_values(MathFunction::log, {1.0f, -1.0f}, {0.0f, kNan});
+}
+
+TEST(Math, ExpUnderflowsGradually) {
+  const std::vector<float> out =
+      mapped(MathFunction::exp, {-87.0f, -88.0f, -100.0f, -103.9f, -104.1f, 88.7f, 88.8f});
+  EXPECT_GT(out[0], 0x1p-126f);
+  EXPECT_LT(out[1], 0x1p-126f);
+  EXPECT_GT(out[1], 0.0f);
+  EXPECT_GT(out[2], 0.0f);
+  EXPECT_EQ(out[3], 0x1p-149f);
+  EXPECT_EQ(out[4], 0.0f);
+  EXPECT_LT(out[5], kInf);
+  EXPECT_EQ(out[6], kInf);
+}
+
+class SlowFunctions : public Functions {};
+INSTANTIATE_TEST_SUITE_P(Slow, SlowFunctions, ::testing::ValuesIn(kFunctions), function_name);
+
+TEST_P(SlowFunctions, AreWithinTheStatedErrorForEveryF32) {
+  constexpr std::uint64_t kChunk = std::uint64_t{1} << 18;
+  for (std::uint64_t first = 0; first < (std::uint64_t{1} << 32) && !HasFatalFailure(); first += kChunk) {
+    expect_within_stated(GetParam(), first, 1, kChunk);
+  }
+}
+
+}  // namespace
+}  // namespace mantissa
