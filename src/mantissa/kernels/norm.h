@@ -10,8 +10,9 @@
 
 namespace mantissa::kernels {
 
-/// y[t] = x[t] · rstd[t] · gain, rstd[t] = 1 / √(mean(x[t]²) + eps), all in f32 (f64 where x is f64), y rounded once.
-/// x, y: [tokens, channels]; gain: [channels]; rstd: [tokens], f32 (f64 in f64). Sums over channels: 16 virtual lanes.
+/// y[t] = x[t] · rstd[t] · gain, rstd[t] = 1 / √(mean(x[t]²) + eps), all in f32 (f64 where x is f64), y
+/// rounded once. x, y: [tokens, channels], may be the same; gain: [channels]; rstd: [tokens], dense, f32 (f64
+/// in f64). Sums over channels: 16 virtual lanes, each an FMA chain.
 struct RmsNorm {
   std::int64_t channels = 0;
   double eps = 0;
@@ -22,7 +23,9 @@ struct RmsNorm {
 };
 void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n);
 
-/// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to dx.type.
+/// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to
+/// dx.type. mean(g ∘ x̂): 16 virtual lanes, each an FMA chain; g − x̂·mean is one FMA. The addend may be dx
+/// itself where the types are equal.
 struct RmsNormBackward {
   std::int64_t channels = 0;
   ConstMatrix x, gain, rstd, dy;
@@ -31,8 +34,8 @@ struct RmsNormBackward {
 };
 void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n);
 
-/// dgain += Σ_t dy[t] ∘ x̂[t], one FMA chain per block of 256 tokens, blocks into leaves, leaves into dgain
-/// (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64).
+/// dgain += Σ_t dy[t] ∘ x̂[t], one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
+/// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64).
 struct RmsNormGain {
   std::int64_t channels = 0;
   ConstMatrix x, rstd, dy;

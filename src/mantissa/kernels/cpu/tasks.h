@@ -1,0 +1,26 @@
+// How rows are dealt to threads: tasks of enough work that handing them out costs nothing.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+
+namespace mantissa::kernels {
+
+/// Elements of one task of a kernel that does little per element: about 10 µs of work.
+inline constexpr std::int64_t kTaskElements = 16384;
+
+/// Calls body(begin, end) for ranges that cover [0, rows), each of at least kTaskElements elements where
+/// there are that many. `width` is the elements of a row.
+template <class Body>
+void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, const Body& body) {
+  const std::int64_t per_task = std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, width));
+  parallel_for(ctx, (rows + per_task - 1) / per_task, [&](std::int64_t task, int) {
+    const std::int64_t begin = task * per_task;
+    body(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(rows, begin + per_task)));
+  });
+}
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,21 @@
+// RMSNorm and its gradients as the formulas say, in double. The kernels are judged by this.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa::kernels::reference {
+
+/// y[t] = x[t] / √(mean(x[t]²) + eps) ∘ gain. x, y: [tokens, channels]; gain: [channels]; rstd: [tokens];
+/// dense.
+void rmsnorm(std::int64_t tokens, std::int64_t channels, double eps, const double* x, const double* gain,
+             double* y, double* rstd);
+
+/// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)), g = dy ∘ gain, x̂ = x·rstd.
+void rmsnorm_backward(std::int64_t tokens, std::int64_t channels, const double* x, const double* gain,
+                      const double* rstd, const double* dy, double* dx);
+
+/// dgain = Σ_t dy[t] ∘ x[t]·rstd[t].
+void rmsnorm_gain(std::int64_t tokens, std::int64_t channels, const double* x, const double* rstd,
+                  const double* dy, double* dgain);
+
+}  // namespace mantissa::kernels::reference

@@ -1,0 +1,48 @@
+#!/usr/bin/env python3
+"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm,rope}_test.cpp.
+
+Needs torch. Values are hexadecimal floating-point literals, so that nothing is rounded on the way.
+"""
+import math
+
+import torch
+
+
+def rope() -> None:
+    """Tables as transformers forms them: inverse frequencies and angles in f32. cos and sin of the angle are taken in double."""
+    print("// {theta, head_dim, position, i, cos, sin}")
+    for theta, head_dim, positions in [(10000.0, 16, (1, 7, 1000)), (10000.0, 64, (1, 2047)), (500000.0, 64, (3, 8191)),
+                                       (500000.0, 128, (5, 32767))]:
+        exponent = torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim
+        inv_freq = 1.0 / (theta**exponent)
+        for position in positions:
+            angle = inv_freq * torch.tensor(float(position), dtype=torch.float32)
+            cos, sin = angle.double().cos().float(), angle.double().sin().float()
+            for i in sorted({0, 1, head_dim // 8, head_dim // 4 + 1, head_dim // 2 - 1}):
+                print(f"{{{theta}, {head_dim}, {position}, {i}, {cos[i].item().hex()}f, {sin[i].item().hex()}f}},")
+
+
+def row(name: str, values: torch.Tensor) -> None:
+    print(f"constexpr double {name}[] = {{{', '.join(v.hex() for v in values.flatten().tolist())}}};")
+
+
+def rmsnorm() -> None:
+    """torch.nn.functional.rms_norm in double over 3 tokens of 8 channels, and its gradients by autograd."""
+    x = torch.tensor([[math.sin(1 + 3 * i + 5 * t) * (1 + t) for i in range(8)] for t in range(3)], dtype=torch.float64)
+    gain = torch.tensor([1 + math.cos(2 * i) / 4 for i in range(8)], dtype=torch.float64)
+    dy = torch.tensor([[math.cos(1 + 7 * i + 11 * t) for i in range(8)] for t in range(3)], dtype=torch.float64)
+    x.requires_grad_()
+    gain.requires_grad_()
+    y = torch.nn.functional.rms_norm(x, (8,), gain, 1e-5)
+    y.backward(dy)
+    row("kGoldenX", x.detach())
+    row("kGoldenGain", gain.detach())
+    row("kGoldenDy", dy)
+    row("kGoldenY", y.detach())
+    row("kGoldenDx", x.grad)
+    row("kGoldenDgain", gain.grad)
+
+
+if __name__ == "__main__":
+    rope()
+    rmsnorm()
