@@ -1,0 +1,45 @@
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "mantissa/kernels/rope.h"
+
+namespace mantissa::kernels {
+namespace {
+
+/// theta^(−2i / head_dim) for i in [0, head_dim / 2), every step rounded to T. The power itself is taken in
+/// double, so that it does not depend on which single-precision pow the machine has.
+template <class T>
+std::vector<T> inverse_frequencies(std::int64_t head_dim, double theta) {
+  std::vector<T> frequencies;
+  for (std::int64_t i = 0; i < head_dim; i += 2) {
+    const T exponent = static_cast<T>(i) / static_cast<T>(head_dim);
+    const T power =
+        static_cast<T>(std::pow(static_cast<double>(static_cast<T>(theta)), static_cast<double>(exponent)));
+    frequencies.push_back(T{1} / power);
+  }
+  return frequencies;
+}
+
+template <class T>
+void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
+  const std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
+  for (std::int64_t p = 0; p < positions; ++p) {
+    T* cos_row = static_cast<T*>(cos.data) + p * cos.ld;
+    T* sin_row = static_cast<T*>(sin.data) + p * sin.ld;
+    for (std::size_t i = 0; i < frequencies.size(); ++i) {
+      const T angle = static_cast<T>(p) * frequencies[i];
+      cos_row[i] = static_cast<T>(std::cos(static_cast<double>(angle)));
+      sin_row[i] = static_cast<T>(std::sin(static_cast<double>(angle)));
+    }
+  }
+}
+
+}  // namespace
+
+void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
+  cos.type == Scalar::f64 ? fill<double>(positions, head_dim, theta, cos, sin)
+                          : fill<float>(positions, head_dim, theta, cos, sin);
+}
+
+}  // namespace mantissa::kernels
