@@ -9,11 +9,14 @@
 
 namespace mantissa::kernels {
 
-/// y[i] = table[ids[i]], converted exactly or rounded once. table: [entries, width]; y: [count, width]; ids in [0, entries).
-void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table, const std::int32_t* ids, Matrix y);
+/// y[i] = table[ids[i]], converted exactly or rounded once. table: [entries, width]; y: [count, width]; ids
+/// in [0, entries).
+void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
+            const std::int32_t* ids, Matrix y);
 
-/// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves, leaves into dtable.
-/// dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first. Needs gather_workspace(tokens) bytes.
+/// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves,
+/// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first.
+/// Only rows that occur are touched otherwise. Needs gather_workspace(tokens) bytes.
 struct GatherBackward {
   std::int64_t entries = 0;
   std::int64_t width = 0;

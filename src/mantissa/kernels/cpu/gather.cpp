@@ -1,0 +1,164 @@
+#include "mantissa/kernels/gather.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "mantissa/kernels/cpu/tasks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/gather.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/rows-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+constexpr std::size_t kPiece = 512;  // channels that are converted or summed at once
+
+template <class T>
+void ConvertRow(ConstMatrix from, std::size_t from_row, Matrix to, std::size_t to_row, std::size_t width) {
+  alignas(64) T buffer[kPiece];
+  for (std::size_t c = 0; c < width; c += kPiece) {
+    const std::size_t n = std::min(kPiece, width - c);
+    const T* row =
+        ViewRow<T>(from.data, from.type, from_row * static_cast<std::size_t>(from.ld) + c, n, buffer);
+    StoreRow(row, n, to.data, to.type, to_row * static_cast<std::size_t>(to.ld) + c);
+  }
+}
+
+void GatherRow(ConstMatrix table, std::size_t entry, Matrix y, std::size_t i, std::size_t width) {
+  table.type == Scalar::f64 || y.type == Scalar::f64 ? ConvertRow<double>(table, entry, y, i, width)
+                                                     : ConvertRow<float>(table, entry, y, i, width);
+}
+
+/// The row that holds token t, at or after `row`.
+const Row* RowOf(const Row* row, const Row* end, std::int64_t t) {
+  return std::upper_bound(row, end, t,
+                          [](std::int64_t token, const Row& r) { return token < r.begin + r.length; });
+}
+
+/// Adds to dtable[entry, c … c + width) the rows of dy at `tokens` (ascending): a chain per block, blocks
+/// into leaves, leaves into the table. Blocks and leaves without a token of this entry would add zeros.
+template <class T>
+void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, const std::uint64_t* tokens,
+              std::size_t count, std::size_t c, std::size_t width) {
+  alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece];
+  T* sum = static_cast<T*>(g.dtable.data) + entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  const Row* const rows = extent.rows.data();
+  const Row* const rows_end = rows + extent.rows.size();
+  const Row* row = rows;
+  std::int64_t open_leaf = -1, open_block_end = -1;
+  std::fill_n(chain, width, T{0});
+  for (std::size_t k = 0; k < count; ++k) {
+    const std::size_t t = tokens[k] & 0xffffffffU;
+    const std::int64_t token = static_cast<std::int64_t>(t);
+    if (token >= open_block_end) {
+      row = RowOf(row, rows_end, token);
+      const std::int64_t block = (token - row->begin) / kSumBlock;
+      open_block_end = std::min(row->begin + (block + 1) * kSumBlock, row->begin + row->length);
+      const std::int64_t leaf_index = (row - rows) / extent.rows_per_leaf;
+      if (k > 0) AddRow(chain, width, leaf);
+      if (k > 0 && leaf_index != open_leaf) AddRow(leaf, width, sum);
+      if (leaf_index != open_leaf) std::fill_n(leaf, width, T{0});
+      open_leaf = leaf_index;
+      std::fill_n(chain, width, T{0});
+    }
+    AddRow(ViewRow<T>(g.dy.data, g.dy.type, t * static_cast<std::size_t>(g.dy.ld) + c, width, buffer), width,
+           chain);
+  }
+  AddRow(chain, width, leaf);
+  AddRow(leaf, width, sum);
+}
+
+/// Channels [c, c + width) of the entries whose tokens begin in [begin, end) of `sorted`, pairs (entry,
+/// token).
+void SumEntries(const Extent& extent, const GatherBackward& g, const std::uint64_t* sorted,
+                std::size_t tokens, std::size_t begin, std::size_t end, std::size_t c, std::size_t width) {
+  const auto entry = [&](std::size_t i) { return static_cast<std::size_t>(sorted[i] >> 32); };
+  std::size_t first = begin;
+  while (first > 0 && first < end && entry(first) == entry(first - 1)) ++first;
+  while (first < end) {
+    std::size_t last = first + 1;
+    while (last < tokens && entry(last) == entry(first)) ++last;
+    g.dtable.type == Scalar::f64
+        ? SumEntry<double>(extent, g, entry(first), sorted + first, last - first, c, width)
+        : SumEntry<float>(extent, g, entry(first), sorted + first, last - first, c, width);
+    first = last;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+
+HWY_EXPORT(GatherRow);
+HWY_EXPORT(SumEntries);
+
+namespace {
+
+// Tokens and channels of one task of the gradient.
+constexpr std::int64_t kTokens = 64;
+constexpr std::int64_t kChannels = 256;
+
+void zero_table(const Context& ctx, const GatherBackward& g) {
+  for_row_ranges(ctx, g.entries, g.width, [&](std::size_t begin, std::size_t end) {
+    const std::size_t bytes = bytes_of(g.dtable.type);
+    for (std::size_t v = begin; v < end; ++v) {
+      std::memset(static_cast<std::byte*>(g.dtable.data) + v * static_cast<std::size_t>(g.dtable.ld) * bytes,
+                  0, static_cast<std::size_t>(g.width) * bytes);
+    }
+  });
+}
+
+}  // namespace
+
+void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
+            const std::int32_t* ids, Matrix y) {
+  const auto convert = HWY_DISPATCH_TABLE(GatherRow)[ctx.target()];
+  for_row_ranges(ctx, count, width, [&](std::size_t begin, std::size_t end) {
+    const std::size_t bytes = bytes_of(y.type), row_bytes = static_cast<std::size_t>(width) * bytes;
+    for (std::size_t i = begin; i < end; ++i) {
+      const std::size_t entry = static_cast<std::size_t>(ids[i]);
+      if (table.type != y.type) {
+        convert(table, entry, y, i, static_cast<std::size_t>(width));
+      } else {
+        std::memcpy(
+            static_cast<std::byte*>(y.data) + i * static_cast<std::size_t>(y.ld) * bytes,
+            static_cast<const std::byte*>(table.data) + entry * static_cast<std::size_t>(table.ld) * bytes,
+            row_bytes);
+      }
+    }
+  });
+}
+
+std::size_t gather_workspace(const Context&, std::int64_t tokens, std::int64_t) {
+  return aligned(static_cast<std::size_t>(tokens) * sizeof(std::uint64_t));
+}
+
+void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g) {
+  if (!g.accumulate) zero_table(ctx, g);
+  // Tokens sorted by entry, and in order within one.
+  std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
+  for (std::int64_t t = 0; t < extent.tokens; ++t) {
+    sorted[t] = static_cast<std::uint64_t>(g.ids[t]) << 32 | static_cast<std::uint64_t>(t);
+  }
+  std::sort(sorted, sorted + extent.tokens);
+  const auto sum = HWY_DISPATCH_TABLE(SumEntries)[ctx.target()];
+  const std::int64_t pieces = (g.width + kChannels - 1) / kChannels;
+  const std::int64_t ranges = (extent.tokens + kTokens - 1) / kTokens;
+  parallel_for(ctx, ranges * pieces, [&](std::int64_t task, int) {
+    const std::int64_t begin = task / pieces * kTokens, c = task % pieces * kChannels;
+    sum(extent, g, sorted, static_cast<std::size_t>(extent.tokens), static_cast<std::size_t>(begin),
+        static_cast<std::size_t>(std::min(extent.tokens, begin + kTokens)), static_cast<std::size_t>(c),
+        static_cast<std::size_t>(std::min(kChannels, g.width - c)));
+  });
+}
+
+}  // namespace mantissa::kernels
+#endif
