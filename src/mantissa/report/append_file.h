@@ -1,0 +1,30 @@
+// A file that grows by whole records, each handed to the system at once, so that a run can be watched and a
+// crash loses nothing.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+namespace mantissa::report {
+
+class AppendFile {
+ public:
+  enum class Open { append, must_be_new };
+  /// Throws FileError where `path` cannot be opened, or is there and must be new.
+  explicit AppendFile(const std::filesystem::path& path, Open how = Open::append);
+  ~AppendFile();
+  AppendFile(AppendFile&& other) noexcept;
+  AppendFile& operator=(AppendFile&& other) noexcept;
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  /// Throws ResourceError where the disk is full.
+  void write(std::string_view record);
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_ = -1;
+};
+
+}  // namespace mantissa::report

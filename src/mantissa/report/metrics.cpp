@@ -1,0 +1,87 @@
+#include "mantissa/report/metrics.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::report {
+namespace {
+
+std::string digits(double value, int significant) {
+  return std::isfinite(value) ? fmt::format("{:.{}g}", value, significant) : "null";
+}
+
+// As many digits as tell this value from its neighbours.
+std::string shortest(double value) {
+  return std::isfinite(value) ? fmt::format("{}", value) : "null";
+}
+
+// The step of a line; nothing where it is no metrics line.
+std::optional<std::int64_t> step_of(const std::string& line) {
+  const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+  if (!json.is_object()) return std::nullopt;
+  const auto step = json.find("step");
+  if (step == json.end() || !step->is_number_integer()) return std::nullopt;
+  return step->get<std::int64_t>();
+}
+
+// Bytes of the lines up to `last_step`. Steps only grow, so the rest is one piece.
+std::uintmax_t kept_bytes(const std::filesystem::path& path, std::int64_t last_step) {
+  std::ifstream file(path, std::ios::binary);
+  std::uintmax_t kept = 0;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    const std::optional<std::int64_t> step = step_of(line);
+    if (!step) {
+      throw FileError(
+          fmt::format("{}: line {} is not a line of metrics; remove it to resume", path.string(), number));
+    }
+    if (*step > last_step) break;
+    kept += line.size() + 1;
+  }
+  return kept;
+}
+
+AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step) {
+  std::error_code error;
+  if (std::filesystem::exists(path, error)) {
+    std::filesystem::resize_file(path, resumed_step > 0 ? kept_bytes(path, resumed_step) : 0, error);
+    if (error) {
+      throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
+                                  error.message()));
+    }
+  }
+  return AppendFile(path);
+}
+
+}  // namespace
+
+std::string metrics_line(const StepMetrics& m) {
+  return fmt::format(
+      R"({{"step":{},"loss":{},"tokens":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},)"
+      R"("tokens_per_second":{},"peak_share":{},"seconds":{}}})",
+      m.step, digits(m.loss, 9), m.tokens, digits(m.grad_norm, 9), shortest(m.lr),
+      m.loss_scale ? shortest(*m.loss_scale) : "null", m.skipped, digits(m.tokens_per_second, 6),
+      digits(m.peak_share, 4), digits(m.seconds, 6));
+}
+
+std::string validation_line(std::int64_t step, double loss) {
+  return fmt::format(R"({{"step":{},"validation_loss":{}}})", step, digits(loss, 9));
+}
+
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step)
+    : file_(open_at(path, resumed_step)) {}
+
+void MetricsWriter::write(const StepMetrics& metrics) {
+  file_.write(metrics_line(metrics) + '\n');
+}
+
+void MetricsWriter::write_validation(std::int64_t step, double loss) {
+  file_.write(validation_line(step, loss) + '\n');
+}
+
+}  // namespace mantissa::report

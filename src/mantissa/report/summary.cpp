@@ -1,0 +1,42 @@
+#include "mantissa/report/summary.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/report/append_file.h"
+
+namespace mantissa::report {
+
+std::string summary_json(const RunSummary& s) {
+  nlohmann::ordered_json json;  // a value that is not finite is written as null
+  json["steps"] = s.steps;
+  json["final_loss"] = s.final_loss;
+  json["validation_loss"] = nullptr;
+  if (s.validation_loss) json["validation_loss"] = *s.validation_loss;
+  json["tokens"] = s.tokens;
+  json["seconds"] = s.seconds;
+  json["predicted_peak_bytes"] = s.predicted_peak_bytes;
+  json["measured_peak_bytes"] = s.measured_peak_bytes;
+  json["skipped"] = s.skipped;
+  json["policy"] = s.policy;
+  json["weights_xxh64"] = s.weights_xxh64;
+  // A policy line may hold bytes of a command line that are no UTF-8: they are no reason to lose a run's
+  // summary.
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+void write_summary(const std::filesystem::path& path, const RunSummary& summary) {
+  std::filesystem::path beside = path;
+  beside += ".partial";
+  std::error_code error;
+  std::filesystem::remove(beside, error);
+  AppendFile(beside).write(summary_json(summary));
+  std::filesystem::rename(beside, path, error);
+  if (error)
+    throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
+                                error.message()));
+}
+
+}  // namespace mantissa::report

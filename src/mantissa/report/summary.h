@@ -1,0 +1,29 @@
+// summary.json: what a finished run came to.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace mantissa::report {
+
+struct RunSummary {
+  std::int64_t steps = 0;
+  double final_loss = 0;
+  std::optional<double> validation_loss{};
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  std::int64_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
+  std::int64_t skipped = 0;
+  std::string policy;
+  std::string weights_xxh64;  // 16 hexadecimal digits
+};
+
+/// The keys in the order above. Null: no validation, or a value that is not finite.
+std::string summary_json(const RunSummary& summary);
+
+/// Replaces the file at `path` whole. Throws FileError or ResourceError where it cannot.
+void write_summary(const std::filesystem::path& path, const RunSummary& summary);
+
+}  // namespace mantissa::report

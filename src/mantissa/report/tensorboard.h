@@ -1,0 +1,46 @@
+// TensorBoard event files: the scalars of a run, written as TensorBoard's own library would.
+//
+// A file is a sequence of records in TFRecord framing (length, its masked crc32c, bytes, their masked
+// crc32c), each an Event in protobuf's wire format.
+// https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "mantissa/report/append_file.h"
+#include "mantissa/report/metrics.h"
+
+namespace mantissa::report {
+
+/// CRC-32C (Castagnoli polynomial, reflected) of `bytes`. RFC 3720, appendix B.4.
+std::uint32_t crc32c(std::string_view bytes);
+
+/// One TFRecord that holds `payload`.
+std::string tf_record(std::string_view payload);
+
+/// An Event that holds scalars of one step. `wall_time` is in seconds since 1970.
+std::string scalar_event(double wall_time, std::int64_t step,
+                         std::span<const std::pair<std::string_view, double>> scalars);
+
+class TensorBoardWriter {
+ public:
+  /// Begins a new event file in `directory`. Its first records tell TensorBoard to forget what earlier files
+  /// of the directory say of steps after `resumed_step`. Throws FileError or ResourceError where it cannot.
+  explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0);
+
+  /// loss, grad_norm, lr, tokens_per_second, and loss_scale where there is one.
+  void write(const StepMetrics& metrics);
+  /// validation_loss.
+  void write_validation(std::int64_t step, double loss);
+  const std::filesystem::path& path() const { return file_.path(); }
+
+ private:
+  AppendFile file_;
+};
+
+}  // namespace mantissa::report
