@@ -1,0 +1,166 @@
+// What the forward and backward attention kernels share: rows in the arithmetic type, transposed query tiles,
+// and a matrix product that takes its left operand in place, by rows or by columns.
+//
+// Scores are kept transposed, [keys][queries]: a vector holds one key's scores for neighbouring queries. Then
+// the softmax needs no sum across a vector, and Sᵀ = K·Qᵀ, O = P·V, dPᵀ = V·dOᵀ, dV = Pᵀ·dO, dK = dSᵀ·Q and
+// dQ = dS·K all read K, V, Q, dO, P and dS as they lie. Only the query tiles Qᵀ and dOᵀ are transposed, once.
+// The packed panels of the GEMM's microkernel would need P and dS transposed as well; its tile sizes are
+// used.
+#if defined(MANTISSA_KERNELS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_ATTENTION_INL_H_
+#undef MANTISSA_KERNELS_CPU_ATTENTION_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_ATTENTION_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "mantissa/kernels/cpu/attention_layout.h"
+#include "mantissa/kernels/cpu/microkernel-inl.h"
+#include "mantissa/numeric/convert-inl.h"
+#include "mantissa/tensor/storage.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace attention_parts {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using namespace attention_layout;  // NOLINT(google-build-using-namespace): the other half of this one
+using mantissa::HWY_NAMESPACE::LoadRow;
+using mantissa::HWY_NAMESPACE::RoundRow;
+using mantissa::HWY_NAMESPACE::StoreRow;
+
+static_assert(kNr<float> <= kWidestTile && kNr<double> <= kWidestTile);
+
+/// What becomes of a product: C = chain, the chain goes on from C, or C = C + chain.
+enum class Into { set, extend, add };
+
+/// Whether element (i, k) of the left operand is a[i * stride + k] or a[k * stride + i].
+enum class Left { rows, columns };
+
+/// C[kRows, kVectors] from A[kRows, depth] · B[depth, kVectors]: every element one FMA chain in ascending
+/// depth.
+template <Left kLeft, std::size_t kRows, std::size_t kVectors, class T>
+HWY_NOINLINE void ProductTile(const T* HWY_RESTRICT a, std::size_t a_stride, const T* HWY_RESTRICT b,
+                              std::size_t b_stride, std::size_t depth, T* HWY_RESTRICT c,
+                              std::size_t c_stride, Into into) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  hn::Vec<decltype(d)> sum[kRows][kVectors];
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (std::size_t j = 0; j < kVectors; ++j) {
+      sum[i][j] = into == Into::extend ? hn::LoadU(d, c + i * c_stride + j * lanes) : hn::Zero(d);
+    }
+  }
+  for (std::size_t k = 0; k < depth; ++k) {
+    hn::Vec<decltype(d)> right[kVectors];
+    HWY_UNROLL(2)
+    for (std::size_t j = 0; j < kVectors; ++j) right[j] = hn::LoadU(d, b + k * b_stride + j * lanes);
+    HWY_UNROLL(16)
+    for (std::size_t i = 0; i < kRows; ++i) {
+      const auto left = hn::Set(d, kLeft == Left::rows ? a[i * a_stride + k] : a[k * a_stride + i]);
+      HWY_UNROLL(2)
+      for (std::size_t j = 0; j < kVectors; ++j) sum[i][j] = hn::MulAdd(left, right[j], sum[i][j]);
+    }
+  }
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kRows; ++i) {
+    HWY_UNROLL(2)
+    for (std::size_t j = 0; j < kVectors; ++j) {
+      T* to = c + i * c_stride + j * lanes;
+      hn::StoreU(into == Into::add ? hn::Add(hn::LoadU(d, to), sum[i][j]) : sum[i][j], d, to);
+    }
+  }
+}
+
+/// All columns of kRows rows: pairs of vectors, then one.
+template <Left kLeft, std::size_t kRows, class T>
+void ProductRows(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride, std::size_t columns,
+                 std::size_t depth, T* c, std::size_t c_stride, Into into) {
+  const std::size_t lanes = hn::Lanes(hn::ScalableTag<T>());
+  std::size_t j = 0;
+  for (; j + lanes < columns; j += 2 * lanes) {
+    ProductTile<kLeft, kRows, 2>(a, a_stride, b + j, b_stride, depth, c + j, c_stride, into);
+  }
+  if (j < columns) ProductTile<kLeft, kRows, 1>(a, a_stride, b + j, b_stride, depth, c + j, c_stride, into);
+}
+
+/// C[rows, columns] from A[rows, depth] · B[depth, columns], for rows ≤ kMr. Rows of B and C are
+/// readable and writable up to whole vectors.
+template <Left kLeft, class T>
+void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std::size_t b_stride,
+             std::size_t columns, std::size_t depth, T* c, std::size_t c_stride, Into into) {
+  const std::size_t step = kLeft == Left::rows ? a_stride : 1;
+  const auto some = [&]<std::size_t kRows>() HWY_ATTR {
+    while (rows >= kRows) {
+      ProductRows<kLeft, kRows>(a, a_stride, b, b_stride, columns, depth, c, c_stride, into);
+      rows -= kRows;
+      a += kRows * step;
+      c += kRows * c_stride;
+    }
+  };
+  some.template operator()<kMr>();
+  if constexpr (kMr > 8) some.template operator()<8>();
+  some.template operator()<4>();
+  some.template operator()<2>();
+  some.template operator()<1>();
+}
+
+/// Reads rows [first, first + rows) of a head, whose columns begin at `column`, into
+/// to[rows][padded(head_dim)] with zeros in the padding. Returns whether all of it is finite.
+template <class T>
+bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std::size_t column,
+              std::size_t head_dim, T* to) {
+  const hn::ScalableTag<T> d;
+  const std::size_t stride = padded(head_dim), lanes = hn::Lanes(d);
+  auto taint = hn::Zero(d);  // x − x is NaN where x is not finite, else zero
+  for (std::size_t i = 0; i < rows; ++i, to += stride) {
+    LoadRow<T>(from.data, from.type, (first + i) * static_cast<std::size_t>(from.ld) + column, head_dim, to);
+    std::fill(to + head_dim, to + stride, T{0});
+    for (std::size_t j = 0; j < stride; j += lanes) {
+      const auto x = hn::LoadU(d, to + j);
+      taint = hn::Add(taint, hn::Sub(x, x));
+    }
+  }
+  return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
+}
+
+/// to[column][width] = from[width][column]: four by four (two by two in double) in 128-bit vectors. `width`
+/// and `columns` are multiples of the vector's.
+template <class T>
+void Transpose(const T* from, std::size_t from_stride, std::size_t columns, std::size_t width, T* to,
+               std::size_t to_stride) {
+  const hn::Full128<T> d;
+  for (std::size_t i = 0; i < width; i += hn::Lanes(d)) {
+    for (std::size_t j = 0; j < columns; j += hn::Lanes(d)) {
+      const T* in = from + i * from_stride + j;
+      T* out = to + j * to_stride + i;
+      const auto r0 = hn::LoadU(d, in), r1 = hn::LoadU(d, in + from_stride);
+      if constexpr (sizeof(T) == 8) {
+        hn::StoreU(hn::InterleaveLower(d, r0, r1), d, out);
+        hn::StoreU(hn::InterleaveUpper(d, r0, r1), d, out + to_stride);
+      } else {
+        const auto r2 = hn::LoadU(d, in + 2 * from_stride), r3 = hn::LoadU(d, in + 3 * from_stride);
+        const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+        const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+        hn::StoreU(hn::InterleaveLower(d, low02, low13), d, out);
+        hn::StoreU(hn::InterleaveUpper(d, low02, low13), d, out + to_stride);
+        hn::StoreU(hn::InterleaveLower(d, high02, high13), d, out + 2 * to_stride);
+        hn::StoreU(hn::InterleaveUpper(d, high02, high13), d, out + 3 * to_stride);
+      }
+    }
+  }
+}
+
+}  // namespace attention_parts
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

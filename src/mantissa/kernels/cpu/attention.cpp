@@ -1,0 +1,248 @@
+// Forward attention: some queries of a segment for one key head, key block after key block, a tile of queries
+// at a time.
+#include "mantissa/kernels/attention.h"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "mantissa/kernels/cpu/attention_layout.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/attention.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/numeric/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+namespace {
+
+using namespace attention_parts;  // NOLINT(google-build-using-namespace)
+using mantissa::HWY_NAMESPACE::Exp;
+using mantissa::HWY_NAMESPACE::Log;
+
+/// Row r of the task is query r / group of it, head r % group of the group; it sees keys below limit(r).
+template <class T>
+class ForwardTask {
+ public:
+  ForwardTask(const Attention& a, const Task& task, std::size_t most_queries,
+              const ForwardScratch<T>& scratch)
+      : a_(a),
+        s_(scratch),
+        dim_(static_cast<std::size_t>(a.shape.head_dim)),
+        stride_(padded(dim_)),
+        group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
+        kv_head_(task.kv_head),
+        keys_(keys_of(*task.segment, a.cache)),
+        first_query_(task.piece * most_queries),
+        first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
+        rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) *
+              group_) {}
+
+  void Run() {
+    for (std::size_t row = 0; row < rows_; row += kWidth) LoadQueries(row);
+    const std::size_t end = Limit(rows_ - 1);
+    for (std::size_t key = 0; key < end; key += kBlock) {
+      const std::size_t count = std::min(kBlock, end - key), column = kv_head_ * dim_;
+      LoadHead<T>(a_.k, keys_.row + key, count, column, dim_, s_.keys);
+      const bool finite = LoadHead<T>(a_.v, keys_.row + key, count, column, dim_, s_.values);
+      for (std::size_t row = 0; row < rows_; row += kWidth) {
+        if (Limit(LastRow(row)) > key) AddKeyBlock(row, key, finite);
+      }
+    }
+    for (std::size_t row = 0; row < rows_; row += kWidth) Finish(row);
+  }
+
+ private:
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kWidth = kNr<T>;
+  static constexpr std::size_t kBlock = kKeyBlock;
+
+  std::size_t Limit(std::size_t row) const { return keys_.position + first_query_ + row / group_ + 1; }
+  std::size_t LastRow(std::size_t row) const { return std::min(rows_, row + kWidth) - 1; }
+  /// Queries that the tile computes: one vector where that holds its rows, as in decoding.
+  std::size_t Width(std::size_t row) const { return rows_ - row > hn::Lanes(D()) ? kWidth : hn::Lanes(D()); }
+  std::size_t Token(std::size_t row) const { return first_token_ + row / group_; }
+  std::size_t Head(std::size_t row) const { return kv_head_ * group_ + row % group_; }
+
+  void LoadQueries(std::size_t row) {
+    const std::size_t width = Width(row), count = LastRow(row) + 1 - row;
+    for (std::size_t i = 0; i < count; ++i) {
+      LoadHead<T>(a_.q, Token(row + i), 1, Head(row + i) * dim_, dim_, s_.rows + i * stride_);
+    }
+    std::fill(s_.rows + count * stride_, s_.rows + width * stride_, T{0});
+    Transpose(s_.rows, stride_, stride_, width, s_.queries + row * stride_, width);
+    std::fill(s_.sums + row * stride_, s_.sums + (row + width) * stride_, T{0});
+    std::fill(s_.maximum + row, s_.maximum + row + width, -std::numeric_limits<T>::infinity());
+    std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
+  }
+
+  /// Keys [key, key + 512) for the tile at `row`.
+  void AddKeyBlock(std::size_t row, std::size_t key, bool values_finite) {
+    const std::size_t width = Width(row), last = LastRow(row);
+    const auto visible = [&](std::size_t r) { return std::min(kBlock, std::max(Limit(r), key) - key); };
+    const std::size_t count = visible(last);
+    for (std::size_t j = 0; j < count; j += kMr) {
+      Product<Left::rows>(std::min(kMr, count - j), s_.keys + j * stride_, stride_,
+                          s_.queries + row * stride_, width, width, dim_, s_.scores + j * width, width,
+                          Into::set);
+    }
+    for (std::size_t i = 0; i < width; ++i) s_.limit[i] = static_cast<T>(visible(std::min(row + i, last)));
+    for (std::size_t i = 0; i < width; i += hn::Lanes(D())) Softmax(row, i, width, visible(row), count);
+    RoundRow<T>(s_.scores, count * width, a_.operand);
+
+    // A masked probability is zero, and so is its product with a finite value. Where a value is not finite,
+    // rows are multiplied one by one, each up to its own last key.
+    const std::size_t step = values_finite ? kMr : 1;
+    for (std::size_t i = 0; row + i <= last; i += step) {
+      const std::size_t some = std::min(step, last + 1 - row - i), depth = visible(row + i + some - 1);
+      if (depth == 0) continue;
+      Product<Left::columns>(some, s_.scores + i, width, s_.values, stride_, dim_, depth, s_.chain, stride_,
+                             Into::set);
+      for (std::size_t r = 0; r < some; ++r) AddChain(s_.rescale[i + r], s_.chain + r * stride_, row + i + r);
+    }
+  }
+
+  /// Turns one vector of queries' scores of a key block into probabilities, and brings maximum and
+  /// denominator up to date. Keys below `open` are seen by all of them, keys from `count` on by none.
+  void Softmax(std::size_t row, std::size_t at, std::size_t width, std::size_t open, std::size_t count) {
+    const D d;
+    const V scale = hn::Set(d, static_cast<T>(a_.shape.scale)), limit = hn::LoadU(d, s_.limit + at);
+    const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+    T* scores = s_.scores + at;
+    V most = lowest;
+    for (std::size_t j = 0; j < open; ++j)
+      most = hn::Max(most, hn::Mul(hn::LoadU(d, scores + j * width), scale));
+    for (std::size_t j = open; j < count; ++j) {
+      const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), limit);
+      const V s = hn::Mul(hn::LoadU(d, scores + j * width), scale);
+      most = hn::Max(most, hn::IfThenElse(seen, s, lowest));
+    }
+    const V before = hn::LoadU(d, s_.maximum + row + at), now = hn::Max(before, most);
+    // Where all scores are −inf, exp(s − now) is to be 0 and not exp(−inf + inf).
+    const V origin = hn::IfThenElse(hn::Eq(now, lowest), hn::Zero(d), now);
+    const V rescale = hn::IfThenElse(hn::Eq(now, before), hn::Set(d, T{1}), Exp(d, hn::Sub(before, origin)));
+    hn::StoreU(now, d, s_.maximum + row + at);
+    hn::StoreU(rescale, d, s_.rescale + at);
+
+    T* lanes = s_.denominator + row * kLanes + at;
+    for (std::size_t i = 0; i < kLanes; ++i) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, lanes + i * width), rescale), d, lanes + i * width);
+    }
+    for (std::size_t j = 0; j < count; ++j) {
+      T* lane = lanes + j % kLanes * width;
+      V p = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, scores + j * width), scale), origin));
+      if (j >= open) p = hn::IfThenElseZero(hn::Lt(hn::Set(d, static_cast<T>(j)), limit), p);
+      hn::StoreU(hn::Add(hn::LoadU(d, lane), p), d, lane);
+      hn::StoreU(p, d, scores + j * width);
+    }
+  }
+
+  void AddChain(T rescale, const T* chain, std::size_t row) {
+    const D d;
+    T* sum = s_.sums + row * stride_;
+    for (std::size_t i = 0; i < dim_; i += hn::Lanes(d)) {
+      const V rescaled = hn::Mul(hn::LoadU(d, sum + i), hn::Set(d, rescale));
+      hn::StoreU(hn::Add(rescaled, hn::LoadU(d, chain + i)), d, sum + i);
+    }
+  }
+
+  /// Adds the denominator's lanes by the fixed tree; divides and stores the tile's outputs and log-sum-exps.
+  void Finish(std::size_t row) {
+    const D d;
+    const std::size_t width = Width(row);
+    T* lanes = s_.denominator + row * kLanes;
+    for (std::size_t half = kLanes / 2; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half * width; i += hn::Lanes(d)) {
+        hn::StoreU(hn::Add(hn::LoadU(d, lanes + i), hn::LoadU(d, lanes + half * width + i)), d, lanes + i);
+      }
+    }
+    for (std::size_t i = 0; i < width; i += hn::Lanes(d)) {
+      const V log_sum = hn::Add(hn::LoadU(d, s_.maximum + row + i), Log(d, hn::LoadU(d, lanes + i)));
+      hn::StoreU(log_sum, d, s_.log_sum + i);
+    }
+    for (std::size_t i = 0; row + i <= LastRow(row); ++i) {
+      T* sum = s_.sums + (row + i) * stride_;
+      for (std::size_t j = 0; j < dim_; j += hn::Lanes(d)) {
+        hn::StoreU(hn::Div(hn::LoadU(d, sum + j), hn::Set(d, lanes[i])), d, sum + j);
+      }
+      const std::size_t token = Token(row + i), head = Head(row + i);
+      StoreRow<T>(sum, dim_, a_.out.data, a_.out.type,
+                  token * static_cast<std::size_t>(a_.out.ld) + head * dim_);
+      StoreRow<T>(s_.log_sum + i, 1, a_.lse.data, a_.lse.type,
+                  token * static_cast<std::size_t>(a_.lse.ld) + head);
+    }
+  }
+
+  const Attention& a_;
+  const ForwardScratch<T>& s_;
+  const std::size_t dim_, stride_, group_, kv_head_;
+  const Keys keys_;
+  const std::size_t first_query_, first_token_, rows_;
+};
+
+template <class T>
+void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
+  const std::int64_t heads = static_cast<std::int64_t>(extent.segments.size()) * a.shape.kv_heads;
+  const std::int64_t queries = task_queries(heads >= 2 * ctx.threads ? kTaskRows : kFewTaskRows, a.shape);
+  const auto pieces = [&](const Segment& segment) { return ceil_div(segment.length, queries); };
+  const auto body = [&](std::int64_t index, int thread) {
+    auto* begin = reinterpret_cast<T*>(ctx.workspace);
+    Arena<T> sizes(nullptr);
+    ForwardScratch<T>{sizes, a.shape};
+    Arena<T> arena(begin + static_cast<std::size_t>(thread) * sizes.used());
+    const ForwardScratch<T> scratch(arena, a.shape);
+    ForwardTask<T>(a, task_at(extent, a.shape.kv_heads, pieces, index), static_cast<std::size_t>(queries),
+                   scratch)
+        .Run();
+  };
+  parallel_for(ctx, count_tasks(extent, a.shape.kv_heads, pieces), body);
+}
+
+}  // namespace
+
+void AttentionImpl(const Context& ctx, const Extent& extent, const Attention& a) {
+  if (a.q.type == Scalar::f64) {
+    ForwardOf<double>(ctx, extent, a);
+  } else {
+    ForwardOf<float>(ctx, extent, a);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+namespace {
+
+template <class T>
+std::size_t forward_bytes(const Context& ctx, const AttentionShape& shape) {
+  attention_layout::Arena<T> arena(nullptr);
+  attention_layout::ForwardScratch<T>{arena, shape};
+  return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
+}
+
+}  // namespace
+
+HWY_EXPORT(AttentionImpl);
+
+std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t /*tokens*/,
+                                std::int64_t /*longest_row*/, Scalar arithmetic) {
+  return arithmetic == Scalar::f64 ? forward_bytes<double>(ctx, shape) : forward_bytes<float>(ctx, shape);
+}
+
+void attention(const Context& ctx, const Extent& extent, const Attention& a) {
+  assert(ctx.workspace_bytes >= attention_workspace(ctx, a.shape, extent.tokens, 0, a.lse.type));
+  HWY_DISPATCH_TABLE(AttentionImpl)[ctx.target()](ctx, extent, a);
+}
+
+}  // namespace mantissa::kernels
+#endif

@@ -1,0 +1,349 @@
+// Backward attention: for one key head, key block after key block, every head of the group and query block
+// after query block. Where there are fewer key heads than threads, one task makes dK and dV of one key block
+// and another dQ of one query block; the sums are the same chains in the same order.
+#include <algorithm>
+#include <cassert>
+
+#include "mantissa/kernels/attention.h"
+#include "mantissa/kernels/cpu/attention_layout.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/attention_backward.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+namespace {
+
+using namespace attention_parts;  // NOLINT(google-build-using-namespace)
+using mantissa::HWY_NAMESPACE::Exp;
+using mantissa::HWY_NAMESPACE::LaneSum;
+
+/// Positions [begin, end) of a segment.
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t count() const { return end - begin; }
+};
+
+template <class T>
+class BackwardTask {
+ public:
+  /// Writes dK and dV of the range `dkeys` and dQ of the range `dqueries`, either of which may be empty. Both
+  /// begin at a block.
+  BackwardTask(const AttentionBackward& a, const Segment& segment, std::size_t kv_head, Range dkeys,
+               Range dqueries, const BackwardScratch<T>& scratch)
+      : a_(a),
+        s_(scratch),
+        dim_(static_cast<std::size_t>(a.shape.head_dim)),
+        stride_(padded(dim_)),
+        group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
+        kv_head_(kv_head),
+        first_token_(static_cast<std::size_t>(segment.begin)),
+        length_(static_cast<std::size_t>(segment.length)),
+        dkeys_(dkeys),
+        dqueries_(dqueries) {}
+
+  void Run() {
+    std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
+    // dK and dV need the queries from their keys on; dQ needs the keys up to its queries.
+    const bool all_keys = dqueries_.count() > 0;
+    const std::size_t end = all_keys ? std::max(dkeys_.end, dqueries_.end) : dkeys_.end;
+    for (std::size_t key = all_keys ? 0 : dkeys_.begin; key < end; key += kKeyBlock) {
+      AddKeyBlock({key, std::min<std::size_t>(end, key + kKeyBlock)});
+    }
+    for (std::size_t g = 0; g < group_; ++g) {
+      for (std::size_t t = dqueries_.begin; t < dqueries_.end; ++t) {
+        Write(DQuery(g, t), a_.dq, t, (kv_head_ * group_ + g) * dim_);
+      }
+    }
+  }
+
+ private:
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kWidth = kNr<T>;
+  static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
+
+  T* DQuery(std::size_t g, std::size_t t) const {
+    return s_.dqueries + (g * dqueries_.count() + t - dqueries_.begin) * stride_;
+  }
+  void Write(const T* from, const Matrix& to, std::size_t t, std::size_t column) const {
+    StoreRow<T>(from, dim_, to.data, to.type, (first_token_ + t) * static_cast<std::size_t>(to.ld) + column);
+  }
+
+  void AddKeyBlock(Range keys) {
+    const std::size_t column = kv_head_ * dim_;
+    keys_finite_ = LoadHead<T>(a_.k, first_token_ + keys.begin, keys.count(), column, dim_, s_.keys);
+    LoadHead<T>(a_.v, first_token_ + keys.begin, keys.count(), column, dim_, s_.values);
+    const bool want_dkeys = keys.begin < dkeys_.end;
+    std::fill(s_.dkeys, s_.dkeys + keys.count() * stride_, T{0});
+    std::fill(s_.dvalues, s_.dvalues + keys.count() * stride_, T{0});
+
+    const std::size_t last = want_dkeys ? length_ : dqueries_.end;
+    const std::size_t from = want_dkeys ? 0 : dqueries_.begin;
+    const std::size_t first = std::max(from, keys.begin / kBlock * kBlock);
+    for (std::size_t g = 0; g < group_; ++g) {
+      for (std::size_t query = first; query < last; query += kBlock) {
+        AddQueryBlock(g, {query, std::min(last, query + kBlock)}, keys, want_dkeys);
+      }
+    }
+    if (!want_dkeys) return;
+    for (std::size_t j = keys.begin; j < keys.end; ++j) {
+      Write(s_.dkeys + (j - keys.begin) * stride_, a_.dk, j, column);
+      Write(s_.dvalues + (j - keys.begin) * stride_, a_.dv, j, column);
+    }
+  }
+
+  void AddQueryBlock(std::size_t g, Range queries, Range keys, bool want_dkeys) {
+    const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
+    LoadQueries(g, queries);
+    std::fill(s_.chain, s_.chain + queries.count() * stride_, T{0});
+    for (std::size_t key = keys.begin; key < std::min(keys.end, queries.end); key += kKeyPart) {
+      const Range part{key, std::min({keys.end, queries.end, key + kKeyPart})};
+      const std::size_t at = (key - keys.begin) * stride_;
+      for (std::size_t i = 0; i < queries.count(); i += kWidth) Probabilities(queries, i, part, at);
+      RoundOperands(queries, part);
+      if (want_dkeys) AddDKeys(queries, part, at);
+      if (want_dqueries) AddDQueries(queries, part, at);
+    }
+    if (!want_dqueries) return;
+    const D d;
+    for (std::size_t t = queries.begin; t < queries.end; ++t) {
+      T* sum = DQuery(g, t);
+      const T* chain = s_.chain + (t - queries.begin) * stride_;
+      for (std::size_t i = 0; i < dim_; i += hn::Lanes(d)) {
+        hn::StoreU(hn::Add(hn::LoadU(d, sum + i), hn::LoadU(d, chain + i)), d, sum + i);
+      }
+    }
+  }
+
+  /// Q, dO, log-sum-exps and D of one head's query block. Places behind the last query, up to a whole tile,
+  /// are zero.
+  void LoadQueries(std::size_t g, Range queries) {
+    const std::size_t head = kv_head_ * group_ + g, column = head * dim_,
+                      first = first_token_ + queries.begin;
+    const std::size_t count = queries.count(), whole = (count + kWidth - 1) / kWidth * kWidth;
+    queries_finite_ = LoadHead<T>(a_.q, first, count, column, dim_, s_.queries);
+    queries_finite_ = LoadHead<T>(a_.dout, first, count, column, dim_, s_.douts) && queries_finite_;
+    std::fill(s_.queries + count * stride_, s_.queries + whole * stride_, T{0});
+    std::fill(s_.douts + count * stride_, s_.douts + whole * stride_, T{0});
+    Transpose(s_.queries, stride_, stride_, whole, s_.queries_across, kBlock);
+    Transpose(s_.douts, stride_, stride_, whole, s_.douts_across, kBlock);
+    std::fill(s_.log_sum + count, s_.log_sum + whole, T{0});
+    std::fill(s_.delta + count, s_.delta + whole, T{0});
+    T* out = s_.chain;  // not in use yet
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto token = first + i;
+      LoadRow<T>(a_.lse.data, a_.lse.type, token * static_cast<std::size_t>(a_.lse.ld) + head, 1,
+                 s_.log_sum + i);
+      LoadRow<T>(a_.out.data, a_.out.type, token * static_cast<std::size_t>(a_.out.ld) + column, dim_, out);
+      LaneSum<T> delta;
+      delta.AddProduct(s_.douts + i * stride_, out, dim_);
+      s_.delta[i] = delta.Total();
+    }
+  }
+
+  /// Unrounded P and dS of the queries [at, at + kWidth) of the block and a part of the keys, whose rows
+  /// begin at `rows`.
+  void Probabilities(Range queries, std::size_t at, Range keys, std::size_t rows) {
+    const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
+    const std::size_t seen = std::min(keys.end, std::max(last + 1, keys.begin)) - keys.begin;
+    T *p = s_.p + at, *ds = s_.ds + at;
+    for (std::size_t j = 0; j < seen; j += kMr) {
+      const std::size_t some = std::min(kMr, seen - j), row = rows + j * stride_;
+      Product<Left::rows>(some, s_.keys + row, stride_, s_.queries_across + at, kBlock, kWidth, dim_,
+                          p + j * kBlock, kBlock, Into::set);
+      Product<Left::rows>(some, s_.values + row, stride_, s_.douts_across + at, kBlock, kWidth, dim_,
+                          ds + j * kBlock, kBlock, Into::set);
+    }
+    // A product tile of rows that begins within what is seen may reach this far beyond.
+    const std::size_t read = std::min(keys.count(), std::max(last + 1 + kMr, keys.begin) - keys.begin);
+    for (std::size_t j = seen; j < read; ++j) {
+      std::fill(p + j * kBlock, p + j * kBlock + kWidth, T{0});
+      std::fill(ds + j * kBlock, ds + j * kBlock + kWidth, T{0});
+    }
+    const std::size_t open =
+        std::min(seen, std::max(first + 1, keys.begin) - keys.begin);  // seen by the first query too
+    for (std::size_t i = 0; i < kWidth; i += hn::Lanes(D()))
+      Gradients(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin);
+  }
+
+  /// For one vector of queries: scores become P and dO·V becomes dS.
+  void Gradients(std::size_t at, T* p, T* ds, std::size_t open, std::size_t seen, std::size_t query,
+                 std::size_t key) {
+    const D d;
+    const V scale = hn::Set(d, static_cast<T>(a_.shape.scale));
+    const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
+    // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i.
+    const V self = hn::Iota(
+        d, static_cast<T>(static_cast<std::ptrdiff_t>(query + at) - static_cast<std::ptrdiff_t>(key)));
+    for (std::size_t j = 0; j < seen; ++j, p += kBlock, ds += kBlock) {
+      V probability = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, p), scale), log_sum));
+      V gradient = hn::Mul(hn::Mul(probability, hn::Sub(hn::LoadU(d, ds), delta)), scale);
+      if (j >= open) {
+        const auto sees = hn::Le(hn::Set(d, static_cast<T>(j)), self);
+        probability = hn::IfThenElseZero(sees, probability);
+        gradient = hn::IfThenElseZero(sees, gradient);
+      }
+      hn::StoreU(probability, d, p);
+      hn::StoreU(gradient, d, ds);
+    }
+  }
+
+  /// Place in the query block where the queries that see `key` begin.
+  static std::size_t FirstQuery(Range queries, std::size_t key) {
+    return std::max(key, queries.begin) - queries.begin;
+  }
+
+  void RoundOperands(Range queries, Range keys) {
+    for (std::size_t j = 0; j < keys.count(); ++j) {
+      const std::size_t from = FirstQuery(queries, keys.begin + j);
+      RoundRow<T>(s_.p + j * kBlock + from, queries.count() - from, a_.operand);
+      RoundRow<T>(s_.ds + j * kBlock + from, queries.count() - from, a_.operand);
+    }
+  }
+
+  // A masked entry of P and dS is zero, and so is its product with a finite number. Where a number is not
+  // finite, the two functions below go row by row, each over just what it sees.
+
+  void AddDKeys(Range queries, Range keys, std::size_t rows) {
+    const std::size_t step = queries_finite_ ? kMr : 1;
+    for (std::size_t j = 0; j < keys.count(); j += step) {
+      const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
+      const std::size_t from = FirstQuery(queries, keys.begin + j), depth = queries.count() - from;
+      Product<Left::rows>(some, s_.p + j * kBlock + from, kBlock, s_.douts + from * stride_, stride_, dim_,
+                          depth, s_.dvalues + row, stride_, Into::add);
+      Product<Left::rows>(some, s_.ds + j * kBlock + from, kBlock, s_.queries + from * stride_, stride_, dim_,
+                          depth, s_.dkeys + row, stride_, Into::add);
+    }
+  }
+
+  void AddDQueries(Range queries, Range keys, std::size_t rows) {
+    const std::size_t step = keys_finite_ ? kMr : 1;
+    for (std::size_t i = 0; i < queries.count(); i += step) {
+      const std::size_t some = std::min(step, queries.count() - i), last = queries.begin + i + some - 1;
+      if (last < keys.begin) continue;
+      Product<Left::columns>(some, s_.ds + i, kBlock, s_.keys + rows, stride_, dim_,
+                             std::min(keys.end, last + 1) - keys.begin, s_.chain + i * stride_, stride_,
+                             Into::extend);
+    }
+  }
+
+  const AttentionBackward& a_;
+  const BackwardScratch<T>& s_;
+  const std::size_t dim_, stride_, group_, kv_head_, first_token_, length_;
+  const Range dkeys_, dqueries_;
+  bool keys_finite_ = false, queries_finite_ = false;
+};
+
+template <class T>
+class Backward {
+ public:
+  Backward(const Context& ctx, const Extent& extent, const AttentionBackward& a)
+      : ctx_(ctx), extent_(extent), a_(a) {
+    for (const Segment& s : extent.segments)
+      longest_ = std::max(longest_, static_cast<std::size_t>(s.length));
+  }
+
+  void Run() const {
+    const auto whole = [](const Segment&) { return std::int64_t{1}; };
+    const bool split = count_tasks(extent_, a_.shape.kv_heads, whole) < ctx_.threads;
+    if (!split) {
+      ForEach(whole, [](const Segment& s, std::size_t) {
+        const auto length = static_cast<std::size_t>(s.length);
+        return std::pair<Range, Range>({0, length}, {0, length});
+      });
+      return;
+    }
+    ForEach([](const Segment& s) { return ceil_div(s.length, kKeyBlock); },
+            [](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>(Piece(s, piece, kKeyBlock), {});
+            });
+    ForEach([](const Segment& s) { return ceil_div(s.length, kQueryBlock); },
+            [](const Segment& s, std::size_t piece) {
+              return std::pair<Range, Range>({}, Piece(s, piece, kQueryBlock));
+            });
+  }
+
+ private:
+  static Range Piece(const Segment& s, std::size_t piece, std::int64_t size) {
+    const std::int64_t begin = static_cast<std::int64_t>(piece) * size;
+    return {static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(s.length, begin + size))};
+  }
+
+  /// Runs a task for every piece of every segment and key head; ranges_of gives its keys and its queries.
+  template <class PiecesOf, class RangesOf>
+  void ForEach(PiecesOf pieces_of, RangesOf ranges_of) const {
+    parallel_for(ctx_, count_tasks(extent_, a_.shape.kv_heads, pieces_of),
+                 [&](std::int64_t index, int thread) {
+                   const Task task = task_at(extent_, a_.shape.kv_heads, pieces_of, index);
+                   const auto [keys, queries] = ranges_of(*task.segment, task.piece);
+                   RunOne(task, keys, queries, thread);
+                 });
+  }
+
+  void RunOne(const Task& task, Range keys, Range queries, int thread) const {
+    Arena<T> sizes(nullptr);
+    BackwardScratch<T>{sizes, a_.shape, longest_};
+    Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
+    const BackwardScratch<T> scratch(arena, a_.shape, longest_);
+    BackwardTask<T>(a_, *task.segment, task.kv_head, keys, queries, scratch).Run();
+  }
+
+  const Context& ctx_;
+  const Extent& extent_;
+  const AttentionBackward& a_;
+  std::size_t longest_ = 0;
+};
+
+}  // namespace
+
+void AttentionBackwardImpl(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
+  if (a.q.type == Scalar::f64) {
+    Backward<double>(ctx, extent, a).Run();
+  } else {
+    Backward<float>(ctx, extent, a).Run();
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+namespace {
+
+template <class T>
+std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std::int64_t longest) {
+  attention_layout::Arena<T> arena(nullptr);
+  attention_layout::BackwardScratch<T>{arena, shape, static_cast<std::size_t>(longest)};
+  return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
+}
+
+}  // namespace
+
+HWY_EXPORT(AttentionBackwardImpl);
+
+std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape,
+                                         std::int64_t /*tokens*/, std::int64_t longest_row,
+                                         Scalar arithmetic) {
+  return arithmetic == Scalar::f64 ? backward_bytes<double>(ctx, shape, longest_row)
+                                   : backward_bytes<float>(ctx, shape, longest_row);
+}
+
+void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
+  assert(ctx.workspace != nullptr);
+  HWY_DISPATCH_TABLE(AttentionBackwardImpl)[ctx.target()](ctx, extent, a);
+}
+
+}  // namespace mantissa::kernels
+#endif
