@@ -1,0 +1,171 @@
+// How far from the exact attention the kernels may be, derived from the formats and the sizes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/attention_case.h"
+
+namespace mantissa::kernels::attention_test {
+
+/// Half the distance between neighbours of `s` around x: the most that rounding can move x.
+inline double rounding_of(Scalar s, double x) {
+  const ScalarTraits& t = traits(s);
+  const double subnormal = std::ldexp(1.0, t.min_normal_exp - t.mantissa_bits);
+  return std::max(unit_roundoff(s) * std::abs(x), subnormal / 2);
+}
+
+inline double dot_abs(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += std::abs(a[i] * b[i]);
+  return sum;
+}
+
+inline double dot(const double* a, const double* b, std::int64_t n) {
+  double sum = 0;
+  for (std::int64_t i = 0; i < n; ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+inline constexpr double kExpUlps = 4;  // an exponential of at most 2 ulp is 4 unit roundoffs
+
+/// First-order error bounds of what the kernel computes, beside the exact value: a sum of n products in a
+/// chain is off by at most n·u·Σ|a·b|, each rounding to a format by rounding_of. u is the arithmetic's unit
+/// roundoff.
+struct Bounds {
+  const Case& c;
+  std::vector<double> q, k, v, out, lse, dout;
+  double u;
+  std::int64_t d, heads, group, stride;
+
+  explicit Bounds(const Case& of)
+      : c(of),
+        q(of.q.values()),
+        k(of.k.values()),
+        v(of.v.values()),
+        out(of.out.values()),
+        lse(of.lse.values()),
+        dout(of.dout.values()),
+        u(unit_roundoff(of.formats.arithmetic())),
+        d(of.sizes.head_dim),
+        heads(of.sizes.heads),
+        group(of.sizes.heads / of.sizes.kv_heads),
+        stride(of.sizes.kv_heads * of.sizes.head_dim) {}
+
+  double scale() const { return c.sizes.shape().scale; }
+
+  template <class F>
+  void for_each_query(F f) const {
+    for (const Segment& s : c.segments) {
+      for (std::int64_t t = 0; t < s.length; ++t) {
+        for (std::int64_t h = 0; h < heads; ++h)
+          f(s, t, (s.begin + t) * heads + h, s.begin * stride + h / group * d);
+      }
+    }
+  }
+
+  /// Bound of a score: the chain over head_dim, the factor and its own rounding.
+  double score_error(std::int64_t row, std::int64_t at) const {
+    return static_cast<double>(d + 2) * u * scale() *
+           dot_abs(&q[static_cast<std::size_t>(row * d)], &k[static_cast<std::size_t>(at)], d);
+  }
+  double score(std::int64_t row, std::int64_t at) const {
+    return scale() * dot(&q[static_cast<std::size_t>(row * d)], &k[static_cast<std::size_t>(at)], d);
+  }
+
+  /// Bounds of out and lse, given their exact values.
+  void forward(const std::vector<double>& exact_out, const std::vector<double>& exact_lse,
+               std::vector<double>& out_bound, std::vector<double>& lse_bound) const {
+    out_bound.assign(exact_out.size(), 0);
+    lse_bound.assign(exact_lse.size(), 0);
+    for_each_query([&](const Segment&, std::int64_t t, std::int64_t row, std::int64_t base) {
+      const auto r = static_cast<std::size_t>(row);
+      double worst = 0, range = 0;
+      std::vector<double> p;
+      for (std::int64_t j = 0; j <= t; ++j) {
+        const double s = score(row, base + j * stride);
+        worst = std::max(worst, score_error(row, base + j * stride));
+        range = std::max(range, std::abs(s));
+        p.push_back(std::exp(s - exact_lse[r]));
+      }
+      // One exponential per key, one per key block that rescales; its argument is a rounded difference of at
+      // most 2·range.
+      const auto blocks = static_cast<double>(t / kKeyBlock + 1);
+      const double p_error = worst + (blocks + 1) * (2 * range + kExpUlps + 2) * u;
+      const double sum_error = p_error + (static_cast<double>(t + 1) / 16 + blocks + 20) * u;
+      lse_bound[r] = 1.01 * (sum_error + worst + (kExpUlps + 1) * u * (std::abs(exact_lse[r]) + range + 1));
+      const double chain = (static_cast<double>(std::min(t + 1, kKeyBlock)) + 2 * blocks + 2) * u;
+      std::vector<double> error(static_cast<std::size_t>(d));
+      for (std::int64_t j = 0; j <= t; ++j) {
+        const double of_p = p[static_cast<std::size_t>(j)];
+        const double each = (p_error + sum_error + chain) * of_p + rounding_of(c.formats.operand, of_p);
+        for (std::int64_t i = 0; i < d; ++i) {
+          error[static_cast<std::size_t>(i)] +=
+              each * std::abs(v[static_cast<std::size_t>(base + j * stride + i)]);
+        }
+      }
+      for (std::int64_t i = 0; i < d; ++i) {
+        const double before = error[static_cast<std::size_t>(i)];
+        const double exact = exact_out[static_cast<std::size_t>(row * d + i)];
+        out_bound[static_cast<std::size_t>(row * d + i)] =
+            1.01 * before + rounding_of(c.formats.out, std::abs(exact) + before);
+      }
+    });
+  }
+
+  /// Bounds of dq, dk, dv, given their exact values from the same rounded out and lse.
+  void backward(std::vector<double>& dq, std::vector<double>& dk, std::vector<double>& dv) const {
+    const auto n_q = static_cast<double>(kKeyBlock) + static_cast<double>(c.sizes.tokens()) / kKeyBlock + 2;
+    const double n_k = kQueryBlock + static_cast<double>(group * (c.sizes.tokens() / kQueryBlock + 1)) + 2;
+    std::vector<double> bq(dq.size()), bk(dk.size()), bv(dv.size());
+    for_each_query([&](const Segment&, std::int64_t t, std::int64_t row, std::int64_t base) {
+      const double* g = &dout[static_cast<std::size_t>(row * d)];
+      const double* o = &out[static_cast<std::size_t>(row * d)];
+      const double delta = dot(g, o, d), delta_abs = dot_abs(g, o, d), l = lse[static_cast<std::size_t>(row)];
+      for (std::int64_t j = 0; j <= t; ++j) {
+        const std::int64_t at = base + j * stride;
+        const double* value = &v[static_cast<std::size_t>(at)];
+        const double s = score(row, at), p = std::exp(s - l), x = dot(g, value, d) - delta;
+        const double p_error = p * (score_error(row, at) + (std::abs(s - l) + std::abs(s) + kExpUlps) * u);
+        const double x_error =
+            static_cast<double>(d + 1) * u * (dot_abs(g, value, d) + delta_abs) + u * std::abs(x);
+        const double ds = p * x * scale();
+        const double ds_error = scale() * (p_error * std::abs(x) + p * x_error) + 3 * u * std::abs(ds);
+        const double p_total = p_error + rounding_of(c.formats.operand, p + p_error) + n_k * u * p;
+        const double ds_rounding = ds_error + rounding_of(c.formats.operand, std::abs(ds) + ds_error);
+        for (std::int64_t i = 0; i < d; ++i) {
+          const auto qi = static_cast<std::size_t>(row * d + i), ki = static_cast<std::size_t>(at + i);
+          bv[ki] += p_total * std::abs(dout[qi]);
+          bk[ki] += (ds_rounding + n_k * u * std::abs(ds)) * std::abs(q[qi]);
+          bq[qi] += (ds_rounding + n_q * u * std::abs(ds)) * std::abs(k[ki]);
+        }
+      }
+    });
+    const auto finish = [&](std::vector<double>& exact_then_bound, const std::vector<double>& bound) {
+      for (std::size_t i = 0; i < bound.size(); ++i) {
+        const double before = 1.01 * bound[i];
+        exact_then_bound[i] =
+            before + rounding_of(c.formats.gradient, std::abs(exact_then_bound[i]) + before);
+      }
+    };
+    finish(dq, bq);
+    finish(dk, bk);
+    finish(dv, bv);
+  }
+};
+
+inline void expect_within(const char* what, const Tensor& tensor, const std::vector<double>& exact,
+                          const std::vector<double>& bound) {
+  const std::vector<double> actual = tensor.values();
+  const auto columns = static_cast<std::size_t>(tensor.columns);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    ASSERT_LE(std::abs(actual[i] - exact[i]), bound[i])
+        << what << " at row " << i / columns << ", column " << i % columns << ": " << actual[i]
+        << " instead of " << exact[i];
+  }
+}
+
+}  // namespace mantissa::kernels::attention_test

@@ -1,0 +1,191 @@
+// One attention with its tensors in given formats, run on a given machine: what the tests of attention share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ostream>
+#include <random>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "mantissa/kernels/attention.h"
+#include "mantissa/numeric/convert.h"
+
+namespace mantissa::kernels::attention_test {
+
+inline constexpr unsigned kSeed = 20260301;
+
+/// A dense matrix in some format.
+struct Tensor {
+  Scalar type = Scalar::f32;
+  std::int64_t rows = 0, columns = 0;
+  Storage storage;
+
+  Tensor(Scalar format, std::int64_t r, std::int64_t c)
+      : type(format), rows(r), columns(c), storage(static_cast<std::size_t>(r * c) * bytes_of(format)) {}
+
+  std::size_t count() const { return static_cast<std::size_t>(rows * columns); }
+  std::size_t row_bytes() const { return static_cast<std::size_t>(columns) * bytes_of(type); }
+  std::byte* row(std::int64_t i) const { return storage.data() + static_cast<std::size_t>(i) * row_bytes(); }
+  Matrix view() const { return {storage.data(), type, columns}; }
+
+  void set(std::size_t i, double x) { store_row(&x, 1, storage.data(), type, i); }
+  double get(std::size_t i) const {
+    double x = 0;
+    load_row(storage.data(), type, i, 1, &x);
+    return x;
+  }
+  std::vector<double> values() const {
+    std::vector<double> all(count());
+    load_row(storage.data(), type, 0, all.size(), all.data());
+    return all;
+  }
+  void assign(const std::vector<double>& all) { store_row(all.data(), all.size(), storage.data(), type, 0); }
+  void fill_normal(std::mt19937& random) {
+    std::normal_distribution<double> normal;
+    std::vector<double> all(count());
+    for (double& x : all) x = normal(random);
+    assign(all);
+  }
+  void copy_rows(std::int64_t to, const Tensor& from, std::int64_t begin, std::int64_t n) {
+    std::memcpy(row(to), from.row(begin), static_cast<std::size_t>(n) * row_bytes());
+  }
+};
+
+inline bool same_bits(const Tensor& a, const Tensor& b) {
+  return a.count() == b.count() && a.type == b.type &&
+         std::memcmp(a.storage.data(), b.storage.data(), a.count() * bytes_of(a.type)) == 0;
+}
+
+/// The formats of one use of attention.
+struct Formats {
+  Scalar q, k, v, out, gradient, operand;
+  Scalar arithmetic() const { return q == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
+};
+
+constexpr Formats all_of(Scalar s) {
+  return {s, s, s, s, s, s};
+}
+
+inline std::ostream& operator<<(std::ostream& to, const Formats& f) {
+  for (const Scalar x : {f.q, f.k, f.v, f.out, f.gradient, f.operand}) to << name(x) << '_';
+  return to;
+}
+
+struct Sizes {
+  std::int64_t heads, kv_heads, head_dim;
+  std::vector<std::int64_t> lengths;  // of the segments
+
+  AttentionShape shape() const {
+    return {heads, kv_heads, head_dim, 1 / std::sqrt(static_cast<double>(head_dim))};
+  }
+  std::int64_t tokens() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t n : lengths) sum += n;
+    return sum;
+  }
+  std::vector<Segment> segments() const {
+    std::vector<Segment> all;
+    std::int64_t begin = 0;
+    for (const std::int64_t n : lengths) {
+      all.push_back({begin, n, 0, 0});
+      begin += n;
+    }
+    return all;
+  }
+};
+
+inline std::ostream& operator<<(std::ostream& to, const Sizes& s) {
+  to << s.heads << 'x' << s.kv_heads << 'x' << s.head_dim;
+  for (const std::int64_t n : s.lengths) to << '_' << n;
+  return to;
+}
+
+inline Extent extent_of(const std::vector<Segment>& segments) {
+  return {segments.back().begin + segments.back().length, {}, segments, 1};
+}
+
+inline std::int64_t longest(const std::vector<Segment>& segments) {
+  std::int64_t most = 0;
+  for (const Segment& s : segments) most = std::max(most, s.position + s.length);
+  return most;
+}
+
+struct Machine {
+  Simd simd = best_simd();
+  int threads = 1;
+};
+
+inline void run_forward(const Machine& machine, const std::vector<Segment>& segments, const Attention& a) {
+  Context ctx{machine.simd, machine.threads, nullptr, 0};
+  const Extent extent = extent_of(segments);
+  Storage workspace(attention_workspace(ctx, a.shape, extent.tokens, longest(segments),
+                                        a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32));
+  ctx.workspace = workspace.data();
+  ctx.workspace_bytes = workspace.size();
+  attention(ctx, extent, a);
+}
+
+inline void run_backward(const Machine& machine, const std::vector<Segment>& segments,
+                         const AttentionBackward& a) {
+  Context ctx{machine.simd, machine.threads, nullptr, 0};
+  const Extent extent = extent_of(segments);
+  Storage workspace(attention_backward_workspace(ctx, a.shape, extent.tokens, longest(segments),
+                                                 a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32));
+  ctx.workspace = workspace.data();
+  ctx.workspace_bytes = workspace.size();
+  attention_backward(ctx, extent, a);
+}
+
+/// All tensors of one attention and its gradient.
+struct Case {
+  Sizes sizes;
+  Formats formats;
+  std::vector<Segment> segments;
+  Tensor q, k, v, out, lse, dout, dq, dk, dv;
+
+  Case(const Sizes& s, const Formats& f)
+      : sizes(s),
+        formats(f),
+        segments(s.segments()),
+        q(f.q, s.tokens(), s.heads * s.head_dim),
+        k(f.k, s.tokens(), s.kv_heads * s.head_dim),
+        v(f.v, s.tokens(), s.kv_heads * s.head_dim),
+        out(f.out, s.tokens(), s.heads * s.head_dim),
+        lse(f.arithmetic(), s.tokens(), s.heads),
+        dout(f.gradient, s.tokens(), s.heads * s.head_dim),
+        dq(f.gradient, s.tokens(), s.heads * s.head_dim),
+        dk(f.gradient, s.tokens(), s.kv_heads * s.head_dim),
+        dv(f.gradient, s.tokens(), s.kv_heads * s.head_dim) {}
+
+  static Case random(const Sizes& s, const Formats& f) {
+    Case c(s, f);
+    std::mt19937 random(kSeed);
+    for (Tensor* t : {&c.q, &c.k, &c.v, &c.dout}) t->fill_normal(random);
+    return c;
+  }
+
+  void forward(const Machine& machine = {}) {
+    run_forward(machine, segments,
+                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), formats.operand, {}});
+  }
+  void backward(const Machine& machine = {}) {
+    run_backward(machine, segments,
+                 {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), dout.view(), dq.view(),
+                  dk.view(), dv.view(), formats.operand});
+  }
+};
+
+/// The name of a test over formats and sizes.
+inline std::string name_of(const testing::TestParamInfo<std::tuple<Formats, Sizes>>& info) {
+  std::ostringstream text;
+  text << std::get<0>(info.param) << std::get<1>(info.param);
+  return text.str();
+}
+
+}  // namespace mantissa::kernels::attention_test
