@@ -20,12 +20,13 @@ kernels::GradientNorm norm_of_all(const kernels::Context& ctx, std::span<const P
 
 }  // namespace
 
-StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters, const AdamWOptions& options, double lr,
-                      std::int64_t t, double loss_scale) {
+StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
+                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale) {
   const kernels::GradientNorm all = norm_of_all(ctx, parameters);
   StepResult result{std::sqrt(all.sum_of_squares) / loss_scale, all.finite};
   if (!all.finite) return result;
-  const double clip = options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.gradient_norm + 1e-6)) : 1.0;
+  const double clip =
+      options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.gradient_norm + 1e-6)) : 1.0;
   for (const Parameter& p : parameters) {
     kernels::AdamW u;
     u.count = p.count;

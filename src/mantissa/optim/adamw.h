@@ -1,5 +1,5 @@
-// AdamW over master weights: norm and finite check of all gradients first, then one sweep that clips, updates, and writes the
-// copies in lower formats.
+// AdamW over master weights: norm and finite check of all gradients first, then one sweep that clips,
+// updates, and writes the copies in lower formats.
 #pragma once
 
 #include <cstdint>
@@ -36,8 +36,9 @@ struct StepResult {
 };
 
 /// One update. `t`: of applied updates, from 1. `loss_scale`: what the gradients were multiplied by.
-/// Order: finite check and norm of all gradients → if not finite nothing is changed → clip by min(1, c / (norm + 1e-6)) → sweep.
-StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters, const AdamWOptions& options, double lr,
-                      std::int64_t t, double loss_scale = 1);
+/// Order: finite check and norm of all gradients → if not finite nothing is changed → clip by min(1, c /
+/// (norm + 1e-6)) → sweep.
+StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
+                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale = 1);
 
 }  // namespace mantissa::optim

@@ -22,7 +22,8 @@ double Schedule::at(std::int64_t update) const {
   if (kind == ScheduleKind::constant) return lr;
   const double span = static_cast<double>(std::max<std::int64_t>(1, steps - warmup_steps));
   const double progress = std::min(1.0, static_cast<double>(update - warmup_steps) / span);
-  const double left = kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
+  const double left =
+      kind == ScheduleKind::linear ? 1.0 - progress : 0.5 * (1.0 + std::cos(std::numbers::pi * progress));
   return lr * (min_lr_ratio + (1.0 - min_lr_ratio) * left);
 }
 

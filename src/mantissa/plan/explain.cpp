@@ -13,7 +13,9 @@ namespace {
 
 constexpr const char* kNoFormat = "–";
 
-std::string format_name(const Buffer& b) { return b.integer ? "int32" : std::string(name(b.type)); }
+std::string format_name(const Buffer& b) {
+  return b.integer ? "int32" : std::string(name(b.type));
+}
 
 /// What a step reads that characterises it: a weight where it has one, else its first input.
 const Buffer& main_input(const Program& p, const Step& s) {
@@ -25,7 +27,8 @@ const Buffer& main_input(const Program& p, const Step& s) {
 }
 
 bool multiplies(const Step& s) {
-  return std::any_of(s.op->reads.begin(), s.op->reads.end(), [](graph::Read r) { return r == graph::Read::matmul; });
+  return std::any_of(s.op->reads.begin(), s.op->reads.end(),
+                     [](graph::Read r) { return r == graph::Read::matmul; });
 }
 
 std::string kernel_of(const Program& p, const Step& s) {
@@ -36,7 +39,8 @@ std::string kernel_of(const Program& p, const Step& s) {
   }
   if (s.addend != kNoBuffer) kernel += " + add";
   for (const Operand& o : s.inputs) {
-    if (multiplies(s) && p.buffer(o.buffer).type != o.operand && !p.buffer(o.buffer).integer && s.op->expression == nullptr) {
+    if (multiplies(s) && p.buffer(o.buffer).type != o.operand && !p.buffer(o.buffer).integer &&
+        s.op->expression == nullptr) {
       kernel += fmt::format(" ({} → {} while loading)", name(p.buffer(o.buffer).type), name(o.operand));
       break;
     }
@@ -52,7 +56,8 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.stored = format_name(main_input(p, s));
   const bool attention = s.op->op == "attention";
   r.multiplied = multiplies(s) || attention ? std::string(name(s.compute)) : kNoFormat;
-  const bool moves = s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
+  const bool moves =
+      s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
   r.accumulated = moves ? kNoFormat : std::string(name(p.arithmetic));
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
   r.decided_by = s.decided_by;
@@ -102,7 +107,8 @@ std::string without_layer(const std::string& scope) {
   for (std::size_t i = 0; i < scope.size();) {
     const std::size_t dot = std::min(scope.find('.', i), scope.size());
     const std::string part = scope.substr(i, dot - i);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const bool number = !part.empty() && std::all_of(part.begin(), part.end(),
+                                                     [](unsigned char c) { return std::isdigit(c) != 0; });
     out += (number ? "*" : part) + (dot < scope.size() ? "." : "");
     i = dot + 1;
   }
@@ -110,7 +116,8 @@ std::string without_layer(const std::string& scope) {
 }
 
 std::string cells(const PlanRow& r) {
-  return fmt::format("{:<10}{:<7}{:<6}{:<6}{:<9}{}", r.op, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by);
+  return fmt::format("{:<10}{:<7}{:<6}{:<6}{:<9}{}", r.op, r.stored, r.multiplied, r.accumulated, r.output,
+                     r.decided_by);
 }
 
 /// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
@@ -137,7 +144,8 @@ std::vector<PlanRow> plan_rows(const Program& p) {
     rows.push_back(row_of(p, s));
     if (s.op->op == "attention" || s.op->op == "log_prob") rows.push_back(softmax_row(p, s));
   }
-  const bool trains = std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
+  const bool trains =
+      std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
   if (trains) rows.push_back(optimizer_row(p));
   return rows;
 }
@@ -169,7 +177,8 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase) {
   }
   std::size_t width = 5;
   for (const Line& l : lines) width = std::max(width, join_scopes(l.scopes).size());
-  std::string out = fmt::format("{:<{}}  {:<10}{:<7}{:<6}{:<6}{:<9}{}\n", "scope", width, "op", "store", "mul", "acc", "out", "decided by");
+  std::string out = fmt::format("{:<{}}  {:<10}{:<7}{:<6}{:<6}{:<9}{}\n", "scope", width, "op", "store",
+                                "mul", "acc", "out", "decided by");
   for (const Line& l : lines) out += fmt::format("{:<{}}  {}\n", join_scopes(l.scopes), width, l.cells);
   return out;
 }
@@ -193,8 +202,10 @@ std::vector<std::string> rule_warnings(const Program& p) {
   for (const std::size_t r : p.unmatched_rules) {
     const precision::Rule& rule = p.policy.rules()[r];
     const std::optional<std::string> near = nearest(rule.match, scopes);
-    out.push_back(fmt::format("{} \"{}\" matches nothing{}", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin, rule.str(),
-                              near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
+    out.push_back(fmt::format(
+        "{} \"{}\" matches nothing{}", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
+        rule.str(),
+        near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
   }
   return out;
 }

@@ -1,4 +1,5 @@
-// A program as a person reads it: each op's formats and the rule that decided them, what stays cast, what is built in.
+// A program as a person reads it: each op's formats and the rule that decided them, what stays cast, what is
+// built in.
 #pragma once
 
 #include <string>
@@ -16,15 +17,16 @@ struct PlanRow {
   std::string accumulated;
   std::string output;
   std::string decided_by;
-  std::string kernel;      // what runs: the op's id and what was folded into it
+  std::string kernel;  // what runs: the op's id and what was folded into it
   double flops = 0, bytes = 0;
 };
 
-/// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of their own
-/// (attention's softmax), and one for the optimizer.
+/// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
+/// their own (attention's softmax), and one for the optimizer.
 std::vector<PlanRow> plan_rows(const Program& program);
 
-/// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a table.
+/// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a
+/// table.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase);
 
 /// Steps that only change a format: how many, and the bytes they move.

@@ -1,2 +1,128 @@
+// Pointwise steps that follow each other become one program, run tile by tile in cache. The joint keeps its
+// rounding.
+#include <algorithm>
+
+#include "mantissa/kernels/expression.h"
 #include "mantissa/plan/passes.h"
-namespace mantissa::plan { void fuse_pointwise(Program&) {} }
+
+namespace mantissa::plan {
+namespace {
+
+using kernels::Wire;
+
+bool is_pointwise(const Step& s) {
+  return s.op->run == graph::find_op("fused").run && s.op->alias == graph::kNone;
+}
+
+class Fusing {
+ public:
+  explicit Fusing(Program& program) : p_(program) {}
+
+  void run() {
+    for (std::size_t i = 0; i < p_.steps.size(); ++i) {
+      // Each success may make another: the step at i is then the joined one.
+      while (join_with_a_producer(i)) {
+      }
+    }
+    std::erase_if(p_.steps, [](const Step& s) { return s.outputs.empty(); });
+  }
+
+ private:
+  /// Joins the step at `i` with a step that makes one of its inputs, if it can.
+  bool join_with_a_producer(std::size_t i) {
+    if (p_.steps[i].outputs.empty() || !is_pointwise(p_.steps[i])) return false;
+    const std::vector<std::int64_t> writer = writer_of(p_);
+    for (const Operand& o : p_.steps[i].inputs) {
+      const std::int64_t w = writer[static_cast<std::size_t>(o.buffer)];
+      if (w >= 0 && can_join(static_cast<std::size_t>(w), i) && join(static_cast<std::size_t>(w), i))
+        return true;
+    }
+    return false;
+  }
+
+  /// The producer moves down to the consumer: nobody in between may read what it makes or write what it
+  /// reads.
+  bool can_join(std::size_t producer, std::size_t consumer) const {
+    const Step& a = p_.steps[producer];
+    const Step& b = p_.steps[consumer];
+    if (!is_pointwise(a) || a.phase != b.phase) return false;
+    if (p_.buffer(a.outputs[0]).shape != p_.buffer(b.outputs[0]).shape) return false;
+    for (std::size_t i = producer + 1; i < consumer; ++i) {
+      for (const Operand& o : p_.steps[i].inputs) {
+        if (std::find(a.outputs.begin(), a.outputs.end(), o.buffer) != a.outputs.end()) return false;
+      }
+      if (std::find(a.outputs.begin(), a.outputs.end(), p_.steps[i].addend) != a.outputs.end()) return false;
+    }
+    return true;
+  }
+
+  bool read_elsewhere(BufferId b, std::size_t consumer) const {
+    if (is_output(p_, b)) return true;
+    for (const std::size_t r : readers_of(p_)[static_cast<std::size_t>(b)]) {
+      if (r != consumer) return true;
+    }
+    return false;
+  }
+
+  std::vector<Wire> wires(const Step& a, const Step& b) const {
+    std::vector<Wire> wires;
+    for (const Operand& o : b.inputs) {
+      Wire w;
+      const auto made = std::find(a.outputs.begin(), a.outputs.end(), o.buffer);
+      const auto shared = std::find_if(a.inputs.begin(), a.inputs.end(),
+                                       [&](const Operand& x) { return x.buffer == o.buffer; });
+      if (made != a.outputs.end()) {
+        w = {Wire::From::output, static_cast<std::uint8_t>(made - a.outputs.begin()),
+             p_.buffer(o.buffer).type};
+      } else if (shared != a.inputs.end()) {
+        w = {Wire::From::input, static_cast<std::uint8_t>(shared - a.inputs.begin()),
+             p_.buffer(o.buffer).type};
+      }
+      wires.push_back(w);
+    }
+    return wires;
+  }
+
+  bool join(std::size_t producer, std::size_t consumer) {
+    Step& a = p_.steps[producer];
+    Step& b = p_.steps[consumer];
+    const std::vector<Wire> how = wires(a, b);
+    std::vector<bool> kept;
+    for (const BufferId out : a.outputs) kept.push_back(read_elsewhere(out, consumer));
+    const std::optional<kernels::Expression> joined =
+        kernels::fuse(a.expression, how, b.expression, kept, p_.arithmetic);
+    if (!joined) return false;
+    Step fused = b;
+    fused.op = &graph::find_op("fused");
+    fused.expression = *joined;
+    fused.inputs = a.inputs;
+    for (std::size_t i = 0; i < b.inputs.size(); ++i) {
+      if (how[i].from == Wire::From::own) fused.inputs.push_back(b.inputs[i]);
+    }
+    fused.outputs.clear();
+    for (std::size_t o = 0; o < a.outputs.size(); ++o) {
+      if (kept[o]) fused.outputs.push_back(a.outputs[o]);
+    }
+    fused.outputs.insert(fused.outputs.end(), b.outputs.begin(), b.outputs.end());
+    fused.parts.clear();
+    for (const Step* part : {&a, &b}) {
+      if (part->parts.empty()) fused.parts.emplace_back(part->op->id);
+      fused.parts.insert(fused.parts.end(), part->parts.begin(), part->parts.end());
+    }
+    b = std::move(fused);
+    a.inputs.clear();
+    a.outputs.clear();
+    a.addend = kNoBuffer;
+    return true;
+  }
+
+  Program& p_;
+};
+
+}  // namespace
+
+void fuse_pointwise(Program& program) {
+  Fusing(program).run();
+}
+
+}  // namespace mantissa::plan

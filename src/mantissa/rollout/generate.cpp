@@ -21,24 +21,28 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
   if (prompt.empty()) throw ConfigError("the prompt is empty; give at least one token");
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] < 0 || prompt[i] >= vocabulary) {
-      throw ConfigError(fmt::format("prompt id {} at place {} is not of this model's vocabulary (0 … {})", prompt[i], i, vocabulary - 1));
+      throw ConfigError(fmt::format("prompt id {} at place {} is not of this model's vocabulary (0 … {})",
+                                    prompt[i], i, vocabulary - 1));
     }
   }
   if (static_cast<std::int64_t>(prompt.size()) >= capacity) {
-    throw ConfigError(fmt::format("the prompt has {} tokens, but there is room for {} with one new token; shorten it", prompt.size(),
-                                  capacity - 1));
+    throw ConfigError(
+        fmt::format("the prompt has {} tokens, but there is room for {} with one new token; shorten it",
+                    prompt.size(), capacity - 1));
   }
 }
 
 /// One sequence in slot 0 of the cache.
 class Decoder {
  public:
-  Decoder(runtime::Executor& executor, std::int64_t vocabulary) : executor_(executor), vocabulary_(vocabulary) {}
+  Decoder(runtime::Executor& executor, std::int64_t vocabulary)
+      : executor_(executor), vocabulary_(vocabulary) {}
 
   /// Appends tokens at the next positions; afterwards logits() are those of the last.
   void feed(std::span<const std::int32_t> tokens) {
     while (!tokens.empty()) {
-      const auto n = std::min<std::size_t>(tokens.size(), static_cast<std::size_t>(executor_.program().token_capacity));
+      const auto n =
+          std::min<std::size_t>(tokens.size(), static_cast<std::size_t>(executor_.program().token_capacity));
       feed_chunk(tokens.first(n));
       tokens = tokens.subspan(n);
     }
@@ -67,7 +71,8 @@ class Decoder {
 
  private:
   static double number(Matrix m, std::size_t i) {
-    return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i] : static_cast<double>(static_cast<float*>(m.data)[i]);
+    return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i]
+                                 : static_cast<double>(static_cast<float*>(m.data)[i]);
   }
 
   void feed_chunk(std::span<const std::int32_t> tokens) {
@@ -87,8 +92,8 @@ class Decoder {
 
 }  // namespace
 
-plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy, std::int64_t capacity,
-                             const kernels::Context& ctx) {
+plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy,
+                             std::int64_t capacity, const kernels::Context& ctx) {
   const std::int64_t tokens = std::min(capacity, kPromptChunk);
   plan::CompileOptions options;
   options.longest_row = capacity;
@@ -96,8 +101,8 @@ plan::Program compile_decode(const model::ModelConfig& config, const precision::
   return plan::compile(model::build_decode(config, tokens, 1, capacity), policy, options, ctx);
 }
 
-Generation generate(runtime::Executor& executor, const model::ModelConfig& config, std::span<const std::int32_t> prompt,
-                    const GenerateOptions& options) {
+Generation generate(runtime::Executor& executor, const model::ModelConfig& config,
+                    std::span<const std::int32_t> prompt, const GenerateOptions& options) {
   check(options.sampling);
   const plan::BufferId cos = executor.program().find("rope.cos");
   const std::int64_t capacity = executor.program().buffer(cos).shape.dim(0).size;
@@ -106,9 +111,11 @@ Generation generate(runtime::Executor& executor, const model::ModelConfig& confi
   Decoder decoder(executor, config.vocab_size);
   decoder.feed(prompt);
   Generation g;
-  const std::int64_t room = std::min(options.max_new_tokens, capacity - static_cast<std::int64_t>(prompt.size()));
+  const std::int64_t room =
+      std::min(options.max_new_tokens, capacity - static_cast<std::int64_t>(prompt.size()));
   for (std::int64_t i = 0; i < room; ++i) {
-    const std::int32_t id = sample(decoder.logits(), options.sampling, 0, static_cast<std::int64_t>(prompt.size()) + i);
+    const std::int32_t id =
+        sample(decoder.logits(), options.sampling, 0, static_cast<std::int64_t>(prompt.size()) + i);
     g.ids.push_back(id);
     g.log_probs.push_back(decoder.log_prob(id));
     const bool stop = std::find(options.stop.begin(), options.stop.end(), id) != options.stop.end();

@@ -16,8 +16,8 @@
 namespace mantissa::rollout {
 
 struct Generation {
-  std::vector<std::int32_t> ids;   // generated, the stop token included
-  std::vector<double> log_probs;   // of each, under the untempered distribution; the bits that a trace gives
+  std::vector<std::int32_t> ids;  // generated, the stop token included
+  std::vector<double> log_probs;  // of each, under the untempered distribution; the bits that a trace gives
   double seconds = 0;
 };
 
@@ -29,12 +29,12 @@ struct GenerateOptions {
 };
 
 /// The compiled decoding program for one sequence of up to `capacity` positions.
-plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy, std::int64_t capacity,
-                             const kernels::Context& ctx);
+plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy,
+                             std::int64_t capacity, const kernels::Context& ctx);
 
-/// Generates after `prompt`. `executor` runs compile_decode()'s program. Throws ConfigError where the prompt is empty, has ids out
-/// of the vocabulary, or does not fit the capacity with one new token.
-Generation generate(runtime::Executor& executor, const model::ModelConfig& config, std::span<const std::int32_t> prompt,
-                    const GenerateOptions& options);
+/// Generates after `prompt`. `executor` runs compile_decode()'s program. Throws ConfigError where the prompt
+/// is empty, has ids out of the vocabulary, or does not fit the capacity with one new token.
+Generation generate(runtime::Executor& executor, const model::ModelConfig& config,
+                    std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace mantissa::rollout

@@ -21,13 +21,16 @@ std::int32_t most_likely(std::span<const double> logits) {
 
 void check(const SamplingOptions& o) {
   if (!(o.temperature >= 0) || !std::isfinite(o.temperature)) {
-    throw ConfigError(fmt::format("--temperature {}: must be 0 (the most likely token) or positive", o.temperature));
+    throw ConfigError(
+        fmt::format("--temperature {}: must be 0 (the most likely token) or positive", o.temperature));
   }
   if (o.top_k < 0) throw ConfigError(fmt::format("--top-k {}: must be 0 (all) or positive", o.top_k));
-  if (!(o.top_p > 0) || o.top_p > 1) throw ConfigError(fmt::format("--top-p {}: must be above 0 and at most 1", o.top_p));
+  if (!(o.top_p > 0) || o.top_p > 1)
+    throw ConfigError(fmt::format("--top-p {}: must be above 0 and at most 1", o.top_p));
 }
 
-std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, std::int64_t sequence, std::int64_t position) {
+std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, std::int64_t sequence,
+                    std::int64_t position) {
   if (o.temperature == 0) return most_likely(logits);
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);

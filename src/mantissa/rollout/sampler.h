@@ -16,8 +16,10 @@ struct SamplingOptions {
 /// Throws ConfigError for values out of range.
 void check(const SamplingOptions& options);
 
-/// Draws from softmax(logits / temperature) restricted to the top_k most likely and to the fewest that hold top_p of the
-/// probability. The draw depends on (seed, sequence, position) and the logits only. Computed in double.
-std::int32_t sample(std::span<const double> logits, const SamplingOptions& options, std::int64_t sequence, std::int64_t position);
+/// Draws from softmax(logits / temperature) restricted to the top_k most likely and to the fewest that hold
+/// top_p of the probability. The draw depends on (seed, sequence, position) and the logits only. Computed in
+/// double.
+std::int32_t sample(std::span<const double> logits, const SamplingOptions& options, std::int64_t sequence,
+                    std::int64_t position);
 
 }  // namespace mantissa::rollout

@@ -26,9 +26,15 @@ std::size_t status_bytes(const std::string& key) {
 
 }  // namespace
 
-std::size_t resident_bytes() { return status_bytes("VmRSS:"); }
-std::size_t peak_resident_bytes() { return status_bytes("VmHWM:"); }
-std::size_t baseline_bytes() { return resident_bytes(); }
+std::size_t resident_bytes() {
+  return status_bytes("VmRSS:");
+}
+std::size_t peak_resident_bytes() {
+  return status_bytes("VmHWM:");
+}
+std::size_t baseline_bytes() {
+  return resident_bytes();
+}
 
 std::size_t machine_memory_bytes() {
   struct sysinfo info {};

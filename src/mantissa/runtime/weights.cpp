@@ -49,9 +49,15 @@ void WeightSet::initialise(std::uint64_t seed, const kernels::Context& ctx) {
       for (std::int64_t e = 0; e < n; ++e) {
         double& x = values[static_cast<std::size_t>(e)];
         switch (slot.init.kind) {
-          case graph::Init::Kind::zeros: x = 0; break;
-          case graph::Init::Kind::ones: x = 1; break;
-          case graph::Init::Kind::normal: x = slot.init.std * normal(stream, static_cast<std::uint64_t>(from + e)); break;
+          case graph::Init::Kind::zeros:
+            x = 0;
+            break;
+          case graph::Init::Kind::ones:
+            x = 1;
+            break;
+          case graph::Init::Kind::normal:
+            x = slot.init.std * normal(stream, static_cast<std::uint64_t>(from + e));
+            break;
         }
       }
       auto* at = static_cast<std::byte*>(to.data) + static_cast<std::size_t>(from) * bytes_of(to.type);

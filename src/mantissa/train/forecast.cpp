@@ -14,7 +14,9 @@ namespace {
 constexpr double kProductShare = 0.7;
 constexpr double kAttentionShare = 0.45;
 
-bool is_product(const plan::Step& s) { return s.op->op == "matmul" || s.op->op == "log_prob"; }
+bool is_product(const plan::Step& s) {
+  return s.op->op == "matmul" || s.op->op == "log_prob";
+}
 
 }  // namespace
 
@@ -30,7 +32,8 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   options.longest_leaf = length * config.batch.leaf;
   options.fold = fold;
   options.fuse = fuse;
-  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options, ctx);
+  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options,
+                       ctx);
 }
 
 std::size_t moment_bytes(const plan::Program& program) {
@@ -70,20 +73,26 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
     const double share = is_product(s) ? kProductShare : s.op->op == "attention" ? kAttentionShare : 1.0;
     // The head's backward makes its logits a second time.
     const double flops = s.op->id == "log_prob.grad" ? 1.5 * s.flops : s.flops;
-    const double compute = is_product(s) || s.op->op == "attention" ? flops / (share * machine.flops_per_second) : 0;
+    const double compute =
+        is_product(s) || s.op->op == "attention" ? flops / (share * machine.flops_per_second) : 0;
     micro += std::max(compute, s.bytes / machine.bytes_per_second);
   }
-  // The norm reads the gradients; the sweep reads them again, reads and writes masters and moments, and writes the copies.
+  // The norm reads the gradients; the sweep reads them again, reads and writes masters and moments, and
+  // writes the copies.
   const plan::MemoryRegions& m = program.memory;
-  const double update = static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) + m.copies);
-  const double micros = static_cast<double>(config.batch.global_batch_size) / static_cast<double>(config.batch.micro_batch_size);
+  const double update =
+      static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) + m.copies);
+  const double micros = static_cast<double>(config.batch.global_batch_size) /
+                        static_cast<double>(config.batch.micro_batch_size);
   return micros * micro + update / machine.bytes_per_second;
 }
 
-std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
-                                 std::size_t data_bytes, const kernels::Context& ctx) {
+std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
+                                 std::size_t memory_bytes, std::size_t data_bytes,
+                                 const kernels::Context& ctx) {
   std::int64_t best = 0;
-  for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size; rows += config.batch.leaf) {
+  for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
+       rows += config.batch.leaf) {
     if (config.batch.global_batch_size % rows != 0) continue;
     if (forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() > memory_bytes) break;
     best = rows;

@@ -13,7 +13,8 @@ namespace mantissa::train {
 
 /// Bytes by purpose. `peak` is what the process holds at most, its own code and the data included.
 struct MemoryForecast {
-  std::size_t masters = 0, copies = 0, moments = 0, gradients = 0, activations = 0, work = 0, tables = 0, data = 0, process = 0;
+  std::size_t masters = 0, copies = 0, moments = 0, gradients = 0, activations = 0, work = 0, tables = 0,
+              data = 0, process = 0;
   std::size_t peak() const {
     return masters + copies + moments + gradients + activations + work + tables + data + process;
   }
@@ -36,13 +37,14 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 /// Flops of one micro-batch that count for the share of peak: products, and attention's causal half.
 double product_flops(const plan::Program& program);
 
-/// Seconds of one optimizer step: every step of the plan at the share of peak its kind reaches, or at bandwidth, whichever is
-/// longer, and the update's sweep.
+/// Seconds of one optimizer step: every step of the plan at the share of peak its kind reaches, or at
+/// bandwidth, whichever is longer, and the update's sweep.
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine);
 
 /// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does.
-std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
-                                 std::size_t data_bytes, const kernels::Context& ctx);
+std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
+                                 std::size_t memory_bytes, std::size_t data_bytes,
+                                 const kernels::Context& ctx);
 
 /// Bytes of moments of all parameters.
 std::size_t moment_bytes(const plan::Program& program);

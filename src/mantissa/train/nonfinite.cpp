@@ -24,13 +24,16 @@ std::optional<double> first_bad(const graph::Argument& a, const kernels::Context
 
 }  // namespace
 
-std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, const std::function<void()>& again) {
+std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor,
+                                               const std::function<void()>& again) {
   std::optional<NonFinite> found;
   executor.after_step = [&](const plan::Step& step, const graph::Call& call) {
     if (found) return;
     for (const graph::Argument& out : call.outputs) {
       if (const std::optional<double> bad = first_bad(out, call.ctx)) {
-        found = NonFinite{fmt::format("{} {} {}", step.scope, step.op->op, precision::name(plan::pass_of(step.phase))), *bad};
+        found = NonFinite{
+            fmt::format("{} {} {}", step.scope, step.op->op, precision::name(plan::pass_of(step.phase))),
+            *bad};
         return;
       }
     }

@@ -15,6 +15,7 @@ struct NonFinite {
 };
 
 /// Runs `again` with an observer on every step and returns the first output that holds inf or nan.
-std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, const std::function<void()>& again);
+std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor,
+                                               const std::function<void()>& again);
 
 }  // namespace mantissa::train

@@ -28,12 +28,13 @@ struct IdTable {
 IdTable read_ids(const io::SafetensorsReader& file, const io::TensorInfo& info) {
   const bool wide = info.dtype == io::Dtype::i64;
   if (!wide && info.dtype != io::Dtype::i32) {
-    throw DtypeError(fmt::format("{}: tensor \"{}\" is {}, but ids are I32 or I64", file.path().string(), info.name,
-                                 io::safetensors_name(info.dtype)));
+    throw DtypeError(fmt::format("{}: tensor \"{}\" is {}, but ids are I32 or I64", file.path().string(),
+                                 info.name, io::safetensors_name(info.dtype)));
   }
   if (info.shape.size() != 2 || info.shape[0] < 1 || info.shape[1] < 1) {
-    throw ShapeError(fmt::format("{}: tensor \"{}\" has {} dimensions or none of its elements; it must be [batch, tokens]",
-                                 file.path().string(), info.name, info.shape.size()));
+    throw ShapeError(
+        fmt::format("{}: tensor \"{}\" has {} dimensions or none of its elements; it must be [batch, tokens]",
+                    file.path().string(), info.name, info.shape.size()));
   }
   IdTable table{info.shape[0], info.shape[1], {}};
   const auto count = static_cast<std::size_t>(info.count());
@@ -54,10 +55,11 @@ void check_range(const IdTable& table, std::int64_t vocabulary, bool labels, con
   for (std::size_t i = 0; i < table.ids.size(); ++i) {
     const std::int64_t id = table.ids[i];
     if ((id < 0 || id >= vocabulary) && !(labels && id == kIgnored)) {
-      throw ConfigError(fmt::format("{}: {} [{}, {}] is {}, but the vocabulary has {} entries (0 … {}{})", where,
-                                    labels ? "labels" : "input_ids", i / static_cast<std::size_t>(table.length),
-                                    i % static_cast<std::size_t>(table.length), id, vocabulary, vocabulary - 1,
-                                    labels ? ", or -100 where ignored" : ""));
+      throw ConfigError(fmt::format("{}: {} [{}, {}] is {}, but the vocabulary has {} entries (0 … {}{})",
+                                    where, labels ? "labels" : "input_ids",
+                                    i / static_cast<std::size_t>(table.length),
+                                    i % static_cast<std::size_t>(table.length), id, vocabulary,
+                                    vocabulary - 1, labels ? ", or -100 where ignored" : ""));
     }
   }
 }
@@ -112,7 +114,8 @@ class Collector {
 };
 
 double number_at(Matrix m, std::int64_t i) {
-  return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i] : static_cast<double>(static_cast<float*>(m.data)[i]);
+  return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i]
+                               : static_cast<double>(static_cast<float*>(m.data)[i]);
 }
 void put_number(Matrix m, std::int64_t i, double x) {
   if (m.type == Scalar::f64) {
@@ -129,7 +132,8 @@ class Tracer {
     const io::SafetensorsReader file(options.tokens);
     const io::TensorInfo* ids = file.find("input_ids");
     if (ids == nullptr) {
-      throw FileError(fmt::format("{}: has no tensor \"input_ids\" [batch, tokens] of I32 or I64", options.tokens.string()));
+      throw FileError(fmt::format("{}: has no tensor \"input_ids\" [batch, tokens] of I32 or I64",
+                                  options.tokens.string()));
     }
     ids_ = read_ids(file, *ids);
     check_range(ids_, source_.config.vocab_size, false, options.tokens.string());
@@ -137,8 +141,9 @@ class Tracer {
     if (const io::TensorInfo* labels = file.find("labels"); labels != nullptr) {
       labels_ = read_ids(file, *labels);
       if (labels_.rows != ids_.rows || labels_.length != ids_.length) {
-        throw ShapeError(fmt::format("{}: labels are [{}, {}], but input_ids are [{}, {}]", options.tokens.string(), labels_.rows,
-                                     labels_.length, ids_.rows, ids_.length));
+        throw ShapeError(fmt::format("{}: labels are [{}, {}], but input_ids are [{}, {}]",
+                                     options.tokens.string(), labels_.rows, labels_.length, ids_.rows,
+                                     ids_.length));
       }
       check_range(labels_, source_.config.vocab_size, true, options.tokens.string());
     }
@@ -151,7 +156,8 @@ class Tracer {
     const graph::Graph graph = model::build_logits(source_.config, ids_.length, ids_.length, options_.grads);
     plan::CompileOptions compile;
     compile.longest_row = compile.longest_leaf = ids_.length;
-    // Values that are asked for must exist and stay: nothing is folded into a neighbour or overwritten. The bits are the same.
+    // Values that are asked for must exist and stay: nothing is folded into a neighbour or overwritten. The
+    // bits are the same.
     compile.keep_values = !options_.values.empty();
     compile.fold = options_.fold && !compile.keep_values;
     compile.fuse = options_.fuse && !compile.keep_values;
@@ -173,7 +179,9 @@ class Tracer {
   }
 
  private:
-  std::size_t at(std::int64_t row, std::int64_t t) const { return static_cast<std::size_t>(row * ids_.length + t); }
+  std::size_t at(std::int64_t row, std::int64_t t) const {
+    return static_cast<std::size_t>(row * ids_.length + t);
+  }
 
   /// Forward and, with gradients, backward over one row; returns the sum of the labels' log-probabilities.
   double run_row(runtime::Executor& executor, const Extent& extent, std::int64_t row, Collector& out) {
@@ -195,7 +203,8 @@ class Tracer {
     double sum = 0;
     for (std::int64_t t = 0; t + 1 < length; ++t) {
       const std::int64_t next = ids_.ids[at(row, t + 1)];
-      // The difference of two numbers of the arithmetic's format, rounded to it: what the head's kernel gives.
+      // The difference of two numbers of the arithmetic's format, rounded to it: what the head's kernel
+      // gives.
       const double lp = number_at(logits, t * vocabulary + next) - number_at(lse, t);
       out.append("log_probs", &lp, Scalar::f64, 1);
       if (targets[static_cast<std::size_t>(t)] >= 0) sum += number_at(log_prob, t);
@@ -203,7 +212,8 @@ class Tracer {
     if (options_.grads) {
       const Matrix seed = executor.buffer("dlog_prob");
       const double weight = predicted_ == 0 ? 0 : -1.0 / static_cast<double>(predicted_);
-      for (std::int64_t t = 0; t < length; ++t) put_number(seed, t, targets[static_cast<std::size_t>(t)] < 0 ? 0 : weight);
+      for (std::int64_t t = 0; t < length; ++t)
+        put_number(seed, t, targets[static_cast<std::size_t>(t)] < 0 ? 0 : weight);
       executor.run(graph::Phase::backward, extent, row > 0);
     }
     if (!options_.values.empty()) collect_values(executor, extent, out);
@@ -218,7 +228,8 @@ class Tracer {
       if (buffer.home != plan::Home::activation || buffer.value == graph::kNone || buffer.integer) continue;
       if (!precision::glob_match(options_.values, buffer.name)) continue;
       any = true;
-      const std::int64_t width = buffer.shape.rank() > 1 ? buffer.shape.count() / buffer.shape.dim(0).size : 1;
+      const std::int64_t width =
+          buffer.shape.rank() > 1 ? buffer.shape.count() / buffer.shape.dim(0).size : 1;
       const Matrix m = executor.buffer(static_cast<plan::BufferId>(b));
       out.append("value." + buffer.name, m.data, m.type, extent.tokens * width);
       out.set_shape("value." + buffer.name, {ids_.rows * ids_.length, width});
@@ -226,9 +237,11 @@ class Tracer {
     if (!any) {
       std::string some;
       for (const plan::Buffer& b : program.buffers) {
-        if (b.home == plan::Home::activation && b.value != graph::kNone && some.size() < 200) some += " " + b.name;
+        if (b.home == plan::Home::activation && b.value != graph::kNone && some.size() < 200)
+          some += " " + b.name;
       }
-      throw ConfigError(fmt::format("--values {}: matches no value of the plan; some are:{} …", options_.values, some));
+      throw ConfigError(
+          fmt::format("--values {}: matches no value of the plan; some are:{} …", options_.values, some));
     }
   }
 
@@ -258,6 +271,8 @@ class Tracer {
 
 }  // namespace
 
-TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx) { return Tracer(options, ctx).run(); }
+TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx) {
+  return Tracer(options, ctx).run();
+}
 
 }  // namespace mantissa::train

@@ -15,7 +15,8 @@ namespace mantissa::train {
 namespace {
 
 optim::Schedule schedule_of(const RunConfig& c) {
-  return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio, c.schedule.warmup_steps, c.run.steps};
+  return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
+          c.schedule.warmup_steps, c.run.steps};
 }
 
 optim::AdamWOptions adamw_of(const OptimizerSection& o) {
@@ -99,7 +100,8 @@ double Trainer::forward_backward(const text::StepData& data, bool train) {
   const std::int64_t total = data.rows * length;
   const Matrix log_prob = executor_->buffer("log_prob");
   const bool wide = log_prob.type == Scalar::f64;
-  (wide ? log_probs64_.resize(static_cast<std::size_t>(total)) : log_probs32_.resize(static_cast<std::size_t>(total)));
+  (wide ? log_probs64_.resize(static_cast<std::size_t>(total))
+        : log_probs32_.resize(static_cast<std::size_t>(total)));
   if (train) fill(executor_->buffer("dlog_prob"), micro * length, -1.0 / static_cast<double>(total));
   for (std::int64_t first = 0; first < data.rows; first += micro) {
     fill_rows(data, first);
@@ -147,13 +149,18 @@ std::optional<double> Trainer::validate() {
 }
 
 void Trainer::stop_non_finite(const text::StepData& rows, double loss) {
-  // The weights are those before the step: the same micro-batches run again under an observer that looks for the first.
-  const std::optional<NonFinite> first = find_first_non_finite(*executor_, [&] { forward_backward(rows, true); });
-  std::string message = fmt::format("step {}: {}", step_ + 1,
-                                    std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
+  // The weights are those before the step: the same micro-batches run again under an observer that looks for
+  // the first.
+  const std::optional<NonFinite> first =
+      find_first_non_finite(*executor_, [&] { forward_backward(rows, true); });
+  std::string message =
+      fmt::format("step {}: {}", step_ + 1,
+                  std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
   if (first) message += fmt::format("; the first such value is {} of {}", first->value, first->where);
   message += fmt::format("; data rows {} of {}", fmt::join(rows.origin, ", "), data_.name());
-  message += "; no weight was changed by this step. Lower optimizer.lr, or set compute=f32 for that scope with --rule, and --resume";
+  message +=
+      "; no weight was changed by this step. Lower optimizer.lr, or set compute=f32 for that scope with "
+      "--rule, and --resume";
   throw RunStopped(message);
 }
 
@@ -164,7 +171,8 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
     std::vector<std::int64_t> shape;
     for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
     const optim::Parameter& p = parameters_[i];
-    const std::pair<const char*, Matrix> parts[] = {{"master.", p.master}, {"first_moment.", p.first_moment}, {"second_moment.", p.second_moment}};
+    const std::pair<const char*, Matrix> parts[] = {
+        {"master.", p.master}, {"first_moment.", p.first_moment}, {"second_moment.", p.second_moment}};
     for (const auto& [prefix, m] : parts) {
       const std::size_t bytes = static_cast<std::size_t>(p.count) * bytes_of(m.type);
       all.push_back({prefix + slot.name, m.type, shape, {static_cast<std::byte*>(m.data), bytes}});

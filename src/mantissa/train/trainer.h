@@ -38,11 +38,12 @@ struct StepReport {
 /// Weights, moments and counters of a run in memory.
 class Trainer {
  public:
-  /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the config says.
+  /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the
+  /// config says.
   Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx);
 
-  /// Runs attempt number step() + 1 and counts it. Throws RunStopped where the loss or a gradient is not finite, naming the
-  /// first value of the plan that is not, and the data rows.
+  /// Runs attempt number step() + 1 and counts it. Throws RunStopped where the loss or a gradient is not
+  /// finite, naming the first value of the plan that is not, and the data rows.
   StepReport advance();
   /// Mean loss over the held-out rows; nothing where there are none.
   std::optional<double> validate();
@@ -63,7 +64,8 @@ class Trainer {
   const std::vector<std::string>& notes() const { return notes_; }
   const kernels::Context& context() const { return ctx_; }
 
-  /// The memory that a resumable state holds: masters and moments by name. Spans stay valid while the trainer lives.
+  /// The memory that a resumable state holds: masters and moments by name. Spans stay valid while the trainer
+  /// lives.
   struct NamedMemory {
     std::string name;
     Scalar type = Scalar::f32;
@@ -91,7 +93,7 @@ class Trainer {
   optim::Schedule schedule_;
   optim::AdamWOptions adamw_;
   runtime::Batch batch_;
-  std::vector<float> log_probs32_;   // of a whole optimizer step
+  std::vector<float> log_probs32_;  // of a whole optimizer step
   std::vector<double> log_probs64_;
   std::vector<std::string> notes_;
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;

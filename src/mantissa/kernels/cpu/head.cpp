@@ -67,7 +67,8 @@ T LogSumExpOf(const Running<T>& r) {
   return r.max + LogOne<T>(r.sum);
 }
 
-/// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the chunk's first entry; outside: not here.
+/// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the chunk's first entry;
+/// outside: not here.
 template <class T>
 void LogitGradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id) {
   const hn::ScalableTag<T> d;
@@ -98,11 +99,13 @@ double LogSumExpImpl(Scalar type, const void* running) {
                              : static_cast<double>(LogSumExpOf(*static_cast<const Running<float>*>(running)));
 }
 
-void LogitGradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob, std::int64_t id) {
+void LogitGradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
+                       std::int64_t id) {
   if (type == Scalar::f64) {
     LogitGradient(static_cast<double*>(logits), n, lse, d_log_prob, id);
   } else {
-    LogitGradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id);
+    LogitGradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob),
+                  id);
   }
 }
 
@@ -128,7 +131,9 @@ constexpr std::int64_t kRowsPerTask = 8;
 /// Room for Running<double>, whatever the arithmetic.
 constexpr std::size_t kRunningBytes = 3 * sizeof(double);
 
-Scalar arithmetic_of(const GemmOperand& x) { return x.operand == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
+Scalar arithmetic_of(const GemmOperand& x) {
+  return x.operand == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+}
 
 /// Row `row` of a matrix.
 const void* row_of(ConstMatrix m, std::int64_t row) {
@@ -143,7 +148,8 @@ GemmOperand rows_from(GemmOperand o, std::int64_t row) {
 }
 
 double read_number(const void* data, Scalar type, std::int64_t i) {
-  return type == Scalar::f64 ? static_cast<const double*>(data)[i] : static_cast<double>(static_cast<const float*>(data)[i]);
+  return type == Scalar::f64 ? static_cast<const double*>(data)[i]
+                             : static_cast<double>(static_cast<const float*>(data)[i]);
 }
 void write_number(Matrix m, std::int64_t i, double value) {
   if (m.type == Scalar::f64) {
@@ -171,8 +177,8 @@ class Scratch {
   Context ctx_;
 };
 
-void logits_of(const Context& ctx, const GemmOperand& x, const GemmOperand& weight, std::int64_t tokens, std::int64_t first_entry,
-               std::int64_t entries, std::int64_t channels, Matrix logits) {
+void logits_of(const Context& ctx, const GemmOperand& x, const GemmOperand& weight, std::int64_t tokens,
+               std::int64_t first_entry, std::int64_t entries, std::int64_t channels, Matrix logits) {
   Gemm g;
   g.m = tokens;
   g.n = entries;
@@ -193,7 +199,9 @@ void for_rows(const Context& ctx, std::int64_t rows, const std::function<void(st
 struct ForwardScratch {
   Matrix logits;
   std::byte* running;
-  std::byte* running_of(std::int64_t i) const { return running + static_cast<std::size_t>(i) * kRunningBytes; }
+  std::byte* running_of(std::int64_t i) const {
+    return running + static_cast<std::size_t>(i) * kRunningBytes;
+  }
 };
 
 void reset_running(Scalar arithmetic, std::byte* at) {
@@ -214,7 +222,8 @@ double running_field(Scalar arithmetic, const std::byte* at, std::int64_t field)
 }
 
 /// Log-probabilities of tokens [begin, begin + count).
-void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin, std::int64_t count) {
+void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
+                   std::int64_t count) {
   const Scalar arithmetic = s.logits.type;
   const bool entropy = h.entropy.data != nullptr;
   for (std::int64_t i = 0; i < count; ++i) reset_running(arithmetic, s.running_of(i));
@@ -223,7 +232,8 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, s.logits);
     for_rows(ctx, count, [&](std::int64_t i) {
       const void* logits = row_of(s.logits, i);
-      HWY_DISPATCH_TABLE(MergeChunkImpl)[ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, s.running_of(i));
+      HWY_DISPATCH_TABLE(MergeChunkImpl)
+      [ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, s.running_of(i));
       const std::int64_t id = h.ids[begin + i] - v;
       if (id >= 0 && id < n) write_number(h.log_prob, begin + i, read_number(logits, arithmetic, id));
     });
@@ -232,7 +242,8 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     const std::int64_t t = begin + i;
     const double lse = HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](arithmetic, s.running_of(i));
     write_number(h.lse, t, lse);
-    // A difference and a quotient of two f32 taken in double and rounded once are the f32 operations' results.
+    // A difference and a quotient of two f32 taken in double and rounded once are the f32 operations'
+    // results.
     const double logit = h.ids[t] < 0 ? lse : read_number(h.log_prob.data, h.log_prob.type, t);
     write_number(h.log_prob, t, logit - lse);
     if (entropy) {
@@ -271,8 +282,8 @@ struct BackwardScratch {
   Matrix dx;  // in arithmetic precision; unused where dx is stored so
 };
 
-void backward_group(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s, const LeafGroup& group,
-                    const Extent& extent, bool accumulate) {
+void backward_group(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
+                    const LeafGroup& group, const Extent& extent, bool accumulate) {
   const Scalar arithmetic = s.logits.type;
   std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
                         extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
@@ -287,11 +298,13 @@ void backward_group(const Context& ctx, const LogProbBackward& h, const Backward
       const std::int32_t id = h.ids[t];
       const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
       if (id < 0) {
-        std::fill_n(static_cast<std::byte*>(row_of(s.logits, i)), static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
+        std::fill_n(static_cast<std::byte*>(row_of(s.logits, i)),
+                    static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
         return;
       }
       HWY_DISPATCH_TABLE(LogitGradientImpl)
-      [ctx.target()](arithmetic, row_of(s.logits, i), static_cast<std::size_t>(n), read_number(h.lse.data, h.lse.type, t), d, id - v);
+      [ctx.target()](arithmetic, row_of(s.logits, i), static_cast<std::size_t>(n),
+                     read_number(h.lse.data, h.lse.type, t), d, id - v);
     });
     Gemm to_x;
     to_x.m = group.count;
@@ -320,16 +333,19 @@ void backward_group(const Context& ctx, const LogProbBackward& h, const Backward
   }
 }
 
-std::int64_t chunk_of(std::int64_t vocabulary) { return std::min(kVocabularyChunk, vocabulary); }
+std::int64_t chunk_of(std::int64_t vocabulary) {
+  return std::min(kVocabularyChunk, vocabulary);
+}
 
 }  // namespace
 
-std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t, std::int64_t channels, std::int64_t vocabulary,
-                               Scalar arithmetic) {
+std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t, std::int64_t channels,
+                               std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t group = std::min(tokens, kForwardTokens);
   const std::int64_t chunk = chunk_of(vocabulary);
   return aligned(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)) +
-         aligned(static_cast<std::size_t>(group) * kRunningBytes) + gemm_workspace(ctx, group, chunk, channels, arithmetic);
+         aligned(static_cast<std::size_t>(group) * kRunningBytes) +
+         gemm_workspace(ctx, group, chunk, channels, arithmetic);
 }
 
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
@@ -338,15 +354,16 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
   const std::int64_t chunk = chunk_of(h.vocabulary);
   Scratch scratch(ctx);
   ForwardScratch s;
-  s.logits = {scratch.take(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)), arithmetic, chunk};
+  s.logits = {scratch.take(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)), arithmetic,
+              chunk};
   s.running = static_cast<std::byte*>(scratch.take(static_cast<std::size_t>(group) * kRunningBytes));
   for (std::int64_t t = 0; t < extent.tokens; t += group) {
     forward_group(scratch.rest(), h, s, t, std::min(group, extent.tokens - t));
   }
 }
 
-std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf, std::int64_t channels,
-                                        std::int64_t vocabulary, Scalar arithmetic) {
+std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
   const std::int64_t chunk = chunk_of(vocabulary);
   const std::size_t products = std::max({gemm_workspace(ctx, group, chunk, channels, arithmetic),
@@ -364,9 +381,11 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   const std::int64_t chunk = chunk_of(h.vocabulary);
   Scratch scratch(ctx);
   BackwardScratch s;
-  s.logits = {scratch.take(static_cast<std::size_t>(largest * chunk) * bytes_of(arithmetic)), arithmetic, chunk};
+  s.logits = {scratch.take(static_cast<std::size_t>(largest * chunk) * bytes_of(arithmetic)), arithmetic,
+              chunk};
   if (h.dx.type != arithmetic) {
-    s.dx = {scratch.take(static_cast<std::size_t>(largest * h.channels) * bytes_of(arithmetic)), arithmetic, h.channels};
+    s.dx = {scratch.take(static_cast<std::size_t>(largest * h.channels) * bytes_of(arithmetic)), arithmetic,
+            h.channels};
   }
   bool accumulate = h.accumulate;
   for (const LeafGroup& g : groups) {
@@ -375,14 +394,17 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   }
 }
 
-void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits, Matrix lse) {
+void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
+                 Matrix lse) {
   for_rows(ctx, count, [&](std::int64_t i) {
     alignas(double) std::byte running[kRunningBytes];
     reset_running(logits.type, running);
     for (std::int64_t v = 0; v < vocabulary; v += kVocabularyChunk) {
       const std::int64_t n = std::min(kVocabularyChunk, vocabulary - v);
-      const void* chunk = static_cast<const std::byte*>(row_of(logits, i)) + static_cast<std::size_t>(v) * bytes_of(logits.type);
-      HWY_DISPATCH_TABLE(MergeChunkImpl)[ctx.target()](logits.type, chunk, static_cast<std::size_t>(n), false, running);
+      const void* chunk = static_cast<const std::byte*>(row_of(logits, i)) +
+                          static_cast<std::size_t>(v) * bytes_of(logits.type);
+      HWY_DISPATCH_TABLE(MergeChunkImpl)
+      [ctx.target()](logits.type, chunk, static_cast<std::size_t>(n), false, running);
     }
     write_number(lse, i, HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](logits.type, running));
   });

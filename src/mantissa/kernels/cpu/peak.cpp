@@ -16,13 +16,15 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// `rounds` times twelve independent fused multiply-adds: enough to hide their latency. Returns the flops done; `sink` keeps them.
+/// `rounds` times twelve independent fused multiply-adds: enough to hide their latency. Returns the flops
+/// done; `sink` keeps them.
 template <class T>
 double FmaRounds(std::int64_t rounds, T* sink) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(0.999));
   const auto shift = hn::Set(d, static_cast<T>(0.001));
-  auto a0 = hn::Set(d, T{0}), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0, a10 = a0, a11 = a0;
+  auto a0 = hn::Set(d, T{0}), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0,
+       a10 = a0, a11 = a0;
   for (std::int64_t r = 0; r < rounds; ++r) {
     a0 = hn::MulAdd(a0, scale, shift);
     a1 = hn::MulAdd(a1, scale, shift);
@@ -37,8 +39,9 @@ double FmaRounds(std::int64_t rounds, T* sink) {
     a10 = hn::MulAdd(a10, scale, shift);
     a11 = hn::MulAdd(a11, scale, shift);
   }
-  const auto sum = hn::Add(hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
-                           hn::Add(hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)), hn::Add(hn::Add(a8, a9), hn::Add(a10, a11))));
+  const auto sum = hn::Add(
+      hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
+      hn::Add(hn::Add(hn::Add(a4, a5), hn::Add(a6, a7)), hn::Add(hn::Add(a8, a9), hn::Add(a10, a11))));
   *sink = hn::GetLane(hn::SumOfLanes(d, sum));
   return static_cast<double>(rounds) * 12 * 2 * static_cast<double>(hn::Lanes(d));
 }
@@ -54,7 +57,8 @@ double FmaImpl(bool f64, std::int64_t rounds, double* sink) {
 void TriadImpl(const float* b, const float* c, float* a, std::size_t n) {
   const hn::ScalableTag<float> d;
   const auto scale = hn::Set(d, 3.0F);
-  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(hn::MulAdd(scale, hn::LoadU(d, c + i), hn::LoadU(d, b + i)), d, a + i);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d))
+    hn::StoreU(hn::MulAdd(scale, hn::LoadU(d, c + i), hn::LoadU(d, b + i)), d, a + i);
 }
 
 }  // namespace HWY_NAMESPACE

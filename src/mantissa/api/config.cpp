@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/precision/supported.h"
+
+namespace mantissa::api {
+
+Config Config::load(const std::filesystem::path& path, std::span<const std::string> overrides) {
+  return Config(std::make_shared<const Impl>(Impl{train::load_config(path, overrides)}));
+}
+
+Config Config::parse(std::string_view text, std::span<const std::string> overrides) {
+  return Config(std::make_shared<const Impl>(
+      Impl{train::parse_config(text, std::filesystem::current_path() / "config", overrides)}));
+}
+
+Config Config::with(const Precision& precision) const {
+  Impl changed = *impl_;
+  train::apply_precision(changed.run, precision.policy, precision.rules);
+  return Config(std::make_shared<const Impl>(std::move(changed)));
+}
+
+std::string Config::toml() const {
+  return impl_->run.to_toml();
+}
+std::filesystem::path Config::out() const {
+  return impl_->run.run.out;
+}
+std::string Config::policy() const {
+  return fmt::format("{}: {}", impl_->run.policy.preset(), impl_->run.policy.line());
+}
+
+kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads) {
+  if (hardware.device != "cpu") {
+    throw ConfigError(
+        fmt::format("--device {}: this build runs on the cpu; leave --device out", hardware.device));
+  }
+  kernels::Context ctx;
+  ctx.simd = hardware.simd.empty() ? kernels::best_simd() : kernels::parse_simd(hardware.simd);
+  const std::int64_t asked = hardware.threads > 0 ? hardware.threads : config_threads;
+  constexpr std::int64_t kMostThreads = 1024;
+  if (asked < 0 || asked > kMostThreads) {
+    throw ConfigError(
+        fmt::format("--threads {}: must be between 1 and {}, or 0 for all cores", asked, kMostThreads));
+  }
+  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
+  ctx.threads = static_cast<int>(asked > 0 ? asked : cores);
+  return ctx;
+}
+
+precision::Policy policy_for(const Precision& precision, const std::string& fallback) {
+  precision::Policy policy = precision::Policy::parse(precision.policy.value_or(fallback));
+  for (std::size_t i = 0; i < precision.rules.size(); ++i) {
+    policy = policy.with_rule(precision.rules[i], fmt::format("--rule {}", i + 1));
+  }
+  precision::check_supported(policy);
+  return policy;
+}
+
+std::string version() {
+  return "0.1.0";
+}
+std::string config_help() {
+  return train::options_help();
+}
+
+std::string human_bytes(double bytes) {
+  if (bytes < 1e6) return fmt::format("{:.0f} KB", bytes / 1e3);
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 0.1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 90) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+}  // namespace mantissa::api

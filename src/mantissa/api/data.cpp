@@ -1,0 +1,91 @@
+// The rows that a config's [data] means.
+#include <fmt/format.h>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/text/kk.h"
+#include "mantissa/text/sources.h"
+
+namespace mantissa::api {
+namespace {
+
+/// A run that takes every row once reads no puzzle twice; beyond this many tokens they repeat.
+constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
+
+/// Documents of the generator until they hold `tokens` tokens.
+std::vector<std::int32_t> puzzle_tokens(const train::RunConfig& config, const text::Tokenizer& tokenizer,
+                                        std::int64_t tokens) {
+  text::KkOptions options;
+  options.seed = config.run.seed;
+  options.people_min = static_cast<int>(config.data.people_min);
+  options.people_max = static_cast<int>(config.data.people_max);
+  // Puzzles are a function of the options and their number: asking for more gives the same ones first.
+  for (options.count = 1024;; options.count *= 2) {
+    std::vector<std::int32_t> ids;
+    ids.reserve(static_cast<std::size_t>(tokens) + 4096);
+    for (const text::KkPuzzle& p : text::generate(options)) {
+      if (static_cast<std::int64_t>(ids.size()) > tokens) break;
+      const std::vector<std::int32_t> document = tokenizer.encode(p.text());
+      ids.insert(ids.end(), document.begin(), document.end());
+      ids.push_back(tokenizer.separator());
+    }
+    if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
+  }
+}
+
+std::vector<std::int32_t> source_tokens(const train::RunConfig& config, const model::ModelConfig& model) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(config.data.tokenizer);
+  if (config.data.source.size() == 1 && config.data.source.front() == "kk") {
+    if (tokenizer->vocabulary() > model.vocab_size) {
+      throw ConfigError(fmt::format(
+          "the {} tokenizer has {} entries, but the model's vocab_size is {}; raise model.vocab_size",
+          tokenizer->name(), tokenizer->vocabulary(), model.vocab_size));
+    }
+    const std::int64_t needed =
+        config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
+    const double with_held_out =
+        static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
+    return puzzle_tokens(config, *tokenizer,
+                         std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+  }
+  return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
+}
+
+std::string source_name(const train::RunConfig& config) {
+  std::string name;
+  for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
+  return name;
+}
+
+}  // namespace
+
+text::Dataset load_dataset(const train::RunConfig& config, const model::ModelConfig& model,
+                           const std::vector<std::int32_t>& tokens) {
+  text::Dataset::Options options;
+  options.sequence_length = config.data.sequence_length;
+  options.shuffle = config.data.shuffle;
+  options.validation = config.data.validation.share;
+  options.seed = config.run.seed;
+  if (!config.data.validation.files.empty()) {
+    throw ConfigError(
+        "data.validation: files of their own are not read by this version; give a share such as 0.02");
+  }
+  if (tokens.empty()) return {source_tokens(config, model), options, source_name(config)};
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] < 0 || tokens[i] >= model.vocab_size) {
+      throw ConfigError(
+          fmt::format("tokens[{}] is {}, but the model's vocab_size is {}", i, tokens[i], model.vocab_size));
+    }
+  }
+  return {tokens, options, "tokens in memory"};
+}
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const std::filesystem::path& model,
+                                              const model::ModelConfig& config) {
+  const bool has_files =
+      std::filesystem::exists(model / "tokenizer.json") || std::filesystem::exists(model / "tokenizer.model");
+  if (has_files || config.vocab_size != 256) return nullptr;
+  return text::make_tokenizer("byte");
+}
+
+}  // namespace mantissa::api

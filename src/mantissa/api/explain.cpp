@@ -1,0 +1,195 @@
+// The plan as text and JSON, with memory and time.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/kernels/peak.h"
+#include "mantissa/model/llama.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/plan/explain.h"
+#include "mantissa/precision/supported.h"
+#include "mantissa/rollout/generate.h"
+#include "mantissa/runtime/process.h"
+#include "mantissa/train/model_io.h"
+
+namespace mantissa::api {
+namespace {
+
+using nlohmann::json;
+
+std::vector<PlanOp> ops_of(const std::vector<plan::PlanRow>& rows) {
+  std::vector<PlanOp> ops;
+  for (const plan::PlanRow& r : rows) {
+    ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
+                   r.kernel, r.flops, r.bytes});
+  }
+  return ops;
+}
+
+json ops_json(const std::vector<PlanOp>& ops) {
+  json out = json::array();
+  for (const PlanOp& o : ops) {
+    out.push_back({{"scope", o.scope},
+                   {"op", o.op},
+                   {"pass", o.pass},
+                   {"formats",
+                    {{"store", o.stored},
+                     {"multiply", o.multiplied},
+                     {"accumulate", o.accumulated},
+                     {"output", o.output}}},
+                   {"rule", o.decided_by},
+                   {"kernel", o.kernel},
+                   {"flops", o.flops},
+                   {"bytes", o.bytes}});
+  }
+  return out;
+}
+
+json memory_json(const train::MemoryForecast& m) {
+  return {{"masters", m.masters},         {"copies", m.copies},
+          {"moments", m.moments},         {"gradients", m.gradients},
+          {"activations", m.activations}, {"work", m.work},
+          {"tables", m.tables},           {"data", m.data},
+          {"process", m.process},         {"peak", m.peak()}};
+}
+
+std::string memory_line(const train::MemoryForecast& m) {
+  std::string line;
+  const std::pair<const char*, std::size_t> parts[] = {
+      {"masters", m.masters},         {"moments", m.moments},
+      {"copies", m.copies},           {"gradients", m.gradients},
+      {"activations", m.activations}, {"work", m.work},
+      {"tables", m.tables},           {"data", m.data},
+      {"process", m.process}};
+  for (const auto& [name, bytes] : parts) {
+    if (bytes > 0)
+      line += fmt::format("{}{} {:.1f}", line.empty() ? "" : " + ", name, static_cast<double>(bytes) / 1e6);
+  }
+  return fmt::format("{} = {:.1f} MB", line, static_cast<double>(m.peak()) / 1e6);
+}
+
+std::string parameters_text(double count) {
+  return count < 1e6   ? fmt::format("{:.0f}K", count / 1e3)
+         : count < 1e9 ? fmt::format("{:.1f}M", count / 1e6)
+                       : fmt::format("{:.2f}B", count / 1e9);
+}
+
+/// Which formats this machine computes in itself; the others are converted while they are loaded and stored.
+std::string native_line(const kernels::Context& ctx, Scalar compute) {
+  if (compute == Scalar::f32 || compute == Scalar::f64)
+    return fmt::format("{}: native on {}", name(compute), kernels::name(ctx.simd));
+  return fmt::format("{}: converted to f32 while loaded, rounded while stored ({})", name(compute),
+                     kernels::name(ctx.simd));
+}
+
+}  // namespace
+
+void check_plan(const plan::Program& program) {
+  const std::vector<std::string> warnings = plan::rule_warnings(program);
+  if (!warnings.empty()) throw ConfigError(warnings.front());
+}
+
+Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
+              const train::MemoryForecast& memory, const train::Machine& machine,
+              const kernels::Context& ctx) {
+  Plan p;
+  const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
+  p.policy = fmt::format("{}: {}", program.policy.preset(), program.policy.line());
+  p.ops = ops_of(rows);
+  p.predicted_peak_bytes = memory.peak();
+  p.seconds_per_step = train::forecast_seconds(program, config, machine);
+  p.largest_micro_batch_size =
+      train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory.data, ctx);
+  p.warnings = plan::rule_warnings(program);
+  const plan::CastsLeft casts = plan::casts_left(program);
+  const double micros = static_cast<double>(config.batch.global_batch_size) /
+                        static_cast<double>(config.batch.micro_batch_size);
+
+  p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW · {} threads\n", model.model_type,
+                       parameters_text(static_cast<double>(model.parameters())), config.data.sequence_length,
+                       config.batch.global_batch_size, micros, config.batch.micro_batch_size, ctx.threads);
+  p.text += fmt::format("policy  {}\n        {}\n", program.policy.preset(), program.policy.line());
+  p.text += fmt::format("here    {}\n\nforward\n{}", native_line(ctx, *program.policy.fields().compute),
+                        plan::plan_table(rows, graph::Phase::forward));
+  p.text += fmt::format("\nbackward\n{}", plan::plan_table(rows, graph::Phase::backward));
+  p.text += fmt::format("\nupdate\n{}", plan::plan_table(rows, graph::Phase::finish));
+  p.text += fmt::format("\ncasts left  {} ({})\n", casts.count, human_bytes(casts.bytes));
+  p.text += fmt::format("memory  {}\n", memory_line(memory));
+  p.text += fmt::format("fits    {} of memory: batch.micro_batch_size ≤ {}\n",
+                        human_bytes(static_cast<double>(runtime::machine_memory_bytes())),
+                        p.largest_micro_batch_size);
+  p.text += fmt::format("time    about {} a step, {} in all\n", human_seconds(p.seconds_per_step),
+                        human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
+  for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
+
+  json casts_json = json::array();
+  for (const plan::Step& s : program.steps) {
+    if (s.op->id == "cast") casts_json.push_back({{"scope", s.scope}, {"bytes", s.bytes}});
+  }
+  p.json = json{{"policy", {{"preset", program.policy.preset()}, {"line", program.policy.line()}}},
+                {"loss_scale", program.policy.loss_scale().str()},
+                {"ops", ops_json(p.ops)},
+                {"casts", casts_json},
+                {"memory", memory_json(memory)},
+                {"seconds_per_step", p.seconds_per_step},
+                {"largest_micro_batch_size", p.largest_micro_batch_size},
+                {"warnings", p.warnings},
+                {"config", config.to_toml()}}
+               .dump(2);
+  return p;
+}
+
+Plan explain(const Config& config, const Hardware& hardware) {
+  const train::RunConfig& run = config.impl().run;
+  precision::check_supported(run.policy);
+  const kernels::Context ctx = context_for(hardware, run.run.threads);
+  const train::ModelSource source = train::find_model(run.model);
+  const text::Dataset data = load_dataset(run, source.config, {});
+  const plan::Program program = train::compile_training(run, source.config, run.batch.micro_batch_size, ctx);
+  // What the process holds before a run allocates: the data are in it already.
+  const train::MemoryForecast memory = train::forecast_memory(program, 0);
+  return describe(run, source.config, program, memory, train::measure_machine(ctx, program.arithmetic), ctx);
+}
+
+Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware) {
+  const kernels::Context ctx = context_for(hardware);
+  const precision::Policy policy = policy_for(precision);
+  const train::ModelSource source = train::find_model(model);
+  const std::int64_t capacity = source.config.max_position_embeddings;
+  const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
+  const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
+  const train::Machine machine = train::measure_machine(ctx, program.arithmetic);
+  Plan p;
+  p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
+  p.ops = ops_of(rows);
+  const train::MemoryForecast memory = train::forecast_memory(program, 0);
+  p.predicted_peak_bytes = memory.peak() - memory.moments;
+  // One token at a time reads every weight once.
+  p.seconds_per_step = static_cast<double>(program.memory.weights()) / machine.bytes_per_second;
+  p.warnings = plan::rule_warnings(program);
+  p.text = fmt::format(
+      "{} {} · generation, {} positions · {} threads\npolicy  {}\n        {}\n\n{}\nmemory  weights {} + "
+      "cache {} + work {} = {}\n",
+      source.config.model_type, parameters_text(static_cast<double>(source.config.parameters())), capacity,
+      ctx.threads, policy.preset(), policy.line(), plan::plan_table(rows, graph::Phase::forward),
+      human_bytes(static_cast<double>(program.memory.weights())),
+      human_bytes(static_cast<double>(program.memory.states)),
+      human_bytes(static_cast<double>(program.memory.activations + program.memory.work)),
+      human_bytes(static_cast<double>(p.predicted_peak_bytes)));
+  for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
+  p.json = json{{"policy", {{"preset", policy.preset()}, {"line", policy.line()}}},
+                {"loss_scale", policy.loss_scale().str()},
+                {"ops", ops_json(p.ops)},
+                {"memory",
+                 {{"weights", program.memory.weights()},
+                  {"cache", program.memory.states},
+                  {"peak", p.predicted_peak_bytes}}},
+                {"seconds_per_token", p.seconds_per_step},
+                {"warnings", p.warnings}}
+               .dump(2);
+  return p;
+}
+
+}  // namespace mantissa::api

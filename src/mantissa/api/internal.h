@@ -1,0 +1,50 @@
+// What the files of this room share; not installed.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/api/mantissa.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/model/config.h"
+#include "mantissa/precision/policy.h"
+#include "mantissa/text/dataset.h"
+#include "mantissa/text/tokenizer.h"
+#include "mantissa/train/config.h"
+#include "mantissa/train/forecast.h"
+
+namespace mantissa::api {
+
+struct Config::Impl {
+  train::RunConfig run;
+};
+
+/// Threads, instruction set and device as asked, checked against this machine.
+kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
+
+/// The policy of a command that has no config: `fallback` where none is named.
+precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true");
+
+/// Throws ConfigError for what the kernels do not do, and for rules that match nothing in `program`.
+void check_plan(const plan::Program& program);
+
+/// The rows that [data] describes, for `model`; from `tokens` where there are any.
+text::Dataset load_dataset(const train::RunConfig& config, const model::ModelConfig& model,
+                           const std::vector<std::int32_t>& tokens);
+
+/// The tokenizer beside a model's weights, or bytes where it has 256 entries and none beside it; null where
+/// there is none.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const std::filesystem::path& model,
+                                              const model::ModelConfig& config);
+
+/// Plan, memory and time of a training run as text and JSON.
+Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
+              const train::MemoryForecast& memory, const train::Machine& machine,
+              const kernels::Context& ctx);
+
+/// "96.2 MB"
+std::string human_bytes(double bytes);
+/// "2.4 s", "12 min"
+std::string human_seconds(double seconds);
+
+}  // namespace mantissa::api

@@ -1,0 +1,204 @@
+// The public face of the library: configs, plans, training, evaluation, generation. Nothing here exits the
+// process, prints, or reads an environment variable: data may come from memory, events go to callbacks, a
+// stop token stops a run. Mistakes of the user are thrown as mantissa::Error (api/error.h) with a message
+// that says what is wrong, where, and how to mend it.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace mantissa::api {
+
+/// Where a run executes. Neither changes a bit of any result.
+struct Hardware {
+  int threads = 0;   // 0: all cores
+  std::string simd;  // "avx2", "avx512", "neon"; empty: the best there is
+  std::string device = "cpu";
+};
+
+/// A precision policy as it is given on a command line: a preset or line that replaces the config's, and
+/// rules on top of it.
+struct Precision {
+  std::optional<std::string> policy;  // "bf16-mixed", "params=f32 compute=bf16 …"
+  std::vector<std::string> rules;     // "lm_head: compute=f32"
+};
+
+/// A run's config: checked, resolved, immutable (docs/cli.md).
+class Config {
+ public:
+  /// Reads a TOML file; `overrides` are "section.key=value". Throws FileError, ConfigError.
+  static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+  /// The same from text; relative paths are relative to the current directory.
+  static Config parse(std::string_view text, std::span<const std::string> overrides = {});
+  Config with(const Precision& precision) const;
+
+  /// Every key with its value; loads back to an equal config.
+  std::string toml() const;
+  std::filesystem::path out() const;
+  /// The canonical name and line of the policy.
+  std::string policy() const;
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+  explicit Config(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// One op of a plan, with the formats of its use and the rule that decided them.
+struct PlanOp {
+  std::string scope, op, pass;
+  std::string stored, multiplied, accumulated, output;
+  std::string decided_by, kernel;
+  double flops = 0, bytes = 0;
+};
+
+/// What a run will do, before it runs.
+struct Plan {
+  std::string policy;  // name: line
+  std::vector<PlanOp> ops;
+  std::size_t predicted_peak_bytes = 0;
+  double seconds_per_step = 0;
+  std::int64_t largest_micro_batch_size = 0;
+  std::vector<std::string> warnings;
+  std::string text;  // for people
+  std::string json;  // for programs (docs/cli.md, "explain --json")
+};
+
+Plan explain(const Config& config, const Hardware& hardware = {});
+/// The plan of generating from a model directory.
+Plan explain_model(const std::filesystem::path& model, const Precision& precision,
+                   const Hardware& hardware = {});
+
+/// One optimizer step as it was.
+struct Step {
+  std::int64_t step = 0;
+  std::int64_t steps = 0;  // of the whole run
+  double loss = 0;
+  std::int64_t tokens = 0;
+  double grad_norm = 0;  // before clipping
+  double lr = 0;
+  bool skipped = false;
+  double tokens_per_second = 0;
+  double peak_share = 0;  // of the machine's measured FMA peak
+  double seconds = 0;
+  double seconds_left = 0;
+};
+
+/// What a run tells while it runs. All are optional; they are called on the thread that called train().
+struct Events {
+  std::function<void(const Plan&)> on_plan;
+  std::function<void(const Step&)> on_step;
+  std::function<void(std::int64_t step, double loss)> on_validation;
+  std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
+  std::function<void(const std::string&)> on_note;  // things a user should be told once
+};
+
+struct TrainOptions {
+  std::filesystem::path out;           // empty: the config's run.out
+  bool overwrite = false;              // a run directory that holds a state is never written over unasked
+  std::optional<std::int64_t> resume;  // a step, or 0 for the newest state
+  std::vector<std::int32_t> tokens;    // training data from memory instead of the config's source
+  Hardware hardware;
+};
+
+struct Summary {
+  std::int64_t steps = 0;
+  double first_loss = 0;  // of the first step this call ran
+  double final_loss = 0;
+  std::optional<double> validation_loss;
+  std::int64_t tokens = 0;
+  double seconds = 0;
+  std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
+  std::int64_t skipped = 0;
+  std::string policy;
+  std::string weights_xxh64;
+  std::filesystem::path model;  // the fp32 checkpoint, in Hugging Face's layout
+  bool interrupted = false;     // the stop token was used: the state is saved, run with `resume` to go on
+};
+
+/// Trains, and leaves a run directory as docs/cli.md describes it. Throws ConfigError, FileError,
+/// ResourceError before the first step; RunStopped where the run cannot go on.
+Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},
+              std::stop_token stop = {});
+
+struct Evaluation {
+  std::int64_t tokens = 0;
+  double loss = 0;  // nats per token
+  double perplexity = 0;
+  double bits_per_byte = 0;  // 0 where the tokenizer is not of bytes
+  std::int64_t puzzles = 0;  // Knights-and-Knaves rows that were answered
+  double well_formed = 0;    // share with the right form
+  double accuracy = 0;       // share answered right
+};
+
+/// `data`: files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
+Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::string>& data,
+                    const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
+                    const Precision& precision, const Hardware& hardware = {});
+/// The held-out rows of a run's config, by the model that the run wrote.
+Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {});
+
+struct GenerateOptions {
+  std::string prompt;  // or ids
+  std::vector<std::int32_t> prompt_ids;
+  std::int64_t max_new_tokens = 128;
+  double temperature = 0;  // 0: the most likely token
+  std::int64_t top_k = 0;
+  double top_p = 1;
+  std::uint64_t seed = 1;
+  Precision precision;
+  Hardware hardware;
+};
+
+struct Generation {
+  std::vector<std::int32_t> prompt_ids, ids;
+  std::string text;               // of `ids`
+  std::vector<double> log_probs;  // of each id, under the untempered distribution
+  double tokens_per_second = 0;
+};
+
+Generation generate(const std::filesystem::path& model, const GenerateOptions& options);
+
+struct TraceOptions {
+  std::filesystem::path model, tokens, out;
+  bool grads = false;
+  std::string values;
+  Precision precision;
+  Hardware hardware;
+};
+/// Writes a trace file (docs/cli.md, "trace"); returns the mean loss.
+double trace(const TraceOptions& options);
+
+struct PuzzleOptions {
+  std::int64_t count = 10;
+  int people_min = 2, people_max = 8;
+  std::uint64_t seed = 1;
+  bool held_out = false;
+  std::string style = "short";  // or "logic-rl"
+};
+/// Knights-and-Knaves puzzles, one JSON object each.
+std::vector<std::string> puzzles(const PuzzleOptions& options);
+
+/// Cores, instruction sets, memory, formats with their measured cost, and the preset this machine should use:
+/// text and JSON.
+struct Doctor {
+  std::string text, json;
+};
+Doctor doctor(const Hardware& hardware = {});
+
+/// Version, and the names and defaults of every config key.
+std::string version();
+std::string config_help();
+
+}  // namespace mantissa::api

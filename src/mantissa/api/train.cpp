@@ -1,0 +1,285 @@
+// A training run and what it leaves behind: directory, lock, metrics, states, model, summary.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/lock.h"
+#include "mantissa/io/state.h"
+#include "mantissa/precision/supported.h"
+#include "mantissa/report/metrics.h"
+#include "mantissa/report/summary.h"
+#include "mantissa/report/tensorboard.h"
+#include "mantissa/runtime/process.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::api {
+namespace {
+
+namespace fs = std::filesystem;
+
+io::Dtype dtype_of(Scalar s) {
+  switch (s) {
+    case Scalar::f64:
+      return io::Dtype::f64;
+    case Scalar::f32:
+    case Scalar::tf32:
+      return io::Dtype::f32;
+    case Scalar::bf16:
+      return io::Dtype::bf16;
+    case Scalar::f16:
+      return io::Dtype::f16;
+    case Scalar::e5m2:
+      return io::Dtype::e5m2;
+    case Scalar::e4m3:
+      return io::Dtype::e4m3;
+  }
+  return io::Dtype::f32;
+}
+
+/// One run from its directory to its summary.
+class Run {
+ public:
+  Run(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop)
+      : config_(config.impl().run), options_(options), events_(events), stop_(std::move(stop)) {
+    out_ = options.out.empty() ? fs::path(config_.run.out) : options.out;
+  }
+
+  Summary operator()() {
+    precision::check_supported(config_.policy);
+    const kernels::Context ctx = context_for(options_.hardware, config_.run.threads);
+    train::ModelSource source = train::find_model(config_.model);
+    text::Dataset data = load_dataset(config_, source.config, options_.tokens);
+    check_directory();
+    trainer_.emplace(config_, std::move(source), std::move(data), ctx);
+    check_plan(trainer_->program());
+    fs::create_directories(out_);
+    const io::RunLock lock(out_);
+    if (options_.resume) load_state();
+    begin_directory(ctx);
+    for (const std::string& note : trainer_->notes()) tell(note);
+    return loop();
+  }
+
+ private:
+  void tell(const std::string& note) const {
+    if (events_.on_note) events_.on_note(note);
+  }
+
+  /// Before anything is computed: may this directory be written?
+  void check_directory() const {
+    const std::vector<io::FoundState> states = io::find_states(out_);
+    if (options_.resume && states.empty()) {
+      throw FileError(fmt::format("{}: holds no state to resume from; leave --resume out to start the run",
+                                  out_.string()));
+    }
+    if (!states.empty() && !options_.resume && !options_.overwrite) {
+      throw FileError(
+          fmt::format("{}: holds the state of step {}; go on with --resume, start anew with --overwrite, or "
+                      "choose another --out",
+                      out_.string(), states.back().step));
+    }
+  }
+
+  void load_state() {
+    const std::vector<io::FoundState> states = io::find_states(out_);
+    const io::FoundState* chosen = &states.back();
+    if (*options_.resume > 0) {
+      chosen = nullptr;
+      for (const io::FoundState& s : states) chosen = s.step == *options_.resume ? &s : chosen;
+    }
+    if (chosen == nullptr) {
+      std::string there;
+      for (const io::FoundState& s : states) there += fmt::format(" {}", s.step);
+      throw FileError(fmt::format("--resume={}: {} has no state of that step; it has{}", *options_.resume,
+                                  out_.string(), there));
+    }
+    const io::StateReader state(chosen->path);
+    note_changes(state.header());
+    for (const train::Trainer::NamedMemory& m : trainer_->state_memory()) {
+      const io::TensorInfo* info = state.tensors().find(m.name);
+      if (info == nullptr || info->shape != m.shape || info->dtype != dtype_of(m.type)) {
+        throw FileError(
+            fmt::format("{}: tensor \"{}\" is missing or of another shape or dtype than this config's model; "
+                        "resume with the "
+                        "run's own config.toml",
+                        chosen->path.string(), m.name));
+      }
+      state.tensors().read(m.name, m.bytes);
+    }
+    trainer_->restore(state.header().step, state.header().applied, state.header().tokens);
+    tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
+  }
+
+  /// A resumed run may change precision, learning rate, logging and checkpointing; the change is kept on
+  /// record.
+  void note_changes(const io::StateHeader& header) {
+    changes_ = header.changes;
+    if (header.config_toml != config_.to_toml())
+      changes_.push_back(fmt::format("step {}: {}", header.step, config_.policy.line()));
+  }
+
+  void begin_directory(const kernels::Context& ctx) {
+    if (options_.overwrite) {
+      io::remove_states_after(out_, 0);
+      fs::remove_all(out_ / "model");
+    }
+    const Plan plan = describe(config_, trainer_->model(), trainer_->program(), trainer_->memory(),
+                               trainer_->machine(), ctx);
+    io::write_file_atomic(out_ / "config.toml", config_.to_toml());
+    io::write_file_atomic(out_ / "plan.txt", plan.text);
+    predicted_peak_ = plan.predicted_peak_bytes;
+    if (events_.on_plan) events_.on_plan(plan);
+  }
+
+  void save_state() {
+    io::StateHeader header;
+    header.step = trainer_->step();
+    header.applied = trainer_->applied();
+    header.tokens = trainer_->tokens();
+    header.data_position = trainer_->step() * config_.batch.global_batch_size;
+    header.seed = config_.run.seed;
+    header.config_toml = config_.to_toml();
+    header.model_config = model::to_json(trainer_->model(), "float32").dump();
+    header.policy = config_.policy.line();
+    header.changes = changes_;
+    std::vector<io::TensorToWrite> tensors;
+    for (const train::Trainer::NamedMemory& m : trainer_->state_memory()) {
+      io::TensorToWrite t;
+      t.name = m.name;
+      t.dtype = dtype_of(m.type);
+      t.shape = m.shape;
+      t.bytes = m.bytes;
+      tensors.push_back(std::move(t));
+    }
+    io::write_state(out_, header, tensors, static_cast<int>(config_.checkpoint.keep));
+    saved_ = header.step;
+    if (events_.on_state) events_.on_state(header.step, io::find_states(out_).back().path);
+  }
+
+  Summary loop() {
+    const auto start = std::chrono::steady_clock::now();
+    report::MetricsWriter metrics(out_ / "metrics.jsonl", trainer_->step());
+    std::optional<report::TensorBoardWriter> board;
+    if (config_.log.tensorboard) board.emplace(out_, trainer_->step());
+    Summary summary;
+    saved_ = trainer_->step();
+    const std::int64_t steps = config_.run.steps;
+    double last_loss = 0;
+    while (trainer_->step() < steps && !stop_.stop_requested()) {
+      const train::StepReport r = advance_or_save();
+      if (summary.steps == 0) summary.first_loss = r.loss;
+      ++summary.steps;
+      last_loss = r.loss;
+      record(metrics, board, r, start, summary.steps);
+      if (config_.checkpoint.interval > 0 && r.step % config_.checkpoint.interval == 0 && r.step < steps) {
+        validate(metrics, board);
+        save_state();
+      }
+    }
+    summary.interrupted = trainer_->step() < steps;
+    summary.final_loss = last_loss;
+    if (summary.interrupted) {
+      if (saved_ != trainer_->step()) save_state();
+    } else {
+      finish(summary, metrics, board);
+    }
+    summary.steps = trainer_->step();
+    summary.tokens = trainer_->tokens();
+    summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    summary.predicted_peak_bytes = predicted_peak_;
+    summary.measured_peak_bytes = runtime::peak_resident_bytes();
+    summary.policy = config_.policy.line();
+    if (!summary.interrupted) write_summary(summary);
+    return summary;
+  }
+
+  /// A step that cannot go on leaves the state before it.
+  train::StepReport advance_or_save() {
+    try {
+      return trainer_->advance();
+    } catch (const RunStopped&) {
+      if (saved_ != trainer_->step() && trainer_->step() > 0) save_state();
+      throw;
+    }
+  }
+
+  void record(report::MetricsWriter& metrics, std::optional<report::TensorBoardWriter>& board,
+              const train::StepReport& r, std::chrono::steady_clock::time_point start, std::int64_t done) {
+    if (r.step % config_.log.interval == 0 || r.step == config_.run.steps) {
+      report::StepMetrics m;
+      m.step = r.step;
+      m.loss = r.loss;
+      m.tokens = r.tokens;
+      m.grad_norm = r.grad_norm;
+      m.lr = r.lr;
+      m.skipped = r.skipped;
+      m.tokens_per_second = r.tokens_per_second;
+      m.peak_share = r.peak_share;
+      m.seconds = r.seconds;
+      metrics.write(m);
+      if (board) board->write(m);
+    }
+    if (!events_.on_step) return;
+    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double left = elapsed / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
+    events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.skipped,
+                     r.tokens_per_second, r.peak_share, r.seconds, left});
+  }
+
+  std::optional<double> validate(report::MetricsWriter& metrics,
+                                 std::optional<report::TensorBoardWriter>& board) {
+    const std::optional<double> loss = trainer_->validate();
+    if (!loss) return loss;
+    metrics.write_validation(trainer_->step(), *loss);
+    if (board) board->write_validation(trainer_->step(), *loss);
+    if (events_.on_validation) events_.on_validation(trainer_->step(), *loss);
+    return loss;
+  }
+
+  void finish(Summary& summary, report::MetricsWriter& metrics,
+              std::optional<report::TensorBoardWriter>& board) {
+    summary.validation_loss = validate(metrics, board);
+    if (saved_ != trainer_->step()) save_state();
+    summary.model = out_ / "model";
+    const std::uint64_t hash =
+        train::save_model(summary.model, trainer_->weights(), trainer_->model(), trainer_->context());
+    summary.weights_xxh64 = fmt::format("{:016x}", hash);
+  }
+
+  void write_summary(const Summary& s) const {
+    report::RunSummary out;
+    out.steps = s.steps;
+    out.final_loss = s.final_loss;
+    out.validation_loss = s.validation_loss;
+    out.tokens = s.tokens;
+    out.seconds = s.seconds;
+    out.predicted_peak_bytes = static_cast<std::int64_t>(s.predicted_peak_bytes);
+    out.measured_peak_bytes = static_cast<std::int64_t>(s.measured_peak_bytes);
+    out.skipped = s.skipped;
+    out.policy = s.policy;
+    out.weights_xxh64 = s.weights_xxh64;
+    report::write_summary(out_ / "summary.json", out);
+  }
+
+  train::RunConfig config_;
+  TrainOptions options_;
+  const Events& events_;
+  std::stop_token stop_;
+  fs::path out_;
+  std::optional<train::Trainer> trainer_;
+  std::vector<std::string> changes_;
+  std::size_t predicted_peak_ = 0;
+  std::int64_t saved_ = 0;
+};
+
+}  // namespace
+
+Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
+  return Run(config, options, events, std::move(stop))();
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,234 @@
+// mantissa generate, eval, trace, explain, data, doctor
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/api/error.h"
+#include "mantissa/cli/options.h"
+
+namespace mantissa::cli {
+namespace {
+
+bool is_config(const std::string& path) {
+  return path.ends_with(".toml");
+}
+
+void refuse_set(const CommonOptions& common, const char* command) {
+  if (!common.set.empty())
+    throw ConfigError(fmt::format("--set: {} of a model directory has no config; leave it out", command));
+}
+
+struct GenerateArguments {
+  std::string model, prompt, prompt_file;
+  std::vector<std::int32_t> ids;
+  api::GenerateOptions options;
+};
+
+int run_generate(GenerateArguments& a, const CommonOptions& common) {
+  refuse_set(common, "generate");
+  const int given = (a.prompt.empty() ? 0 : 1) + (a.prompt_file.empty() ? 0 : 1) + (a.ids.empty() ? 0 : 1);
+  if (given != 1) throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompt-ids");
+  if (!a.prompt_file.empty()) {
+    std::ifstream in(a.prompt_file, std::ios::binary);
+    if (!in) throw FileError(fmt::format("{}: cannot be read; give a file with the prompt", a.prompt_file));
+    a.prompt.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  a.options.prompt = a.prompt;
+  a.options.prompt_ids = a.ids;
+  a.options.precision = common.policy();
+  a.options.hardware = common.hardware();
+  const api::Generation g = api::generate(a.model, a.options);
+  if (common.json) {
+    const nlohmann::json out = {{"prompt_ids", g.prompt_ids},
+                                {"ids", g.ids},
+                                {"text", g.text},
+                                {"log_probs", g.log_probs},
+                                {"tokens_per_second", g.tokens_per_second}};
+    fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (!g.text.empty()) {
+    fmt::print("{}\n", g.text);
+  } else {
+    for (const std::int32_t id : g.ids) fmt::print("{} ", id);
+    fmt::print("\n");
+  }
+  return 0;
+}
+
+struct EvalArguments {
+  std::string what, format = "auto";
+  std::vector<std::string> data;
+  std::int64_t sequence_length = 256, puzzles = 20;
+};
+
+int run_eval(const EvalArguments& a, const CommonOptions& common) {
+  api::Evaluation e;
+  if (is_config(a.what)) {
+    if (!a.data.empty())
+      throw ConfigError("--data: a config names its own data; give a model directory, or leave it out");
+    e = api::evaluate(api::Config::load(a.what, common.set).with(common.policy()), a.puzzles,
+                      common.hardware());
+  } else {
+    refuse_set(common, "eval");
+    if (a.data.empty())
+      throw ConfigError("eval: give --data FILES (or kk) with a model directory, or a config");
+    if (a.sequence_length < 1)
+      throw ConfigError(fmt::format("--sequence-length {}: must be at least 1", a.sequence_length));
+    e = api::evaluate(a.what, a.data, a.format, a.sequence_length, a.puzzles, common.policy(),
+                      common.hardware());
+  }
+  if (common.json) {
+    nlohmann::json out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
+    if (e.bits_per_byte > 0) out["bits_per_byte"] = e.bits_per_byte;
+    if (e.puzzles > 0)
+      out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
+    fmt::print("{}\n", out.dump(2));
+    return 0;
+  }
+  fmt::print("loss        {:.4f} over {} tokens\nperplexity  {:.3f}\n", e.loss, e.tokens, e.perplexity);
+  if (e.bits_per_byte > 0) fmt::print("bits/byte   {:.3f}\n", e.bits_per_byte);
+  if (e.puzzles > 0) {
+    fmt::print("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
+               100 * e.well_formed, 100 * e.accuracy);
+  }
+  return 0;
+}
+
+struct DataArguments {
+  std::string out, split = "train";
+  api::PuzzleOptions options;
+};
+
+int run_puzzles(DataArguments& a) {
+  if (a.split != "train" && a.split != "test")
+    throw ConfigError(fmt::format("--split {}: one of train, test", a.split));
+  a.options.held_out = a.split == "test";
+  const std::vector<std::string> rows = api::puzzles(a.options);
+  if (a.out.empty()) {
+    for (const std::string& row : rows) fmt::print("{}\n", row);
+    return 0;
+  }
+  std::ofstream out(a.out, std::ios::binary);
+  for (const std::string& row : rows) out << row << '\n';
+  out.flush();
+  if (!out) throw ResourceError(fmt::format("{}: cannot be written; check the folder and the disk", a.out));
+  return 0;
+}
+
+int run_explain(const std::string& what, const CommonOptions& common) {
+  api::Plan plan;
+  if (is_config(what)) {
+    plan = api::explain(api::Config::load(what, common.set).with(common.policy()), common.hardware());
+  } else {
+    refuse_set(common, "explain");
+    plan = api::explain_model(what, common.policy(), common.hardware());
+  }
+  fmt::print("{}\n", common.json ? plan.json : plan.text);
+  return 0;
+}
+
+}  // namespace
+
+void add_generate(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("generate", "Text from a model directory, with the log-probability of each token");
+  auto a = std::make_shared<GenerateArguments>();
+  command->add_option("MODEL", a->model, "Hugging Face directory")->required();
+  command->add_option("--prompt", a->prompt, "Text to go on from");
+  command->add_option("--prompt-file", a->prompt_file, "File with it, taken byte for byte");
+  command->add_option("--prompt-ids", a->ids, "Token ids instead: 1,2,3")->delimiter(',');
+  command->add_option("--max-new-tokens", a->options.max_new_tokens, "At most this many tokens")
+      ->capture_default_str();
+  command->add_option("--temperature", a->options.temperature, "0: the most likely token")
+      ->capture_default_str();
+  command->add_option("--top-k", a->options.top_k, "Draw from the k most likely; 0: all")
+      ->capture_default_str();
+  command->add_option("--top-p", a->options.top_p, "Draw from the fewest that hold this probability")
+      ->capture_default_str();
+  command->add_option("--seed", a->options.seed, "Of the draws")->capture_default_str();
+  common.add_to(*command);
+  command->callback([a, &common, &run] { run = [a, &common] { return run_generate(*a, common); }; });
+}
+
+void add_eval(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("eval", "Loss, perplexity, bits per byte, and the share of puzzles answered");
+  auto a = std::make_shared<EvalArguments>();
+  command->add_option("MODEL|CONFIG", a->what, "Model directory, or a run's config (.toml)")->required();
+  command->add_option("--data", a->data, "Files, or kk for held-out puzzles");
+  command->add_option("--format", a->format, "auto, text, jsonl, tokens")->capture_default_str();
+  command->add_option("--sequence-length", a->sequence_length, "Tokens of a row")->capture_default_str();
+  command->add_option("--puzzles", a->puzzles, "Held-out puzzles to answer")->capture_default_str();
+  common.add_to(*command);
+  command->callback([a, &common, &run] { run = [a, &common] { return run_eval(*a, common); }; });
+}
+
+void add_trace(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("trace", "One forward (and backward) pass written out for comparison");
+  auto t = std::make_shared<api::TraceOptions>();
+  command->add_option("MODEL", t->model, "Hugging Face directory")->required();
+  command->add_option("--tokens", t->tokens, "safetensors with input_ids [B, T], and labels if wanted")
+      ->required();
+  command->add_option("--out", t->out, "safetensors to write")->required();
+  command->add_flag("--grads", t->grads, "Gradients of every weight too");
+  command->add_option("--values", t->values, "Glob of plan values to write too");
+  common.add_to(*command);
+  command->callback([t, &common, &run] {
+    run = [t, &common] {
+      refuse_set(common, "trace");
+      t->precision = common.policy();
+      t->hardware = common.hardware();
+      const double loss = api::trace(*t);
+      if (common.json) {
+        fmt::print("{}\n", nlohmann::json{{"loss", loss}, {"out", t->out.string()}}.dump());
+      } else if (!common.quiet) {
+        fmt::print("loss {:.9g}, written to {}\n", loss, t->out.string());
+      }
+      return 0;
+    };
+  });
+}
+
+void add_explain(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("explain", "The precision plan, memory and time before anything runs");
+  auto what = std::make_shared<std::string>();
+  command->add_option("CONFIG|MODEL", *what, "A run's config (.toml), or a model directory")->required();
+  common.add_to(*command);
+  command->callback([what, &common, &run] { run = [what, &common] { return run_explain(*what, common); }; });
+}
+
+void add_data(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* data = app.add_subcommand("data", "Data sources");
+  data->require_subcommand(1);
+  CLI::App* kk = data->add_subcommand("kk", "Knights-and-Knaves puzzles as JSONL");
+  auto a = std::make_shared<DataArguments>();
+  kk->add_option("--count", a->options.count, "How many")->capture_default_str();
+  kk->add_option("--people-min", a->options.people_min, "At least this many people")->capture_default_str();
+  kk->add_option("--people-max", a->options.people_max, "At most this many, up to 8")->capture_default_str();
+  kk->add_option("--seed", a->options.seed, "Of the puzzles")->capture_default_str();
+  kk->add_option("--split", a->split, "train, or test: held out from every training set")
+      ->capture_default_str();
+  kk->add_option("--style", a->options.style, "short, or logic-rl")->capture_default_str();
+  kk->add_option("--out", a->out, "File to write; standard output where left out");
+  common.add_to(*kk);
+  kk->callback([a, &run] { run = [a] { return run_puzzles(*a); }; });
+}
+
+void add_doctor(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command = app.add_subcommand(
+      "doctor", "What this machine can do, what each format costs, and which preset to take");
+  common.add_to(*command);
+  command->callback([&common, &run] {
+    run = [&common] {
+      const api::Doctor d = api::doctor(common.hardware());
+      fmt::print("{}\n", common.json ? d.json : d.text);
+      return 0;
+    };
+  });
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,43 @@
+// The options that every command takes, and how a command is declared.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "mantissa/api/mantissa.h"
+
+namespace mantissa::cli {
+
+struct CommonOptions {
+  std::string precision;
+  std::vector<std::string> rules;
+  std::vector<std::string> set;
+  std::string deepspeed, target;
+  int threads = 0;
+  std::string simd, device = "cpu";
+  bool json = false;
+  bool quiet = false;
+
+  /// Adds them to a command.
+  void add_to(CLI::App& command);
+  api::Precision policy() const;
+  api::Hardware hardware() const;
+};
+
+/// Declares a command on `app`; `run` is set to what it does, which returns the exit code.
+using Run = std::function<int()>;
+void add_train(CLI::App& app, CommonOptions& common, Run& run);
+void add_generate(CLI::App& app, CommonOptions& common, Run& run);
+void add_eval(CLI::App& app, CommonOptions& common, Run& run);
+void add_trace(CLI::App& app, CommonOptions& common, Run& run);
+void add_explain(CLI::App& app, CommonOptions& common, Run& run);
+void add_data(CLI::App& app, CommonOptions& common, Run& run);
+void add_doctor(CLI::App& app, CommonOptions& common, Run& run);
+
+/// Parses, runs, and turns every error into one message and an exit code: 0 done, 1 the run stopped for a
+/// reason it states, 2 bad usage, config or input, 130 interrupted.
+int run_command_line(int argc, const char* const* argv);
+
+}  // namespace mantissa::cli

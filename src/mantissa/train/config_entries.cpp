@@ -1,0 +1,171 @@
+#include "mantissa/train/config_entries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/fields.h"
+#include "mantissa/precision/rule_toml.h"
+#include "mantissa/precision/words.h"
+#include "mantissa/train/config_options.h"
+#include "mantissa/train/config_words.h"
+
+namespace mantissa::train {
+namespace {
+
+constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
+constexpr std::string_view kPrecision = "precision";
+constexpr std::string_view kLossScale = "precision.loss_scale";
+
+bool is_section(std::string_view name) {
+  return std::ranges::find(section_names(), name) != section_names().end();
+}
+
+bool is_key(std::string_view section, std::string_view key) {
+  const std::vector<std::string> keys = keys_of(section);
+  return std::ranges::find(keys, key) != keys.end() ||
+         (section == kPrecision && precision::find_field(key) != nullptr);
+}
+
+void check_text(std::string_view text, const std::string& file) {
+  if (text.size() > kLongestConfig) {
+    throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
+  }
+}
+
+class Collector {
+ public:
+  Collector(Entries& out, std::filesystem::path file)
+      : out_(out), base_(file.parent_path()), short_name_(file.filename().string()) {}
+
+  void add_document(const toml::table& document) {
+    for (const auto& [key, node] : document) {
+      const std::string name(key.str());
+      if (const toml::table* table = node.as_table()) {
+        if (!is_section(name)) throw ConfigError(fmt::format("{}: {}", where(node), unknown_section(name)));
+        add_section(name, *table);
+      } else if (is_section(name) && name != kPrecision) {
+        throw ConfigError(
+            fmt::format("{}: \"{}\" is a section; write its keys under [{}]", where(node), name, name));
+      } else {
+        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key("", name)));
+      }
+    }
+    std::ranges::stable_sort(out_.all, {}, [](const Entry& e) { return e.value->source().begin.line; });
+  }
+
+ private:
+  std::string where(const toml::node& node) const {
+    return fmt::format("{}:{}", out_.file, node.source().begin.line);
+  }
+
+  void add_section(const std::string& section, const toml::table& table) {
+    for (const auto& [key, node] : table) {
+      const std::string name(key.str());
+      if (section == kPrecision && name == "loss_scale" && node.is_table()) {
+        add_section(std::string(kLossScale), *node.as_table());
+        continue;
+      }
+      if (!is_key(section, name))
+        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key(section, name)));
+      const std::string origin = fmt::format("{}:{}", short_name_, node.source().begin.line);
+      out_.all.push_back({section, name, &node, where(node), origin, base_, ""});
+    }
+  }
+
+  Entries& out_;
+  std::filesystem::path base_;
+  std::string short_name_;
+};
+
+/// The value of an override: TOML, or else a bare string.
+std::unique_ptr<toml::table> override_value(std::string_view value, std::string_view whole) {
+  const auto parse = [](const std::string& text) {
+    return std::make_unique<toml::table>(toml::parse("value = " + text));
+  };
+  try {
+    std::unique_ptr<toml::table> table = parse(std::string(value));
+    if (table->size() == 1 && table->contains("value")) return table;
+  } catch (const toml::parse_error&) {
+    // a bare string
+  }
+  try {
+    return parse(toml_text(std::string(value)));
+  } catch (const toml::parse_error&) {
+    throw ConfigError(fmt::format("--set {}: the value is no UTF-8 text", precision::quoted(whole)));
+  }
+}
+
+void add_override(Entries& out, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view name = precision::trimmed(text.substr(0, equals));
+  if (equals == std::string_view::npos || name.empty()) {
+    throw ConfigError(
+        fmt::format("--set {}: must be section.key=value, such as run.steps=100", precision::quoted(text)));
+  }
+  const std::size_t dot = name.rfind('.');
+  const std::string section(dot == std::string_view::npos ? "" : name.substr(0, dot));
+  const std::string key(dot == std::string_view::npos ? name : name.substr(dot + 1));
+  if (!section.empty() && !is_section(section)) {
+    throw ConfigError(fmt::format("--set {}: {}", precision::quoted(text), unknown_section(section)));
+  }
+  if (section.empty() || !is_key(section, key)) {
+    throw ConfigError(fmt::format("--set {}: {}", precision::quoted(text), unknown_key(section, key)));
+  }
+  const std::string_view value = precision::trimmed(text.substr(equals + 1));
+  out.documents.push_back(override_value(value, text));
+  std::erase_if(out.all, [&](const Entry& e) { return e.section == section && e.key == key; });
+  out.all.push_back(
+      {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value)});
+}
+
+}  // namespace
+
+const Entry* Entries::find(std::string_view section, std::string_view key) const {
+  const auto found =
+      std::ranges::find_if(all, [&](const Entry& e) { return e.section == section && e.key == key; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string Entries::where(std::string_view section, std::string_view key) const {
+  const Entry* entry = find(section, key);
+  return entry == nullptr ? file : entry->where;
+}
+
+Entries read_entries(std::string_view text, const std::filesystem::path& file,
+                     std::span<const std::string> overrides) {
+  Entries entries;
+  entries.file = file.string();
+  check_text(text, entries.file);
+  try {
+    entries.documents.push_back(std::make_unique<toml::table>(toml::parse(text)));
+  } catch (const toml::parse_error& e) {
+    const toml::source_position at = e.source().begin;
+    throw ConfigError(fmt::format("{}:{}: not valid TOML at column {}: {}", entries.file, at.line, at.column,
+                                  e.description()));
+  }
+  Collector(entries, file).add_document(*entries.documents.front());
+  for (const std::string& text_of_override : overrides) add_override(entries, text_of_override);
+  return entries;
+}
+
+void refuse(const Entry& entry, std::string_view why) {
+  std::string value = entry.value->is_array()   ? "an array"
+                      : entry.value->is_table() ? "a table"
+                                                : "a date or time";
+  if (const auto* text = entry.value->as_string()) {
+    value = precision::quoted(text->get());
+  } else if (const auto* number = entry.value->as_floating_point()) {
+    value = toml_text(number->get());
+  } else if (const auto scalar = precision::value_text(*entry.value)) {
+    value = *scalar;
+  }
+  throw ConfigError(fmt::format("{}: {}.{} = {}: {}", entry.where, entry.section, entry.key, value, why));
+}
+
+}  // namespace mantissa::train
