@@ -18,9 +18,10 @@ struct StepData {
   std::vector<std::int64_t> origin;
 };
 
-/// Token ids held once, and the rows they form: sequence j is ids [j·T, j·T + T], neighbours share one. The last sequences are
-/// held out for validation where asked. Step s takes the next `global_batch_size` of the training sequences, wrapping at the
-/// end, also within a batch; with `shuffle` each epoch is a permutation that depends on (seed, epoch) alone.
+/// Token ids held once, and the rows they form: sequence j is ids [j·T, j·T + T], neighbours share one. The
+/// last sequences are held out for validation where asked. Step s takes the next `global_batch_size` of the
+/// training sequences, wrapping at the end, also within a batch; with `shuffle` each epoch is a permutation
+/// that depends on (seed, epoch) alone.
 class Dataset {
  public:
   struct Options {

@@ -1,0 +1,135 @@
+#include "mantissa/text/sources.h"
+
+#include <fmt/format.h>
+#include <glob.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/text/readers.h"
+
+namespace mantissa::text {
+namespace {
+
+namespace fs = std::filesystem;
+
+void require_regular_file(const std::string& path) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) {
+    throw FileError(fmt::format("data: there is no file \"{}\"", path));
+  }
+  if (status.type() == fs::file_type::directory) {
+    throw FileError(
+        fmt::format("data: \"{0}\" is a directory; name its files, for example \"{0}/*.txt\"", path));
+  }
+  if (!fs::is_regular_file(status)) {
+    throw FileError(fmt::format("data: \"{}\" is not a regular file; its size must be known", path));
+  }
+}
+
+std::vector<std::string> match(const std::string& pattern) {
+  glob_t found{};
+  const int result = ::glob(pattern.c_str(), GLOB_NOSORT, nullptr, &found);
+  std::vector<std::string> paths;
+  if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  ::globfree(&found);
+  if (paths.empty()) {
+    throw FileError(fmt::format(
+        "data: no file matches \"{}\"; a relative pattern starts at the config's folder", pattern));
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+struct Ending {
+  const char* end;
+  const char* format;
+};
+constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
+                                          {".text", "text"},
+                                          {".md", "text"},
+                                          {".jsonl", "jsonl"},
+                                          {".ndjson", "jsonl"},
+                                          {".bin", "tokens"},
+                                          {".tokens", "tokens"},
+                                          {".idx", "binidx"}}};
+
+std::string format_by_name(const std::string& path) {
+  const std::string end = fs::path(path).extension().string();
+  // Megatron's pair: the ids of x.bin are described by x.idx, and are not raw.
+  if (end == ".bin" && fs::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
+  for (const Ending& known : kEndings) {
+    if (end == known.end) return known.format;
+  }
+  throw ConfigError(fmt::format(
+      "data.format: \"auto\" does not know the ending of \"{}\" (it knows .txt .text .md .jsonl .ndjson .bin "
+      ".tokens); set data.format to text, jsonl or tokens",
+      path));
+}
+
+void append_file(const std::string& path, const std::string& format, const Tokenizer& tokenizer,
+                 std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
+  if (format == "auto") {
+    append_file(path, format_by_name(path), tokenizer, vocabulary, ids);
+  } else if (format == "text") {
+    append_text_file(path, tokenizer, vocabulary, ids);
+  } else if (format == "jsonl") {
+    append_jsonl_file(path, tokenizer, vocabulary, ids);
+  } else if (format == "tokens") {
+    append_token_file(path, vocabulary, ids);
+  } else if (format == "binidx") {
+    throw ConfigError(
+        fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
+                    "a plain token file "
+                    "and set data.format = \"tokens\"",
+                    path));
+  } else {
+    throw ConfigError(
+        fmt::format("data.format: \"{}\" is not a format; there are auto, text, jsonl and tokens", format));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> expand_files(const std::vector<std::string>& patterns) {
+  if (patterns.empty()) throw ConfigError("data: no file is named");
+  std::vector<std::string> paths;
+  for (const std::string& pattern : patterns) {
+    const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !fs::exists(pattern);
+    if (!is_glob) {
+      paths.push_back(pattern);
+      continue;
+    }
+    const std::vector<std::string> matches = match(pattern);
+    paths.insert(paths.end(), matches.begin(), matches.end());
+  }
+  for (const std::string& path : paths) require_regular_file(path);
+  return paths;
+}
+
+void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+  const std::vector<std::int32_t> tokens = tokenizer.encode(document);
+  ids.insert(ids.end(), tokens.begin(), tokens.end());
+  ids.push_back(tokenizer.separator());
+}
+
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
+                                      const Tokenizer& tokenizer, std::int64_t vocabulary) {
+  if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
+    throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
+  }
+  std::vector<std::int32_t> ids;
+  for (const std::string& path : expand_files(patterns))
+    append_file(path, format, tokenizer, vocabulary, ids);
+  if (ids.empty()) {
+    throw FileError(fmt::format("data: \"{}\"{} holds no token", patterns.front(),
+                                patterns.size() > 1 ? " and the files after it" : ""));
+  }
+  return ids;
+}
+
+}  // namespace mantissa::text

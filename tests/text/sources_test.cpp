@@ -1,0 +1,161 @@
+#include "mantissa/text/sources.h"
+
+#include <gtest/gtest.h>
+
+#include "mantissa/base/error.h"
+#include "text/temp_files.h"
+
+namespace mantissa::text {
+namespace {
+
+using Ids = std::vector<std::int32_t>;
+using namespace std::string_literals;
+
+class Sources : public ::testing::Test {
+ protected:
+  Ids read(const std::vector<std::string>& patterns, const std::string& format = "auto",
+           std::int64_t vocabulary = 256) const {
+    return read_tokens(patterns, format, *tokenizer_, vocabulary);
+  }
+  std::string text_of(const std::vector<std::string>& patterns, const std::string& format = "auto") const {
+    return tokenizer_->decode(read(patterns, format));
+  }
+  template <class E>
+  std::string error(const std::vector<std::string>& patterns, const std::string& format = "auto",
+                    std::int64_t vocabulary = 256) const {
+    return error_of<E>([&] { read(patterns, format, vocabulary); });
+  }
+
+  TempFiles files_;
+  std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("byte");
+};
+
+TEST_F(Sources, APlainTextFileIsExactlyItsBytes) {
+  const std::string bytes = "line\r\n\n\0 \xff end"s;
+  EXPECT_EQ(text_of({files_.write("a.txt", bytes)}), bytes);
+}
+
+TEST_F(Sources, BetweenTextFilesStandsAZeroByte) {
+  const std::string a = files_.write("a.txt", "one"), b = files_.write("b.md", "two");
+  EXPECT_EQ(text_of({b, a}), "two\0one"s);
+}
+
+TEST_F(Sources, EachDocumentOfJsonLinesEndsWithAZeroByte) {
+  const std::string rows = files_.write(
+      "rows.jsonl",
+      "{\"text\": \"one\\n1\", \"other\": [1, {}]}\n\n  \r\n{\"text\": \"\"}\n{\"text\": \"caf\u00e9\"}");
+  EXPECT_EQ(text_of({rows}), "one\n1\0\0caf\u00e9\0"s);
+  EXPECT_EQ(text_of({files_.write("a.txt", "x"), rows, files_.path("a.txt")}), "x\0one\n1\0\0caf\u00e9\0x"s);
+}
+
+TEST_F(Sources, ErrorsInJsonLinesNameFileAndLine) {
+  const std::string good = "{\"text\": \"a\"}\n";
+  const auto message = [&](const std::string& line) {
+    return error<FileError>({files_.write("rows.jsonl", good + good + line)});
+  };
+  for (const std::string line :
+       {"{\"text\": \"a\"", "{\"text\": \"a\"} x", "text", "{\"text\": \"\\ud800\"}"}) {
+    EXPECT_TRUE(has(message(line), "rows.jsonl:3: not JSON at byte")) << line;
+  }
+  for (const std::string line : {"{\"txt\": \"a\"}", "{\"text\": 3}", "[\"text\"]", "\"text\"", "null"}) {
+    EXPECT_TRUE(has(message(line), "rows.jsonl:3: no string field \"text\"")) << line;
+  }
+  EXPECT_TRUE(has(message("{\"text\": \"\xff\"}"), "rows.jsonl:3: byte 11 of the line is not UTF-8"));
+}
+
+TEST_F(Sources, TokenFilesAreRawLittleEndianIdsOfTheWidthTheVocabularyNeeds) {
+  const std::string narrow = files_.write("n.bin", "\x01\x00\x34\x12\xfe\xff"s);
+  EXPECT_EQ(read({narrow}, "auto", 65535), (Ids{1, 0x1234, 65534}));
+  const std::string wide = files_.write("w.tokens", "\x01\x00\x00\x00\xff\xff\x00\x00\x04\x03\x02\x01"s);
+  EXPECT_EQ(read({wide}, "auto", 0x01020305), (Ids{1, 65535, 0x01020304}));
+  // 65,536 entries are the first that are stored in four bytes.
+  EXPECT_EQ(read({files_.write("e.bin", "\xff\xff\x00\x00"s)}, "tokens", 65536), (Ids{65535}));
+}
+
+TEST_F(Sources, TokenFilesFollowEachOtherWithoutSeparators) {
+  const std::string a = files_.write("a.bin", "\x01\x00\x02\x00"s), b = files_.write("b.bin", "\x03\x00"s);
+  EXPECT_EQ(read({a, b}), (Ids{1, 2, 3}));
+}
+
+TEST_F(Sources, ATokenFileLongerThanTheReadBuffer) {
+  std::string bytes;
+  for (int i = 0; i < 1'200'000; ++i) {
+    bytes += static_cast<char>(i % 251);
+    bytes += static_cast<char>(i % 7);
+  }
+  const Ids ids = read({files_.write("long.bin", bytes)}, "tokens", 2000);
+  ASSERT_EQ(ids.size(), 1'200'000U);
+  for (int i = 0; i < 1'200'000; ++i) ASSERT_EQ(ids[static_cast<std::size_t>(i)], i % 251 + 256 * (i % 7));
+}
+
+TEST_F(Sources, AnIdOutsideTheVocabularyIsRefusedWithItsPosition) {
+  const std::string path = files_.write("bad.bin", "\x01\x00\xff\x00\x00\x01"s);
+  const std::string message = error<FileError>({path});
+  EXPECT_TRUE(has(message, "bad.bin"));
+  EXPECT_TRUE(has(message, "id 256 at position 2"));
+  // Beyond 2^31 too, where the id would be negative.
+  EXPECT_TRUE(has(error<FileError>({files_.write("w.bin", "\xff\xff\xff\xff"s)}, "tokens", 70000),
+                  "id 4294967295 at position 0"));
+}
+
+TEST_F(Sources, ASizeThatIsNotWholeIdsIsRefused) {
+  EXPECT_TRUE(has(error<FileError>({files_.write("odd.bin", "abc")}), "3 bytes are not whole uint16 ids"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("odd.bin", "abcdef")}, "tokens", 70000),
+                  "6 bytes are not whole uint32 ids"));
+}
+
+TEST_F(Sources, GlobsAreSortedAndNamesKeepTheirOrder) {
+  files_.write("b2.txt", "2");
+  files_.write("b10.txt", "10");
+  files_.write("B.txt", "B");
+  const std::string z = files_.write("z.txt", "z");
+  EXPECT_EQ(
+      expand_files({z, files_.path("[bB]*.txt")}),
+      (std::vector<std::string>{z, files_.path("B.txt"), files_.path("b10.txt"), files_.path("b2.txt")}));
+  const std::string odd = files_.write("b[1].txt", "name with brackets");
+  EXPECT_EQ(expand_files({odd}), (std::vector<std::string>{odd}));
+}
+
+TEST_F(Sources, WhatIsNotThereIsSaidByName) {
+  EXPECT_TRUE(has(error<FileError>({files_.path("no.txt")}), "no.txt"));
+  EXPECT_TRUE(has(error<FileError>({files_.path("no*.txt")}), "no*.txt"));
+  EXPECT_TRUE(has(error<FileError>({files_.path("")}), "is a directory"));
+  EXPECT_TRUE(has(error<FileError>({"/dev/zero"}, "text"), "not a regular file"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { read({}); }), "no file is named"));
+}
+
+TEST_F(Sources, EmptyDataIsAnError) {
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.txt", "")}), "holds no token"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.jsonl", "\n\n")}), "holds no token"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.bin", "")}), "holds no token"));
+}
+
+TEST_F(Sources, AnEmptyFileAddsNothingBetweenOthers) {
+  const std::string a = files_.write("a.txt", "a"), empty = files_.write("empty.txt", "");
+  EXPECT_EQ(text_of({a, empty, a}), "a\0a"s);
+}
+
+TEST_F(Sources, TheFormatIsWhatTheConfigSaysOrTheEndingOfTheName) {
+  const std::string path = files_.write("data.log", "{\"text\": \"a\"}");
+  EXPECT_EQ(text_of({path}, "text"), "{\"text\": \"a\"}");
+  EXPECT_EQ(text_of({path}, "jsonl"), "a\0"s);
+  EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the ending of"));
+  EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"), "\"parquet\" is not a format"));
+}
+
+TEST_F(Sources, BinidxIsRecognisedAndRefusedByName) {
+  const std::string bin = files_.write("m.bin", "\x01\x00"s), idx = files_.write("m.idx", "MMIDIDX");
+  EXPECT_TRUE(has(error<ConfigError>({bin}), "binidx"));
+  EXPECT_TRUE(has(error<ConfigError>({idx}), "binidx"));
+  EXPECT_TRUE(has(error<ConfigError>({bin}, "binidx"), "binidx"));
+  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // said to be raw ids, it is taken as such
+}
+
+TEST_F(Sources, TextNeedsAVocabularyAsLargeAsTheTokenizers) {
+  const std::string path = files_.write("a.txt", "a");
+  EXPECT_TRUE(has(error<ConfigError>({path}, "auto", 255), "vocab_size to at least 256"));
+  EXPECT_EQ(read({path}, "auto", 50277), (Ids{97}));
+}
+
+}  // namespace
+}  // namespace mantissa::text
