@@ -5,9 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include <toml++/toml.h>
-
 #include "mantissa/precision/policy.h"
+#include "mantissa/precision/toml.h"
 
 namespace mantissa::precision {
 

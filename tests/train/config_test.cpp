@@ -1,0 +1,628 @@
+// The config: what it reads, what it fills in, what it prints, and how it refuses.
+#include "mantissa/train/config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "precision/message.h"
+
+namespace mantissa::train {
+namespace {
+
+using precision::message_of;
+using Strings = std::vector<std::string>;
+
+constexpr const char* kSmallest = R"([run]
+steps = 300
+[model]
+hidden_size = 64
+[data]
+source = "kk"
+)";
+
+constexpr const char* kFull = R"(# every section of docs/cli.md
+[run]
+name = "demo"
+out = "runs/demo"
+seed = 7
+steps = 300
+threads = 2
+[model]
+model_type = "llama"
+hidden_size = 256
+num_hidden_layers = 6
+num_attention_heads = 8
+num_key_value_heads = 4
+head_dim = 32
+intermediate_size = 688
+vocab_size = 259
+max_position_embeddings = 1024
+rms_norm_eps = 1e-6
+rope_theta = 10000.0
+rope_scaling = {rope_type = "linear", factor = 2.0, "odd key" = [1, 2.5, "x", true]}
+tie_word_embeddings = true
+initializer_range = 0.02
+[data]
+source = ["a.txt", "more/*.txt"]
+format = "text"
+tokenizer = "byte"
+sequence_length = 128
+shuffle = false
+validation = ["held.txt"]
+[train]
+objective = "pretrain"
+[batch]
+global_batch_size = 24
+micro_batch_size = 6
+leaf = 2
+shards = 2
+[optimizer]
+name = "adamw"
+lr = 1e-3
+betas = [0.9, 0.99]
+eps = 1e-18
+weight_decay = 0
+max_grad_norm = 0
+[schedule]
+name = "linear"
+warmup_steps = 0
+min_lr_ratio = 0.25
+[precision]
+policy = "bf16-mixed"
+residual = "bf16"
+rules = [
+  "lm_head: compute=f32",
+  {match = "*norm*", op = "rmsnorm", compute = "f32"},
+]
+[checkpoint]
+interval = 50
+keep = 3
+[log]
+interval = 10
+tensorboard = false
+)";
+
+RunConfig parse(const std::string& text, const Strings& overrides = {}) {
+  return parse_config(text, "dir/run.toml", overrides);
+}
+
+/// kSmallest with `lines` after it, and the message that refuses it.
+std::string refused(const std::string& lines) {
+  return message_of([&] { parse(kSmallest + lines); });
+}
+std::string refused_set(const std::string& override) {
+  return message_of([&] { parse(kSmallest, {override}); });
+}
+std::string here(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+TEST(Config, NeedsOnlyStepsModelAndData) {
+  const RunConfig c = parse(kSmallest);
+  EXPECT_EQ(c.run.name, "run");
+  EXPECT_EQ(c.run.out, "runs/run");
+  EXPECT_EQ(c.run.seed, 1U);
+  EXPECT_EQ(c.run.steps, 300);
+  EXPECT_EQ(c.run.threads, 0);
+  EXPECT_EQ(c.model.fields, nlohmann::json({{"hidden_size", 64}}));
+  EXPECT_EQ(c.data.source, Strings{"kk"});
+  EXPECT_EQ(c.data.format, "auto");
+  EXPECT_EQ(c.data.tokenizer, "byte");
+  EXPECT_EQ(c.data.sequence_length, 256);
+  EXPECT_TRUE(c.data.shuffle);
+  EXPECT_EQ(c.data.validation.share, 0.02);
+  EXPECT_TRUE(c.data.validation.files.empty());
+  EXPECT_EQ(c.train.objective, "pretrain");
+  EXPECT_EQ(c.batch, (BatchSection{32, 8, 1, 1}));
+  EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 3e-4, {0.9, 0.95}, 1e-8, 0.1, 1.0}));
+  EXPECT_EQ(c.schedule, (ScheduleSection{"cosine", 20, 0.1}));
+  EXPECT_EQ(c.policy, precision::Policy());
+  EXPECT_EQ(c.checkpoint, (CheckpointSection{100, 2}));
+  EXPECT_EQ(c.log, (LogSection{1, true}));
+}
+
+TEST(Config, ReadsEveryKey) {
+  const RunConfig c = parse(kFull);
+  EXPECT_EQ(c.run, (RunSection{"demo", "runs/demo", 7, 300, 2}));
+  EXPECT_EQ(c.model.fields["intermediate_size"], 688);
+  EXPECT_EQ(c.model.fields["rope_theta"], 10000.0);
+  EXPECT_EQ(c.model.fields["tie_word_embeddings"], true);
+  EXPECT_EQ(c.model.fields["rope_scaling"]["odd key"], nlohmann::json({1, 2.5, "x", true}));
+  EXPECT_EQ(c.data.source, (Strings{here("dir/a.txt"), here("dir/more/*.txt")}));
+  EXPECT_EQ(c.data.validation.files, Strings{here("dir/held.txt")});
+  EXPECT_EQ(c.data.sequence_length, 128);
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.batch, (BatchSection{24, 6, 2, 2}));
+  EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 1e-3, {0.9, 0.99}, 1e-18, 0, 0}));
+  EXPECT_EQ(c.schedule, (ScheduleSection{"linear", 0, 0.25}));
+  EXPECT_EQ(c.policy, precision::Policy::parse(
+                          "bf16-mixed residual=bf16; lm_head: compute=f32; *norm*: op=rmsnorm compute=f32"));
+  EXPECT_EQ(c.checkpoint, (CheckpointSection{50, 3}));
+  EXPECT_EQ(c.log, (LogSection{10, false}));
+}
+
+TEST(Config, PrintsAWholeThatReadsBackEqual) {
+  for (const char* text : {kSmallest, kFull}) {
+    const RunConfig c = parse(text);
+    const std::string toml = c.to_toml();
+    EXPECT_EQ(parse_config(toml, "elsewhere/config.toml"), c) << toml;
+    EXPECT_EQ(parse_config(toml, "elsewhere/config.toml").to_toml(), toml);
+  }
+  const RunConfig odd = parse(
+      kSmallest, {R"(run.name="quote \" back\\slash \u0001 ünï")", "optimizer.lr=0.1234567890123456789"});
+  EXPECT_EQ(parse_config(odd.to_toml(), "x.toml"), odd) << odd.to_toml();
+}
+
+TEST(Config, PrintsWhatThePresetMeans) {
+  const std::string toml = parse(kSmallest, {"precision.policy=bf16"}).to_toml();
+  EXPECT_NE(toml.find("policy = \"params=f32 compute=bf16 "), std::string::npos) << toml;
+  EXPECT_NE(toml.find("\"  # bf16-mixed\nrules = []\n"), std::string::npos) << toml;
+  EXPECT_EQ(toml.find("loss_scale]"), std::string::npos) << toml;
+}
+
+TEST(Config, RulesKnowTheLineTheyStandOn) {
+  const RunConfig c = parse(kFull);
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
+  EXPECT_EQ(c.policy.rules()[1].origin, "run.toml:53");
+}
+
+TEST(Config, RelativePathsStartAtTheConfigFile) {
+  const RunConfig c = parse(
+      "run = {steps = 1, out = \"here\"}\nmodel.path = \"../m\"\ndata = {source = \"./kk\", tokenizer = "
+      "\"t.json\"}");
+  EXPECT_EQ(c.run.out, "here");
+  EXPECT_EQ(c.model.path, here("m"));
+  EXPECT_EQ(c.data.source, Strings{here("dir/kk")});
+  EXPECT_EQ(c.data.tokenizer, here("dir/t.json"));
+  EXPECT_EQ(parse("run.steps = 1\nmodel.path = \"/m\"\ndata = {source = \"/d/*.txt\", tokenizer = \"model\"}")
+                .data.tokenizer,
+            "model");
+}
+
+TEST(Config, PathsOfOverridesStartAtTheCurrentDirectory) {
+  EXPECT_EQ(parse(kSmallest, {"data.source=a.txt"}).data.source, Strings{here("a.txt")});
+}
+
+TEST(Config, TheMicroBatchFitsTheBatchUnlessSaid) {
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=4"}).batch.micro_batch_size, 4);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=7"}).batch.micro_batch_size, 7);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=22"}).batch.micro_batch_size, 2);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=13"}).batch.micro_batch_size, 1);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=24", "batch.shards=2", "batch.leaf=3"})
+                .batch.micro_batch_size,
+            6);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=64", "batch.leaf=16"}).batch.micro_batch_size, 16);
+}
+
+TEST(Config, AShortRunWarmsUpForAllOfItUnlessSaid) {
+  EXPECT_EQ(parse(kSmallest, {"run.steps=5"}).schedule.warmup_steps, 5);
+}
+
+TEST(Config, OverridesAreTomlOrBareStrings) {
+  const RunConfig c = parse(
+      kSmallest, {"run.steps=5", "run.steps = 9", "run.name=abc", "optimizer.betas=[0.8, 0.9]",
+                  "optimizer.lr=1e-2", "data.shuffle=false", "data.validation=0", "precision.compute=bf16",
+                  "model.rope_theta=5", "precision.rules=[\"lm_head: compute=f32\"]"});
+  EXPECT_EQ(c.run.steps, 9);  // the later one wins
+  EXPECT_EQ(c.run.name, "abc");
+  EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.8, 0.9}));
+  EXPECT_EQ(c.optimizer.lr, 1e-2);
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.data.validation.share, 0);
+  EXPECT_EQ(c.policy.fields().compute, Scalar::bf16);
+  EXPECT_EQ(c.policy.rules().at(0).origin, "--set");
+  EXPECT_EQ(c.model.fields["rope_theta"], 5.0);
+  EXPECT_EQ(parse(kSmallest, {"run.name=2024-01-01"}).run.name, "2024-01-01");
+  EXPECT_EQ(parse(kSmallest, {"run.name=0010"}).run.name, "0010");
+  EXPECT_EQ(parse(kSmallest, {"run.name=a = 1\nb = 2"}).run.name, "a = 1\nb = 2");
+  EXPECT_EQ(parse(kSmallest, {"precision.policy=bf16-mixed residual=bf16"}).policy.fields().residual,
+            Scalar::bf16);
+  EXPECT_EQ(parse(kSmallest, {"precision.rules=lm_head: compute=bf16"}).policy.rules().size(), 1U);
+  EXPECT_EQ(parse(kSmallest, {"precision.policy=64"}).policy.preset(), "64-true");
+}
+
+TEST(Config, PrecisionReplacesThePolicyAndRuleAppends) {
+  RunConfig c = parse(kFull);
+  apply_precision(c, "32", Strings{"*: compute=bf16", "{match = \"lm_head\", compute = \"f32\"}"});
+  EXPECT_EQ(c.policy.preset(), "32-true");
+  ASSERT_EQ(c.policy.rules().size(), 4U);
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
+  EXPECT_EQ(c.policy.rules()[2].origin, "--rule 1");
+  EXPECT_EQ(c.policy.rules()[3].origin, "--rule 2");
+  apply_precision(c, std::nullopt, {});
+  EXPECT_EQ(c.policy.rules().size(), 4U);
+}
+
+TEST(Config, APolicyOfTheCommandLineIsCheckedAndNothingChangesWhereItIsWrong) {
+  RunConfig c = parse(kFull);
+  const RunConfig before = c;
+  EXPECT_EQ(
+      message_of([&] { apply_precision(c, "bf17", {}); }),
+      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, bf16-mixed)");
+  EXPECT_EQ(message_of([&] {
+              apply_precision(c, std::nullopt, Strings{"*: compute=f32", "lm_head compute=f32"});
+            }),
+            "--rule 2: rule \"lm_head compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: "
+            "compute=f32\"; write *: to speak "
+            "of every scope");
+  EXPECT_EQ(message_of([&] {
+              apply_precision(c, "kahan=true", {});
+            }).find("--precision: kahan=true is not available"),
+            0U);
+  EXPECT_EQ(message_of([&] {
+              apply_precision(c, std::nullopt, Strings{"*: kv=e4m3"});
+            }).find("--rule 1: rule \"*: kv=e4m3\" (--rule 1): kv=e4m3 is not available"),
+            0U);
+  EXPECT_EQ(c, before);
+}
+
+TEST(Config, EveryKeyIsDescribed) {
+  const std::vector<OptionInfo> all = options();
+  const auto find = [&](const std::string& section, const std::string& key) {
+    for (const OptionInfo& o : all) {
+      if (o.section == section && o.key == key) return o;
+    }
+    ADD_FAILURE() << section << "." << key;
+    return OptionInfo{};
+  };
+  EXPECT_EQ(find("optimizer", "betas").default_value, "[0.9, 0.95]");
+  EXPECT_EQ(find("optimizer", "betas").type, "two numbers");
+  EXPECT_EQ(find("run", "steps").default_value, "");
+  EXPECT_EQ(find("run", "threads").default_value, "0");
+  EXPECT_EQ(find("precision", "compute").default_value, "\"f32\"");
+  EXPECT_EQ(find("precision.loss_scale", "hysteresis").default_value, "2");
+  EXPECT_EQ(find("model", "head_dim").type, "whole number");
+  const std::string help = options_help();
+  for (const OptionInfo& o : all) {
+    EXPECT_FALSE(o.description.empty()) << o.section << "." << o.key;
+    EXPECT_NE(help.find(o.description), std::string::npos);
+  }
+  EXPECT_NE(help.find("\n[optimizer]\n  name = \"adamw\" "), std::string::npos) << help;
+}
+
+TEST(ConfigErrors, WhatMustBeSaidIsAskedFor) {
+  EXPECT_EQ(message_of([] { parse(""); }),
+            "dir/run.toml: run.steps is missing; say under [run] how many optimizer steps to train, such as "
+            "steps = 300");
+  EXPECT_EQ(message_of([] { parse("[run]\nsteps = 1"); }),
+            "dir/run.toml: model is missing; write path, config, or config.json's own fields (hidden_size = "
+            "256, …) under [model]");
+  EXPECT_EQ(message_of([] { parse("[run]\nsteps = 1\n[model]\npath = \"m\""); }),
+            "dir/run.toml: data.source is missing; write source = \"kk\", or files, under [data]");
+}
+
+TEST(ConfigErrors, SyntaxHasALine) {
+  EXPECT_EQ(refused("[batch\n").find("dir/run.toml:7: not valid TOML at column "), 0U) << refused("[batch\n");
+  EXPECT_EQ(refused("[run]\nseed = 2\n").find("dir/run.toml:7: not valid TOML"), 0U);  // a table twice
+  EXPECT_EQ(refused("\xff\xfe").find("dir/run.toml:7: not valid TOML"), 0U);
+  EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
+}
+
+TEST(ConfigErrors, UnknownKeysAreAnsweredWithTheNearest) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[optimizer]\nweight_dcay = 0.1",
+       "dir/run.toml:8: there is no key \"optimizer.weight_dcay\"; did you mean \"weight_decay\"?"},
+      {"[log]\nlr = 0.1", "dir/run.toml:8: there is no key \"log.lr\"; write optimizer.lr"},
+      {"[log]\nname = 1",
+       "dir/run.toml:8: there is no key \"log.name\"; write run.name or optimizer.name or schedule.name"},
+      {"[log]\nwarmup_step = 1",
+       "dir/run.toml:8: there is no key \"log.warmup_step\"; did you mean \"schedule.warmup_steps\"?"},
+      {"[log]\nqqqqqqqqqq = 1",
+       "dir/run.toml:8: there is no key \"log.qqqqqqqqqq\" (keys of [log]: interval, tensorboard)"},
+      {"[shedule]\nname = \"cosine\"",
+       "dir/run.toml:7: there is no section \"shedule\"; did you mean \"schedule\"? (sections: run, model, "
+       "data, train, batch, "
+       "optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},
+      {"[precision]\ncompte = \"bf16\"",
+       "dir/run.toml:8: there is no key \"precision.compte\"; did you mean \"compute\"?"},
+      {"[precision.loss_scale]\nhysteresi = 2",
+       "dir/run.toml:8: there is no key \"precision.loss_scale.hysteresi\"; did you mean \"hysteresis\"?"},
+  };
+  for (const auto& [lines, message] : cases) EXPECT_EQ(refused(lines), message);
+  EXPECT_EQ(message_of([] { parse("steps = 300\n"); }),
+            "dir/run.toml:1: \"steps\" stands in no section; write run.steps");
+  EXPECT_EQ(message_of([] { parse("precision = \"bf16\"\n"); }),
+            "dir/run.toml:1: \"precision\" stands in no section; write precision.policy (for instance policy "
+            "= \"bf16-mixed\")");
+  EXPECT_EQ(message_of([] { parse("run = 3\n"); }),
+            "dir/run.toml:1: \"run\" is a section; write its keys under [run]");
+  EXPECT_EQ(message_of([] { parse("[[run]]\nsteps = 3\n"); }),
+            "dir/run.toml:1: \"run\" is a section; write its keys under [run]");
+  EXPECT_EQ(message_of([] { parse("[model]\nhiden_size = 3\n"); }),
+            "dir/run.toml:2: there is no key \"model.hiden_size\"; did you mean \"hidden_size\"?");
+}
+
+TEST(ConfigErrors, SpellingsOfOtherTrainersAreKnown) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"gradient_clipping", "optimizer.max_grad_norm (gradients are clipped to this norm)"},
+      {"save_steps", "checkpoint.interval"},
+      {"save_total_limit", "checkpoint.keep"},
+      {"per_device_train_batch_size", "batch.micro_batch_size"},
+      {"per-device-train-batch-size", "batch.micro_batch_size"},
+      {"gradient_accumulation_steps",
+       "batch.micro_batch_size (accumulation steps = global_batch_size / micro_batch_size)"},
+      {"max_tokens", "run.steps (steps = tokens / (global_batch_size × sequence_length))"},
+      {"num_train_epochs", "run.steps (steps = epochs × sequences / global_batch_size)"},
+      {"learning_rate", "optimizer.lr"},
+      {"warmup_ratio", "schedule.warmup_steps (warmup_steps = ratio × steps)"},
+      {"lr_scheduler_type", "schedule.name"},
+      {"logging_steps", "log.interval"},
+      {"output_dir", "run.out"},
+      {"model_name_or_path", "model.path"},
+      {"block_size", "data.sequence_length"},
+      {"n_layer", "model.num_hidden_layers"},
+      {"bf16", "precision.policy (for instance policy = \"bf16-mixed\")"},
+  };
+  for (const auto& [foreign, canonical] : cases) {
+    EXPECT_EQ(refused("[log]\n" + foreign + " = 1"),
+              "dir/run.toml:8: there is no key \"log." + foreign + "\"; write " + canonical);
+  }
+}
+
+TEST(ConfigErrors, EveryForeignSpellingNamesAKeyThatExists) {
+  for (const char* foreign : {"gradient_clipping", "max_iters", "dim", "dtype", "min_lr", "seq_len", "beta1",
+                              "val_split_fraction"}) {
+    const std::string message = refused(std::string("[log]\n") + foreign + " = 1");
+    const std::size_t begin = message.find("write ") + 6;
+    const std::string key = message.substr(begin, message.find_first_of(" ", begin) - begin);
+    bool known = false;
+    for (const OptionInfo& o : options()) known = known || o.section + "." + o.key == key;
+    EXPECT_TRUE(known) << message;
+  }
+}
+
+TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"[log]\ninterval = \"many\"", "dir/run.toml:8: log.interval = \"many\": must be a whole number"},
+      {"[log]\ninterval = 10.0", "dir/run.toml:8: log.interval = 10.0: must be a whole number; write 10"},
+      {"[log]\ninterval = 1e3", "dir/run.toml:8: log.interval = 1000.0: must be a whole number; write 1000"},
+      {"[log]\ninterval = 1.5", "dir/run.toml:8: log.interval = 1.5: must be a whole number"},
+      {"[log]\ninterval = 0", "dir/run.toml:8: log.interval = 0: must be at least 1"},
+      {"[log]\ninterval = true", "dir/run.toml:8: log.interval = true: must be a whole number"},
+      {"[log]\ninterval = [1]", "dir/run.toml:8: log.interval = an array: must be a whole number"},
+      {"[log]\ninterval = {a = 1}", "dir/run.toml:8: log.interval = a table: must be a whole number"},
+      {"[log]\ninterval = 2020-01-01",
+       "dir/run.toml:8: log.interval = a date or time: must be a whole number"},
+      {"[log]\ntensorboard = \"yes\"", "dir/run.toml:8: log.tensorboard = \"yes\": must be true or false"},
+      {"[log]\ntensorboard = 1", "dir/run.toml:8: log.tensorboard = 1: must be true or false"},
+      {"[optimizer]\nlr = -0.1", "dir/run.toml:8: optimizer.lr = -0.1: must be greater than 0"},
+      {"[optimizer]\nlr = 0", "dir/run.toml:8: optimizer.lr = 0: must be greater than 0"},
+      {"[optimizer]\nlr = nan", "dir/run.toml:8: optimizer.lr = nan: must be a finite number"},
+      {"[optimizer]\nlr = inf", "dir/run.toml:8: optimizer.lr = inf: must be a finite number"},
+      {"[optimizer]\nlr = \"1e-3\"", "dir/run.toml:8: optimizer.lr = \"1e-3\": must be a number"},
+      {"[optimizer]\neps = 0", "dir/run.toml:8: optimizer.eps = 0: must be greater than 0"},
+      {"[optimizer]\nweight_decay = -1", "dir/run.toml:8: optimizer.weight_decay = -1: must be at least 0"},
+      {"[optimizer]\nbetas = 0.9",
+       "dir/run.toml:8: optimizer.betas = 0.9: must be two numbers, such as [0.9, 0.95]"},
+      {"[optimizer]\nbetas = [0.9]",
+       "dir/run.toml:8: optimizer.betas = an array: must be two numbers, such as [0.9, 0.95]"},
+      {"[optimizer]\nbetas = [0.9, 1]",
+       "dir/run.toml:8: optimizer.betas = an array: must be at least 0 and below 1"},
+      {"[optimizer]\nbetas = [0.9, \"a\"]", "dir/run.toml:8: optimizer.betas = an array: must be a number"},
+      {"[optimizer]\nname = \"adam\"",
+       "dir/run.toml:8: optimizer.name = \"adam\": there is no such choice; did you mean \"adamw\"? "
+       "(choices: adamw)"},
+      {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
+      {"[schedule]\nname = \"cosin\"",
+       "dir/run.toml:8: schedule.name = \"cosin\": there is no such choice; did you mean \"cosine\"? "
+       "(choices: cosine, constant, "
+       "linear)"},
+      {"[schedule]\nmin_lr_ratio = 1.1",
+       "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
+      {"[schedule]\nwarmup_steps = 301",
+       "dir/run.toml:8: schedule.warmup_steps = 301: must be at most run.steps, which is 300"},
+      {"[train]\nobjective = \"dpo\"",
+       "dir/run.toml:8: train.objective = \"dpo\": is not available in this version (available: pretrain)"},
+      {"[checkpoint]\nkeep = 0", "dir/run.toml:8: checkpoint.keep = 0: must be at least 1"},
+      {"[batch]\nglobal_batch_size = -8",
+       "dir/run.toml:8: batch.global_batch_size = -8: must be at least 1 and at most 16777216"},
+  };
+  for (const auto& [lines, message] : cases) EXPECT_EQ(refused(lines), message);
+}
+
+TEST(ConfigErrors, DataIsChecked) {
+  const auto with = [](const std::string& data) {
+    return message_of([&] { parse("[run]\nsteps = 1\n[model]\nhidden_size = 4\n[data]\n" + data); });
+  };
+  EXPECT_EQ(with("source = []"), "dir/run.toml:6: data.source = an array: must not be empty");
+  EXPECT_EQ(with("source = \"\""), "dir/run.toml:6: data.source = \"\": must not be empty");
+  EXPECT_EQ(with("source = [\"a\", 3]"),
+            "dir/run.toml:6: data.source = an array: must be a string, or an array of strings");
+  EXPECT_EQ(with("source = [\"kk\", \"a\"]"),
+            "dir/run.toml:6: data.source = an array: \"kk\" must stand alone");
+  EXPECT_EQ(with("source = 3"), "dir/run.toml:6: data.source = 3: must be a string; write \"3\"");
+  EXPECT_EQ(with("source = \"a\"\nvalidation = 1"),
+            "dir/run.toml:7: data.validation = 1: must be at least 0 and below 1");
+  EXPECT_EQ(with("source = \"a\"\nvalidation = true"),
+            "dir/run.toml:7: data.validation = true: must be a share such as 0.02, or files");
+  EXPECT_EQ(with("source = \"a\"\nformat = \"binidx\""),
+            "dir/run.toml:7: data.format = \"binidx\": is not available in this version (available: auto, "
+            "text, jsonl, tokens)");
+  EXPECT_EQ(with("source = \"a\"\ntokenizer = \"model\""),
+            "dir/run.toml:7: data.tokenizer = \"model\": there is no model.path to take the tokenizer from; "
+            "write \"byte\", or a "
+            "tokenizer file");
+  EXPECT_EQ(with("source = \"a\"\nsequence_length = 0"),
+            "dir/run.toml:7: data.sequence_length = 0: must be at least 1 and at most 16777216");
+}
+
+TEST(ConfigErrors, TheModelIsSaidOnce) {
+  const auto with = [](const std::string& model) {
+    return message_of([&] { parse("[run]\nsteps = 1\n[data]\nsource = \"kk\"\n[model]\n" + model); });
+  };
+  EXPECT_EQ(with("path = \"a\"\nconfig = \"b\""),
+            "dir/run.toml:7: model.path and model.config both say what the model is; keep one");
+  EXPECT_EQ(with("path = \"a\"\nhead_dim = 4"),
+            "dir/run.toml:7: model.path and model.head_dim both say what the model is; keep one");
+  EXPECT_EQ(with("config = \"a\"\nhead_dim = 4"),
+            "dir/run.toml:7: model.config and model.head_dim both say what the model is; keep one");
+  EXPECT_EQ(with("hidden_size = -4"),
+            "dir/run.toml:6: model.hidden_size = -4: must be at least 1 and at most 2147483647");
+  EXPECT_EQ(with("rms_norm_eps = \"small\""),
+            "dir/run.toml:6: model.rms_norm_eps = \"small\": must be a number");
+  EXPECT_EQ(with("rope_scaling = {factor = nan}"),
+            "dir/run.toml:6: model.rope_scaling = a table: must be a finite number");
+  EXPECT_EQ(with("tie_word_embeddings = \"no\""),
+            "dir/run.toml:6: model.tie_word_embeddings = \"no\": must be true or false");
+}
+
+TEST(ConfigErrors, BatchesMustDivide) {
+  const auto with = [](const std::string& batch) { return refused("[batch]\n" + batch); };
+  EXPECT_EQ(
+      with("global_batch_size = 32\nmicro_batch_size = 7"),
+      "dir/run.toml:9: batch.micro_batch_size = 7: must divide batch.global_batch_size, which is 32; try 4");
+  EXPECT_EQ(with("micro_batch_size = 64"),
+            "dir/run.toml:8: batch.micro_batch_size = 64: must divide batch.global_batch_size, which is 32; "
+            "try 32");
+  EXPECT_EQ(with("shards = 3"),
+            "dir/run.toml:8: batch.shards = 3: must divide batch.global_batch_size, which is 32; try 2");
+  EXPECT_EQ(with("shards = 4\nmicro_batch_size = 16"),
+            "dir/run.toml:9: batch.micro_batch_size = 16: must divide the sequences of a shard "
+            "(global_batch_size / shards), which is 8; "
+            "try 8");
+  EXPECT_EQ(with("leaf = 3"),
+            "dir/run.toml:8: batch.leaf = 3: must divide batch.global_batch_size, which is 32; try 2");
+  EXPECT_EQ(with("leaf = 4\nmicro_batch_size = 2"),
+            "dir/run.toml:8: batch.leaf = 4: must divide batch.micro_batch_size, which is 2; try 2");
+}
+
+TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
+  const auto with = [](const std::string& precision) { return refused("[precision]\n" + precision); };
+  EXPECT_EQ(with("policy = \"bf16-mixd\""),
+            "dir/run.toml:8: policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean "
+            "\"bf16-mixed\"? (presets: 64-true, "
+            "32-true, bf16-mixed)");
+  EXPECT_EQ(with("policy = \"16-mixed\"")
+                .find("dir/run.toml:8: policy \"16-mixed\": preset \"16-mixed\" is not available: "),
+            0U);
+  EXPECT_EQ(with("policy = [1]"),
+            "dir/run.toml:8: precision.policy = an array: must be a string, such as "
+            "\"bf16-mixed\"");
+  EXPECT_EQ(
+      with("policy = \"32-true\"\ngrads = \"bf16\"").find("dir/run.toml:9: grads=bf16 is not available: "),
+      0U);
+  EXPECT_EQ(with("kahan = 1"), "dir/run.toml:8: kahan=\"1\": must be true or false");
+  EXPECT_EQ(with("rules = [\n\"lm_head: compute=f32\",\n\"lm_head\"]"),
+            "dir/run.toml:10: rule \"lm_head\": a rule is SCOPE: field=value, such as \"lm_head: "
+            "compute=f32\"; write *: to speak of every "
+            "scope");
+  EXPECT_EQ(with("rules = [{match = \"*\", compte = \"f32\"}]")
+                .find("dir/run.toml:8: a rule has no key \"compte\"; did you mean "),
+            0U);
+  EXPECT_EQ(
+      with("rules = [3]"),
+      "dir/run.toml:8: precision.rules = an array: must hold rules, such as [\"lm_head: compute=f32\"]");
+  EXPECT_EQ(
+      with("policy = \"64-true\"\nrules = [\"lm_head: compute=f32\"]")
+          .find("dir/run.toml:8: rule \"lm_head: compute=f32\" (run.toml:9): compute=f32 is not available: "),
+      0U);
+}
+
+TEST(ConfigErrors, LossScaleKeysNeedALossScale) {
+  EXPECT_EQ(refused("[precision]\npolicy = \"bf16\"\n[precision.loss_scale]\nhysteresis = 2"),
+            "dir/run.toml:10: precision.loss_scale.hysteresis = 2: the policy (bf16-mixed) has no loss "
+            "scale, so that the key would do "
+            "nothing; take it away");
+  EXPECT_EQ(refused("[precision.loss_scale]\nhysteresis = 0"),
+            "dir/run.toml:8: precision.loss_scale.hysteresis = 0: must be at least 1");
+}
+
+TEST(ConfigErrors, OverridesAreNamed) {
+  EXPECT_EQ(refused_set("run.steps"),
+            "--set \"run.steps\": must be section.key=value, such as run.steps=100");
+  EXPECT_EQ(refused_set("=3"), "--set \"=3\": must be section.key=value, such as run.steps=100");
+  EXPECT_EQ(refused_set("steps=3"), "--set \"steps=3\": \"steps\" stands in no section; write run.steps");
+  EXPECT_EQ(refused_set("run.stps=3"),
+            "--set \"run.stps=3\": there is no key \"run.stps\"; did you mean \"steps\"?");
+  EXPECT_EQ(refused_set("rnu.steps=3").find("--set \"rnu.steps=3\": there is no section \"rnu\""), 0U);
+  EXPECT_EQ(refused_set("run.steps=many"), "--set: run.steps = \"many\": must be a whole number");
+  EXPECT_EQ(refused_set("run.steps=-1"), "--set: run.steps = -1: must be at least 1");
+  EXPECT_EQ(refused_set("batch.micro_batch_size=5"),
+            "--set: batch.micro_batch_size = 5: must divide batch.global_batch_size, which is 32; try 4");
+  EXPECT_EQ(refused_set("run.name=\xff"), "--set \"run.name=\xff\": the value is no UTF-8 text");
+}
+
+TEST(ConfigErrors, DamagedTextIsReadOrRefusedAndNothingElse) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const std::string pieces = "[]{}=\"'\\\n\t .,:;#-_0129aezE*?!^|<>\xff\x80\x01";
+  int refusals = 0;
+  for (int trial = 0; trial < 2000; ++trial) {
+    std::string text = kFull;
+    for (unsigned edits = 1 + random() % 4; edits > 0; --edits) {
+      const std::size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0:
+          text[at] = pieces[random() % pieces.size()];
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        default:
+          text.insert(at, 1, pieces[random() % pieces.size()]);
+      }
+    }
+    try {
+      const RunConfig c = parse(text);
+      EXPECT_EQ(parse_config(c.to_toml(), "x.toml"), c) << text;
+    } catch (const Error& e) {
+      ++refusals;
+      EXPECT_EQ(std::string(e.what()).find("dir/run.toml"), 0U) << e.what();
+    }
+  }
+  EXPECT_GT(refusals, 0);
+}
+
+class ConfigFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    dir_ = std::filesystem::temp_directory_path() /
+           ("mantissa_config_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+    std::filesystem::create_directories(dir_);
+  }
+  void TearDown() override { std::filesystem::remove_all(dir_); }
+  std::filesystem::path write(const std::string& text) const {
+    std::ofstream(dir_ / "run.toml", std::ios::binary) << text;
+    return dir_ / "run.toml";
+  }
+  static std::string file_error(const std::filesystem::path& path) {
+    try {
+      load_config(path);
+    } catch (const FileError& e) {
+      return e.what();
+    }
+    ADD_FAILURE() << "nothing was refused";
+    return {};
+  }
+  std::filesystem::path dir_;
+};
+
+TEST_F(ConfigFile, IsReadFromDisk) {
+  const RunConfig c =
+      load_config(write(std::string(kSmallest) + "validation = \"held.txt\"\n"), Strings{"run.steps=2"});
+  EXPECT_EQ(c.run.steps, 2);
+  EXPECT_EQ(c.data.validation.files, Strings{(dir_ / "held.txt").string()});
+}
+
+TEST_F(ConfigFile, ThatIsNoTextIsRefused) {
+  EXPECT_EQ(file_error(dir_ / "none.toml"),
+            (dir_ / "none.toml").string() + ": cannot be read; is it the path of a config file?");
+  EXPECT_EQ(file_error(dir_), dir_.string() + ": cannot be read; is it the path of a config file?");
+  const std::string name = (dir_ / "run.toml").string();
+  EXPECT_EQ(file_error(write(std::string("\x7f"
+                                         "ELF\0\0",
+                                         6))),
+            name + ": holds binary data; a config is a TOML text");
+  EXPECT_EQ(file_error(write(std::string(2000000, '#'))),
+            name + ": is larger than 1 MiB; a config is a short TOML text");
+}
+
+}  // namespace
+}  // namespace mantissa::train
