@@ -23,101 +23,228 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-using mantissa::HWY_NAMESPACE::LoadRow;
-using mantissa::HWY_NAMESPACE::RoundRow;
-using mantissa::HWY_NAMESPACE::StoreRow;
-using mantissa::HWY_NAMESPACE::ViewRow;
+using gemm_plan::Block;
+using gemm_plan::Blocks;
+using gemm_plan::ceil_div;
 
 /// Rows [row, row + rows) × columns [column, column + columns) of C.
-struct Tile {
+struct GemmTile {
   std::size_t row, rows, column, columns;
 };
 
 /// One product, cut for `ctx.threads` threads.
 template <class T>
-class Product {
+class GemmRun {
  public:
-  Product(const Context& ctx, const Gemm& g)
+  GemmRun(const Context& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
-        a_{g.a.matrix.data, g.a.matrix.type, g.a.operand, static_cast<std::size_t>(g.a.matrix.ld), !g.a.transposed},
-        b_{g.b.matrix.data, g.b.matrix.type, g.b.operand, static_cast<std::size_t>(g.b.matrix.ld), g.b.transposed},
+        a_{g.a.matrix.data, g.a.matrix.type, g.a.operand, static_cast<std::size_t>(g.a.matrix.ld),
+           !g.a.transposed},
+        b_{g.b.matrix.data, g.b.matrix.type, g.b.operand, static_cast<std::size_t>(g.b.matrix.ld),
+           g.b.transposed},
         one_row_{0, g.k},
-        sums_(summarize(blocks())),
-        direct_(g.c.type == kScalar && g.bias == nullptr && g.addend.data == nullptr &&
-                (kScalar == Scalar::f64 || kHolds(g.rounded))),
+        total_(gemm_plan::summarize(Walk())),
         scratch_(m_, static_cast<std::size_t>(g.k), sizeof(T)) {
-    if (g.m * g.n * g.k < kParallelWork) ctx_.threads = 1;
-    columns_ = tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
-    // The sum of a leaf needs memory of its own where there is already something to add it to.
-    leaf_sums_ = !g.continue_blocks && (sums_.long_leaf || (g.accumulate && sums_.long_first_leaf));
-    const bool two_temporaries = leaf_sums_ && !direct_;
-    temporary_rows_ = two_temporaries ? scratch_.temporary_rows / 2 / kRowUnit * kRowUnit : scratch_.temporary_rows;
-    chunk_ = chunk_rows(m_, sums_.depth, temporary_rows_);
-    packed_a_ = reinterpret_cast<T*>(ctx_.workspace);
+    if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
+    constexpr bool kF64 = std::is_same_v<T, double>;
+    direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
+              g.addend.data == nullptr && (kF64 || Holds(g.rounded, Scalar::f32));
+    // A leaf is summed apart where there is already something to add its sum to.
+    const bool leaf_sums =
+        !g.continue_blocks && (total_.long_leaf || (g.accumulate && total_.long_first_leaf));
+    leaf_row_ =
+        leaf_sums && !direct_ ? scratch_.temporary_rows / 2 / gemm_plan::kRowUnit * gemm_plan::kRowUnit : 0;
+    columns_ = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    chunk_ = gemm_plan::chunk_rows(m_, total_.depth, leaf_row_ > 0 ? leaf_row_ : scratch_.temporary_rows);
   }
 
   void Run() {
-    if (sums_.blocks == 0) return Clear();
+    if (total_.blocks == 0) return Clear();
     for (std::size_t row = 0; row < m_; row += chunk_) RunChunk(row, std::min(chunk_, m_ - row));
   }
 
  private:
-  static constexpr Scalar kScalar = std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32;
-  static constexpr std::size_t kMostColumns = kTileBytes / sizeof(T);
-  static constexpr bool kHolds(Scalar rounded) { return Holds(rounded, kScalar); }
+  static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
 
-  Blocks blocks() const { return Blocks(g_.rows, g_.rows_per_leaf, one_row_); }
-  T* packed_b(int thread) const {
-    return packed_a_ + scratch_.a + static_cast<std::size_t>(thread) * (scratch_.b + scratch_.temporary);
+  Blocks Walk() const { return Blocks(g_.rows, g_.rows_per_leaf, one_row_); }
+  T* PackedA() const { return reinterpret_cast<T*>(ctx_.workspace); }
+  T* PackedB(int thread) const {
+    return PackedA() + scratch_.a + static_cast<std::size_t>(thread) * (scratch_.b + scratch_.temporary);
   }
-  T* temporary(int thread) const { return packed_b(thread) + scratch_.b; }
-  T* c_at(std::size_t row, std::size_t column) const {
-    return static_cast<T*>(g_.c.data) + row * static_cast<std::size_t>(g_.c.ld) + column;
-  }
+  T* Temporary(int thread) const { return PackedB(thread) + scratch_.b; }
 
   /// Packs rows [row, row + rows) of A and multiplies them.
   void RunChunk(std::size_t row, std::size_t rows) {
-    constexpr std::size_t kPanelsPerTask = 4;
-    const std::size_t panels = ceil_div(rows, kMr), padded = panels * kMr;
-    parallel_for(ctx_, static_cast<std::int64_t>(ceil_div(panels, kPanelsPerTask)), [&](std::int64_t task, int) {
-      const std::size_t first = static_cast<std::size_t>(task) * kPanelsPerTask * kMr;
-      PackChunk(row, first, std::min(kPanelsPerTask * kMr, rows - first), padded);
+    constexpr std::size_t kPackRows = 4 * kMr;
+    const std::size_t panels = ceil_div(rows, kMr);
+    parallel_for(ctx_, Count(ceil_div(rows, kPackRows)), [&](std::int64_t task, int) {
+      const std::size_t first = static_cast<std::size_t>(task) * kPackRows;
+      Blocks walk = Walk();
+      for (Block b; walk.next(b);) {
+        T* to = PackedA() + b.packed * panels * kMr + first * b.depth;
+        PackA<T>(a_, row + first, std::min(kPackRows, rows - first), b.k, b.depth, to);
+      }
     });
     const std::size_t tiles = ceil_div(n_, columns_);
-    const std::size_t wanted = ctx_.threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(ctx_.threads);
-    const std::size_t part = ceil_div(panels, std::min(panels, ceil_div(wanted, tiles))) * kMr;
-    const std::size_t parts = ceil_div(rows, part);
-    parallel_for(ctx_, static_cast<std::int64_t>(tiles * parts), [&](std::int64_t task, int thread) {
+    const std::size_t part = gemm_plan::part_panels(panels, tiles, ctx_.threads) * kMr,
+                      parts = ceil_div(rows, part);
+    parallel_for(ctx_, Count(tiles * parts), [&](std::int64_t task, int thread) {
       const std::size_t column = static_cast<std::size_t>(task) / parts * columns_;
       const std::size_t first = static_cast<std::size_t>(task) % parts * part;
-      const Tile tile{row + first, std::min(part, rows - first), column, std::min(columns_, n_ - column)};
-      RunTile(tile, packed_a_ + first * sums_first_depth(), first, padded, thread);
+      RunTile({row + first, std::min(part, rows - first), column, std::min(columns_, n_ - column)}, first,
+              panels * kMr, thread);
     });
   }
 
-  void PackChunk(std::size_t row, std::size_t first, std::size_t rows, std::size_t padded) const {
-    Blocks walk = blocks();
+  /// All of k for one tile, whose rows begin at row `first` of the chunk's `padded` ones.
+  void RunTile(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
+    T* packed_b = PackedB(thread);
+    Blocks walk = Walk();
     for (Block b; walk.next(b);) {
-      PackA<T>(a_, row + first, rows, b.k, b.depth, packed_a_ + b.packed * padded + first * b.depth);
+      PackB<T>(b_, t.column, t.columns, b.k, b.depth, packed_b);
+      const T* packed_a = PackedA() + b.packed * padded + first * b.depth;
+      for (std::size_t i = 0; i < t.rows; i += kMr) {
+        const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
+        // With one block the sums are done with at once: the same rows serve every strip.
+        RunStrip(b, strip, packed_a + i * b.depth, packed_b, Temporary(thread), total_.blocks == 1 ? 0 : i);
+      }
     }
   }
+
+  /// One block for one panel of A. `at` is the strip's row in the temporary sums.
+  void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
+                std::size_t at) const {
+    const auto ldc = static_cast<std::size_t>(g_.c.ld);
+    T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : temporary + at * kColumns;
+    const std::size_t sum_ld = direct_ ? ldc : kColumns;
+    T* leaf = temporary + (leaf_row_ + at) * kColumns;
+    const bool whole = b.opens_leaf && b.closes_leaf;
+    const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
+    const bool fresh = into_sum ? b.first() && !g_.accumulate : b.opens_leaf;
+    for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
+      Microkernel<T>(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j,
+                     into_sum ? sum_ld : kColumns, t.rows, std::min(kNr<T>, t.columns - j),
+                     fresh ? TileStore::set : TileStore::add);
+    }
+    if (!into_sum && b.closes_leaf) {
+      for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * kColumns, t.columns, sum + i * sum_ld);
+    }
+    if (!direct_ && b.last) {
+      for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
+    }
+  }
+
+  static void AddRow(const T* HWY_RESTRICT x, std::size_t n, T* HWY_RESTRICT to) {
+    for (std::size_t i = 0; i < n; ++i) to[i] += x[i];
+  }
+
+  /// The epilogue of `n` ≤ kColumns sums of one row, and their store into C.
+  void Finish(std::size_t row, std::size_t column, std::size_t n, T* HWY_RESTRICT x) const {
+    using mantissa::HWY_NAMESPACE::RoundRow;
+    using mantissa::HWY_NAMESPACE::StoreRow;
+    using mantissa::HWY_NAMESPACE::ViewRow;
+    HWY_ALIGN T buffer[kColumns];
+    if (g_.bias != nullptr) AddRow(ViewRow<T>(g_.bias, g_.bias_type, column, n, buffer), n, x);
+    if (std::is_same_v<T, float>) RoundRow<T>(x, n, g_.rounded);
+    if (g_.addend.data != nullptr) {
+      const std::size_t at = row * static_cast<std::size_t>(g_.addend.ld) + column;
+      AddRow(ViewRow<T>(g_.addend.data, g_.addend.type, at, n, buffer), n, x);
+    }
+    StoreRow<T>(x, n, g_.c.data, g_.c.type, row * static_cast<std::size_t>(g_.c.ld) + column);
+  }
+
+  /// The product over no terms: zeros, through the epilogue.
+  void Clear() const {
+    if (g_.accumulate) return;
+    HWY_ALIGN T zeros[kColumns];
+    for (std::size_t row = 0; row < m_; ++row) {
+      for (std::size_t column = 0; column < n_; column += kColumns) {
+        std::fill_n(zeros, kColumns, T{0});
+        Finish(row, column, std::min(kColumns, n_ - column), zeros);
+      }
+    }
+  }
+
+  static std::int64_t Count(std::size_t n) { return static_cast<std::int64_t>(n); }
 
   Context ctx_;
   const Gemm& g_;
   std::size_t m_, n_;
   PackSource a_, b_;
   Row one_row_;
-  BlockSummary sums_;
-  bool direct_;
-  GemmScratch scratch_;
-  std::size_t columns_ = 0, chunk_ = 0, temporary_rows_ = 0;
-  bool leaf_sums_ = false;
-  T* packed_a_ = nullptr;
+  gemm_plan::BlockSummary total_;
+  gemm_plan::GemmScratch scratch_;
+  bool direct_ = false;       // sums are kept in C itself
+  std::size_t leaf_row_ = 0;  // where the leaf's sums begin in the temporary
+  std::size_t columns_ = 0;   // of a tile
+  std::size_t chunk_ = 0;     // rows
 };
+
+void GemmF32(const Context& ctx, const Gemm& g) {
+  GemmRun<float>(ctx, g).Run();
+}
+void GemmF64(const Context& ctx, const Gemm& g) {
+  GemmRun<double>(ctx, g).Run();
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels
 HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+namespace {
+
+HWY_EXPORT(GemmF32);
+HWY_EXPORT(GemmF64);
+
+Scalar arithmetic_of(const Gemm& g) {
+  const bool f64 = g.a.operand == Scalar::f64 && g.b.operand == Scalar::f64 && g.c.type == Scalar::f64;
+  return f64 ? Scalar::f64 : Scalar::f32;
+}
+
+void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
+  const bool epilogue = g.bias != nullptr || g.addend.data != nullptr ||
+                        (arithmetic == Scalar::f32 && g.rounded != Scalar::f32 && g.rounded != Scalar::f64);
+  if (g.accumulate && (g.c.type != arithmetic || epilogue)) {
+    throw DtypeError(fmt::format(
+        "gemm: C is {}{}, but a product is accumulated only into plain {}; accumulate there and cast after",
+        name(g.c.type), epilogue ? " with an epilogue" : "", name(arithmetic)));
+  }
+  if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
+    throw ShapeError("gemm: continue_blocks needs accumulate and has no rows; set both accordingly");
+  }
+  const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic);
+  if (ctx.workspace_bytes < need) {
+    throw ResourceError(fmt::format(
+        "gemm [{} × {} × {}] in {} needs {} bytes of workspace but is given {}; reserve gemm_workspace()",
+        g.m, g.n, g.k, name(arithmetic), need, ctx.workspace_bytes));
+  }
+}
+
+}  // namespace
+
+std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t, std::int64_t k,
+                           Scalar arithmetic) {
+  if (m <= 0 || k <= 0) return 0;
+  const std::size_t element = bytes_of(arithmetic == Scalar::f64 ? Scalar::f64 : Scalar::f32);
+  const gemm_plan::GemmScratch scratch(static_cast<std::size_t>(m), static_cast<std::size_t>(k), element);
+  return scratch.elements(ctx.threads) * element;
+}
+
+void gemm(const Context& ctx, const Gemm& g) {
+  if (g.m <= 0 || g.n <= 0) return;
+  const Scalar arithmetic = arithmetic_of(g);
+  check(ctx, g, arithmetic);
+  if (arithmetic == Scalar::f64) {
+    HWY_DISPATCH_TABLE(GemmF64)[ctx.target()](ctx, g);
+  } else {
+    HWY_DISPATCH_TABLE(GemmF32)[ctx.target()](ctx, g);
+  }
+}
+
+}  // namespace mantissa::kernels
+#endif  // HWY_ONCE

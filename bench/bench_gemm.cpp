@@ -1,0 +1,131 @@
+// Matrix products as a share of the machine's own FMA peak: squares, the shapes of a training step,
+// generation. bench_gemm [THREADS]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mantissa/kernels/gemm.h"
+#include "mantissa/kernels/peak.h"
+#include "mantissa/numeric/convert.h"
+
+namespace {
+
+using mantissa::Row;
+using mantissa::Scalar;
+using mantissa::Storage;
+namespace kernels = mantissa::kernels;
+
+struct Work {
+  std::string name;
+  std::int64_t m, n, k;
+  bool a_transposed, b_transposed;
+  std::int64_t row = 0;  // length of the rows of k; 0: one row, not accumulated
+};
+
+const std::vector<Work> kWorks = {
+    {"square 512", 512, 512, 512, false, false},
+    {"square 1024", 1024, 1024, 1024, false, false},
+    {"square 2048", 2048, 2048, 2048, false, true},
+    {"y = x Wt, up", 2048, 1024, 256, false, true},
+    {"y = x Wt, down", 2048, 256, 1024, false, true},
+    {"y = x Wt, attention", 2048, 256, 256, false, true},
+    {"dx = dy W", 2048, 256, 1024, false, false},
+    {"dW += dyt x", 1024, 256, 2048, true, false, 256},
+    {"dW += dyt x, long rows", 1024, 256, 2048, true, false, 1024},
+    {"124M, up", 1024, 3072, 768, false, true},
+    {"124M, down", 1024, 768, 3072, false, true},
+    {"124M, head chunk", 512, 1024, 768, false, true},
+    {"generate, 1 stream", 1, 3072, 768, false, true},
+    {"generate, 16 streams", 16, 3072, 768, false, true},
+};
+
+/// Matrices of `work` in one stored format, values in [-1, 1).
+struct Matrices {
+  Storage a, b, c, workspace;
+  std::vector<Row> rows;
+  kernels::Gemm g;
+  kernels::Context ctx;
+
+  Matrices(const Work& w, Scalar type, const kernels::Context& context) : ctx(context) {
+    const Scalar sum = type == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+    const auto random = [&](std::int64_t count) {
+      std::mt19937 engine(1);
+      std::uniform_real_distribution<float> uniform(-1, 1);
+      std::vector<float> values(static_cast<std::size_t>(count));
+      for (float& v : values) v = uniform(engine);
+      Storage storage(values.size() * mantissa::bytes_of(type));
+      mantissa::store_row(values.data(), values.size(), storage.data(), type, 0);
+      return storage;
+    };
+    a = random(w.m * w.k);
+    b = random(w.k * w.n);
+    c = Storage(static_cast<std::size_t>(w.m * w.n) * mantissa::bytes_of(sum));
+    for (std::int64_t begin = 0; w.row > 0 && begin < w.k; begin += w.row) rows.push_back({begin, w.row});
+    g.m = w.m;
+    g.n = w.n;
+    g.k = w.k;
+    g.a = {{a.data(), type, w.a_transposed ? w.m : w.k}, type, w.a_transposed};
+    g.b = {{b.data(), type, w.b_transposed ? w.k : w.n}, type, w.b_transposed};
+    g.c = {c.data(), sum, w.n};
+    g.rows = rows;
+    g.accumulate = w.row > 0;
+    workspace = Storage(kernels::gemm_workspace(ctx, w.m, w.n, w.k, sum));
+    ctx.workspace = workspace.data();
+    ctx.workspace_bytes = workspace.size();
+  }
+
+  double seconds() const {
+    const auto start = std::chrono::steady_clock::now();
+    kernels::gemm(ctx, g);
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
+};
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// One line: flop/s of every format, measured in turns so that noise meets all of them alike.
+void measure(const Work& w, const kernels::Context& ctx, const std::vector<Scalar>& formats, double peak) {
+  std::vector<Matrices> matrices;
+  for (const Scalar type : formats) matrices.emplace_back(w, type, ctx);
+  for (const Matrices& m : matrices) m.seconds();
+  std::vector<std::vector<double>> seconds(formats.size());
+  const double flops = 2.0 * static_cast<double>(w.m * w.n * w.k);
+  const int rounds = std::clamp(static_cast<int>(4e10 / flops), 7, 2000);
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = 0; i < formats.size(); ++i) seconds[i].push_back(matrices[i].seconds());
+  }
+  fmt::print("{:24} {:5} × {:4} × {:4}", w.name, w.m, w.n, w.k);
+  const double f32 = flops / median(seconds[0]);
+  fmt::print("{:9.1f}{:6.0f} %", f32 / 1e9, 100 * f32 / peak);
+  for (std::size_t i = 1; i < formats.size(); ++i) fmt::print("{:8.2f}", flops / median(seconds[i]) / f32);
+  fmt::print("\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  kernels::Context ctx;
+  ctx.threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
+    ctx.simd = simd;
+    const double peak = kernels::measure_fma_peak(ctx, Scalar::f32);
+    fmt::print("{}, {} threads: FMA peak {:.0f} GFLOP/s in f32\n", kernels::name(simd), ctx.threads,
+               peak / 1e9);
+    fmt::print("{:24} {:>19}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "product", "m × n × k", "GFLOP/s", "of peak",
+               "bf16", "f16", "e4m3", "f64");
+    const std::vector<Scalar> formats = {Scalar::f32, Scalar::bf16, Scalar::f16, Scalar::e4m3, Scalar::f64};
+    for (const Work& w : kWorks) measure(w, ctx, formats, peak);
+    if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;
+  }
+  fmt::print("The columns of the formats are speeds relative to f32.\n");
+}

@@ -1,0 +1,181 @@
+// Operands of a matrix product into packed panels: converted from their storage format and rounded to their
+// operand format on the way.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "mantissa/kernels/cpu/microkernel-inl.h"
+#include "mantissa/numeric/convert-inl.h"
+#include "mantissa/tensor/extent.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// One operand as its packing sees it: `side` counts the rows of A or the columns of B, `depth` the terms of
+/// the sum. Element (side, depth) is at side * ld + depth where `depth_contiguous`, else at depth * ld +
+/// side.
+struct PackSource {
+  const void* data = nullptr;
+  Scalar type = Scalar::f32;     // as stored
+  Scalar operand = Scalar::f32;  // rounded to this
+  std::size_t ld = 0;
+  bool depth_contiguous = false;
+};
+
+/// Is every value of `narrow` one of `wide`?
+constexpr bool Holds(Scalar wide, Scalar narrow) {
+  const ScalarTraits &w = traits(wide), &n = traits(narrow);
+  return n.mantissa_bits <= w.mantissa_bits && n.max_finite <= w.max_finite &&
+         n.min_normal_exp - n.mantissa_bits >= w.min_normal_exp - w.mantissa_bits;
+}
+
+/// Elements [offset, offset + n) as T, rounded once to the operand format: where they lie, or in `buffer`.
+template <class T>
+HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
+                               T* HWY_RESTRICT buffer) {
+  using mantissa::HWY_NAMESPACE::LoadRow;
+  using mantissa::HWY_NAMESPACE::RoundRow;
+  using mantissa::HWY_NAMESPACE::ViewRow;
+  if (Holds(from.operand, from.type)) return ViewRow<T>(from.data, from.type, offset, n, buffer);
+  if (from.type == Scalar::f64 && std::is_same_v<T, float>) {
+    // Loaded as f32 it would be rounded twice.
+    double wide[64];
+    for (std::size_t i = 0; i < n; i += 64) {
+      const std::size_t count = std::min<std::size_t>(64, n - i);
+      LoadRow<double>(from.data, from.type, offset + i, count, wide);
+      RoundRow<double>(wide, count, from.operand);
+      LoadRow<T>(wide, Scalar::f64, 0, count, buffer + i);
+    }
+    return buffer;
+  }
+  LoadRow<T>(from.data, from.type, offset, n, buffer);
+  RoundRow<T>(buffer, n, from.operand);
+  return buffer;
+}
+
+/// The 128-bit pieces at rows[0] + k, rows[step] + k, rows[2 step] + k … as one vector, step = lanes of 128
+/// bits.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> LoadPieces(D d, const T* const* rows, std::size_t k) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
+    return hn::LoadU(d, rows[0] + k);
+  } else {
+    const hn::Half<D> half;
+    return hn::Combine(d, LoadPieces(half, rows + hn::MaxLanes(half), k), LoadPieces(half, rows, k));
+  }
+}
+
+/// Element k of every row as one vector, for 16 / sizeof(T) neighbouring k, each handed to put(k, vector).
+template <class D, class T, class Put>
+HWY_INLINE void TransposePieces(D d, const T* const* rows, std::size_t k, const Put& put) {
+  const auto r0 = LoadPieces(d, rows, k), r1 = LoadPieces(d, rows + 1, k);
+  if constexpr (sizeof(T) == 8) {
+    put(k, hn::InterleaveLower(d, r0, r1));
+    put(k + 1, hn::InterleaveUpper(d, r0, r1));
+  } else {
+    const auto r2 = LoadPieces(d, rows + 2, k), r3 = LoadPieces(d, rows + 3, k);
+    const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
+    const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
+    put(k, hn::InterleaveLower(d, low02, low13));
+    put(k + 1, hn::InterleaveUpper(d, low02, low13));
+    put(k + 2, hn::InterleaveLower(d, high02, high13));
+    put(k + 3, hn::InterleaveUpper(d, high02, high13));
+  }
+}
+
+/// One vector's worth of a panel's sides, [side, side + min(lanes, kPanel − at)) at place `at` of the panel,
+/// for depth ≤ kSumBlock; sides from `last` on are zero.
+template <std::size_t kPanel, class T>
+HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::size_t last,
+                                 std::size_t first_depth, std::size_t depth, std::size_t at,
+                                 T* HWY_RESTRICT panel) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = HWY_LANES(T), kStep = 16 / sizeof(T);
+  constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
+  HWY_ALIGN T staged[kLanes * kBlock];
+  HWY_ALIGN static constexpr T kZeros[kBlock] = {};
+  const T* rows[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const bool inside = side + i < last && at + i < kPanel;
+    rows[i] =
+        inside ? OperandRow<T>(from, (side + i) * from.ld + first_depth, depth, staged + i * kBlock) : kZeros;
+  }
+  const std::size_t width = std::min(kLanes, kPanel - at);
+  T* to = panel + at;
+  std::size_t k = 0;
+  // A vector that is wider than what is left of the panel runs into the next depth, which is written after
+  // it; the last depth is written element by element.
+  const std::size_t end = width == kLanes ? depth : depth - std::min<std::size_t>(depth, 1);
+  const auto put = [&](std::size_t j, hn::Vec<decltype(d)> v) HWY_ATTR { hn::StoreU(v, d, to + j * kPanel); };
+  for (; k + kStep <= end; k += kStep) TransposePieces(d, rows, k, put);
+  for (; k < depth; ++k) {
+    for (std::size_t i = 0; i < width; ++i) to[k * kPanel + i] = rows[i][k];
+  }
+}
+
+/// Sides [first, first + sides) of rows in which the sides are contiguous.
+template <std::size_t kPanel, class T>
+HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::size_t sides,
+                               std::size_t first_depth, std::size_t depth, T* HWY_RESTRICT to) {
+  constexpr std::size_t kPanels = 256 / kPanel;
+  HWY_ALIGN T staged[kPanels * kPanel];
+  for (std::size_t part = 0; part < sides; part += kPanels * kPanel) {
+    const std::size_t count = std::min(kPanels * kPanel, sides - part);
+    T* panels = to + part * depth;
+    for (std::size_t k = 0; k < depth; ++k) {
+      const T* row = OperandRow<T>(from, (first_depth + k) * from.ld + first + part, count, staged);
+      T* out = panels + k * kPanel;
+      std::size_t i = 0;
+      for (; i + kPanel <= count; i += kPanel) std::memcpy(out + i * depth, row + i, kPanel * sizeof(T));
+      if (i == count) continue;
+      std::memcpy(out + i * depth, row + i, (count - i) * sizeof(T));
+      std::fill(out + i * depth + (count - i), out + i * depth + kPanel, T{0});
+    }
+  }
+}
+
+/// Packs sides [first, first + sides) and depth ≤ kSumBlock terms from first_depth on into ⌈sides / kPanel⌉
+/// panels of [depth][kPanel], the last one filled up with zeros.
+template <std::size_t kPanel, class T>
+void PackPanels(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+                std::size_t depth, T* to) {
+  if (!from.depth_contiguous) return PackStraight<kPanel>(from, first, sides, first_depth, depth, to);
+  // From the last vector of a panel to the first: what an overhanging one spoils is written after it.
+  constexpr std::size_t kVectors = (kPanel + HWY_LANES(T) - 1) / HWY_LANES(T);
+  for (std::size_t i = 0; i < sides; i += kPanel) {
+    for (std::size_t v = kVectors; v-- > 0;) {
+      const std::size_t at = v * HWY_LANES(T);
+      PackTransposed<kPanel>(from, first + i + at, first + sides, first_depth, depth, at, to + i * depth);
+    }
+  }
+}
+
+template <class T>
+void PackA(const PackSource& a, std::size_t row, std::size_t rows, std::size_t k, std::size_t depth, T* to) {
+  PackPanels<kMr>(a, row, rows, k, depth, to);
+}
+
+template <class T>
+void PackB(const PackSource& b, std::size_t column, std::size_t columns, std::size_t k, std::size_t depth,
+           T* to) {
+  PackPanels<kNr<T>>(b, column, columns, k, depth, to);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_

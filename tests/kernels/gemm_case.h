@@ -1,0 +1,172 @@
+// One product with its operands in given formats, run on a given machine, and the order of summation that the
+// header states, written out: what the tests of gemm share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <ostream>
+#include <random>
+#include <vector>
+
+#include "kernels/row_testing.h"
+#include "mantissa/kernels/gemm.h"
+
+namespace mantissa::kernels::gemm_test {
+
+using testing::contexts;
+using testing::describe;
+using testing::kSeed;
+using testing::Tensor;
+
+struct Size {
+  std::int64_t m, n, k;
+};
+
+/// How A, B and C are stored, and what the operands are rounded to.
+struct Formats {
+  Scalar a, b, operand, c;
+  Scalar arithmetic() const { return operand == Scalar::f64 && c == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
+};
+
+constexpr Formats all_of(Scalar s) {
+  return {s, s, s, s};
+}
+constexpr Formats kF32 = all_of(Scalar::f32);
+constexpr Formats kF64 = all_of(Scalar::f64);
+constexpr Formats kBf16 = all_of(Scalar::bf16);
+
+/// Bit 0: A is transposed; bit 1: B is.
+constexpr bool a_transposed(int transposes) {
+  return (transposes & 1) != 0;
+}
+constexpr bool b_transposed(int transposes) {
+  return (transposes & 2) != 0;
+}
+
+inline Context best() {
+  return {.simd = best_simd()};
+}
+inline Context with_threads(int threads) {
+  return {.simd = best_simd(), .threads = threads};
+}
+
+/// Runs `g` in a workspace of exactly the stated size that is full of nan, and checks that nothing behind it
+/// is written.
+inline void run(const Gemm& g, Context ctx = best()) {
+  constexpr std::size_t kGuard = 256;
+  const bool f64 = g.a.operand == Scalar::f64 && g.b.operand == Scalar::f64 && g.c.type == Scalar::f64;
+  ctx.workspace_bytes = gemm_workspace(ctx, g.m, g.n, g.k, f64 ? Scalar::f64 : Scalar::f32);
+  const Storage workspace(ctx.workspace_bytes + kGuard);
+  std::memset(workspace.data(), 0xff, workspace.size());
+  ctx.workspace = workspace.data();
+  gemm(ctx, g);
+  for (std::size_t i = 0; i < kGuard; ++i) {
+    ASSERT_EQ(workspace.data()[ctx.workspace_bytes + i], std::byte{0xff})
+        << "byte " << i << " behind the workspace";
+  }
+}
+
+/// A product of random operands with gaps between their rows. C is full of numbers before it.
+struct Case {
+  Tensor a, b, c, bias, addend;
+  std::vector<Row> rows;
+  Gemm g;
+
+  Case(const Size& s, const Formats& f, int transposes = 0)
+      : a(f.a, a_transposed(transposes) ? s.k : s.m, a_transposed(transposes) ? s.m : s.k, 3),
+        b(f.b, b_transposed(transposes) ? s.n : s.k, b_transposed(transposes) ? s.k : s.n, 5),
+        c(f.c, s.m, s.n, 2),
+        bias(f.c, 1, s.n),
+        addend(f.c, s.m, s.n, 1) {
+    std::mt19937 random(kSeed);
+    for (Tensor* t : {&a, &b, &c, &bias, &addend}) t->fill_normal(random);
+    g.m = s.m;
+    g.n = s.n;
+    g.k = s.k;
+    g.a = {a, f.operand, a_transposed(transposes)};
+    g.b = {b, f.operand, b_transposed(transposes)};
+    g.c = c;
+  }
+  Case(const Case&) = delete;
+
+  /// Cuts k into rows of the given lengths.
+  void cut(const std::vector<std::int64_t>& lengths, std::int64_t rows_per_leaf) {
+    rows = testing::Batch(lengths).rows;
+    g.rows = rows;
+    g.rows_per_leaf = rows_per_leaf;
+  }
+  void add_bias() {
+    g.bias = bias.bytes.data();
+    g.bias_type = bias.type;
+  }
+  void add_addend() { g.addend = addend; }
+
+  /// C after the product, from the same C before.
+  Tensor result(const Context& ctx = best()) const {
+    Tensor to = c;
+    Gemm with = g;
+    with.c = to;
+    run(with, ctx);
+    return to;
+  }
+};
+
+/// The dense values of `t`, rounded once to `operand`, as T.
+template <class T>
+std::vector<T> values_as(const Tensor& t, Scalar operand = Scalar::f64) {
+  std::vector<double> all = t.values();
+  round_row(all.data(), all.size(), operand);
+  return {all.begin(), all.end()};
+}
+
+/// C by the header's words: leaves, rows, blocks of 256, chains, one rounding for each operation in T.
+template <class T>
+Tensor as_stated(const Case& x) {
+  const Gemm& g = x.g;
+  const auto a = values_as<T>(x.a, g.a.operand), b = values_as<T>(x.b, g.b.operand),
+             before = values_as<T>(x.c);
+  const auto bias = values_as<T>(x.bias), addend = values_as<T>(x.addend);
+  const testing::Batch whole({g.k});
+  const std::vector<Row>& rows = x.rows.empty() ? whole.rows : x.rows;
+  const auto at = [](const std::vector<T>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
+  const auto chain = [&](std::int64_t i, std::int64_t j, std::int64_t begin, std::int64_t end) {
+    T sum = 0;
+    for (std::int64_t k = begin; k < end; ++k) {
+      sum = std::fma(at(a, g.a.transposed ? k * g.m + i : i * g.k + k),
+                     at(b, g.b.transposed ? j * g.k + k : k * g.n + j), sum);
+    }
+    return sum;
+  };
+  Tensor to = x.c;
+  for (std::int64_t i = 0; i < g.m; ++i) {
+    std::vector<T> c;
+    for (std::int64_t j = 0; j < g.n; ++j) {
+      T total = g.accumulate ? at(before, i * g.n + j) : 0;
+      const auto step = static_cast<std::size_t>(g.rows_per_leaf);
+      for (std::size_t first = 0; first < rows.size(); first += step) {
+        T leaf = 0;
+        for (std::size_t r = first; r < std::min(rows.size(), first + step); ++r) {
+          const std::int64_t end = rows[r].begin + rows[r].length;
+          for (std::int64_t k = rows[r].begin; k < end; k += kSumBlock)
+            leaf += chain(i, j, k, std::min(end, k + kSumBlock));
+        }
+        total += leaf;
+      }
+      c.push_back(g.bias == nullptr ? total : total + at(bias, j));
+    }
+    if (sizeof(T) == 4) round_row(c.data(), c.size(), g.rounded);
+    for (std::int64_t j = 0; g.addend.data != nullptr && j < g.n; ++j)
+      c[static_cast<std::size_t>(j)] += at(addend, i * g.n + j);
+    store_row(c.data(), c.size(), to.bytes.data(), to.type, to.at(i, 0));
+  }
+  return to;
+}
+
+inline Tensor as_stated(const Case& x, Scalar arithmetic) {
+  return arithmetic == Scalar::f64 ? as_stated<double>(x) : as_stated<float>(x);
+}
+
+}  // namespace mantissa::kernels::gemm_test
