@@ -5,8 +5,9 @@ max|peer - reference|.
     compare_trace.py A.safetensors REFERENCE_F64.safetensors PEER.safetensors [--factor 8]
     compare_trace.py A.safetensors REFERENCE_F64.safetensors --relative 1e-11        against max|reference| instead
 
-The spread counts as at least half an f32 ulp of the tensor's largest value: no f32 output can be closer than that. The exit status is
-1 where a tensor is missing, misshapen, not finite or too far off.
+The spread counts as at least half an f32 ulp of the tensor's largest value: no f32 output can be closer than that. That of the loss, one
+number that may be near by luck, counts as at least the root mean square of its log-probabilities'. The exit status is 1 where a tensor is
+missing, misshapen, not finite or too far off.
 """
 import argparse
 import sys
@@ -18,11 +19,18 @@ def distance(a, b):
     return (a.double() - b.double()).abs().max().item()
 
 
+def spread(name, peer, reference):
+    """How far the peer is from the reference, and at least how far it would be without luck."""
+    distances = [distance(peer[name], reference[name]), reference[name].double().abs().max().item() * 2.0**-24]
+    if name == "loss" and "log_probs" in reference:
+        distances.append((peer["log_probs"].double() - reference["log_probs"].double()).square().mean().sqrt().item())
+    return max(distances)
+
+
 def judge(tensors, reference, peer, factor, relative):
     """Rows of (name, distance, allowed, fault or None) for every tensor of the reference."""
     for name, wanted in sorted(reference.items()):
-        largest = wanted.double().abs().max().item()
-        allowed = factor * max(distance(peer[name], wanted), largest * 2.0**-24) if peer else relative * largest
+        allowed = factor * spread(name, peer, reference) if peer else relative * wanted.double().abs().max().item()
         if name not in tensors:
             yield name, float("nan"), allowed, "missing"
         elif tensors[name].shape != wanted.shape:
