@@ -13,13 +13,23 @@
 
 namespace mantissa::kernels {
 
-/// Instructions of an expression program. Each works on registers that hold a tile in f32 (f64 in f64 arithmetic).
+/// Instructions of an expression program. Each works on registers that hold a tile in f32 (f64 in f64
+/// arithmetic).
 enum class Opcode : std::uint8_t {
   load,      // dst = input[index], converted exactly
   constant,  // dst = value
-  add, sub, mul, div,  // dst = a ∘ b
+  add,       // dst = a + b
+  sub,       // dst = a − b
+  mul,       // dst = a · b
+  div,       // dst = a / b
   fma,       // dst = a · b + c, rounded once
-  neg, exp, log, tanh, sigmoid, rsqrt, relu,  // dst = f(a)
+  neg,       // dst = −a
+  exp,       // dst = e^a
+  log,       // dst = the natural logarithm of a
+  tanh,      // dst = tanh a
+  sigmoid,   // dst = 1 / (1 + e^−a)
+  rsqrt,     // dst = 1 / √a: the root is rounded, then the quotient
+  relu,      // dst = +0 where a ≤ 0, else a (so nan stays)
   round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
   store,     // output[index] = a, rounded to the output's type
 };
@@ -33,9 +43,13 @@ struct Instruction {
 };
 
 /// How an input is indexed by the elements [rows, width] of the outputs.
-enum class Broadcast : std::uint8_t { none, over_rows };  // over_rows: the input is [width], the same for every row
+enum class Broadcast : std::uint8_t {
+  none,
+  over_rows,  // the input is [width], the same for every row
+};
 
-/// A program is a value: instructions in order, registers assigned by first use. At most 16 registers, 8 inputs, 4 outputs.
+/// A program is a value: instructions in order, registers assigned by first use. At most 16 registers, 8
+/// inputs, 4 outputs.
 struct Expression {
   std::vector<Instruction> code;
   std::uint8_t inputs = 0;
@@ -56,9 +70,10 @@ struct PointwiseOutput {
   Scalar type = Scalar::f32;
 };
 
-/// Runs `program` over [rows, width] contiguous elements. An output may be the same memory as an unbroadcast input of the
-/// same type. Arithmetic is f64 where any input or output is f64. Transcendentals: numeric/math-inl.h (their ulp error is
-/// stated there), in f64 the C library's.
+/// Runs `program` over [rows, width] contiguous elements. An output may be the same memory as an unbroadcast
+/// input of the same type: an element's inputs are read before any of its outputs is written, wherever the
+/// program's stores stand. Arithmetic is f64 where any input or output is f64. Transcendentals:
+/// numeric/math-inl.h (their ulp error is stated there), in f64 the C library's.
 void pointwise(const Context& ctx, const Expression& program, std::int64_t rows, std::int64_t width,
                std::span<const PointwiseInput> inputs, std::span<const PointwiseOutput> outputs);
 

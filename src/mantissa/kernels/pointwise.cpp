@@ -1,0 +1,129 @@
+#include "mantissa/kernels/pointwise.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <bit>
+
+namespace mantissa::kernels {
+namespace {
+
+// Binding strength of the outermost operator of a text.
+enum Strength { kSum = 1, kProduct = 2, kAtom = 3 };
+
+struct Text {
+  std::string text;
+  Strength strength = kAtom;
+  std::string bound(Strength least) const { return strength < least ? fmt::format("({})", text) : text; }
+};
+
+std::string function_name(const Instruction& in) {
+  switch (in.op) {
+    case Opcode::exp:
+      return "exp";
+    case Opcode::log:
+      return "log";
+    case Opcode::tanh:
+      return "tanh";
+    case Opcode::sigmoid:
+      return "sigmoid";
+    case Opcode::rsqrt:
+      return "rsqrt";
+    case Opcode::relu:
+      return "relu";
+    case Opcode::round:
+      return fmt::format("round<{}>", name(in.format));
+    default:
+      return "?";
+  }
+}
+
+/// Sums and products are read from the left, so a right operand of the same strength is put in brackets.
+Text apply(const Instruction& in, const Text& a, const Text& b, const Text& c) {
+  switch (in.op) {
+    case Opcode::load:
+      return {fmt::format("in{}", in.index)};
+    case Opcode::constant:
+      return {fmt::format("{}", in.value)};
+    case Opcode::add:
+      return {fmt::format("{} + {}", a.bound(kSum), b.bound(kProduct)), kSum};
+    case Opcode::sub:
+      return {fmt::format("{} - {}", a.bound(kSum), b.bound(kProduct)), kSum};
+    case Opcode::mul:
+      return {fmt::format("{} * {}", a.bound(kProduct), b.bound(kAtom)), kProduct};
+    case Opcode::div:
+      return {fmt::format("{} / {}", a.bound(kProduct), b.bound(kAtom)), kProduct};
+    case Opcode::fma:
+      return {fmt::format("fma({}, {}, {})", a.text, b.text, c.text)};
+    case Opcode::neg:
+      return {fmt::format("-{}", a.bound(kAtom)), kProduct};
+    default:
+      return {fmt::format("{}({})", function_name(in), a.text)};
+  }
+}
+
+int operand_count(Opcode op) {
+  switch (op) {
+    case Opcode::load:
+    case Opcode::constant:
+      return 0;
+    case Opcode::add:
+    case Opcode::sub:
+    case Opcode::mul:
+    case Opcode::div:
+      return 2;
+    case Opcode::fma:
+      return 3;
+    default:
+      return 1;
+  }
+}
+
+/// How often the result of each instruction is read.
+std::vector<int> count_uses(const std::vector<Instruction>& code) {
+  std::vector<int> uses(code.size(), 0);
+  std::array<std::size_t, 256> writer{};
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const std::uint8_t operands[] = {code[i].a, code[i].b, code[i].c};
+    for (int k = 0; k < operand_count(code[i].op); ++k) ++uses[writer[operands[k]]];
+    if (code[i].op != Opcode::store) writer[code[i].dst] = i;
+  }
+  return uses;
+}
+
+}  // namespace
+
+std::string Expression::str() const {
+  const std::vector<int> uses = count_uses(code);
+  std::array<Text, 256> registers;
+  std::string text;
+  int named = 0;
+  for (std::size_t i = 0; i < code.size(); ++i) {
+    const Instruction& in = code[i];
+    if (in.op == Opcode::store) {
+      text += fmt::format("{}out{} = {}", text.empty() ? "" : "; ", in.index, registers[in.a].text);
+      continue;
+    }
+    Text value = apply(in, registers[in.a], registers[in.b], registers[in.c]);
+    if (uses[i] > 1 && operand_count(in.op) > 0) {
+      // What is read more than once gets a name, so that the text stays as short as the program.
+      const std::string called = fmt::format("t{}", named++);
+      text += fmt::format("{}{} = {}", text.empty() ? "" : "; ", called, value.text);
+      value = {called};
+    }
+    registers[in.dst] = std::move(value);
+  }
+  return text;
+}
+
+bool operator==(const Expression& a, const Expression& b) {
+  const auto same = [](const Instruction& x, const Instruction& y) {
+    return x.op == y.op && x.dst == y.dst && x.a == y.a && x.b == y.b && x.c == y.c && x.index == y.index &&
+           x.format == y.format &&
+           std::bit_cast<std::uint64_t>(x.value) == std::bit_cast<std::uint64_t>(y.value);
+  };
+  return a.inputs == b.inputs && a.outputs == b.outputs &&
+         std::equal(a.code.begin(), a.code.end(), b.code.begin(), b.code.end(), same);
+}
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,62 @@
+#include "mantissa/kernels/reference/pointwise.h"
+
+#include <array>
+#include <cmath>
+
+#include "mantissa/numeric/convert.h"
+
+namespace mantissa::kernels::reference {
+namespace {
+
+double result(const Instruction& in, double a, double b, double c, std::span<const double> inputs) {
+  switch (in.op) {
+    case Opcode::load:
+      return inputs[in.index];
+    case Opcode::constant:
+      return in.value;
+    case Opcode::add:
+      return a + b;
+    case Opcode::sub:
+      return a - b;
+    case Opcode::mul:
+      return a * b;
+    case Opcode::div:
+      return a / b;
+    case Opcode::fma:
+      return std::fma(a, b, c);
+    case Opcode::neg:
+      return -a;
+    case Opcode::exp:
+      return std::exp(a);
+    case Opcode::log:
+      return std::log(a);
+    case Opcode::tanh:
+      return std::tanh(a);
+    case Opcode::sigmoid:
+      return 1 / (1 + std::exp(-a));
+    case Opcode::rsqrt:
+      return 1 / std::sqrt(a);
+    case Opcode::relu:
+      return a <= 0 ? 0 : a;
+    case Opcode::round:
+      round_row(&a, 1, in.format);
+      return a;
+    case Opcode::store:
+      return a;
+  }
+  return a;
+}
+
+}  // namespace
+
+std::vector<double> evaluate(const Expression& program, std::span<const double> inputs) {
+  std::array<double, 256> r{};
+  std::vector<double> outputs(program.outputs);
+  for (const Instruction& in : program.code) {
+    const double value = result(in, r[in.a], r[in.b], r[in.c], inputs);
+    (in.op == Opcode::store ? outputs[in.index] : r[in.dst]) = value;
+  }
+  return outputs;
+}
+
+}  // namespace mantissa::kernels::reference
