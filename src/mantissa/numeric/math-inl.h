@@ -58,9 +58,11 @@ HWY_INLINE V Exp(D d, V x) {
   const hn::RebindToSigned<D> di;
   // Outside these bounds the result is 0 or inf all the same, and n stays in the range of two powers of two.
   const auto clamped = hn::Min(hn::Max(x, hn::Set(d, -104.5f)), hn::Set(d, 89.0f));
-  const auto n = hn::Round(hn::Mul(clamped, hn::Set(d, 0x1.715476p+0f)));
-  // r = high + low: ln 2's upper part has 21 bits, so high is exact, and 1 + high is split exactly into sum +
-  // rest.
+  // Adding 1.5 × 2^23 leaves the nearest integer in the lowest bits.
+  const auto shift = hn::Set(d, 0x1.8p23f);
+  const auto shifted = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p+0f), shift);
+  const auto n = hn::Sub(shifted, shift);
+  // r = high + low. The upper part of ln 2 has 21 bits, so high is exact; 1 + high = sum + rest, exactly.
   const auto high = hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1f), clamped);
   const auto low = hn::Mul(n, hn::Set(d, 0x1.05c61p-29f));
   const auto r = hn::Add(high, low);
@@ -71,7 +73,7 @@ HWY_INLINE V Exp(D d, V x) {
   const auto rest = hn::Add(hn::Sub(one, sum), high);
   const auto y = hn::Add(sum, hn::Add(rest, hn::MulAdd(hn::Mul(r, r), q, low)));
   // In two factors: the first product is exact, the second rounds once, also into the subnormals.
-  const auto whole = hn::ConvertTo(di, n);
+  const auto whole = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, shift));
   const auto first = hn::ShiftRight<1>(whole);
   const auto scaled =
       hn::Mul(hn::Mul(y, PowerOfTwoLanes(d, first)), PowerOfTwoLanes(d, hn::Sub(whole, first)));
