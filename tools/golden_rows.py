@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm,rope}_test.cpp.
+"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm,rope,update}_test.cpp.
 
 Needs torch. Values are hexadecimal floating-point literals, so that nothing is rounded on the way.
 """
@@ -43,6 +43,22 @@ def rmsnorm() -> None:
     row("kGoldenDgain", gain.grad)
 
 
+def adamw() -> None:
+    """torch.optim.AdamW in double: 4 elements, 3 updates."""
+    w = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64))
+    optimizer = torch.optim.AdamW([w], lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
+    gradients = torch.tensor([[math.sin(1 + 2 * i + 3 * t) for i in range(4)] for t in range(3)], dtype=torch.float64)
+    row("kGoldenWeights", w.detach())
+    row("kGoldenGradients", gradients)
+    for gradient in gradients:
+        w.grad = gradient.clone()
+        optimizer.step()
+    row("kGoldenUpdated", w.detach())
+    row("kGoldenFirstMoment", optimizer.state[w]["exp_avg"])
+    row("kGoldenSecondMoment", optimizer.state[w]["exp_avg_sq"])
+
+
 if __name__ == "__main__":
     rope()
     rmsnorm()
+    adamw()

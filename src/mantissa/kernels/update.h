@@ -1,4 +1,5 @@
-// The optimizer's sweeps: norm and finite check of gradients, and AdamW with the low-precision copy in one pass.
+// The optimizer's sweeps: norm and finite check of gradients, and AdamW with the low-precision copy in one
+// pass.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +10,26 @@
 namespace mantissa::kernels {
 
 struct GradientNorm {
-  double sum_of_squares = 0;  // of the gradients as stored (scaled); f64 over fixed chunks of 4096 elements, added in order
-  bool finite = true;
+  double sum_of_squares = 0;  // of the gradients as stored (scaled)
+  bool finite = true;  // every gradient is; the sum of squares of f64 gradients may overflow all the same
 };
 
-/// Sum of squares and finite check of one gradient tensor of `count` elements.
+/// Sum of squares and finite check of one gradient tensor of `count` elements. f64: squares are rounded, then
+/// added over 16 virtual lanes within a chunk of 4096 elements (element i of the chunk to lane i mod 16,
+/// lanes joined 8, 4, 2, 1); chunks are added in order.
 GradientNorm gradient_norm(const Context& ctx, const void* gradient, Scalar type, std::int64_t count);
 
-/// Sum of `count` f32 or f64 values in f64: chunks of 4096 elements each summed in order, chunks added in order.
+/// Sum of `count` f32 or f64 values in f64: chunks of 4096 elements each summed in order, chunks added in
+/// order.
 double chunked_sum(const void* values, Scalar type, std::int64_t count);
 
-/// AdamW (Loshchilov and Hutter, 2019): decay decoupled and multiplied by the learning rate, ε added after the bias correction.
-/// g = gradient · gradient_factor (unscaling and clipping); m = β1·m + (1−β1)·g; v = β2·v + (1−β2)·g²;
-/// w = w·(1 − lr·decay) − lr·(m/c1) / (√(v/c2) + ε), c1 = 1 − β1^t, c2 = 1 − β2^t. Arithmetic in f32 (f64 where the master is
-/// f64). Writes master, moments and, where there is one, the copy in the compute format, in one sweep.
+/// AdamW (Loshchilov and Hutter, 2019): decay decoupled and multiplied by the learning rate, ε added after
+/// the bias correction. g = gradient · gradient_factor (unscaling and clipping); m = β1·m + (1−β1)·g; v =
+/// β2·v + (1−β2)·(g·g); w = w·(1 − lr·decay) − (lr·(m/c1)) / (√(v/c2) + ε), c1 = 1 − β1^t, c2 = 1 − β2^t.
+/// Arithmetic in f32 (f64 where the master is f64): the factors (1−β1), (1−β2), (1 − lr·decay), c1 and c2 are
+/// formed in double and rounded once, then every operation is rounded, none is fused. w takes the m and v
+/// that are not yet rounded to their storage; the copy is the stored master, rounded. Writes master, moments
+/// and, where there is one, the copy in the compute format, in one sweep.
 struct AdamW {
   std::int64_t count = 0;
   void* master = nullptr;
@@ -41,6 +48,7 @@ struct AdamW {
 void adamw(const Context& ctx, const AdamW& u);
 
 /// dst[i] = src[i] rounded to nearest to dst_type (exact where it is wider).
-void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst, Scalar dst_type);
+void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
+          Scalar dst_type);
 
 }  // namespace mantissa::kernels

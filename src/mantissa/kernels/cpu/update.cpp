@@ -1,0 +1,216 @@
+#include "mantissa/kernels/update.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "mantissa/kernels/cpu/tasks.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/update.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "mantissa/kernels/cpu/rows-inl.h"
+#include "mantissa/numeric/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+using mantissa::HWY_NAMESPACE::SumRow;
+
+constexpr std::size_t kPiece = 1024;  // elements of the sweep's row buffers
+
+/// The factors of AdamW, formed in double and rounded once.
+template <class T>
+struct Factors {
+  explicit Factors(const AdamW& u)
+      : gradient(static_cast<T>(u.gradient_factor)),
+        beta1(static_cast<T>(u.beta1)),
+        beta1_rest(static_cast<T>(1 - u.beta1)),
+        beta2(static_cast<T>(u.beta2)),
+        beta2_rest(static_cast<T>(1 - u.beta2)),
+        keep(static_cast<T>(1 - u.lr * u.weight_decay)),
+        lr(static_cast<T>(u.lr)),
+        correction1(static_cast<T>(1 - std::pow(u.beta1, static_cast<double>(u.t)))),
+        correction2(static_cast<T>(1 - std::pow(u.beta2, static_cast<double>(u.t)))),
+        eps(static_cast<T>(u.eps)) {}
+  T gradient, beta1, beta1_rest, beta2, beta2_rest, keep, lr, correction1, correction2, eps;
+};
+
+template <class T>
+void UpdateElements(const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v) {
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    const auto g = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, f.gradient));
+    const auto first =
+        hn::Add(hn::Mul(hn::Set(d, f.beta1), hn::LoadU(d, m + i)), hn::Mul(hn::Set(d, f.beta1_rest), g));
+    const auto second = hn::Add(hn::Mul(hn::Set(d, f.beta2), hn::LoadU(d, v + i)),
+                                hn::Mul(hn::Set(d, f.beta2_rest), hn::Mul(g, g)));
+    const auto root = hn::Sqrt(hn::Div(second, hn::Set(d, f.correction2)));
+    const auto step = hn::Mul(hn::Set(d, f.lr), hn::Div(first, hn::Set(d, f.correction1)));
+    const auto update = hn::Div(step, hn::Add(root, hn::Set(d, f.eps)));
+    hn::StoreU(first, d, m + i);
+    hn::StoreU(second, d, v + i);
+    hn::StoreU(hn::Sub(hn::Mul(hn::LoadU(d, w + i), hn::Set(d, f.keep)), update), d, w + i);
+  });
+}
+
+template <class T>
+void UpdatePiece(const AdamW& u, const Factors<T>& f, std::size_t offset, std::size_t n) {
+  alignas(64) T buffers[4][kPiece];
+  const T* g = ViewRow<T>(u.gradient, u.gradient_type, offset, n, buffers[0]);
+  OutRow<T> w(u.master, u.master_type, offset, n, buffers[1]);
+  OutRow<T> m(u.first_moment, u.moment_type, offset, n, buffers[2]);
+  OutRow<T> v(u.second_moment, u.moment_type, offset, n, buffers[3]);
+  w.Load();
+  m.Load();
+  v.Load();
+  UpdateElements(f, n, g, w.data(), m.data(), v.data());
+  RoundRow(w.data(), n, u.master_type);  // so that the copy is the rounded master, not rounded beside it
+  w.Store();
+  m.Store();
+  v.Store();
+  if (u.copy != nullptr) StoreRow(w.data(), n, u.copy, u.copy_type, offset);
+}
+
+template <class T>
+void UpdateRange(const AdamW& u, std::size_t begin, std::size_t end) {
+  const Factors<T> f(u);
+  for (std::size_t i = begin; i < end; i += kPiece) UpdatePiece(u, f, i, std::min(kPiece, end - i));
+}
+
+void AdamWRange(const AdamW& u, std::size_t begin, std::size_t end) {
+  u.master_type == Scalar::f64 ? UpdateRange<double>(u, begin, end) : UpdateRange<float>(u, begin, end);
+}
+
+constexpr std::size_t kChunk = 4096;  // elements whose squares one chunk sums
+
+/// The chunk's sum of squares. `n` is a multiple of 16.
+double SumOfSquares(const float* p, std::size_t n) {
+  return SumRow<double>(n, [p](auto d, std::size_t i, std::size_t) HWY_ATTR {
+    const auto x = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, decltype(d)>(), p + i));
+    return hn::Mul(x, x);
+  });
+}
+
+GradientNorm ChunkNorm(const float* p, std::size_t n) {
+  // Squares of these values cannot overflow in f64: the sum is finite where all of them are.
+  const double sum = SumOfSquares(p, n);
+  return {sum, std::isfinite(sum)};
+}
+
+GradientNorm ChunkNorm(const double* p, std::size_t n) {
+  const double sum = SumRow<double>(n, [p](auto d, std::size_t i, std::size_t) HWY_ATTR {
+    const auto x = hn::LoadU(d, p + i);
+    return hn::Mul(x, x);
+  });
+  const double zeros = SumRow<double>(n, [p](auto d, std::size_t i, std::size_t)
+                                             HWY_ATTR { return hn::Mul(hn::LoadU(d, p + i), hn::Zero(d)); });
+  return {sum, zeros == 0};
+}
+
+template <class T>
+GradientNorm NormOfChunk(const void* gradient, Scalar type, std::size_t offset, std::size_t n) {
+  alignas(64) T buffer[kChunk];
+  if (n % 16 == 0) return ChunkNorm(ViewRow<T>(gradient, type, offset, n, buffer), n);
+  const std::size_t padded = (n + 15) / 16 * 16;
+  LoadRow(gradient, type, offset, n, buffer);
+  std::fill(buffer + n, buffer + padded, T{0});
+  return ChunkNorm(buffer, padded);
+}
+
+GradientNorm GradientChunk(const void* gradient, Scalar type, std::size_t offset, std::size_t n) {
+  return type == Scalar::f64 ? NormOfChunk<double>(gradient, type, offset, n)
+                             : NormOfChunk<float>(gradient, type, offset, n);
+}
+
+template <class T>
+void CastElements(const void* src, Scalar src_type, void* dst, Scalar dst_type, std::size_t begin,
+                  std::size_t end) {
+  alignas(64) T buffer[kPiece];
+  for (std::size_t i = begin; i < end; i += kPiece) {
+    const std::size_t n = std::min(kPiece, end - i);
+    StoreRow(ViewRow<T>(src, src_type, i, n, buffer), n, dst, dst_type, i);
+  }
+}
+
+void CastRange(const void* src, Scalar src_type, void* dst, Scalar dst_type, std::size_t begin,
+               std::size_t end) {
+  src_type == Scalar::f64 || dst_type == Scalar::f64
+      ? CastElements<double>(src, src_type, dst, dst_type, begin, end)
+      : CastElements<float>(src, src_type, dst, dst_type, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels {
+
+HWY_EXPORT(AdamWRange);
+HWY_EXPORT(GradientChunk);
+HWY_EXPORT(CastRange);
+
+namespace {
+
+constexpr std::int64_t kSumChunk = 4096;
+
+template <class T>
+double sum_of_chunks(const T* values, std::int64_t count) {
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < count; begin += kSumChunk) {
+    double chunk = 0;
+    for (std::int64_t i = begin; i < std::min(count, begin + kSumChunk); ++i)
+      chunk += static_cast<double>(values[i]);
+    sum += chunk;
+  }
+  return sum;
+}
+
+}  // namespace
+
+GradientNorm gradient_norm(const Context& ctx, const void* gradient, Scalar type, std::int64_t count) {
+  const auto chunk_norm = HWY_DISPATCH_TABLE(GradientChunk)[ctx.target()];
+  std::vector<GradientNorm> chunks(static_cast<std::size_t>((count + kSumChunk - 1) / kSumChunk));
+  for_row_ranges(ctx, static_cast<std::int64_t>(chunks.size()), kSumChunk,
+                 [&](std::size_t begin, std::size_t end) {
+                   for (std::size_t i = begin; i < end; ++i) {
+                     const std::int64_t offset = static_cast<std::int64_t>(i) * kSumChunk;
+                     chunks[i] = chunk_norm(gradient, type, static_cast<std::size_t>(offset),
+                                            static_cast<std::size_t>(std::min(kSumChunk, count - offset)));
+                   }
+                 });
+  GradientNorm norm;
+  for (const GradientNorm& chunk : chunks) {
+    norm.sum_of_squares += chunk.sum_of_squares;
+    norm.finite = norm.finite && chunk.finite;
+  }
+  return norm;
+}
+
+double chunked_sum(const void* values, Scalar type, std::int64_t count) {
+  return type == Scalar::f64 ? sum_of_chunks(static_cast<const double*>(values), count)
+                             : sum_of_chunks(static_cast<const float*>(values), count);
+}
+
+void adamw(const Context& ctx, const AdamW& u) {
+  const auto range = HWY_DISPATCH_TABLE(AdamWRange)[ctx.target()];
+  for_row_ranges(ctx, u.count, 1, [&](std::size_t begin, std::size_t end) { range(u, begin, end); });
+}
+
+void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
+          Scalar dst_type) {
+  const auto range = HWY_DISPATCH_TABLE(CastRange)[ctx.target()];
+  for_row_ranges(ctx, count, 1, [&](std::size_t begin, std::size_t end) {
+    if (src_type != dst_type) return range(src, src_type, dst, dst_type, begin, end);
+    const std::size_t bytes = bytes_of(src_type);
+    std::memcpy(static_cast<std::byte*>(dst) + begin * bytes,
+                static_cast<const std::byte*>(src) + begin * bytes, (end - begin) * bytes);
+  });
+}
+
+}  // namespace mantissa::kernels
+#endif

@@ -1,0 +1,297 @@
+// The optimizer's sweeps: AdamW, operation by operation, in every format; norm and finite check; sums; casts.
+// The same bits on every instruction set and thread count.
+#include "mantissa/kernels/update.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <utility>
+
+#include "kernels/row_testing.h"
+#include "mantissa/kernels/reference/update.h"
+
+namespace mantissa::kernels {
+namespace {
+
+using testing::contexts;
+using testing::describe;
+using testing::is_f64;
+using testing::kSeed;
+using testing::lane_sum;
+using testing::rounding_error;
+using testing::Tensor;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+struct Formats {
+  Scalar master, copy, gradient, moment;
+  Scalar arithmetic() const { return is_f64(master) ? Scalar::f64 : Scalar::f32; }
+};
+
+/// A parameter in the middle of its training, and what an update makes of it.
+struct Parameter {
+  Parameter(const Formats& f, std::int64_t count)
+      : master(f.master, 1, count),
+        copy(f.copy, 1, count),
+        gradient(f.gradient, 1, count),
+        first(f.moment, 1, count),
+        second(f.moment, 1, count) {
+    std::mt19937 random(kSeed);
+    std::normal_distribution<double> normal;
+    master.fill_normal(random);
+    gradient.fill_normal(random);
+    for (std::int64_t i = 0; i < count; ++i) {
+      first.set(0, i, normal(random) / 8);
+      second.set(0, i, std::exp(normal(random)) / 8);
+    }
+  }
+  AdamW update() {
+    return {.count = master.columns,
+            .master = master.bytes.data(),
+            .master_type = master.type,
+            .copy = copy.bytes.data(),
+            .copy_type = copy.type,
+            .gradient = gradient.bytes.data(),
+            .gradient_type = gradient.type,
+            .first_moment = first.bytes.data(),
+            .second_moment = second.bytes.data(),
+            .moment_type = first.type,
+            .lr = 3e-3,
+            .beta1 = 0.9,
+            .beta2 = 0.95,
+            .eps = 1e-8,
+            .weight_decay = 0.1,
+            .gradient_factor = 0.375,
+            .t = 7};
+  }
+  friend bool operator==(const Parameter&, const Parameter&) = default;
+
+  Tensor master, copy, gradient, first, second;
+};
+
+template <class T>
+void spelled_update(const AdamW& u, Parameter& p) {
+  const double t = static_cast<double>(u.t);
+  const T beta1 = static_cast<T>(u.beta1), rest1 = static_cast<T>(1 - u.beta1);
+  const T beta2 = static_cast<T>(u.beta2), rest2 = static_cast<T>(1 - u.beta2);
+  const T c1 = static_cast<T>(1 - std::pow(u.beta1, t)), c2 = static_cast<T>(1 - std::pow(u.beta2, t));
+  const T keep = static_cast<T>(1 - u.lr * u.weight_decay);
+  for (std::int64_t i = 0; i < u.count; ++i) {
+    const T g = static_cast<T>(p.gradient.get(0, i)) * static_cast<T>(u.gradient_factor);
+    const T m = beta1 * static_cast<T>(p.first.get(0, i)) + rest1 * g;
+    const T v = beta2 * static_cast<T>(p.second.get(0, i)) + rest2 * (g * g);
+    const T update = static_cast<T>(u.lr) * (m / c1) / (std::sqrt(v / c2) + static_cast<T>(u.eps));
+    p.master.set(0, i, static_cast<double>(static_cast<T>(p.master.get(0, i)) * keep - update));
+    p.first.set(0, i, static_cast<double>(m));
+    p.second.set(0, i, static_cast<double>(v));
+    p.copy.set(0, i, p.master.get(0, i));
+  }
+}
+
+class AdamWFormats : public ::testing::TestWithParam<Formats> {};
+
+TEST_P(AdamWFormats, HaveTheBitsOfTheStatedOperationsEverywhere) {
+  const Formats& f = GetParam();
+  for (const std::int64_t count : {1, 15, 1024, 34001}) {
+    const Parameter before(f, count);
+    Parameter expected = before;
+    is_f64(f.master) ? spelled_update<double>(expected.update(), expected)
+                     : spelled_update<float>(expected.update(), expected);
+    for (const Context& ctx : contexts()) {
+      Parameter p = before;
+      adamw(ctx, p.update());
+      EXPECT_TRUE(p == expected) << count << " elements, " << describe(ctx);
+    }
+  }
+}
+
+/// First-order counts of roundings. With M = β1|m| + (1−β1)|g|: g has 2, a term of m its factor and product
+/// and of g's, the sum 1: 5u·M. v: 8u, all terms positive. The step: m/c1 and lr 4 more; the root half of
+/// v's, c2's and the division's, then 3 for itself, ε and the sum: 8; the quotient 1. w·keep: 2, and 1 of the
+/// difference.
+TEST_P(AdamWFormats, AreWithinTheErrorOfTheirArithmetic) {
+  const Formats& f = GetParam();
+  const Parameter before(f, 2000);
+  Parameter p = before;
+  const AdamW u = p.update();
+  adamw({.simd = best_simd()}, u);
+  const double r = 1.01 * (unit_roundoff(f.arithmetic()) + unit_roundoff(Scalar::f64));
+  for (std::int64_t i = 0; i < u.count; ++i) {
+    const double w = before.master.get(0, i), m = before.first.get(0, i), v = before.second.get(0, i);
+    const double g = before.gradient.get(0, i);
+    const reference::AdamWElement exact = reference::adamw(u, {w, m, v}, g);
+    const double size = u.beta1 * std::abs(m) + (1 - u.beta1) * std::abs(g * u.gradient_factor);
+    const double step =
+        reference::adamw(u, {0, size / u.beta1, v}, 0).w;  // −lr·(M/c1) / …, with a smaller root
+    const double m_error = 5 * r * size, v_error = 8 * r * exact.v;
+    const double w_error = r * (3 * std::abs(w) + 19 * std::abs(step) + std::abs(exact.w));
+    EXPECT_NEAR(p.first.get(0, i), exact.m, m_error + rounding_error(f.moment, std::abs(exact.m) + m_error));
+    EXPECT_NEAR(p.second.get(0, i), exact.v, v_error + rounding_error(f.moment, exact.v + v_error));
+    EXPECT_NEAR(p.master.get(0, i), exact.w, w_error + rounding_error(f.master, std::abs(exact.w) + w_error));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdamWFormats,
+                         ::testing::Values(Formats{Scalar::f64, Scalar::f32, Scalar::f64, Scalar::f64},
+                                           Formats{Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32},
+                                           Formats{Scalar::f32, Scalar::f16, Scalar::f32, Scalar::f32},
+                                           Formats{Scalar::f32, Scalar::e4m3, Scalar::bf16, Scalar::f32},
+                                           Formats{Scalar::f32, Scalar::tf32, Scalar::f16, Scalar::bf16},
+                                           Formats{Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::f32},
+                                           Formats{Scalar::bf16, Scalar::f32, Scalar::bf16, Scalar::bf16},
+                                           Formats{Scalar::f16, Scalar::f16, Scalar::f16, Scalar::f32},
+                                           Formats{Scalar::tf32, Scalar::bf16, Scalar::tf32, Scalar::f16}),
+                         [](const auto& info) {
+                           const Formats& f = info.param;
+                           return std::string(name(f.master)) + "_" + std::string(name(f.copy)) + "_" +
+                                  std::string(name(f.gradient)) + "_" + std::string(name(f.moment));
+                         });
+
+TEST(AdamW, NeedsNoCopy) {
+  Parameter with({Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32}, 50), without = with;
+  adamw({.simd = best_simd()}, with.update());
+  AdamW u = without.update();
+  u.copy = nullptr;
+  adamw({.simd = best_simd()}, u);
+  EXPECT_EQ(with.master, without.master);
+}
+
+/// Decay is decoupled: it moves a weight that has no gradient, and no moment.
+TEST(AdamW, DecaysWithoutAGradient) {
+  const Formats f{Scalar::f64, Scalar::f64, Scalar::f64, Scalar::f64};
+  Parameter p(f, 1);
+  p.master.set(0, 0, 2);
+  for (Tensor* t : {&p.gradient, &p.first, &p.second}) t->set(0, 0, 0);
+  AdamW u = p.update();
+  u.lr = 0.5;
+  u.weight_decay = 0.25;
+  adamw({.simd = best_simd()}, u);
+  EXPECT_EQ(p.master.get(0, 0), 2 * (1 - 0.125));
+  EXPECT_EQ(p.first.get(0, 0), 0);
+}
+
+// Made by tools/golden_rows.py: torch.optim.AdamW in f64.
+constexpr double kGoldenWeights[] = {0x1.0000000000000p+0, -0x1.0000000000000p+1, 0x1.0000000000000p-1,
+                                     0x1.8000000000000p+1};
+constexpr double kGoldenGradients[] = {0x1.aed548f090ceep-1, 0x1.210386db6d55bp-3,  -0x1.eaf81f5e09933p-1,
+                                       0x1.50608c26d0a08p-1, -0x1.837b9dddc1eaep-1, -0x1.1e1f18ab0a2c0p-2,
+                                       0x1.fa8d2a028cf7bp-1, -0x1.1689ef5f34f52p-1, 0x1.50608c26d0a08p-1,
+                                       0x1.a6026360c2f91p-2, -0x1.fffeb762e93ebp-1, 0x1.ae4044881c506p-2};
+constexpr double kGoldenUpdated[] = {0x1.f7b3fea2744ecp-1, -0x1.007a93a9b8420p+1, 0x1.05b22ccef80a0p-1,
+                                     0x1.7d1e2a55d7108p+1};
+constexpr double kGoldenFirstMoment[] = {0x1.0d4b3e1b45ea9p-4, 0x1.c27b1ea565eadp-6, -0x1.6b06eb178a684p-4,
+                                         0x1.7b0cbaada5929p-5};
+constexpr double kGoldenSecondMoment[] = {0x1.4ab4fc85d04d8p-4, 0x1.ad3c2071f5ec8p-7, 0x1.1a992eb016458p-3,
+                                          0x1.5b0876d68b1a7p-5};
+
+/// Three updates of some ten roundings of values below 4.
+TEST(AdamW, AgreesWithPyTorch) {
+  const double tolerance = 128 * unit_roundoff(Scalar::f64);
+  Tensor w(Scalar::f64, 1, 4, kGoldenWeights), zeros(Scalar::f64, 1, 4, std::array<double, 4>{}.data());
+  Tensor m = zeros, v = zeros;
+  for (std::int64_t t = 1; t <= 3; ++t) {
+    const Tensor gradient(Scalar::f64, 1, 4, kGoldenGradients + 4 * (t - 1));
+    adamw({.simd = best_simd()}, {.count = 4,
+                                  .master = w.bytes.data(),
+                                  .master_type = Scalar::f64,
+                                  .gradient = gradient.bytes.data(),
+                                  .gradient_type = Scalar::f64,
+                                  .first_moment = m.bytes.data(),
+                                  .second_moment = v.bytes.data(),
+                                  .moment_type = Scalar::f64,
+                                  .lr = 1e-2,
+                                  .beta1 = 0.9,
+                                  .beta2 = 0.95,
+                                  .eps = 1e-8,
+                                  .weight_decay = 0.1,
+                                  .t = t});
+  }
+  for (std::int64_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(w.get(0, i), kGoldenUpdated[i], tolerance);
+    EXPECT_NEAR(m.get(0, i), kGoldenFirstMoment[i], tolerance);
+    EXPECT_NEAR(v.get(0, i), kGoldenSecondMoment[i], tolerance);
+  }
+}
+
+class EveryFormat : public ::testing::TestWithParam<Scalar> {};
+
+TEST_P(EveryFormat, GradientNormHasTheBitsOfTheStatedOrderEverywhere) {
+  std::mt19937 random(kSeed);
+  for (const std::int64_t count : {0, 1, 17, 4096, 4097, 100001}) {
+    const Tensor gradient = Tensor(GetParam(), 1, count).fill_normal(random);
+    const std::vector<double> x = gradient.values();
+    double expected = 0;
+    for (std::int64_t begin = 0; begin < count; begin += 4096) {
+      expected +=
+          lane_sum<double>(std::min<std::int64_t>(4096, count - begin), [&](std::int64_t i, double sum) {
+            const double value = x[static_cast<std::size_t>(begin + i)];
+            return sum + value * value;
+          });
+    }
+    for (const Context& ctx : contexts()) {
+      const GradientNorm norm = gradient_norm(ctx, gradient.bytes.data(), GetParam(), count);
+      EXPECT_EQ(norm.sum_of_squares, expected) << count << " elements, " << describe(ctx);
+      EXPECT_TRUE(norm.finite);
+    }
+  }
+}
+
+TEST_P(EveryFormat, GradientNormFindsWhatIsNotFinite) {
+  std::mt19937 random(kSeed);
+  constexpr std::int64_t kCount = 9001;
+  const Tensor finite = Tensor(GetParam(), 1, kCount).fill_normal(random);
+  for (const std::int64_t where : {std::int64_t{0}, std::int64_t{4095}, std::int64_t{5000}, kCount - 1}) {
+    for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
+      Tensor gradient = finite;
+      gradient.set(0, where, bad);
+      for (const Context& ctx : contexts()) {
+        EXPECT_FALSE(gradient_norm(ctx, gradient.bytes.data(), GetParam(), kCount).finite)
+            << where << ' ' << bad;
+      }
+    }
+  }
+}
+
+TEST_P(EveryFormat, CastsToEveryFormatWithOneRounding) {
+  std::mt19937 random(kSeed);
+  const Tensor src = Tensor(GetParam(), 1, 40003).fill_normal(random);
+  for (const Scalar to : kScalars) {
+    const Tensor expected(to, 1, src.columns, src.values().data());
+    for (const Context& ctx : contexts()) {
+      Tensor dst(to, 1, src.columns);
+      cast(ctx, src.columns, src.bytes.data(), GetParam(), dst.bytes.data(), to);
+      EXPECT_EQ(dst, expected) << "to " << name(to) << ", " << describe(ctx);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EveryFormat, ::testing::ValuesIn(kScalars),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST(GradientNorm, OfLargestValuesIsFinite) {
+  for (const Scalar s : kScalars) {
+    const Tensor gradient(s, 1, 2, std::array{traits(s).max_finite, -traits(s).max_finite}.data());
+    const GradientNorm norm = gradient_norm({.simd = best_simd()}, gradient.bytes.data(), s, 2);
+    EXPECT_TRUE(norm.finite) << name(s);
+    EXPECT_EQ(std::isinf(norm.sum_of_squares), is_f64(s)) << name(s);
+  }
+}
+
+TEST(ChunkedSum, AddsInOrderWithinChunksAndChunksInOrder) {
+  std::mt19937 random(kSeed);
+  for (const Scalar s : {Scalar::f32, Scalar::f64}) {
+    for (const std::int64_t count : {0, 1, 4096, 4097, 12345}) {
+      const Tensor values = Tensor(s, 1, count).fill_normal(random);
+      double expected = 0, chunk = 0;
+      for (std::int64_t i = 0; i < count; ++i) {
+        chunk += values.get(0, i);
+        if (i % 4096 == 4095 || i == count - 1) expected += std::exchange(chunk, 0.0);
+      }
+      EXPECT_EQ(chunked_sum(values.bytes.data(), s, count), expected);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::kernels
