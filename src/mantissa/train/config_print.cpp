@@ -14,7 +14,7 @@ namespace {
 std::string list_text(const std::vector<std::string>& items) {
   std::string text;
   for (const std::string& item : items) text += (text.empty() ? "" : ", ") + toml_text(item);
-  return "[" + text + "]";
+  return fmt::format("[{}]", text);
 }
 
 struct Print {
@@ -122,7 +122,7 @@ std::string toml_text(const nlohmann::json& value) {
     if (!text.empty()) text += ", ";
     text += value.is_object() ? fmt::format("{} = {}", toml_text(key), toml_text(item)) : toml_text(item);
   }
-  return value.is_object() ? "{" + text + "}" : "[" + text + "]";
+  return value.is_object() ? fmt::format("{{{}}}", text) : fmt::format("[{}]", text);
 }
 
 std::string toml_text(const Slot& slot) {
