@@ -27,7 +27,7 @@ function(mantissa_library)
   endif()
   add_library(mantissa STATIC ${objects})
   add_library(mantissa::mantissa ALIAS mantissa)
-  target_link_libraries(mantissa PUBLIC OpenMP::OpenMP_CXX fmt::fmt ${HWY_LIBRARY} ${XXHASH_LIBRARY})
+  target_link_libraries(mantissa PUBLIC OpenMP::OpenMP_CXX fmt::fmt tomlplusplus::tomlplusplus hwy xxhash)
   target_include_directories(mantissa PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(mantissa PUBLIC cxx_std_20)
@@ -39,6 +39,7 @@ function(mantissa_library)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/mantissa-config-version.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/mantissa-config.cmake ${PROJECT_BINARY_DIR}/mantissa-config-version.cmake
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
-  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/mantissa/api/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api
-          FILES_MATCHING PATTERN "*.h")
+  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/api/mantissa.h ${PROJECT_SOURCE_DIR}/src/mantissa/api/error.h
+          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/base)
 endfunction()

@@ -23,8 +23,10 @@ double FmaRounds(std::int64_t rounds, T* sink) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(0.999));
   const auto shift = hn::Set(d, static_cast<T>(0.001));
-  auto a0 = hn::Set(d, T{0}), a1 = a0, a2 = a0, a3 = a0, a4 = a0, a5 = a0, a6 = a0, a7 = a0, a8 = a0, a9 = a0,
-       a10 = a0, a11 = a0;
+  // Different starts: equal chains would be merged by the compiler.
+  const auto start = [d](int chain) HWY_ATTR { return hn::Set(d, static_cast<T>(chain)); };
+  auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5), a6 = start(6), a7 = start(7),
+       a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
   for (std::int64_t r = 0; r < rounds; ++r) {
     a0 = hn::MulAdd(a0, scale, shift);
     a1 = hn::MulAdd(a1, scale, shift);

@@ -1,0 +1,174 @@
+// A run: what it leaves, that it can be stopped and resumed to the same bytes, and what it refuses.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+
+/// metrics.jsonl without what a clock decides.
+std::string timeless(const std::string& metrics) {
+  return std::regex_replace(metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
+}
+
+TrainOptions into(const std::filesystem::path& out) {
+  TrainOptions o;
+  o.out = out;
+  return o;
+}
+
+class RunUnder : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Policies, RunUnder, ::testing::Values("64-true", "32-true", "bf16-mixed"),
+                         [](const auto& p) { return std::regex_replace(std::string(p.param), std::regex("-"), "_"); });
+
+TEST_P(RunUnder, LeavesTheDirectoryThatTheDocumentsDescribe) {
+  const TemporaryFolder folder;
+  const Summary s = train(Config::parse(tiny_config(6, GetParam())), into(folder / "run"));
+  for (const char* name : {"config.toml", "plan.txt", "metrics.jsonl", "summary.json", "model/config.json", "model/model.safetensors",
+                           "state/step-00000006/state.json"}) {
+    EXPECT_TRUE(std::filesystem::exists(folder / "run" / name)) << name;
+  }
+  const nlohmann::json summary = nlohmann::json::parse(read_all(folder / "run/summary.json"));
+  for (const char* key : {"steps", "final_loss", "validation_loss", "tokens", "seconds", "predicted_peak_bytes", "measured_peak_bytes",
+                          "skipped", "policy", "weights_xxh64"}) {
+    EXPECT_TRUE(summary.contains(key)) << key;
+  }
+  EXPECT_EQ(summary["steps"], 6);
+  EXPECT_EQ(s.tokens, 6 * 4 * 32);
+  EXPECT_LT(s.final_loss, s.first_loss);
+  EXPECT_EQ(Config::load(folder / "run/config.toml").toml(), read_all(folder / "run/config.toml"));
+}
+
+TEST_P(RunUnder, StoppedAndResumedEndsWithTheBytesOfOneThatWasNot) {
+  const TemporaryFolder folder;
+  const Config config = Config::parse(tiny_config(8, GetParam()));
+  const Summary whole = train(config, into(folder / "whole"));
+  std::stop_source stop;
+  Events events;
+  events.on_step = [&](const Step& s) {
+    if (s.step == 5) stop.request_stop();
+  };
+  const Summary half = train(config, into(folder / "parts"), events, stop.get_token());
+  EXPECT_TRUE(half.interrupted);
+  EXPECT_EQ(half.steps, 5);
+  TrainOptions again = into(folder / "parts");
+  again.resume = 0;
+  again.hardware.threads = 1;
+  const Summary rest = train(config, again);
+  EXPECT_EQ(rest.weights_xxh64, whole.weights_xxh64);
+  EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")), timeless(read_all(folder / "whole/metrics.jsonl")));
+  EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"), read_all(folder / "whole/model/model.safetensors"));
+}
+
+TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
+  const TemporaryFolder folder;
+  const Config config = Config::parse(tiny_config(8, GetParam()));
+  const Summary whole = train(config, into(folder / "run"));
+  const std::string metrics = timeless(read_all(folder / "run/metrics.jsonl"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 3;
+  EXPECT_EQ(train(config, again).weights_xxh64, whole.weights_xxh64);
+  EXPECT_EQ(timeless(read_all(folder / "run/metrics.jsonl")), metrics);
+}
+
+TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
+  const TemporaryFolder folder;
+  const std::string reference = train(Config::parse(tiny_config(4, GetParam(), 4)), into(folder / "a")).weights_xxh64;
+  for (const int micro : {1, 2}) {
+    TrainOptions o = into(folder / ("micro" + std::to_string(micro)));
+    o.hardware.threads = 3 - micro;
+    EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), micro)), o).weights_xxh64, reference) << "micro_batch_size " << micro;
+  }
+#if defined(__x86_64__)
+  TrainOptions o = into(folder / "avx2");
+  o.hardware.simd = "avx2";
+  EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), 4)), o).weights_xxh64, reference) << "avx2";
+#endif
+}
+
+TEST(Run, IsNotWrittenOverUnasked) {
+  const TemporaryFolder folder;
+  const Config config = Config::parse(tiny_config(3, "32-true"));
+  const std::string first = train(config, into(folder / "run")).weights_xxh64;
+  try {
+    train(config, into(folder / "run"));
+    FAIL() << "the second run was not refused";
+  } catch (const FileError& e) {
+    EXPECT_NE(std::string(e.what()).find("--resume"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("--overwrite"), std::string::npos) << e.what();
+  }
+  TrainOptions over = into(folder / "run");
+  over.overwrite = true;
+  EXPECT_EQ(train(config, over).weights_xxh64, first);
+}
+
+TEST(Run, TakesTokensFromMemoryAndChecksThem) {
+  const TemporaryFolder folder;
+  const Config config = Config::parse(tiny_config(2, "32-true"));
+  TrainOptions o = into(folder / "run");
+  for (int i = 0; i < 2000; ++i) o.tokens.push_back(i % 7);
+  EXPECT_EQ(train(config, o).steps, 2);
+  o.tokens[13] = 256;
+  o.out = folder / "other";
+  EXPECT_THROW(train(config, o), ConfigError);
+}
+
+TEST(Run, ARuleThatMatchesNothingIsAnErrorThatNamesTheNearest) {
+  const TemporaryFolder folder;
+  try {
+    train(Config::parse(tiny_config(2, "bf16-mixed")).with({std::nullopt, {"lm_haed: compute=f32"}}), into(folder / "run"));
+    FAIL() << "the rule was taken";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("lm_head"), std::string::npos) << e.what();
+  }
+}
+
+TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
+  const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
+  const Plan plan = explain(config);
+  const nlohmann::json json = nlohmann::json::parse(plan.json);
+  for (const char* key : {"policy", "loss_scale", "ops", "casts", "memory", "seconds_per_step", "largest_micro_batch_size", "warnings"}) {
+    EXPECT_TRUE(json.contains(key)) << key;
+  }
+  EXPECT_EQ(json["memory"]["peak"], plan.predicted_peak_bytes);
+  EXPECT_EQ(plan.largest_micro_batch_size, 4);
+  EXPECT_GT(plan.seconds_per_step, 0);
+}
+
+TEST(Run, ContinuesFromAModelDirectory) {
+  const TemporaryFolder folder;
+  const Summary first = train(Config::parse(tiny_config(6, "32-true")), into(folder / "first"));
+  const std::string text = std::regex_replace(tiny_config(3, "32-true"), std::regex(R"(\[model\][^\[]*)"),
+                                              "[model]\npath = \"" + (folder / "first/model").string() + "\"\n");
+  const Summary second = train(Config::parse(text), into(folder / "second"));
+  EXPECT_LT(second.first_loss, first.first_loss);
+}
+
+TEST(Generation, GivesTheLogProbabilitiesThatATraceGives) {
+  const TemporaryFolder folder;
+  train(Config::parse(tiny_config(3, "bf16-mixed")), into(folder / "run"));
+  GenerateOptions o;
+  o.prompt = "Ada said";
+  o.max_new_tokens = 12;
+  o.temperature = 1;
+  o.seed = 7;
+  const Generation g = generate(folder / "run/model", o);
+  EXPECT_EQ(g.ids.size(), g.log_probs.size());
+  EXPECT_EQ(generate(folder / "run/model", o).ids, g.ids);
+  for (const double p : g.log_probs) EXPECT_LE(p, 0);
+  o.prompt.clear();
+  o.prompt_ids = {1, 300};
+  EXPECT_THROW(generate(folder / "run/model", o), ConfigError);
+}
+
+}  // namespace
+}  // namespace mantissa::api

@@ -1,0 +1,121 @@
+// The program as a script sees it: exit codes, one message on standard error, JSON alone on standard output.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "api/tiny.h"
+
+namespace mantissa {
+namespace {
+
+using testing::read_all;
+using testing::TemporaryFolder;
+using testing::tiny_config;
+
+struct Result {
+  int code = -1;
+  std::string out, err;
+};
+
+Result mantissa(const TemporaryFolder& folder, const std::string& arguments) {
+  const std::string out = (folder / "out").string();
+  const std::string err = (folder / "err").string();
+  const std::string command = "cd " + folder.path().string() + " && " MANTISSA_BINARY_DIR "/mantissa " + arguments + " > " + out + " 2> " + err;
+  const int status = std::system(command.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_all(out), read_all(err)};
+}
+
+void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
+  const TemporaryFolder folder;
+  write(folder / "good.toml", tiny_config(2, "32-true"));
+  write(folder / "typo.toml", tiny_config(2, "32-true") + "[log]\nintervall = 2\n");
+  const std::pair<const char*, const char*> cases[] = {
+      {"", "mantissa --help"},
+      {"trian good.toml", "did you mean train"},
+      {"audit good.toml", "this version does not have the command"},
+      {"train", "CONFIG"},
+      {"train missing.toml", "missing.toml"},
+      {"train typo.toml", "interval"},
+      {"train good.toml --precision bf17-mixed", "bf16-mixed"},
+      {"train good.toml --rule 'lm_head compute=f32'", "--rule 1"},
+      {"train good.toml --set run.steps=-3", "run.steps"},
+      {"train good.toml --simd sse9", "avx2"},
+      {"train good.toml --device cuda", "cpu"},
+      {"train good.toml --resume", "no state"},
+      {"generate nowhere --prompt x", "nowhere"},
+      {"generate nowhere", "--prompt"},
+      {"eval nowhere", "--data"},
+      {"trace nowhere --tokens a --out b", "nowhere"},
+      {"data kk --people-max 9", "8"},
+      {"data kk --split dev", "--split"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    EXPECT_NE(r.err.find(expected), std::string::npos) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+    EXPECT_EQ(r.out, "") << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
+}
+
+TEST(Program, JsonStandsAloneOnStandardOutput) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
+  for (const char* arguments : {"explain run.toml --json", "train run.toml --out r --json", "eval r/model --data kk --puzzles 0 --json",
+                                "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    EXPECT_TRUE(nlohmann::json::accept(r.out)) << arguments << "\n" << r.out;
+    EXPECT_EQ(r.err, "") << arguments;
+  }
+  const nlohmann::json g = nlohmann::json::parse(mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --json").out);
+  EXPECT_EQ(g["prompt_ids"], nlohmann::json({65, 100, 97}));
+  EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
+}
+
+TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(100000, "32-true"));
+  const std::string command = "cd " + folder.path().string() + " && exec " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r > out 2> err";
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  while (read_all(folder / "r/metrics.jsonl").find("\"step\":2,") == std::string::npos) {
+    ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << read_all(folder / "err");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  kill(child, SIGTERM);
+  int status = 0;
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 130);
+  EXPECT_FALSE(std::filesystem::is_empty(folder / "r/state"));
+  EXPECT_EQ(read_all(folder / "err"), "");
+}
+
+TEST(Program, PuzzlesOfTheTwoSplitsDiffer) {
+  const TemporaryFolder folder;
+  const Result train = mantissa(folder, "data kk --count 50 --people-max 2");
+  const Result test = mantissa(folder, "data kk --count 50 --people-max 2 --split test");
+  EXPECT_EQ(train.code, 0);
+  EXPECT_EQ(std::count(test.out.begin(), test.out.end(), '\n'), 50);
+  std::istringstream rows(test.out);
+  for (std::string row; std::getline(rows, row);) {
+    const nlohmann::json json = nlohmann::json::parse(row);
+    EXPECT_EQ(train.out.find(json["quiz"].dump()), std::string::npos) << json["quiz"];
+  }
+}
+
+}  // namespace
+}  // namespace mantissa
