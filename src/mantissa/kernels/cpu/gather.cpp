@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kPiece = 512;  // channels that are converted or summed at once
+constexpr std::size_t kPiece = 1024;  // channels that are converted or summed at once
 
 template <class T>
 void ConvertRow(ConstMatrix from, std::size_t from_row, Matrix to, std::size_t to_row, std::size_t width) {
@@ -104,7 +104,7 @@ namespace {
 
 // Tokens and channels of one task of the gradient.
 constexpr std::int64_t kTokens = 64;
-constexpr std::int64_t kChannels = 256;
+constexpr std::int64_t kChannels = 1024;
 
 void zero_table(const Context& ctx, const GatherBackward& g) {
   for_row_ranges(ctx, g.entries, g.width, [&](std::size_t begin, std::size_t end) {

@@ -100,9 +100,9 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t) {
   }
 }
 
-// Channels of one task of the gain's gradient: their chain and sums stay in registers and the first-level
-// cache.
-constexpr std::size_t kGainChannels = 256;
+// Most channels of one task of the gain's gradient: its chain and sums stay in the first-level cache. As wide
+// as that, since narrow columns of a matrix are read slowly.
+constexpr std::size_t kGainChannels = 1024;
 
 /// The chain of one block: tokens [begin, end), channels [c, c + width).
 template <class T>
@@ -184,9 +184,9 @@ void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBac
 
 void rmsnorm_gain(const Context& ctx, const Extent& extent, const RmsNormGain& n) {
   const auto range = HWY_DISPATCH_TABLE(GainRange)[ctx.target()];
-  // A range is a whole number of cache lines, at least two ranges for each thread where the channels suffice.
-  const std::int64_t share = (n.channels + 2 * ctx.threads - 1) / (2 * ctx.threads);
-  const std::int64_t width = std::min<std::int64_t>(256, (share + 15) / 16 * 16);
+  // A range is a whole number of cache lines, one for each thread or several.
+  const std::int64_t share = (n.channels + ctx.threads - 1) / ctx.threads;
+  const std::int64_t width = std::min<std::int64_t>(1024, (share + 15) / 16 * 16);
   for_row_ranges(ctx, (n.channels + width - 1) / width, width * extent.tokens,
                  [&](std::size_t begin, std::size_t end) {
                    for (std::size_t i = begin; i < end; ++i) {
