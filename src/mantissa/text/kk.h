@@ -4,33 +4,11 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "mantissa/text/kk_statement.h"
+
 namespace mantissa::text {
-
-/// What somebody says. Leaves speak of one person; the others of two leaves or, for `negation`, of one.
-struct KkStatement {
-  enum class Kind : std::uint8_t {
-    knight,
-    knave,
-    negation,
-    conjunction,
-    disjunction,
-    implication,
-    equivalence
-  } kind = Kind::knight;
-  int person = 0;                  // of a leaf
-  std::vector<KkStatement> parts;  // of the others
-
-  /// Whether it holds where bit i of `knights` says that person i is a knight.
-  bool holds(std::uint32_t knights) const;
-  /// "Oliver is a knave or Zoey is a knight"
-  std::string words(const std::vector<std::string>& names) const;
-  /// "('or', ('lying', 1), ('telling-truth', 0))", as Logic-RL's rows have it
-  std::string tuple() const;
-  bool operator==(const KkStatement&) const = default;
-};
 
 struct KkPuzzle {
   std::vector<std::string> names;
@@ -38,14 +16,20 @@ struct KkPuzzle {
   std::uint32_t knights = 0;            // the one solution, a bit per person
   std::string quiz;                     // the puzzle in words
   std::string prompt;                   // what a model is given, up to and with "Assistant:"
-  std::string reasoning;
-  std::string answer;  // "(1) Zoey is a knight\n(2) Oliver is a knave"
-  /// Prompt, reasoning and answer with their tags: a document to train on.
+  std::vector<std::string> reasoning;   // sentences
+  std::string answer;                   // "(1) Zoey is a knight\n(2) Oliver is a knave"
+
+  /// Prompt, reasoning and answer with their tags: a document to train on, of reward 3.
   std::string text() const;
 };
 
 enum class KkSplit : std::uint8_t { train, test };
+
+/// How a puzzle is told; the puzzle is the same. `brief`: only what everybody said, always in the same words.
+/// `logic_rl`: the rules of the island, many ways to say that somebody said something, and how to answer, as
+/// in Logic-RL's rows.
 enum class KkStyle : std::uint8_t { brief, logic_rl };
+
 /// "short" or "logic-rl". Throws ConfigError.
 KkStyle parse_kk_style(const std::string& name);
 
@@ -56,18 +40,23 @@ struct KkOptions {
   std::int64_t count = 1;
   KkSplit split = KkSplit::train;
   KkStyle style = KkStyle::brief;
+  int depth = 1;  // of statements: 1, as Logic-RL has it, joins two leaves; up to 3
 };
 
-/// Puzzles in an order that depends on the options alone. A puzzle belongs to the test split where a hash of
-/// its names and statements says so, one in eight: the splits of all seeds are disjoint. Throws ConfigError
-/// for sizes out of 2 … 8.
+/// Puzzle i depends on the options and i alone: those of a smaller `count` are the first of a larger one.
+/// The number of people is drawn evenly from [people_min, people_max]. Nobody speaks of themselves, but for
+/// puzzles of two, in which a statement of two parts speaks of both people.
+///
+/// Everybody's statements together, without the names, decide by a hash whether a puzzle belongs to the test
+/// split, one in eight: no puzzle of the test split of any seed has the statements of one in the train split
+/// of any seed.
+///
+/// Throws ConfigError for sizes out of 2 … 8, a negative count, and a depth out of 1 … 3.
 std::vector<KkPuzzle> generate(const KkOptions& options);
 
-/// Roles that fit all statements, by exhaustive search: bit sets of knights.
-std::vector<std::uint32_t> solutions(const std::vector<KkStatement>& statements);
-
-/// One line of JSON: quiz, names, solution, solution_text, solution_text_format, statements, prompt,
-/// prompt_text, reward_model, difficulty, text.
+/// One line of JSON with the fields of Logic-RL's rows (quiz, names, solution, solution_text,
+/// solution_text_format, cot_repeat_steps, statements, prompt, reward_model, difficulty), the prompt as plain
+/// `prompt_text`, and the whole document as `text`.
 std::string to_jsonl_row(const KkPuzzle& puzzle);
 
 }  // namespace mantissa::text
