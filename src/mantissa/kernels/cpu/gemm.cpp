@@ -78,14 +78,16 @@ class GemmRun {
 
   /// Packs rows [row, row + rows) of A and multiplies them.
   void RunChunk(std::size_t row, std::size_t rows) {
-    constexpr std::size_t kPackRows = 4 * kMr;
+    // A whole number of vectors, and long runs where A's rows lie side by side in memory.
+    constexpr std::size_t kUnit = 8 * kMr;
+    const std::size_t pack_rows = a_.depth_contiguous ? kUnit : kUnit * std::max<std::size_t>(1, 224 / kUnit);
     const std::size_t panels = ceil_div(rows, kMr);
-    parallel_for(ctx_, Count(ceil_div(rows, kPackRows)), [&](std::int64_t task, int) {
-      const std::size_t first = static_cast<std::size_t>(task) * kPackRows;
+    parallel_for(ctx_, Count(ceil_div(rows, pack_rows)), [&](std::int64_t task, int) {
+      const std::size_t first = static_cast<std::size_t>(task) * pack_rows;
       Blocks walk = Walk();
       for (Block b; walk.next(b);) {
         T* to = PackedA() + b.packed * panels * kMr + first * b.depth;
-        PackA<T>(a_, row + first, std::min(kPackRows, rows - first), b.k, b.depth, to);
+        PackA<T>(a_, row + first, std::min(pack_rows, rows - first), b.k, b.depth, to);
       }
     });
     const std::size_t tiles = ceil_div(n_, columns_);

@@ -7,6 +7,7 @@
 #define MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -126,18 +127,28 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
   }
 }
 
+/// Reads of a row this many rows ahead are begun early: rows lie too far apart for the hardware to foresee
+/// them.
+inline constexpr std::size_t kRowsAhead = 8;
+
 /// Sides [first, first + sides) of rows in which the sides are contiguous.
 template <std::size_t kPanel, class T>
 HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::size_t sides,
                                std::size_t first_depth, std::size_t depth, T* HWY_RESTRICT to) {
-  constexpr std::size_t kPanels = 256 / kPanel;
-  HWY_ALIGN T staged[kPanels * kPanel];
-  for (std::size_t part = 0; part < sides; part += kPanels * kPanel) {
-    const std::size_t count = std::min(kPanels * kPanel, sides - part);
-    T* panels = to + part * depth;
-    for (std::size_t k = 0; k < depth; ++k) {
-      const T* row = OperandRow<T>(from, (first_depth + k) * from.ld + first + part, count, staged);
-      T* out = panels + k * kPanel;
+  constexpr std::size_t kPart = 256 / kPanel * kPanel;
+  HWY_ALIGN T staged[kPart];
+  const std::size_t bytes = bytes_of(from.type);
+  for (std::size_t k = 0; k < depth; ++k) {
+    const std::size_t begin = (first_depth + k) * from.ld + first;
+    if (k + kRowsAhead < depth) {
+      const auto* ahead =
+          static_cast<const std::uint8_t*>(from.data) + (begin + kRowsAhead * from.ld) * bytes;
+      for (std::size_t i = 0; i < sides * bytes; i += 64) hwy::Prefetch(ahead + i);
+    }
+    for (std::size_t part = 0; part < sides; part += kPart) {
+      const std::size_t count = std::min(kPart, sides - part);
+      const T* row = OperandRow<T>(from, begin + part, count, staged);
+      T* out = to + part * depth + k * kPanel;
       std::size_t i = 0;
       for (; i + kPanel <= count; i += kPanel) std::memcpy(out + i * depth, row + i, kPanel * sizeof(T));
       if (i == count) continue;

@@ -20,7 +20,7 @@ inline constexpr std::size_t kRowUnit = 42;
 inline constexpr std::size_t kMostChunkRows = 24 * kRowUnit;
 inline constexpr std::size_t kLeastChunkRows = 4 * kRowUnit;
 /// Elements of a packed chunk of A that stays in the outer cache.
-inline constexpr std::size_t kChunkElements = std::size_t{1} << 20;
+inline constexpr std::size_t kChunkElements = std::size_t{1} << 19;
 /// Columns of a tile in bytes, at most and (for the sake of balance) at least: a packed block of B, 256 deep,
 /// is 128 KB at most and stays in the inner cache.
 inline constexpr std::size_t kTileBytes = 512;
