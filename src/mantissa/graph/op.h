@@ -62,6 +62,26 @@ struct Call {
   Scalar compute = Scalar::f32;  // format of factors that the op makes itself (P and dS in attention)
 };
 
+/// An operand of a reference: its numbers at the extent's size, row after row. Ids are whole numbers.
+struct ReferenceOperand {
+  std::vector<double> values;
+  std::int64_t rows = 1;
+  std::int64_t width = 1;
+
+  const double* data() const { return values.data(); }
+  double* data() { return values.data(); }
+};
+
+/// One execution of an op's reference. Outputs have their sizes; those that alias an input hold what it
+/// holds. Weight gradients are overwritten.
+struct ReferenceCall {
+  const Extent& extent;
+  std::span<const ReferenceOperand> inputs;
+  std::span<ReferenceOperand> outputs;
+  const Attributes& attributes;
+  const kernels::Expression* expression = nullptr;  // of pointwise ops
+};
+
 /// Sizes for cost and workspace: the same node at a given capacity.
 struct Sizes {
   std::int64_t tokens = 0;
@@ -98,10 +118,8 @@ struct OpDef {
   std::size_t (*workspace)(const NodeView&, const Sizes&, const kernels::Context&) = nullptr;  // null: none
   kernels::Expression (*expression)(const NodeView&) = nullptr;  // pointwise ops: what they compute
   void (*run)(const Call&) = nullptr;
-  /// The same in plain doubles, for tests: inputs and outputs as flat arrays at the extent's size, no
-  /// rounding.
-  void (*reference)(const Extent&, const Attributes&, std::span<const std::vector<double>> inputs,
-                    std::span<const Shape> shapes, std::span<std::vector<double>> outputs) = nullptr;
+  /// The same in plain doubles, without any rounding: what tests judge `run` by.
+  void (*reference)(const ReferenceCall&) = nullptr;
 };
 
 /// Every op there is.

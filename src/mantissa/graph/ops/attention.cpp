@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/reference/attention.h"
 
 namespace mantissa::graph {
 namespace {
@@ -103,6 +104,20 @@ void run_grad(const Call& c) {
   kernels::attention_backward(c.ctx, c.extent, a);
 }
 
+void reference_forward(const ReferenceCall& c) {
+  const kernels::KeyCache cache{static_cast<std::int64_t>(c.attributes.get("slots", 0)),
+                                static_cast<std::int64_t>(c.attributes.get("capacity", 0))};
+  kernels::reference::attention(c.extent, shape_of(c.attributes), c.inputs[0].data(), c.inputs[1].data(),
+                                c.inputs[2].data(), c.outputs[0].data(), c.outputs[1].data(), cache);
+}
+
+void reference_grad(const ReferenceCall& c) {
+  kernels::reference::attention_backward(c.extent, shape_of(c.attributes), c.inputs[0].data(),
+                                         c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
+                                         c.inputs[4].data(), c.inputs[5].data(), c.outputs[0].data(),
+                                         c.outputs[1].data(), c.outputs[2].data());
+}
+
 }  // namespace
 
 const OpDef kAttention = {
@@ -115,6 +130,7 @@ const OpDef kAttention = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
+    .reference = reference_forward,
 };
 
 const OpDef kAttentionGrad = {
@@ -126,6 +142,7 @@ const OpDef kAttentionGrad = {
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
+    .reference = reference_grad,
 };
 
 }  // namespace mantissa::graph

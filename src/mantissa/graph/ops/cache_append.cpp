@@ -1,6 +1,8 @@
 // New keys or values written behind those that a cache holds.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/update.h"
@@ -34,6 +36,15 @@ void run(const Call& c) {
   }
 }
 
+void reference(const ReferenceCall& c) {
+  const std::int64_t capacity = c.attributes.integer("capacity");
+  const std::int64_t width = c.inputs[0].width;
+  for (const Segment& s : c.extent.segments) {
+    std::copy_n(c.inputs[0].data() + s.begin * width, s.length * width,
+                c.outputs[0].data() + (s.slot * capacity + s.position) * width);
+  }
+}
+
 }  // namespace
 
 const OpDef kCacheAppend = {
@@ -45,6 +56,7 @@ const OpDef kCacheAppend = {
     .infer = infer,
     .cost = no_flops,
     .run = run,
+    .reference = reference,
 };
 
 }  // namespace mantissa::graph

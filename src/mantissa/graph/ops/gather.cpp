@@ -5,6 +5,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/reference/gather.h"
 
 namespace mantissa::graph {
 namespace {
@@ -71,6 +72,28 @@ void run_select(const Call& c) {
                   c.outputs[0].out());
 }
 
+std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
+  return {ids.values.begin(), ids.values.end()};
+}
+
+void reference_rows(const ReferenceCall& c, const ReferenceOperand& table, const ReferenceOperand& ids) {
+  kernels::reference::gather(c.outputs[0].rows, c.outputs[0].width, table.data(), whole(ids).data(),
+                             c.outputs[0].data());
+}
+
+void reference_forward(const ReferenceCall& c) {
+  reference_rows(c, c.inputs[1], c.inputs[0]);
+}
+
+void reference_select(const ReferenceCall& c) {
+  reference_rows(c, c.inputs[0], c.inputs[1]);
+}
+
+void reference_dtable(const ReferenceCall& c) {
+  kernels::reference::gather_backward(c.inputs[1].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data());
+}
+
 }  // namespace
 
 const OpDef kGather = {
@@ -82,6 +105,7 @@ const OpDef kGather = {
     .gradient = gradient_forward,
     .cost = no_flops,
     .run = run_forward,
+    .reference = reference_forward,
 };
 
 const OpDef kGatherDtable = {
@@ -93,6 +117,7 @@ const OpDef kGatherDtable = {
     .cost = no_flops,
     .workspace = workspace_dtable,
     .run = run_dtable,
+    .reference = reference_dtable,
 };
 
 const OpDef kSelect = {
@@ -103,6 +128,7 @@ const OpDef kSelect = {
     .infer = infer_select,
     .cost = no_flops,
     .run = run_select,
+    .reference = reference_select,
 };
 
 }  // namespace mantissa::graph

@@ -4,6 +4,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/head.h"
+#include "mantissa/kernels/reference/head.h"
 
 namespace mantissa::graph {
 namespace {
@@ -92,6 +93,27 @@ void run_grad(const Call& c) {
   kernels::log_prob_backward(c.ctx, c.extent, h);
 }
 
+kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
+  return {c.inputs[0].rows,   c.inputs[0].width,  c.inputs[1].rows,
+          c.inputs[0].data(), c.inputs[1].data(), ids.data()};
+}
+
+std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
+  return {ids.values.begin(), ids.values.end()};
+}
+
+void reference_forward(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  kernels::reference::log_prob(head_of(c, ids), c.outputs[0].data(), c.outputs[1].data(),
+                               c.outputs.size() > 2 ? c.outputs[2].data() : nullptr);
+}
+
+void reference_grad(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  kernels::reference::log_prob_backward(head_of(c, ids), c.inputs[3].data(), c.inputs[4].data(),
+                                        c.outputs[0].data(), c.outputs[1].data());
+}
+
 }  // namespace
 
 const OpDef kLogProb = {
@@ -106,6 +128,7 @@ const OpDef kLogProb = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
+    .reference = reference_forward,
 };
 
 const OpDef kLogProbGrad = {
@@ -119,6 +142,7 @@ const OpDef kLogProbGrad = {
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
+    .reference = reference_grad,
 };
 
 }  // namespace mantissa::graph

@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -123,6 +124,38 @@ void run_dw(const Call& c) {
   kernels::gemm(c.ctx, g);
 }
 
+// ---- references
+
+/// C of the product g whose operands are `a` and `b` in double.
+void reference_product(const ReferenceCall& c, Gemm g, const ReferenceOperand& a, bool a_transposed,
+                       const ReferenceOperand& b, bool b_transposed) {
+  g.a = GemmOperand{{a.data(), Scalar::f64, a.width}, Scalar::f64, a_transposed};
+  g.b = GemmOperand{{b.data(), Scalar::f64, b.width}, Scalar::f64, b_transposed};
+  g.c = {c.outputs[0].data(), Scalar::f64, c.outputs[0].width};
+  g.m = c.outputs[0].rows;
+  g.n = c.outputs[0].width;
+  c.outputs[0].values = kernels::reference::gemm(g).c;
+}
+
+void reference_forward(const ReferenceCall& c) {
+  Gemm g;
+  g.k = c.inputs[0].width;
+  reference_product(c, g, c.inputs[0], false, c.inputs[1], true);
+}
+
+void reference_dx(const ReferenceCall& c) {
+  Gemm g;
+  g.k = c.inputs[0].width;
+  reference_product(c, g, c.inputs[0], false, c.inputs[1], false);
+}
+
+void reference_dw(const ReferenceCall& c) {
+  Gemm g;
+  g.k = c.inputs[0].rows;
+  g.rows = c.extent.rows;
+  reference_product(c, g, c.inputs[0], true, c.inputs[1], false);
+}
+
 }  // namespace
 
 const OpDef kMatmul = {
@@ -136,6 +169,7 @@ const OpDef kMatmul = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
+    .reference = reference_forward,
 };
 
 const OpDef kMatmulDx = {
@@ -148,6 +182,7 @@ const OpDef kMatmulDx = {
     .cost = cost_forward,
     .workspace = workspace_dx,
     .run = run_dx,
+    .reference = reference_dx,
 };
 
 const OpDef kMatmulDw = {
@@ -159,6 +194,7 @@ const OpDef kMatmulDw = {
     .cost = cost_dw,
     .workspace = workspace_dw,
     .run = run_dw,
+    .reference = reference_dw,
 };
 
 }  // namespace mantissa::graph

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::graph {
 namespace {
@@ -139,6 +140,15 @@ void gradient_swiglu(GradientBuilder& b) {
   b.contribute(1, d[1]);
 }
 
+void reference_pointwise(const ReferenceCall& c) {
+  std::vector<double> element(c.inputs.size());
+  for (std::size_t e = 0; e < c.outputs[0].values.size(); ++e) {
+    for (std::size_t i = 0; i < element.size(); ++i) element[i] = c.inputs[i].values[e];
+    const std::vector<double> results = kernels::reference::evaluate(*c.expression, element);
+    for (std::size_t o = 0; o < results.size(); ++o) c.outputs[o].values[e] = results[o];
+  }
+}
+
 }  // namespace
 
 const OpDef kAdd = {
@@ -152,6 +162,7 @@ const OpDef kAdd = {
     .cost = cost,
     .expression = sum_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kSwiglu = {
@@ -165,6 +176,7 @@ const OpDef kSwiglu = {
     .cost = cost,
     .expression = swiglu_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kSwigluGrad = {
@@ -177,6 +189,7 @@ const OpDef kSwigluGrad = {
     .cost = cost,
     .expression = swiglu_grad_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kSum = {
@@ -189,6 +202,7 @@ const OpDef kSum = {
     .cost = cost,
     .expression = sum_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kSumUses = {
@@ -201,6 +215,7 @@ const OpDef kSumUses = {
     .cost = cost,
     .expression = sum_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kCast = {
@@ -212,6 +227,7 @@ const OpDef kCast = {
     .cost = cost,
     .expression = sum_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kRoundKv = {
@@ -224,6 +240,7 @@ const OpDef kRoundKv = {
     .cost = cost,
     .expression = sum_expression,
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 const OpDef kFused = {
@@ -232,6 +249,7 @@ const OpDef kFused = {
     .doc = "a chain of pointwise ops as one program, with the roundings of its parts",
     .reads = {Read::value},
     .run = run_pointwise,
+    .reference = reference_pointwise,
 };
 
 }  // namespace mantissa::graph

@@ -4,6 +4,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/norm.h"
+#include "mantissa/kernels/reference/norm.h"
 
 namespace mantissa::graph {
 namespace {
@@ -74,6 +75,23 @@ void run_dgain(const Call& c) {
   kernels::rmsnorm_gain(c.ctx, c.extent, n);
 }
 
+void reference_forward(const ReferenceCall& c) {
+  kernels::reference::rmsnorm(c.inputs[0].rows, c.inputs[0].width, c.attributes.get("eps"),
+                              c.inputs[0].data(), c.inputs[1].data(), c.outputs[0].data(),
+                              c.outputs[1].data());
+}
+
+void reference_dx(const ReferenceCall& c) {
+  kernels::reference::rmsnorm_backward(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
+                                       c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
+                                       c.outputs[0].data());
+}
+
+void reference_dgain(const ReferenceCall& c) {
+  kernels::reference::rmsnorm_gain(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
+                                   c.inputs[1].data(), c.inputs[2].data(), c.outputs[0].data());
+}
+
 }  // namespace
 
 const OpDef kRmsNorm = {
@@ -85,6 +103,7 @@ const OpDef kRmsNorm = {
     .gradient = gradient_forward,
     .cost = cost_row,
     .run = run_forward,
+    .reference = reference_forward,
 };
 
 const OpDef kRmsNormDx = {
@@ -96,6 +115,7 @@ const OpDef kRmsNormDx = {
     .infer = infer_dx,
     .cost = cost_row,
     .run = run_dx,
+    .reference = reference_dx,
 };
 
 const OpDef kRmsNormDgain = {
@@ -106,6 +126,7 @@ const OpDef kRmsNormDgain = {
     .infer = infer_dgain,
     .cost = cost_row,
     .run = run_dgain,
+    .reference = reference_dgain,
 };
 
 }  // namespace mantissa::graph

@@ -1,0 +1,27 @@
+// The fused head as its formulas say, in double. The kernels are judged by this.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa::kernels::reference {
+
+/// What both passes read. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 where no
+/// id is asked; dense.
+struct Head {
+  std::int64_t tokens = 0;
+  std::int64_t channels = 0;
+  std::int64_t vocabulary = 0;
+  const double* x = nullptr;
+  const double* weight = nullptr;
+  const std::int32_t* ids = nullptr;
+};
+
+/// With logits l = x·Wᵀ: lse = log Σ exp l; log_prob = l[id] − lse, 0 where id is −1; entropy = lse − Σ p·l.
+/// All [tokens]; `entropy` may be null.
+void log_prob(const Head& head, double* log_prob, double* lse, double* entropy);
+
+/// dlogits = d · (onehot(id) − exp(l − lse)), zero where id is −1; dx = dlogits·W; dweight = dlogitsᵀ·x.
+void log_prob_backward(const Head& head, const double* lse, const double* dlog_prob, double* dx,
+                       double* dweight);
+
+}  // namespace mantissa::kernels::reference

@@ -1,0 +1,139 @@
+// A compiled graph with its weights and its executor, on the smallest machine: what tests of whole programs
+// share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/model/llama.h"
+#include "mantissa/numeric/convert.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/runtime/executor.h"
+
+namespace mantissa::testing {
+
+using Bytes = std::vector<std::byte>;
+
+struct Segments {
+  std::vector<Row> rows;
+  std::vector<Segment> segments;
+  std::int64_t tokens = 0, per_leaf = 1;
+
+  explicit Segments(const std::vector<std::int64_t>& lengths, std::int64_t rows_per_leaf = 1)
+      : per_leaf(rows_per_leaf) {
+    for (const std::int64_t n : lengths) {
+      rows.push_back({tokens, n});
+      segments.push_back({tokens, n, 0, 0});
+      tokens += n;
+    }
+  }
+  Extent extent() const { return {tokens, rows, segments, per_leaf}; }
+};
+
+inline model::ModelConfig tiny_llama(bool tied, std::int64_t vocabulary = 29) {
+  model::ModelConfig c;
+  c.vocab_size = vocabulary;
+  c.hidden_size = 16;
+  c.intermediate_size = 24;
+  c.num_hidden_layers = 2;
+  c.num_attention_heads = 4;
+  c.num_key_value_heads = 2;
+  c.head_dim = 4;
+  c.initializer_range = 0.3;
+  c.tie_word_embeddings = tied;
+  return c;
+}
+
+/// Not movable: executor and weights refer to the program.
+struct Compiled {
+  Compiled(const graph::Graph& graph, const precision::Policy& policy, plan::CompileOptions options,
+           const kernels::Context& context = {.simd = kernels::best_simd()}, unsigned seed = 7)
+      : ctx(context), program(plan::compile(graph, policy, options, ctx)), weights(program) {
+    weights.initialise(seed, ctx);
+    executor = std::make_unique<runtime::Executor>(program, weights, ctx);
+  }
+  Compiled(const Compiled&) = delete;
+  Compiled& operator=(const Compiled&) = delete;
+
+  /// `count` elements of a buffer from `offset` on.
+  std::vector<double> values(plan::BufferId id, std::size_t count, std::size_t offset = 0) const {
+    std::vector<double> v(count);
+    const Matrix m = executor->buffer(id);
+    load_row(m.data, m.type, offset, count, v.data());
+    return v;
+  }
+  std::vector<double> values(std::string_view name, std::size_t count) const {
+    return values(program.find(name), count);
+  }
+  void set(plan::BufferId id, std::size_t offset, double value) const {
+    const Matrix m = executor->buffer(id);
+    store_row(&value, 1, m.data, m.type, offset);
+  }
+  Bytes bytes(plan::BufferId id, std::size_t count) const {
+    const Matrix m = executor->buffer(id);
+    const auto* begin = static_cast<const std::byte*>(m.data);
+    return {begin, begin + count * bytes_of(m.type)};
+  }
+  std::size_t count(std::size_t slot) const {
+    return static_cast<std::size_t>(program.slots[slot].shape.count());
+  }
+  /// What the optimizer would read of each parameter.
+  std::vector<Bytes> gradients() const {
+    std::vector<Bytes> all;
+    for (std::size_t s = 0; s < program.slots.size(); ++s)
+      all.push_back(bytes(program.slots[s].gradient, count(s)));
+    return all;
+  }
+
+  kernels::Context ctx;
+  plan::Program program;
+  runtime::WeightSet weights;
+  std::unique_ptr<runtime::Executor> executor;
+};
+
+/// Ids, targets (every seventh is not asked) and upstream gradients of a batch.
+struct Data {
+  std::vector<std::int32_t> ids, targets;
+  std::vector<double> d;
+
+  Data(std::int64_t tokens, std::int64_t vocabulary, unsigned seed) {
+    std::mt19937 random(seed);
+    std::uniform_int_distribution<std::int32_t> id(0, static_cast<std::int32_t>(vocabulary - 1));
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      ids.push_back(id(random));
+      targets.push_back(t % 7 == 6 ? -1 : id(random));
+      d.push_back(-1.0 / static_cast<double>(1 + t % 5));
+    }
+  }
+  /// Tokens [begin, begin + count) as the program's inputs.
+  void feed(const Compiled& c, std::size_t begin, std::size_t count) const {
+    for (std::size_t t = 0; t < count; ++t) {
+      c.executor->integers("ids")[t] = ids[begin + t];
+      c.executor->integers("targets")[t] = targets[begin + t];
+      if (const plan::BufferId seed = c.program.find("dlog_prob"); seed != plan::kNoBuffer)
+        c.set(seed, t, d[begin + t]);
+    }
+  }
+};
+
+/// Forward, backward and finish of one batch.
+inline void train_step(const Compiled& c, const Extent& extent) {
+  c.executor->run(graph::Phase::forward, extent);
+  c.executor->run(graph::Phase::backward, extent);
+  c.executor->run(graph::Phase::finish, extent);
+}
+
+inline plan::CompileOptions options_for(const Segments& s) {
+  plan::CompileOptions o;
+  for (const Row& r : s.rows) o.longest_row = std::max(o.longest_row, r.length);
+  o.longest_leaf = o.longest_row * s.per_leaf;
+  return o;
+}
+
+}  // namespace mantissa::testing
