@@ -2,17 +2,19 @@
 // causal attention's half, two products forward and five backward. Peak and kernels are measured in turns;
 // medians are printed.
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
+#include <memory>
 #include <random>
+#include <thread>
 #include <vector>
 
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/peak.h"
+#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/tensor/storage.h"
 
@@ -100,7 +102,8 @@ void measure(Context ctx, const Work& w) {
 }  // namespace
 
 int main() {
-  const Context ctx{best_simd(), omp_get_max_threads(), nullptr, 0};
+  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  const Context ctx{best_simd(), threads, nullptr, 0, std::make_shared<ThreadPool>(threads)};
   fmt::print(
       "{} threads; GFLOP/s\nformat rows x length heads  dim simd         peak  forward share  backward "
       "share\n",

@@ -1,4 +1,5 @@
-// One training step of a 5M-parameter model on bytes, by kind of op: time, and share of the machine's measured FMA peak.
+// One training step of a 5M-parameter model on bytes, by kind of op: time, and share of the machine's
+// measured FMA peak.
 //
 //   bench_step [THREADS]
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <thread>
 
 #include "mantissa/kernels/peak.h"
+#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
@@ -43,7 +45,8 @@ void measure(const char* policy, const kernels::Context& ctx, double peak) {
   plan::CompileOptions options;
   options.longest_row = options.longest_leaf = kLength;
   const plan::Program program =
-      plan::compile(model::build_log_prob(five_million(), kRows * kLength, kLength, true), precision::Policy::parse(policy), options, ctx);
+      plan::compile(model::build_log_prob(five_million(), kRows * kLength, kLength, true),
+                    precision::Policy::parse(policy), options, ctx);
   runtime::WeightSet weights(program);
   weights.initialise(1, ctx);
   runtime::Executor executor(program, weights, ctx);
@@ -74,11 +77,12 @@ void measure(const char* policy, const kernels::Context& ctx, double peak) {
   }
   fmt::print("{}\n{:<18} {:>9} {:>7} {:>10} {:>7}\n", policy, "op", "ms/step", "share", "GFLOP/s", "peak");
   for (const auto& [op, s] : spent) {
-    fmt::print("{:<18} {:>9.2f} {:>6.1f}% {:>10.1f} {:>6.1f}%\n", op, 1e3 * s.seconds / kSteps, 100 * s.seconds / all.seconds,
-               s.flops / s.seconds / 1e9, 100 * s.flops / s.seconds / peak);
+    fmt::print("{:<18} {:>9.2f} {:>6.1f}% {:>10.1f} {:>6.1f}%\n", op, 1e3 * s.seconds / kSteps,
+               100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9, 100 * s.flops / s.seconds / peak);
   }
-  fmt::print("{:<18} {:>9.2f} {:>6.1f}% {:>10.1f} {:>6.1f}%   {:.0f} tokens/s without the update\n\n", "all", 1e3 * all.seconds / kSteps,
-             100.0, all.flops / all.seconds / 1e9, 100 * all.flops / all.seconds / peak,
+  fmt::print("{:<18} {:>9.2f} {:>6.1f}% {:>10.1f} {:>6.1f}%   {:.0f} tokens/s without the update\n\n", "all",
+             1e3 * all.seconds / kSteps, 100.0, all.flops / all.seconds / 1e9,
+             100 * all.flops / all.seconds / peak,
              static_cast<double>(kRows * kLength * kSteps) / all.seconds);
 }
 
@@ -87,7 +91,9 @@ void measure(const char* policy, const kernels::Context& ctx, double peak) {
 int main(int argc, char** argv) {
   kernels::Context ctx;
   ctx.simd = kernels::best_simd();
-  ctx.threads = argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  ctx.threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
   const double peak = kernels::measure_fma_peak(ctx, Scalar::f32);
   fmt::print("{} threads, {}, {:.0f} GFLOP/s peak\n\n", ctx.threads, kernels::name(ctx.simd), peak / 1e9);
   for (const char* policy : {"32-true", "bf16-mixed"}) measure(policy, ctx, peak);

@@ -1,5 +1,5 @@
-// Trains a model on text that the program holds in memory, reads the plan before it runs, watches every step, and stops early.
-// Build it against an installed Mantissa with the CMakeLists.txt beside it.
+// Trains a model on text that the program holds in memory, reads the plan before it runs, watches every step,
+// and stops early. Build it against an installed Mantissa with the CMakeLists.txt beside it.
 #include <mantissa/api/error.h>
 #include <mantissa/api/mantissa.h>
 
@@ -41,13 +41,14 @@ int main(int argc, char** argv) {
     events.on_plan = [](const api::Plan& plan) {
       for (const api::PlanOp& op : plan.ops) {
         if (op.scope == "lm_head") {
-          std::printf("%s %s %s: factors in %s, decided by %s\n", op.scope.c_str(), op.op.c_str(), op.pass.c_str(), op.multiplied.c_str(),
-                      op.decided_by.c_str());
+          std::printf("%s %s %s: factors in %s, decided by %s\n", op.scope.c_str(), op.op.c_str(),
+                      op.pass.c_str(), op.multiplied.c_str(), op.decided_by.c_str());
         }
       }
     };
     events.on_step = [&](const api::Step& step) {
-      if (step.step % 10 == 0) std::printf("step %3lld  loss %.4f\n", static_cast<long long>(step.step), step.loss);
+      if (step.step % 10 == 0)
+        std::printf("step %3lld  loss %.4f\n", static_cast<long long>(step.step), step.loss);
       if (step.loss < 1.0) stop.request_stop();  // good enough: the state is saved, and train() returns
     };
 
@@ -56,8 +57,8 @@ int main(int argc, char** argv) {
     options.overwrite = true;
     options.tokens = tokens;
     const api::Summary summary = api::train(config, options, events, stop.get_token());
-    std::printf("%s after %lld steps, loss %.4f\n", summary.interrupted ? "stopped" : "done", static_cast<long long>(summary.steps),
-                summary.final_loss);
+    std::printf("%s after %lld steps, loss %.4f\n", summary.interrupted ? "stopped" : "done",
+                static_cast<long long>(summary.steps), summary.final_loss);
   } catch (const mantissa::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -17,7 +17,8 @@ using mantissa::testing::tiny_config;
 
 /// metrics.jsonl without what a clock decides.
 std::string timeless(const std::string& metrics) {
-  return std::regex_replace(metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
+  return std::regex_replace(
+      metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
 }
 
 TrainOptions into(const std::filesystem::path& out) {
@@ -28,18 +29,21 @@ TrainOptions into(const std::filesystem::path& out) {
 
 class RunUnder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Policies, RunUnder, ::testing::Values("64-true", "32-true", "bf16-mixed"),
-                         [](const auto& p) { return std::regex_replace(std::string(p.param), std::regex("-"), "_"); });
+                         [](const auto& p) {
+                           return std::regex_replace(std::string(p.param), std::regex("-"), "_");
+                         });
 
 TEST_P(RunUnder, LeavesTheDirectoryThatTheDocumentsDescribe) {
   const TemporaryFolder folder;
   const Summary s = train(Config::parse(tiny_config(6, GetParam())), into(folder / "run"));
-  for (const char* name : {"config.toml", "plan.txt", "metrics.jsonl", "summary.json", "model/config.json", "model/model.safetensors",
-                           "state/step-00000006/state.json"}) {
+  for (const char* name : {"config.toml", "plan.txt", "metrics.jsonl", "summary.json", "model/config.json",
+                           "model/model.safetensors", "state/step-00000006/state.json"}) {
     EXPECT_TRUE(std::filesystem::exists(folder / "run" / name)) << name;
   }
   const nlohmann::json summary = nlohmann::json::parse(read_all(folder / "run/summary.json"));
-  for (const char* key : {"steps", "final_loss", "validation_loss", "tokens", "seconds", "predicted_peak_bytes", "measured_peak_bytes",
-                          "skipped", "policy", "weights_xxh64"}) {
+  for (const char* key :
+       {"steps", "final_loss", "validation_loss", "tokens", "seconds", "predicted_peak_bytes",
+        "measured_peak_bytes", "skipped", "policy", "weights_xxh64"}) {
     EXPECT_TRUE(summary.contains(key)) << key;
   }
   EXPECT_EQ(summary["steps"], 6);
@@ -65,8 +69,10 @@ TEST_P(RunUnder, StoppedAndResumedEndsWithTheBytesOfOneThatWasNot) {
   again.hardware.threads = 1;
   const Summary rest = train(config, again);
   EXPECT_EQ(rest.weights_xxh64, whole.weights_xxh64);
-  EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")), timeless(read_all(folder / "whole/metrics.jsonl")));
-  EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"), read_all(folder / "whole/model/model.safetensors"));
+  EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
+            timeless(read_all(folder / "whole/metrics.jsonl")));
+  EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"),
+            read_all(folder / "whole/model/model.safetensors"));
 }
 
 TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
@@ -82,11 +88,13 @@ TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
 
 TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
   const TemporaryFolder folder;
-  const std::string reference = train(Config::parse(tiny_config(4, GetParam(), 4)), into(folder / "a")).weights_xxh64;
+  const std::string reference =
+      train(Config::parse(tiny_config(4, GetParam(), 4)), into(folder / "a")).weights_xxh64;
   for (const int micro : {1, 2}) {
     TrainOptions o = into(folder / ("micro" + std::to_string(micro)));
     o.hardware.threads = 3 - micro;
-    EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), micro)), o).weights_xxh64, reference) << "micro_batch_size " << micro;
+    EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), micro)), o).weights_xxh64, reference)
+        << "micro_batch_size " << micro;
   }
 #if defined(__x86_64__)
   TrainOptions o = into(folder / "avx2");
@@ -125,7 +133,8 @@ TEST(Run, TakesTokensFromMemoryAndChecksThem) {
 TEST(Run, ARuleThatMatchesNothingIsAnErrorThatNamesTheNearest) {
   const TemporaryFolder folder;
   try {
-    train(Config::parse(tiny_config(2, "bf16-mixed")).with({std::nullopt, {"lm_haed: compute=f32"}}), into(folder / "run"));
+    train(Config::parse(tiny_config(2, "bf16-mixed")).with({std::nullopt, {"lm_haed: compute=f32"}}),
+          into(folder / "run"));
     FAIL() << "the rule was taken";
   } catch (const ConfigError& e) {
     EXPECT_NE(std::string(e.what()).find("lm_head"), std::string::npos) << e.what();
@@ -136,7 +145,8 @@ TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
   const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
   const Plan plan = explain(config);
   const nlohmann::json json = nlohmann::json::parse(plan.json);
-  for (const char* key : {"policy", "loss_scale", "ops", "casts", "memory", "seconds_per_step", "largest_micro_batch_size", "warnings"}) {
+  for (const char* key : {"policy", "loss_scale", "ops", "casts", "memory", "seconds_per_step",
+                          "largest_micro_batch_size", "warnings"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["memory"]["peak"], plan.predicted_peak_bytes);
@@ -147,8 +157,9 @@ TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
 TEST(Run, ContinuesFromAModelDirectory) {
   const TemporaryFolder folder;
   const Summary first = train(Config::parse(tiny_config(6, "32-true")), into(folder / "first"));
-  const std::string text = std::regex_replace(tiny_config(3, "32-true"), std::regex(R"(\[model\][^\[]*)"),
-                                              "[model]\npath = \"" + (folder / "first/model").string() + "\"\n");
+  const std::string text =
+      std::regex_replace(tiny_config(3, "32-true"), std::regex(R"(\[model\][^\[]*)"),
+                         "[model]\npath = \"" + (folder / "first/model").string() + "\"\n");
   const Summary second = train(Config::parse(text), into(folder / "second"));
   EXPECT_LT(second.first_loss, first.first_loss);
 }

@@ -42,10 +42,14 @@ inline std::string read_all(const std::filesystem::path& path) {
 /// One layer on puzzles, `steps` steps of 4 rows of 32 tokens, under `policy`.
 inline std::string tiny_config(int steps, const std::string& policy, int micro = 2) {
   return "[run]\nsteps = " + std::to_string(steps) +
-         "\n[model]\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\nnum_attention_heads = 2\nvocab_size = 256\n"
-         "tie_word_embeddings = true\n[data]\nsource = \"kk\"\nsequence_length = 32\nvalidation = 0.05\n[batch]\nglobal_batch_size = 4\n"
+         "\n[model]\nhidden_size = 16\nintermediate_size = 24\nnum_hidden_layers = 1\nnum_attention_heads = "
+         "2\nvocab_size = 256\n"
+         "tie_word_embeddings = true\n[data]\nsource = \"kk\"\nsequence_length = 32\nvalidation = "
+         "0.05\n[batch]\nglobal_batch_size = 4\n"
          "micro_batch_size = " +
-         std::to_string(micro) + "\n[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 2\n[checkpoint]\ninterval = 3\nkeep = 3\n[precision]\npolicy = \"" +
+         std::to_string(micro) +
+         "\n[optimizer]\nlr = 1e-2\n[schedule]\nwarmup_steps = 2\n[checkpoint]\ninterval = 3\nkeep = "
+         "3\n[precision]\npolicy = \"" +
          policy + "\"\n";
 }
 

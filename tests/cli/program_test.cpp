@@ -4,8 +4,8 @@
 
 #include <csignal>
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <thread>
 
@@ -26,12 +26,15 @@ struct Result {
 Result mantissa(const TemporaryFolder& folder, const std::string& arguments) {
   const std::string out = (folder / "out").string();
   const std::string err = (folder / "err").string();
-  const std::string command = "cd " + folder.path().string() + " && " MANTISSA_BINARY_DIR "/mantissa " + arguments + " > " + out + " 2> " + err;
+  const std::string command = "cd " + folder.path().string() + " && " MANTISSA_BINARY_DIR "/mantissa " +
+                              arguments + " > " + out + " 2> " + err;
   const int status = std::system(command.c_str());
   return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_all(out), read_all(err)};
 }
 
-void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
+void write(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+}
 
 TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   const TemporaryFolder folder;
@@ -70,14 +73,16 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
 TEST(Program, JsonStandsAloneOnStandardOutput) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
-  for (const char* arguments : {"explain run.toml --json", "train run.toml --out r --json", "eval r/model --data kk --puzzles 0 --json",
+  for (const char* arguments : {"explain run.toml --json", "train run.toml --out r --json",
+                                "eval r/model --data kk --puzzles 0 --json",
                                 "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
     const Result r = mantissa(folder, arguments);
     EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
     EXPECT_TRUE(nlohmann::json::accept(r.out)) << arguments << "\n" << r.out;
     EXPECT_EQ(r.err, "") << arguments;
   }
-  const nlohmann::json g = nlohmann::json::parse(mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --json").out);
+  const nlohmann::json g =
+      nlohmann::json::parse(mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --json").out);
   EXPECT_EQ(g["prompt_ids"], nlohmann::json({65, 100, 97}));
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
 }
@@ -85,7 +90,8 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
 TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(100000, "32-true"));
-  const std::string command = "cd " + folder.path().string() + " && exec " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r > out 2> err";
+  const std::string command = "cd " + folder.path().string() +
+                              " && exec " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r > out 2> err";
   const pid_t child = fork();
   if (child == 0) {
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);

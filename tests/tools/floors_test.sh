@@ -11,7 +11,7 @@ mkdir -p "$tree"/src/mantissa/{base,numeric,kernels/cpu,model,cli}
 cat >"$tree/CMakeLists.txt" <<'CMAKE'
 mantissa_room(base)
 mantissa_room(numeric USES base LINKS ${HWY_LIBRARY})
-mantissa_room(kernels USES numeric LINKS OpenMP::OpenMP_CXX)
+mantissa_room(kernels USES numeric LINKS Threads::Threads)
 mantissa_room(model   USES numeric
                       LINKS nlohmann_json::nlohmann_json)
 if(TRUE)

@@ -6,6 +6,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::api {
@@ -50,6 +51,7 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
   }
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   ctx.threads = static_cast<int>(asked > 0 ? asked : cores);
+  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
   return ctx;
 }
 

@@ -150,7 +150,7 @@ Plan explain(const Config& config, const Hardware& hardware) {
   const plan::Program program = train::compile_training(run, source.config, run.batch.micro_batch_size, ctx);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(program, 0);
-  return describe(run, source.config, program, memory, train::measure_machine(ctx, program.arithmetic), ctx);
+  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx);
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware) {
@@ -160,7 +160,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   const std::int64_t capacity = source.config.max_position_embeddings;
   const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
-  const train::Machine machine = train::measure_machine(ctx, program.arithmetic);
+  const train::Machine machine = train::measure_machine(ctx, program);
   Plan p;
   p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
   p.ops = ops_of(rows);

@@ -82,6 +82,7 @@ double trace(const TraceOptions& o) {
   t.grads = o.grads;
   t.values = o.values;
   t.policy = policy_for(o.precision);
+  t.check = check_plan;
   return train::write_trace(t, context_for(o.hardware)).loss;
 }
 

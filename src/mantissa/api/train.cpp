@@ -123,7 +123,8 @@ class Run {
   }
 
   void begin_directory(const kernels::Context& ctx) {
-    // States of steps that are about to be made again; a model that stands there is replaced when the new one is on the disk.
+    // States of steps that are about to be made again; a model that stands there is replaced when the new one
+    // is on the disk.
     if (options_.overwrite || options_.resume) io::remove_states_after(out_, trainer_->step());
     const Plan plan = describe(config_, trainer_->model(), trainer_->program(), trainer_->memory(),
                                trainer_->machine(), ctx);

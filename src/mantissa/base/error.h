@@ -1,4 +1,5 @@
-// The errors a user can cause. Each says what is wrong, where, and how to mend it; nothing in the library prints or exits.
+// The errors a user can cause. Each says what is wrong, where, and how to mend it; nothing in the library
+// prints or exits.
 #pragma once
 
 #include <stdexcept>
@@ -42,7 +43,8 @@ class ResourceError : public Error {
   using Error::Error;
 };
 
-/// The run itself stopped for a reason it states (exit code 1): the loss is not finite, the loss scale is at its minimum.
+/// The run itself stopped for a reason it states (exit code 1): the loss is not finite, the loss scale is at
+/// its minimum.
 class RunStopped : public Error {
  public:
   using Error::Error;

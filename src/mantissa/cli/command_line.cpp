@@ -94,7 +94,11 @@ int run_command_line(int argc, const char* const* argv) {
   for (const auto add : {add_train, add_generate, add_eval, add_trace, add_explain, add_data, add_doctor})
     add(app, common, run);
   try {
-    app.parse(argc, argv);
+    // "--resume" may stand alone or with "=STEP"; the word after it is never its value.
+    std::vector<std::string> words(argv + 1, argv + argc);
+    for (std::string& w : words) w = w == "--resume" ? "--resume=latest" : w;
+    std::reverse(words.begin(), words.end());
+    app.parse(words);
   } catch (const CLI::ParseError& e) {
     return parse_failed(app, e, argc, argv);
   }

@@ -61,7 +61,7 @@ nlohmann::json summary_json(const api::Summary& s) {
 
 std::optional<std::int64_t> resume_step(const CLI::Option* option, const std::string& text) {
   if (option->count() == 0) return std::nullopt;
-  if (text.empty() || text == "true") return 0;
+  if (text == "latest") return 0;
   std::size_t used = 0;
   std::int64_t step = -1;
   try {
@@ -129,7 +129,6 @@ void add_train(CLI::App& app, CommonOptions& common, Run& run) {
   command->add_option("--out", arguments->out, "Run directory; the config's run.out where left out");
   CLI::Option* resume =
       command->add_option("--resume", arguments->resume, "Go on from the newest state, or that of a step")
-          ->expected(0, 1)
           ->type_name("[=STEP]");
   command->add_flag("--overwrite", arguments->overwrite, "Start anew in a directory that holds a state")
       ->excludes(resume);

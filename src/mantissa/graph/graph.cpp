@@ -43,6 +43,7 @@ NodeId Graph::add_node(std::string_view op, std::string scope, std::vector<Value
     value.kind = spec.kind;
     value.role = spec.role;
     value.shape = std::move(spec.shape);
+    if (spec.role == Role::like && def.id == "sum") value.name = this->value(spec.of).name + ".grad";
     value.producer = id;
     value.of = spec.of;
     node.outputs.push_back(add_value(std::move(value)));

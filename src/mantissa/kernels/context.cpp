@@ -2,18 +2,21 @@
 
 #include <fmt/format.h>
 #include <hwy/highway.h>
-#include <omp.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::kernels {
 namespace {
 
 std::int64_t hwy_target(Simd simd) {
   switch (simd) {
-    case Simd::avx2: return HWY_AVX2;
-    case Simd::avx512: return HWY_AVX3;
-    case Simd::neon: return HWY_NEON;
+    case Simd::avx2:
+      return HWY_AVX2;
+    case Simd::avx512:
+      return HWY_AVX3;
+    case Simd::neon:
+      return HWY_NEON;
   }
   return 0;
 }
@@ -22,9 +25,12 @@ std::int64_t hwy_target(Simd simd) {
 
 std::string_view name(Simd simd) {
   switch (simd) {
-    case Simd::avx2: return "avx2";
-    case Simd::avx512: return "avx512";
-    case Simd::neon: return "neon";
+    case Simd::avx2:
+      return "avx2";
+    case Simd::avx512:
+      return "avx512";
+    case Simd::neon:
+      return "neon";
   }
   return "?";
 }
@@ -34,14 +40,16 @@ Simd best_simd() {
   for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon}) {
     if ((supported & hwy_target(simd)) != 0) return simd;
   }
-  throw ResourceError("this processor has no fused multiply-add (AVX2, AVX-512 or NEON is needed); run on a newer machine");
+  throw ResourceError(
+      "this processor has no fused multiply-add (AVX2, AVX-512 or NEON is needed); run on a newer machine");
 }
 
 Simd parse_simd(std::string_view text) {
   for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::neon}) {
     if (text != name(simd)) continue;
     if ((hwy::SupportedTargets() & hwy_target(simd)) == 0) {
-      throw ConfigError(fmt::format("--simd {}: this processor does not have it; the best here is {}", text, name(best_simd())));
+      throw ConfigError(fmt::format("--simd {}: this processor does not have it; the best here is {}", text,
+                                    name(best_simd())));
     }
     return simd;
   }
@@ -49,20 +57,24 @@ Simd parse_simd(std::string_view text) {
 }
 
 std::size_t dispatch_index(Simd simd) {
-  // The tables that HWY_EXPORT makes are indexed by the lowest set bit of the chosen targets. A local ChosenTarget keeps the
-  // choice a value of the caller instead of Highway's process-wide one.
+  // The tables that HWY_EXPORT makes are indexed by the lowest set bit of the chosen targets. A local
+  // ChosenTarget keeps the choice a value of the caller instead of Highway's process-wide one.
   hwy::ChosenTarget chosen;
   chosen.Update(hwy_target(simd));
   return chosen.GetIndex();
 }
 
-void parallel_for(const Context& ctx, std::int64_t count, const std::function<void(std::int64_t, int)>& body) {
+void parallel_for(const Context& ctx, std::int64_t count,
+                  const std::function<void(std::int64_t, int)>& body) {
   if (ctx.threads <= 1 || count <= 1) {
     for (std::int64_t i = 0; i < count; ++i) body(i, 0);
     return;
   }
-#pragma omp parallel for schedule(dynamic, 1) num_threads(ctx.threads)
-  for (std::int64_t i = 0; i < count; ++i) body(i, omp_get_thread_num());
+  if (ctx.pool != nullptr) {
+    ctx.pool->run(count, body);
+  } else {
+    ThreadPool(ctx.threads).run(count, body);
+  }
 }
 
 }  // namespace mantissa::kernels

@@ -11,8 +11,8 @@
 
 namespace mantissa::kernels {
 
-/// One operand. Element (i, j) is data[i * ld + j], or data[j * ld + i] where `transposed`. It is read in `matrix.type`,
-/// rounded to nearest to `operand`, and multiplied.
+/// One operand. Element (i, j) is data[i * ld + j], or data[j * ld + i] where `transposed`. It is read in
+/// `matrix.type`, rounded to nearest to `operand`, and multiplied.
 struct GemmOperand {
   ConstMatrix matrix;
   Scalar operand = Scalar::f32;
@@ -21,9 +21,10 @@ struct GemmOperand {
 
 /// C[m, n] = Σ_k A[m, k] · B[k, n], in f32 (f64 where both operands' `operand` and C are f64).
 ///
-/// Order of summation, the same for every shape of m and n, thread count and instruction set: k is cut into leaves (the
-/// whole of k where `leaves` is empty), a leaf into rows, a row into blocks of 256 from its start; a block is one FMA chain
-/// from zero in ascending k; blocks are added in order into the leaf's sum, the leaf's sum is added to C.
+/// Order of summation, the same for every shape of m and n, thread count and instruction set: k is cut into
+/// leaves (the whole of k where `leaves` is empty), a leaf into rows, a row into blocks of 256 from its
+/// start; a block is one FMA chain from zero in ascending k; blocks are added in order into the leaf's sum,
+/// the leaf's sum is added to C.
 struct Gemm {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -31,16 +32,19 @@ struct Gemm {
   GemmOperand a;
   GemmOperand b;
   Matrix c;
-  /// false: C = product. true: C = C + product, leaf by leaf (C must be f32, or f64 in f64 arithmetic, and have no epilogue).
+  /// false: C = product. true: C = C + product, leaf by leaf (C must be f32, or f64 in f64 arithmetic, and
+  /// have no epilogue).
   bool accumulate = false;
-  /// true: blocks are added to C one after the other instead of into a leaf's sum first, which continues a chain of
-  /// blocks that an earlier call began (the head's gradient over vocabulary chunks). Needs `accumulate`, and no `rows`.
+  /// true: blocks are added to C one after the other instead of into a leaf's sum first, which continues a
+  /// chain of blocks that an earlier call began (the head's gradient over vocabulary chunks). Needs
+  /// `accumulate`, and no `rows`.
   bool continue_blocks = false;
   /// The rows of k, for weight gradients: k is the token axis. Empty: one row of length k.
   std::span<const Row> rows;
   std::int64_t rows_per_leaf = 1;
 
-  // Epilogue, per element: x = acc (+ bias[n]); rounded to `rounded`; (+ addend[m, n], in f32); rounded to c.type.
+  // Epilogue, per element: x = acc (+ bias[n]); rounded to `rounded`; (+ addend[m, n], in f32); rounded to
+  // c.type.
   const void* bias = nullptr;  // [n]
   Scalar bias_type = Scalar::f32;
   Scalar rounded = Scalar::f32;  // f32: no rounding (f64 arithmetic is never rounded here)
@@ -48,7 +52,8 @@ struct Gemm {
 };
 
 /// Scratch that gemm() needs with `ctx.threads` threads; never more for smaller m, n, k.
-std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k, Scalar arithmetic);
+std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
+                           Scalar arithmetic);
 
 void gemm(const Context& ctx, const Gemm& g);
 

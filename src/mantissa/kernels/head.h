@@ -1,4 +1,5 @@
-// The language-model head fused with log-softmax: [tokens × vocabulary] never exists. Chunked over vocabulary.
+// The language-model head fused with log-softmax: [tokens × vocabulary] never exists. Chunked over
+// vocabulary.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +12,14 @@
 
 namespace mantissa::kernels {
 
-/// Vocabulary entries of one chunk. The log-sum-exp is merged chunk by chunk in ascending order, so this is semantics.
+/// Vocabulary entries of one chunk. The log-sum-exp is merged chunk by chunk in ascending order, so this is
+/// semantics.
 inline constexpr std::int64_t kVocabularyChunk = 1024;
 
-/// For each token: logits l = x·Wᵀ (f32, unrounded, k order of gemm()), lse = log Σ exp l, log_prob = l[id] − lse,
-/// entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l − m') over 16 virtual lanes.
-/// x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 where no id is asked (log_prob 0);
-/// log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be null.
+/// For each token: logits l = x·Wᵀ (f32, unrounded, k order of gemm()), lse = log Σ exp l, log_prob = l[id] −
+/// lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l − m') over 16
+/// virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 where no id is
+/// asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be null.
 struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -26,13 +28,14 @@ struct LogProb {
   const std::int32_t* ids = nullptr;
   Matrix log_prob, lse, entropy;
 };
-std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf, std::int64_t channels,
-                               std::int64_t vocabulary, Scalar arithmetic);
+std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
+                               std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
-/// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to `operand` as a
-/// matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to dx.type;
-/// dweight += dlogitsᵀ·x over leaves. The logits are recomputed chunk by chunk. Tokens with id −1 contribute exact zeros.
+/// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to
+/// `operand` as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
+/// dx.type; dweight += dlogitsᵀ·x over leaves. The logits are recomputed chunk by chunk. Tokens with id −1
+/// contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -46,12 +49,13 @@ struct LogProbBackward {
   Matrix dweight;  // [vocabulary, channels], f32 (f64 in f64)
   bool accumulate = false;
 };
-std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf, std::int64_t channels,
-                                        std::int64_t vocabulary, Scalar arithmetic);
+std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
-/// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in f64).
-/// Gives the bits that log_prob gives for the same logits.
-void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits, Matrix lse);
+/// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in
+/// f64). Gives the bits that log_prob gives for the same logits.
+void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
+                 Matrix lse);
 
 }  // namespace mantissa::kernels

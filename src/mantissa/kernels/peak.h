@@ -6,11 +6,13 @@
 
 namespace mantissa::kernels {
 
-/// Fused multiply-adds on registers, counted as two flops each, with `ctx.threads` threads: flop/s, the best of a few short
-/// runs of about 5 ms. `arithmetic`: f32 or f64.
+/// Fused multiply-adds on registers, counted as two flops each, with `ctx.threads` threads: flop/s, the best
+/// of a few short runs of about 5 ms. `arithmetic`: f32 or f64.
 double measure_fma_peak(const Context& ctx, Scalar arithmetic);
 
-/// a[i] = b[i] + s · c[i] over arrays far larger than the caches: bytes/s read and written. Takes 96 MB and about 50 ms.
-double measure_bandwidth(const Context& ctx);
+/// a[i] = b[i] + s · c[i] over three arrays that take `bytes` together, at most 96 MB: bytes/s read and
+/// written, in about 50 ms. Arrays as large as the work that is to be forecast see the caches that it will
+/// see.
+double measure_bandwidth(const Context& ctx, std::size_t bytes);
 
 }  // namespace mantissa::kernels

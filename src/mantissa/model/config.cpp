@@ -100,6 +100,13 @@ void refuse_what_changes_the_result(const FieldReader& fields, ModelConfig& c) {
     fields.fail("sliding_window",
                 "is set; this version attends to the whole prefix; use a model without a window");
   }
+  if (const json* types = fields.find("layer_types"); types != nullptr) {
+    for (const json& type : *types) {
+      if (type != "full_attention")
+        fields.fail("layer_types",
+                    fmt::format("holds {}; this version has \"full_attention\" only", type.dump()));
+    }
+  }
   if (fields.find("quantization_config") != nullptr) {
     fields.fail("quantization_config", "is set; load the unquantised weights instead");
   }

@@ -89,17 +89,17 @@ class Llama {
     const ValueId k = linear(scope + ".k_proj", x, c_.hidden_size, kv_size);
     const ValueId v = linear(scope + ".v_proj", x, c_.hidden_size, kv_size);
     const Builder::QueryKey rotated = b_.rope(scope, {q, k}, cos_, sin_, c_.head_dim);
-    const ValueId keys = keep(scope, "k", b_.round_kv(scope + ".k_proj", rotated.k), kv_size);
-    const ValueId values = keep(scope, "v", b_.round_kv(scope + ".v_proj", v), kv_size);
+    const ValueId keys = keep(scope + ".k_proj", b_.round_kv(scope + ".k_proj", rotated.k), kv_size);
+    const ValueId values = keep(scope + ".v_proj", b_.round_kv(scope + ".v_proj", v), kv_size);
     const ValueId out =
         b_.attention(scope, rotated.q, keys, values, c_.num_attention_heads, c_.num_key_value_heads);
     return linear(scope + ".o_proj", out, q_size, c_.hidden_size, residual_scale());
   }
 
   /// Where there is a cache, the whole of it with the new positions appended.
-  ValueId keep(const std::string& scope, const char* which, ValueId x, std::int64_t width) {
+  ValueId keep(const std::string& scope, ValueId x, std::int64_t width) {
     if (cache_.slots == 0) return x;
-    const std::string name = fmt::format("{}.cache.{}", scope, which);
+    const std::string name = scope + ".cache";  // below the projection: a rule for it reaches the cache too
     return b_.cache_append(name, x, b_.state(name, {cache_.slots, cache_.capacity, width}));
   }
 

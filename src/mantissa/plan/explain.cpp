@@ -97,7 +97,7 @@ PlanRow optimizer_row(const Program& p) {
   }
   for (std::size_t i = 0; i < out.size(); ++i) r.output += (i == 0 ? "" : "+") + out[i];
   r.decided_by = p.policy.preset();
-  r.kernel = "one sweep: unscale, clip, update, copy";
+  r.kernel = "one sweep: clip, update, copy";
   return r;
 }
 
@@ -131,7 +131,8 @@ std::string join_scopes(const std::vector<std::string>& scopes) {
   std::string heads;
   for (const std::string& s : scopes) {
     if (!s.starts_with(parent) || !s.ends_with(suffix)) return "";
-    heads += (heads.empty() ? "" : ",") + s.substr(parent.size(), s.size() - parent.size() - suffix.size());
+    if (!heads.empty()) heads += ",";
+    heads += s.substr(parent.size(), s.size() - parent.size() - suffix.size());
   }
   return fmt::format("{}{{{}}}{}", parent, heads, suffix);
 }

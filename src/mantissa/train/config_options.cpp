@@ -224,7 +224,7 @@ std::vector<Option> make_table() {
       {"log",
        "interval",
        [](RunConfig& c) -> Slot { return &c.log.interval; },
-       "steps between lines on the terminal",
+       "steps between lines of metrics.jsonl and TensorBoard",
        {.min = 1, .max = kMany}},
       {"log", "tensorboard", [](RunConfig& c) -> Slot { return &c.log.tensorboard; },
        "write TensorBoard events"},

@@ -20,8 +20,10 @@ bool is_product(const plan::Step& s) {
 
 }  // namespace
 
-Machine measure_machine(const kernels::Context& ctx, Scalar arithmetic) {
-  return {kernels::measure_fma_peak(ctx, arithmetic), kernels::measure_bandwidth(ctx)};
+Machine measure_machine(const kernels::Context& ctx, const plan::Program& program) {
+  // Less memory than the run will take, so that measuring does not raise the peak.
+  const std::size_t bytes = program.memory.arena() + program.memory.weights();
+  return {kernels::measure_fma_peak(ctx, program.arithmetic), kernels::measure_bandwidth(ctx, bytes / 2)};
 }
 
 plan::Program compile_training(const RunConfig& config, const model::ModelConfig& model, std::int64_t rows,

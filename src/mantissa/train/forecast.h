@@ -25,7 +25,7 @@ struct Machine {
   double flops_per_second = 0;  // of fused multiply-adds in the program's arithmetic, all threads
   double bytes_per_second = 0;
 };
-Machine measure_machine(const kernels::Context& ctx, Scalar arithmetic);
+Machine measure_machine(const kernels::Context& ctx, const plan::Program& program);
 
 /// The training program of `config` for micro-batches of `rows` rows.
 plan::Program compile_training(const RunConfig& config, const model::ModelConfig& model, std::int64_t rows,

@@ -162,6 +162,7 @@ class Tracer {
     compile.fold = options_.fold && !compile.keep_values;
     compile.fuse = options_.fuse && !compile.keep_values;
     const plan::Program program = plan::compile(graph, options_.policy, compile, ctx_);
+    if (options_.check) options_.check(program);
     runtime::WeightSet weights(program);
     load_weights(weights, source_, ctx_);
     runtime::Executor executor(program, weights, ctx_);

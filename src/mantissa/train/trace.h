@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/plan/program.h"
 #include "mantissa/precision/policy.h"
 
 namespace mantissa::train {
@@ -17,7 +19,8 @@ struct TraceOptions {
   bool grads = false;
   std::string values;  // glob over the plan's values; empty: none
   precision::Policy policy;
-  bool fold = true;  // plan passes that change no bit
+  std::function<void(const plan::Program&)> check;  // called before anything runs; may throw
+  bool fold = true;                                 // plan passes that change no bit
   bool fuse = true;
 };
 

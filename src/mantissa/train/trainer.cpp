@@ -43,7 +43,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
       schedule_(schedule_of(config_)),
       adamw_(adamw_of(config_.optimizer)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
-  machine_ = measure_machine(ctx_, program_.arithmetic);
+  machine_ = measure_machine(ctx_, program_);
   memory_ = forecast_memory(program_, 0);  // the data are resident already
   weights_ = std::make_unique<runtime::WeightSet>(program_);
   if (source_.weights.empty()) {

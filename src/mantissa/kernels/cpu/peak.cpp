@@ -25,8 +25,8 @@ double FmaRounds(std::int64_t rounds, T* sink) {
   const auto shift = hn::Set(d, static_cast<T>(0.001));
   // Different starts: equal chains would be merged by the compiler.
   const auto start = [d](int chain) HWY_ATTR { return hn::Set(d, static_cast<T>(chain)); };
-  auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5), a6 = start(6), a7 = start(7),
-       a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
+  auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5),
+       a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
   for (std::int64_t r = 0; r < rounds; ++r) {
     a0 = hn::MulAdd(a0, scale, shift);
     a1 = hn::MulAdd(a1, scale, shift);
@@ -102,22 +102,24 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
   return best;
 }
 
-double measure_bandwidth(const Context& ctx) {
-  constexpr std::size_t kElements = std::size_t{1} << 23;  // 32 MB an array
+double measure_bandwidth(const Context& ctx, std::size_t bytes) {
   constexpr std::size_t kPart = std::size_t{1} << 16;
-  const Storage memory(3 * kElements * sizeof(float));
+  constexpr std::size_t kMost = std::size_t{1} << 23;  // 32 MB an array
+  const std::size_t elements =
+      std::clamp(bytes / (3 * sizeof(float)) / kPart, std::size_t{1}, kMost / kPart) * kPart;
+  const Storage memory(3 * elements * sizeof(float));
   auto* a = reinterpret_cast<float*>(memory.data());
-  const float* b = a + kElements;
-  const float* c = b + kElements;
+  const float* b = a + elements;
+  const float* c = b + elements;
   double best = 0;
   for (int run = 0; run < 4; ++run) {
     const double seconds = seconds_of([&] {
-      parallel_for(ctx, kElements / kPart, [&](std::int64_t i, int) {
+      parallel_for(ctx, static_cast<std::int64_t>(elements / kPart), [&](std::int64_t i, int) {
         const std::size_t at = static_cast<std::size_t>(i) * kPart;
         HWY_DISPATCH_TABLE(TriadImpl)[ctx.target()](b + at, c + at, a + at, kPart);
       });
     });
-    best = std::max(best, 3.0 * static_cast<double>(kElements * sizeof(float)) / seconds);
+    best = std::max(best, 3.0 * static_cast<double>(elements * sizeof(float)) / seconds);
   }
   return best;
 }

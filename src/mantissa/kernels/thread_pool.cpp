@@ -1,0 +1,90 @@
+#include "mantissa/kernels/thread_pool.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <system_error>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::kernels {
+namespace {
+
+/// How long a thread polls before it sleeps: about what a sleep and a wake-up cost.
+constexpr std::chrono::microseconds kPoll{20};
+
+void pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+/// Returns when `value` is no longer `old`.
+void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  const auto deadline = std::chrono::steady_clock::now() + kPoll;
+  while (value.load(std::memory_order_acquire) == old) {
+    if (std::chrono::steady_clock::now() < deadline) {
+      pause();
+    } else {
+      value.wait(old, std::memory_order_acquire);
+    }
+  }
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  try {
+    for (int t = 1; t < threads; ++t) workers_.emplace_back([this, t] { work(t); });
+  } catch (const std::system_error& e) {
+    const std::size_t started = workers_.size();
+    stop_ = true;
+    loop_.fetch_add(1);
+    loop_.notify_all();
+    for (std::thread& w : workers_) w.join();
+    throw ResourceError(fmt::format("threads: the system gave {} of {} ({}); use fewer with --threads",
+                                    started + 1, threads, e.what()));
+  }
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  for (std::thread& w : workers_) w.join();
+}
+
+void ThreadPool::deal(int thread) {
+  for (std::int64_t i = next_.fetch_add(1, std::memory_order_relaxed); i < count_;
+       i = next_.fetch_add(1, std::memory_order_relaxed)) {
+    (*body_)(i, thread);
+  }
+}
+
+void ThreadPool::work(int thread) {
+  std::uint32_t seen = 0;
+  for (;;) {
+    wait_for_change(loop_, seen);
+    ++seen;  // every worker takes part in every loop, so none is missed
+    if (stop_) return;
+    deal(thread);
+    if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();
+  }
+}
+
+void ThreadPool::run(std::int64_t count, const std::function<void(std::int64_t, int)>& body) {
+  const std::scoped_lock lock(one_loop_);
+  body_ = &body;
+  count_ = count;
+  next_.store(0, std::memory_order_relaxed);
+  working_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  loop_.fetch_add(1, std::memory_order_release);
+  loop_.notify_all();
+  deal(0);
+  for (std::uint32_t left = working_.load(std::memory_order_acquire); left != 0;
+       left = working_.load(std::memory_order_acquire)) {
+    wait_for_change(working_, left);
+  }
+}
+
+}  // namespace mantissa::kernels
