@@ -1,0 +1,120 @@
+// Which formats the plan gives to a tiny Llama (docs/numerics.md, "Rounding points"), and what rules do to
+// them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "mantissa/plan/explain.h"
+#include "runtime/program.h"
+
+namespace mantissa::plan {
+namespace {
+
+Program plan_for(const precision::Policy& policy) {
+  return compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true), policy, {16, 16},
+                 {});
+}
+
+/// The first step of this op at this scope.
+const Step* find_step(const Program& p, std::string_view scope, std::string_view op,
+                      graph::Phase phase = graph::Phase::forward) {
+  const auto it = std::find_if(p.steps.begin(), p.steps.end(), [&](const Step& s) {
+    return s.scope == scope && s.op->op == op && s.phase == phase;
+  });
+  return it == p.steps.end() ? nullptr : &*it;
+}
+
+TEST(Formats, OfBf16MixedAreThoseOfTheRoundingPoints) {
+  const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
+  EXPECT_EQ(plan_table(rows, graph::Phase::forward),
+            R"(scope                                    op        store  mul   acc   out      decided by
+model.embed_tokens                       gather    f32    –     –     f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm   f32    –     f32   bf16     bf16-mixed
+model.layers.*.self_attn.{q,k,v}_proj    matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 rope      bf16   –     f32   bf16     bf16-mixed
+model.layers.*.self_attn                 attention bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 softmax   –      –     f32   f32      built-in
+model.layers.*.self_attn.o_proj          matmul    bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm   f32    –     f32   bf16     bf16-mixed
+model.layers.*.mlp.{gate,up}_proj        matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp                       swiglu    bf16   –     f32   bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul    bf16   bf16  f32   f32      bf16-mixed
+model.norm                               rmsnorm   f32    –     f32   bf16     bf16-mixed
+lm_head                                  log_prob  bf16   bf16  f32   f32      bf16-mixed
+lm_head                                  softmax   –      –     f32   f32      built-in
+)");
+  EXPECT_EQ(plan_table(rows, graph::Phase::backward),
+            R"(scope                                    op        store  mul   acc   out      decided by
+lm_head                                  log_prob  bf16   bf16  f32   bf16     bf16-mixed
+lm_head                                  softmax   –      –     f32   f32      built-in
+model.norm                               rmsnorm   f32    –     f32   f32      bf16-mixed
+model.layers.*.mlp.down_proj             matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul    f32    bf16  f32   f32      bf16-mixed
+model.layers.*.mlp                       swiglu    bf16   –     f32   bf16     bf16-mixed
+model.layers.*.mlp.up_proj               matmul    bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.mlp.gate_proj             matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp.gate_proj             matmul    bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm   f32    –     f32   f32      bf16-mixed
+model.layers.*.self_attn.o_proj          matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn.o_proj          matmul    f32    bf16  f32   f32      bf16-mixed
+model.layers.*.self_attn                 attention bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 softmax   –      –     f32   f32      built-in
+model.layers.*.self_attn                 rope      bf16   –     f32   bf16     bf16-mixed
+model.layers.*.self_attn.{v,k}_proj      matmul    bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.self_attn.q_proj          matmul    bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn.q_proj          matmul    bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm   f32    –     f32   f32      bf16-mixed
+model.embed_tokens                       gather    int32  –     –     f32      bf16-mixed
+)");
+}
+
+TEST(Formats, OfUniformPoliciesAreUniform) {
+  for (const auto& [policy, format] :
+       {std::pair{"64-true", Scalar::f64}, std::pair{"32-true", Scalar::f32}}) {
+    for (const Buffer& b : plan_for(precision::Policy::parse(policy)).buffers) {
+      EXPECT_TRUE(b.integer || b.type == format) << policy << ": " << b.name << " is " << name(b.type);
+    }
+  }
+}
+
+TEST(Formats, OfFactorsNarrowerThanStorageNeedNoCopies) {
+  const Program p = plan_for(precision::Policy::parse("32-true compute=tf32"));
+  EXPECT_EQ(p.memory.copies, 0U);
+  EXPECT_EQ(find_step(p, "model.layers.0.mlp.up_proj", "matmul")->inputs[0].operand, Scalar::tf32);
+}
+
+TEST(Rules, LaterOnesWin) {
+  const auto base = precision::Policy::parse("bf16-mixed").with_rule("*.mlp.*: compute=f32", "first");
+  const Program one = plan_for(base);
+  EXPECT_EQ(find_step(one, "model.layers.1.mlp.up_proj", "matmul")->compute, Scalar::f32);
+  EXPECT_EQ(find_step(one, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "first");
+  EXPECT_EQ(find_step(one, "model.layers.1.self_attn.q_proj", "matmul")->compute, Scalar::bf16);
+  const Program two = plan_for(base.with_rule("*.up_proj: compute=f16", "second"));
+  EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->compute, Scalar::f16);
+  EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
+  EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first");
+}
+
+TEST(Rules, ReachTheBackwardPassToo) {
+  const Program p =
+      plan_for(precision::Policy::parse("bf16-mixed").with_rule("lm_head: compute=f32", "rule"));
+  for (const auto phase : {graph::Phase::forward, graph::Phase::backward}) {
+    const Step* s = find_step(p, "lm_head", "log_prob", phase);
+    ASSERT_NE(s, nullptr);
+    EXPECT_EQ(s->compute, Scalar::f32);
+    EXPECT_EQ(p.buffer(s->inputs[1].buffer).type, Scalar::f32);
+  }
+}
+
+TEST(Rules, ThatMatchNothingAreReported) {
+  const Program p = plan_for(precision::Policy::parse("bf16-mixed")
+                                 .with_rule("lm_head: compute=f32", "--rule 1")
+                                 .with_rule("model.nrm: compute=f32", "--rule 2"));
+  const std::vector<std::string> warnings = rule_warnings(p);
+  ASSERT_EQ(warnings.size(), 1U);
+  EXPECT_NE(warnings[0].find("--rule 2"), std::string::npos) << warnings[0];
+  EXPECT_NE(warnings[0].find("did you mean \"model.norm\""), std::string::npos) << warnings[0];
+}
+
+}  // namespace
+}  // namespace mantissa::plan
