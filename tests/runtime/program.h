@@ -75,6 +75,8 @@ struct Compiled {
     const Matrix m = executor->buffer(id);
     store_row(&value, 1, m.data, m.type, offset);
   }
+  /// After masters were set.
+  void refresh_copies() { weights.refresh_copies(ctx); }
   Bytes bytes(plan::BufferId id, std::size_t count) const {
     const Matrix m = executor->buffer(id);
     const auto* begin = static_cast<const std::byte*>(m.data);

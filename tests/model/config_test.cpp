@@ -1,0 +1,135 @@
+// config.json as transformers 4 and 5 write it, and what is refused in it.
+#include "mantissa/model/config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::model {
+namespace {
+
+using nlohmann::json;
+
+json minimal() {
+  return json::parse(
+      R"({"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+                         "intermediate_size": 48, "vocab_size": 64})");
+}
+
+ModelConfig parse(const json& object) {
+  return parse_model_config(object, "some/config.json");
+}
+
+TEST(ModelConfig, HasTheDefaultsOfTransformers) {
+  const ModelConfig c = parse(minimal());
+  EXPECT_EQ(c.num_key_value_heads, 4);
+  EXPECT_EQ(c.head_dim, 8);
+  EXPECT_EQ(c.max_position_embeddings, 2048);
+  EXPECT_EQ(c.rms_norm_eps, 1e-6);
+  EXPECT_EQ(c.rope_theta, 10000.0);
+  EXPECT_FALSE(c.tie_word_embeddings);
+  EXPECT_TRUE(c.notes.empty());
+}
+
+TEST(ModelConfig, ReadsRopeOfBothVersions) {
+  json v4 = minimal();
+  v4["rope_theta"] = 500000.0;
+  v4["rope_scaling"] = nullptr;
+  v4["torch_dtype"] = "bfloat16";
+  EXPECT_EQ(parse(v4).rope_theta, 500000.0);
+  json v5 = minimal();
+  v5["rope_parameters"] = {{"rope_theta", 250000.0}, {"rope_type", "default"}};
+  v5["dtype"] = "bfloat16";
+  EXPECT_EQ(parse(v5).rope_theta, 250000.0);
+}
+
+TEST(ModelConfig, TakesHeadSizesThatDoNotDivideTheWidth) {
+  json c = minimal();
+  c["head_dim"] = 16;
+  c["num_key_value_heads"] = 2;
+  EXPECT_EQ(parse(c).head_dim, 16);
+  // q and o: 32·64 each; k and v: 32·32 each; the rest as always.
+  EXPECT_EQ(parse(c).parameters(), 2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 32 + 2 * 64 * 32);
+}
+
+TEST(ModelConfig, SaysWhatItDoesNotDo) {
+  json c = minimal();
+  c["attention_dropout"] = 0.1;
+  c["pretraining_tp"] = 2;
+  const ModelConfig parsed = parse(c);
+  ASSERT_EQ(parsed.notes.size(), 2U);
+  EXPECT_NE(parsed.notes[0].find("pretraining_tp"), std::string::npos);
+  EXPECT_NE(parsed.notes[1].find("attention_dropout is read as 0"), std::string::npos);
+}
+
+struct Refusal {
+  const char* key;
+  json value;        // discarded: the key is taken out
+  const char* says;  // part of the message: what is wrong, or what to do
+};
+
+TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
+  const Refusal refusals[] = {
+      {"hidden_size", json::value_t::discarded, "is missing; a llama config needs it"},
+      {"vocab_size", json::value_t::discarded, "is missing"},
+      {"hidden_size", "32", "must be a whole number"},
+      {"hidden_size", 0, "must be between 1 and"},
+      {"vocab_size", 1LL << 40, "must be between 1 and"},
+      {"num_hidden_layers", 1.5, "must be a whole number"},
+      {"rms_norm_eps", -1, "must be positive"},
+      {"rope_theta", "a lot", "must be a number"},
+      {"tie_word_embeddings", 1, "must be true or false"},
+      {"hidden_act", "gelu", "this version has \"silu\""},
+      {"hidden_act", 3, "must be a string"},
+      {"model_type", "gpt2", "this version trains \"llama\""},
+      {"attention_bias", true, "without bias"},
+      {"mlp_bias", true, "without bias"},
+      {"sliding_window", 128, "use a model without a window"},
+      {"quantization_config", json::object(), "load the unquantised weights"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}, "this version has \"default\""},
+      {"rope_parameters", {{"rope_type", "llama3"}}, "this version has \"default\""},
+      {"rope_parameters", 7, "must be an object"},
+      {"num_attention_heads", 5, "set head_dim, or heads that divide it"},
+      {"num_key_value_heads", 3, "does not divide num_attention_heads 4"},
+      {"head_dim", 7, "even head size"},
+      {"head_dim", 512, "up to 256"},
+  };
+  for (const Refusal& r : refusals) {
+    json c = minimal();
+    if (r.value.is_discarded()) {
+      c.erase(r.key);
+    } else {
+      c[r.key] = r.value;
+    }
+    try {
+      parse(c);
+      ADD_FAILURE() << r.key << " = " << r.value << " was taken";
+    } catch (const ConfigError& e) {
+      const std::string message = e.what();
+      EXPECT_NE(message.find("some/config.json"), std::string::npos) << message;
+      EXPECT_NE(message.find(r.key), std::string::npos) << message;
+      EXPECT_NE(message.find(r.says), std::string::npos) << message;
+    }
+  }
+  EXPECT_THROW(parse(json::array()), ConfigError);
+}
+
+TEST(ModelConfig, ComesBackAsItWasWritten) {
+  json c = minimal();
+  c["rope_parameters"] = {{"rope_theta", 250000.0}, {"rope_type", "default"}};
+  c["eos_token_id"] = 5;
+  c["tie_word_embeddings"] = true;
+  const json written = to_json(parse(c), "float32");
+  EXPECT_EQ(written["eos_token_id"], 5);
+  EXPECT_EQ(written["torch_dtype"], "float32");
+  EXPECT_EQ(written["rope_theta"], 250000.0);
+  const ModelConfig again = parse(written);
+  EXPECT_EQ(again.rope_theta, 250000.0);
+  EXPECT_TRUE(again.tie_word_embeddings);
+  EXPECT_EQ(again.parameters(), parse(c).parameters());
+}
+
+}  // namespace
+}  // namespace mantissa::model

@@ -1,0 +1,169 @@
+// AdamW over whole parameters: forty steps against the formulas in double, clipping, and what a non-finite
+// gradient does.
+#include "mantissa/optim/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "mantissa/kernels/reference/update.h"
+#include "mantissa/numeric/convert.h"
+
+namespace mantissa::optim {
+namespace {
+
+constexpr std::size_t kCount = 200;
+const kernels::Context kContext{.simd = kernels::best_simd()};
+
+/// One parameter with f32 (or f64) masters and two copies, and its state in double.
+template <class T>
+struct Weight {
+  static constexpr Scalar kType = sizeof(T) == 8 ? Scalar::f64 : Scalar::f32;
+  std::vector<T> master, gradient, first, second;
+  std::vector<std::uint16_t> bf16, f16;
+  std::vector<kernels::reference::AdamWElement> exact;
+  bool decays = true;
+
+  Weight(std::mt19937& random, bool decay) : decays(decay) {
+    std::normal_distribution<double> normal;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      master.push_back(static_cast<T>(normal(random)));
+      exact.push_back({static_cast<double>(master.back()), 0, 0});
+    }
+    gradient.resize(kCount);
+    first.resize(kCount);
+    second.resize(kCount);
+    bf16.resize(kCount);
+    f16.resize(kCount);
+  }
+  static Matrix view(std::vector<T>& v) { return {v.data(), kType, 1}; }
+  Parameter parameter() {
+    Parameter p;
+    p.count = kCount;
+    p.decays = decays;
+    p.master = view(master);
+    p.copies = {{bf16.data(), Scalar::bf16, 1}, {f16.data(), Scalar::f16, 1}};
+    p.gradient = view(gradient);
+    p.first_moment = view(first);
+    p.second_moment = view(second);
+    return p;
+  }
+  void draw_gradient(std::mt19937& random, double scale) {
+    std::normal_distribution<double> normal(0, scale);
+    for (T& g : gradient) g = static_cast<T>(normal(random));
+  }
+};
+
+template <class T>
+double norm_of(const std::vector<Weight<T>*>& weights) {
+  double sum = 0;
+  for (const Weight<T>* w : weights) {
+    for (const T g : w->gradient) sum += static_cast<double>(g) * static_cast<double>(g);
+  }
+  return std::sqrt(sum);
+}
+
+/// Forty updates with clipping in most of them and a loss scale of 8. An update rounds w twice, m and v twice
+/// each, and the step, of size at most about lr·√(1/(1 − β2)), a dozen times: all times u, forty times over.
+template <class T>
+void check_forty_steps() {
+  std::mt19937 random(12);
+  Weight<T> matrix(random, true), gain(random, false);
+  AdamWOptions o;
+  const double lr = 1e-2, scale = 8, u = unit_roundoff(Weight<T>::kType);
+  for (std::int64_t t = 1; t <= 40; ++t) {
+    matrix.draw_gradient(random, 0.5);
+    gain.draw_gradient(random, t % 4 == 0 ? 1e-3 : 0.5);
+    if (t % 4 == 0) matrix.draw_gradient(random, 1e-3);
+    const double norm = norm_of<T>({&matrix, &gain}) / scale;
+    const Parameter parameters[] = {matrix.parameter(), gain.parameter()};
+    const StepResult result = adamw_step(kContext, parameters, o, lr, t, scale);
+    ASSERT_TRUE(result.finite);
+    ASSERT_NEAR(result.gradient_norm, norm, 1e-13 * norm);
+    kernels::AdamW h;
+    h.lr = lr;
+    h.beta1 = o.beta1;
+    h.beta2 = o.beta2;
+    h.eps = o.eps;
+    h.t = t;
+    h.gradient_factor = std::min(1.0, o.max_grad_norm / (norm + 1e-6)) / scale;
+    for (Weight<T>* w : {&matrix, &gain}) {
+      h.weight_decay = w->decays ? o.weight_decay : 0;
+      for (std::size_t i = 0; i < kCount; ++i)
+        w->exact[i] = kernels::reference::adamw(h, w->exact[i], static_cast<double>(w->gradient[i]));
+    }
+  }
+  for (const Weight<T>* w : {&matrix, &gain}) {
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double step = lr / std::sqrt(1 - o.beta2);
+      ASSERT_NEAR(static_cast<double>(w->master[i]), w->exact[i].w,
+                  40 * u * (2 * (std::abs(w->exact[i].w) + 40 * lr) + 60 * step));
+      double bf16 = 0, f16 = 0, want_bf16 = static_cast<double>(w->master[i]), want_f16 = want_bf16;
+      load_row(w->bf16.data(), Scalar::bf16, i, 1, &bf16);
+      load_row(w->f16.data(), Scalar::f16, i, 1, &f16);
+      round_row(&want_bf16, 1, Scalar::bf16);
+      round_row(&want_f16, 1, Scalar::f16);
+      ASSERT_EQ(bf16, want_bf16);
+      ASSERT_EQ(f16, want_f16);
+    }
+  }
+}
+
+TEST(AdamW, FollowsItsFormulasForFortySteps) {
+  check_forty_steps<float>();
+  check_forty_steps<double>();
+}
+
+TEST(AdamW, DecaysOnlyWhatDecays) {
+  std::mt19937 random(4);
+  Weight<float> matrix(random, true), gain(random, false);
+  const std::vector<float> before = gain.master, matrix_before = matrix.master;
+  const Parameter parameters[] = {matrix.parameter(), gain.parameter()};
+  adamw_step(kContext, parameters, {}, 0.5, 1);  // gradients are zero
+  EXPECT_EQ(gain.master, before);
+  for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(matrix.master[i], matrix_before[i] * 0.95F);
+}
+
+TEST(AdamW, ClipsTheNormOfAllParametersTogether) {
+  // A first step is sign-like whatever the size, but its moments show what was let through.
+  std::mt19937 random(5);
+  for (const double most : {0.0, 1.0, 1e6}) {
+    Weight<float> a(random, true), b(random, true);
+    a.draw_gradient(random, 3);
+    b.draw_gradient(random, 3);
+    const double norm = norm_of<float>({&a, &b});
+    AdamWOptions o;
+    o.max_grad_norm = most;
+    const Parameter parameters[] = {a.parameter(), b.parameter()};
+    EXPECT_NEAR(adamw_step(kContext, parameters, o, 1e-3, 1).gradient_norm, norm, 1e-13 * norm);
+    const double clip = most == 1.0 ? 1 / (norm + 1e-6) : 1;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      const double want = 0.1 * clip * static_cast<double>(b.gradient[i]);
+      ASSERT_NEAR(static_cast<double>(b.first[i]), want, 4 * unit_roundoff(Scalar::f32) * std::abs(want));
+    }
+  }
+}
+
+TEST(AdamW, LeavesEverythingAsItWasWhereAGradientIsNotFinite) {
+  for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+                          std::numeric_limits<float>::quiet_NaN()}) {
+    std::mt19937 random(6);
+    Weight<float> a(random, true), b(random, true);
+    a.draw_gradient(random, 1);
+    b.draw_gradient(random, 1);
+    const Parameter parameters[] = {a.parameter(), b.parameter()};
+    ASSERT_TRUE(adamw_step(kContext, parameters, {}, 1e-3, 1).finite);
+    const Weight<float> a_before = a, b_before = b;
+    b.gradient[kCount - 1] = bad;
+    EXPECT_FALSE(adamw_step(kContext, parameters, {}, 1e-3, 2).finite);
+    EXPECT_TRUE(a.master == a_before.master && a.first == a_before.first && a.second == a_before.second &&
+                a.bf16 == a_before.bf16 && a.f16 == a_before.f16);
+    EXPECT_TRUE(b.master == b_before.master && b.first == b_before.first && b.second == b_before.second);
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::optim
