@@ -1,0 +1,146 @@
+// The fused head against its reference, and what may not change a byte of it.
+#include "mantissa/kernels/head.h"
+
+#include "kernels/row_testing.h"
+#include "mantissa/kernels/reference/head.h"
+
+namespace mantissa::kernels {
+namespace {
+
+using namespace kernels::testing;  // NOLINT(google-build-using-namespace)
+
+constexpr std::int64_t kChannels = 8;
+
+struct Head {
+  Scalar arithmetic;
+  std::int64_t vocabulary;
+  Batch batch;
+  Tensor x, weight, d;
+  std::vector<std::int32_t> ids;
+
+  Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
+      : arithmetic(a),
+        vocabulary(v),
+        batch(b),
+        x(storage, b.tokens, kChannels),
+        weight(storage, v, kChannels),
+        d(a, b.tokens, 1) {
+    std::mt19937 random(kSeed);
+    x.fill_normal(random);
+    weight.fill_normal(random);
+    d.fill_normal(random);
+    for (std::int64_t t = 0; t < b.tokens; ++t)
+      ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
+  }
+  /// log_prob, lse, entropy, dx, dweight.
+  std::vector<Tensor> run(Context ctx) const {
+    const Extent extent = batch.extent();
+    std::vector<std::byte> work(
+        64 + std::max(log_prob_workspace(ctx, batch.tokens, batch.tokens, kChannels, vocabulary, arithmetic),
+                      log_prob_backward_workspace(ctx, batch.tokens, batch.tokens, kChannels, vocabulary,
+                                                  arithmetic)));
+    void* begin = work.data();
+    std::size_t space = work.size();
+    ctx.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
+    ctx.workspace_bytes = work.size() - 64;
+    std::vector<Tensor> out(3, Tensor(arithmetic, batch.tokens, 1));
+    out.emplace_back(arithmetic, batch.tokens, kChannels);
+    out.emplace_back(arithmetic, vocabulary, kChannels);
+    LogProb f{kChannels, vocabulary, {x, x.type, false}, {weight, weight.type, false}, ids.data(), out[0],
+              out[1],    out[2]};
+    log_prob(ctx, extent, f);
+    LogProbBackward g;
+    g.channels = kChannels;
+    g.vocabulary = vocabulary;
+    g.x = f.x;
+    g.weight = f.weight;
+    g.ids = ids.data();
+    g.lse = out[1];
+    g.dlog_prob = d;
+    g.operand = arithmetic;
+    g.dx = out[3];
+    g.dweight = out[4];
+    log_prob_backward(ctx, extent, g);
+    return out;
+  }
+};
+
+/// A logit errs by a chain of kChannels products; the softmax by its sum over 16 lanes; dx by chains of 256.
+/// All are taken relative to the largest Σ|x||w|, or |d|·Σ… for gradients.
+TEST(Head, AgreesWithItsReferenceAcrossChunks) {
+  for (const auto& [arithmetic, storage] :
+       {std::pair{Scalar::f64, Scalar::f64}, std::pair{Scalar::f32, Scalar::f32},
+        std::pair{Scalar::f32, Scalar::bf16}}) {
+    for (const std::int64_t vocabulary : {std::int64_t{1}, std::int64_t{37}, kVocabularyChunk,
+                                          kVocabularyChunk + 1, 2 * kVocabularyChunk + 5}) {
+      SCOPED_TRACE(::testing::Message() << name(storage) << " vocabulary " << vocabulary);
+      const Head h(arithmetic, storage, vocabulary, Batch({7, 4, 2}, 2));
+      const std::vector<Tensor> got = h.run({.simd = best_simd()});
+      const auto n = static_cast<std::size_t>(h.batch.tokens);
+      const std::vector<double> x = h.x.values(), w = h.weight.values();
+      const reference::Head head{h.batch.tokens, kChannels, vocabulary, x.data(), w.data(), h.ids.data()};
+      std::vector<std::vector<double>> want{std::vector<double>(n), std::vector<double>(n),
+                                            std::vector<double>(n), std::vector<double>(x.size()),
+                                            std::vector<double>(w.size())};
+      reference::log_prob(head, want[0].data(), want[1].data(), want[2].data());
+      reference::log_prob_backward(head, want[1].data(), h.d.values().data(), want[3].data(), want[4].data());
+      double mx = 0, mw = 0, md = 0;
+      for (const double e : x) mx = std::max(mx, std::abs(e));
+      for (const double e : w) mw = std::max(mw, std::abs(e));
+      for (const double e : h.d.values()) md = std::max(md, std::abs(e));
+      const double logit = static_cast<double>(kChannels) * mx * mw;
+      const double chain =
+          2 * kChannels * logit + static_cast<double>(std::min(vocabulary, kVocabularyChunk)) / 16 + 64;
+      const double scale[] = {logit + 8, logit + 8, 2 * logit + 8, 2 * md * mw,
+                              md * mx * static_cast<double>(n)};
+      const double u = unit_roundoff(arithmetic) + unit_roundoff(Scalar::f64);
+      for (std::size_t o = 0; o < want.size(); ++o) {
+        const std::vector<double> values = got[o].values();
+        for (std::size_t e = 0; e < values.size(); ++e)
+          ASSERT_NEAR(values[e], want[o][e], (chain + (o >= 3 ? 264 : 0)) * u * scale[o])
+              << "output " << o << " element " << e;
+      }
+    }
+  }
+}
+
+TEST(Head, GivesZerosWhereNoIdIsAsked) {
+  const Head h(Scalar::f32, Scalar::f32, 1030, Batch({10}));
+  const std::vector<Tensor> got = h.run({.simd = best_simd()});
+  for (std::int64_t t = 4; t < 10; t += 5) {
+    EXPECT_EQ(got[0].get(t, 0), 0);
+    for (std::int64_t c = 0; c < kChannels; ++c) EXPECT_EQ(got[3].get(t, c), 0);
+  }
+}
+
+TEST(Head, GivesTheSameBytesOnEveryInstructionSetAndThreadCount) {
+  const Head h(Scalar::f32, Scalar::bf16, 1061, Batch({300, 260, 3}, 1));
+  const std::vector<Tensor> first = h.run({.simd = best_simd()});
+  for (const Context& ctx : contexts()) EXPECT_TRUE(h.run(ctx) == first) << describe(ctx);
+}
+
+TEST(Head, LogSumExpOfStoredLogitsHasTheSameBits) {
+  const Head h(Scalar::f32, Scalar::f32, 1061, Batch({9}));
+  const std::vector<Tensor> got = h.run({.simd = best_simd()});
+  const Context ctx{.simd = best_simd()};
+  std::vector<std::byte> work(gemm_workspace(ctx, 9, 1061, kChannels, Scalar::f32) + 64);
+  void* begin = work.data();
+  std::size_t space = work.size();
+  Context with = ctx;
+  with.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
+  with.workspace_bytes = work.size() - 64;
+  Tensor logits(Scalar::f32, 9, 1061), lse(Scalar::f32, 9, 1);
+  Gemm g;
+  g.m = 9;
+  g.n = 1061;
+  g.k = kChannels;
+  g.a = {h.x, Scalar::f32, false};
+  g.b = {h.weight, Scalar::f32, true};
+  g.c = logits;
+  gemm(with, g);
+  log_sum_exp(with, 9, 1061, logits, lse);
+  EXPECT_TRUE(lse == got[1]);
+}
+
+}  // namespace
+}  // namespace mantissa::kernels
