@@ -47,7 +47,8 @@ std::map<std::string, std::vector<double>> trace(const std::filesystem::path& di
   const io::WeightFiles weights(directory);
   for (std::size_t s = 0; s < c.program.slots.size(); ++s) {
     const std::vector<double> values = read_tensor(weights, c.program.slots[s].name);
-    for (std::size_t e = 0; e < values.size(); ++e) c.set(c.program.slots[s].master_buffer, e, values[e]);
+    const Matrix master = c.weights.master(s);
+    store_row(values.data(), values.size(), master.data, master.type, 0);
   }
   c.refresh_copies();
   const std::vector<std::int64_t> ids = read_integers("input_ids"), labels = read_integers("labels");
