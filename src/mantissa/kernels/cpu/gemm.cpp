@@ -78,18 +78,8 @@ class GemmRun {
 
   /// Packs rows [row, row + rows) of A and multiplies them.
   void RunChunk(std::size_t row, std::size_t rows) {
-    // A whole number of vectors, and long runs where A's rows lie side by side in memory.
-    constexpr std::size_t kUnit = 8 * kMr;
-    const std::size_t pack_rows = a_.depth_contiguous ? kUnit : kUnit * std::max<std::size_t>(1, 224 / kUnit);
+    PackChunk(row, rows);
     const std::size_t panels = ceil_div(rows, kMr);
-    parallel_for(ctx_, Count(ceil_div(rows, pack_rows)), [&](std::int64_t task, int) {
-      const std::size_t first = static_cast<std::size_t>(task) * pack_rows;
-      Blocks walk = Walk();
-      for (Block b; walk.next(b);) {
-        T* to = PackedA() + b.packed * panels * kMr + first * b.depth;
-        PackA<T>(a_, row + first, std::min(pack_rows, rows - first), b.k, b.depth, to);
-      }
-    });
     const std::size_t tiles = ceil_div(n_, columns_);
     const std::size_t part = gemm_plan::part_panels(panels, tiles, ctx_.threads) * kMr,
                       parts = ceil_div(rows, part);
@@ -98,6 +88,25 @@ class GemmRun {
       const std::size_t first = static_cast<std::size_t>(task) % parts * part;
       RunTile({row + first, std::min(part, rows - first), column, std::min(columns_, n_ - column)}, first,
               panels * kMr, thread);
+    });
+  }
+
+  /// Each task packs every `slices`-th block of some rows. Where rows lie side by side in memory, blocks are
+  /// dealt out before rows are, so that long runs are read.
+  void PackChunk(std::size_t row, std::size_t rows) {
+    constexpr std::size_t kUnit = 8 * kMr;  // a whole number of vectors
+    const std::size_t padded = ceil_div(rows, kMr) * kMr, wanted = gemm_plan::tasks_wanted(ctx_.threads);
+    const std::size_t slices = a_.depth_contiguous ? 1 : std::min(wanted, total_.blocks);
+    const std::size_t step = gemm_plan::round_up(ceil_div(rows, ceil_div(wanted, slices)), kUnit);
+    parallel_for(ctx_, Count(ceil_div(rows, step) * slices), [&](std::int64_t task, int) {
+      const std::size_t first = static_cast<std::size_t>(task) / slices * step;
+      std::size_t turn = static_cast<std::size_t>(task) % slices;
+      Blocks walk = Walk();
+      for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
+        if (turn > 0) continue;
+        T* to = PackedA() + b.packed * padded + first * b.depth;
+        PackA<T>(a_, row + first, std::min(step, rows - first), b.k, b.depth, to);
+      }
     });
   }
 

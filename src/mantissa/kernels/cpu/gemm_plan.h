@@ -71,10 +71,13 @@ inline std::size_t tile_columns(std::size_t n, std::size_t unit, std::size_t ele
   return round_up(std::clamp(even, least, most), unit);
 }
 
+constexpr std::size_t tasks_wanted(int threads) {
+  return threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(threads);
+}
+
 /// Panels of one part of a chunk: all of them, or fewer where the tiles alone are too few tasks.
 inline std::size_t part_panels(std::size_t panels, std::size_t tiles, int threads) {
-  const std::size_t wanted = threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(threads);
-  return ceil_div(panels, std::min(panels, ceil_div(wanted, tiles)));
+  return ceil_div(panels, std::min(panels, ceil_div(tasks_wanted(threads), tiles)));
 }
 
 }  // namespace mantissa::kernels::gemm_plan
