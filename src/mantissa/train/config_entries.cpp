@@ -40,7 +40,7 @@ void check_text(std::string_view text, const std::string& file) {
 
 class Collector {
  public:
-  Collector(Entries& out, std::filesystem::path file)
+  Collector(Entries& out, const std::filesystem::path& file)
       : out_(out), base_(file.parent_path()), short_name_(file.filename().string()) {}
 
   void add_document(const toml::table& document) {

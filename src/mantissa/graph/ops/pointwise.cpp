@@ -32,8 +32,8 @@ Instruction binary(Opcode op, std::uint8_t dst, std::uint8_t a, std::uint8_t b) 
 /// ((in0 + in1) + in2) …
 Expression sum_of(std::size_t inputs) {
   Expression e{{load(0, 0)}, static_cast<std::uint8_t>(inputs), 1};
-  for (std::uint8_t i = 1; i < inputs; ++i) {
-    e.code.push_back(load(1, i));
+  for (std::size_t i = 1; i < inputs; ++i) {
+    e.code.push_back(load(1, static_cast<std::uint8_t>(i)));
     e.code.push_back(binary(Opcode::add, 0, 0, 1));
   }
   e.code.push_back(store(0, 0));
