@@ -25,9 +25,9 @@ struct KkPuzzle {
 
 enum class KkSplit : std::uint8_t { train, test };
 
-/// How a puzzle is told; the puzzle is the same. `brief`: only what everybody said, always in the same words.
-/// `logic_rl`: the rules of the island, many ways to say that somebody said something, and how to answer, as
-/// in Logic-RL's rows.
+/// How a puzzle is told; the puzzle is the same. `brief`: only what everybody said, numbered, always in the
+/// same words. `logic_rl`: the rules of the island, many ways to say that somebody said something, and how to
+/// answer, as in Logic-RL's rows.
 enum class KkStyle : std::uint8_t { brief, logic_rl };
 
 /// "short" or "logic-rl". Throws ConfigError.

@@ -64,7 +64,8 @@ std::string long_quiz(const KkPuzzle& puzzle, const std::function<int(int)>& dra
 std::string short_quiz(const KkPuzzle& puzzle) {
   std::string quiz;
   for (std::size_t i = 0; i < puzzle.names.size(); ++i) {
-    quiz += fmt::format("{} said {}. ", puzzle.names[i], puzzle.statements[i].words(puzzle.names));
+    quiz +=
+        fmt::format("({}) {} said {}. ", i + 1, puzzle.names[i], puzzle.statements[i].words(puzzle.names));
   }
   return quiz + "Who is who?";
 }
