@@ -20,20 +20,13 @@ int main(int argc, char** argv) {
 
   try {
     const api::Config config = api::Config::parse(R"(
-      [run]        steps = 60
-      [model]      hidden_size = 32
-                   intermediate_size = 64
-                   num_hidden_layers = 1
-                   num_attention_heads = 2
-                   vocab_size = 256
-      [data]       source = "memory"
-                   sequence_length = 64
-      [batch]      global_batch_size = 4
-                   micro_batch_size = 2
-      [optimizer]  lr = 1e-2
-      [schedule]   warmup_steps = 5
-      [precision]  policy = "bf16-mixed"
-                   rules = ["lm_head: compute=f32"]
+      run = { steps = 60 }
+      model = { hidden_size = 32, intermediate_size = 64, num_hidden_layers = 1, num_attention_heads = 2, vocab_size = 256 }
+      data = { source = "memory", sequence_length = 64 }
+      batch = { global_batch_size = 4, micro_batch_size = 2 }
+      optimizer = { lr = 1e-2 }
+      schedule = { warmup_steps = 5 }
+      precision = { policy = "bf16-mixed", rules = ["lm_head: compute=f32"] }
     )");
 
     std::stop_source stop;
