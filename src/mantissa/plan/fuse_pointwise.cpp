@@ -58,10 +58,9 @@ class Fusing {
 
   bool read_elsewhere(BufferId b, std::size_t consumer) const {
     if (is_output(p_, b)) return true;
-    for (const std::size_t r : readers_of(p_)[static_cast<std::size_t>(b)]) {
-      if (r != consumer) return true;
-    }
-    return false;
+    const std::vector<std::vector<std::size_t>> readers = readers_of(p_);
+    const auto& of_b = readers[static_cast<std::size_t>(b)];
+    return std::any_of(of_b.begin(), of_b.end(), [&](std::size_t r) { return r != consumer; });
   }
 
   std::vector<Wire> wires(const Step& a, const Step& b) const {
