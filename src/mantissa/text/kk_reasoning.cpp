@@ -50,13 +50,6 @@ struct State {
   bool knows(int person) const { return (known & only(person)) != 0; }
 };
 
-/// Steps told in a refutation, those of refutations within it too.
-std::size_t length(const Refutation& refutation) {
-  std::size_t count = 1;
-  for (const Step& step : refutation.steps) count += 1 + (step.why.empty() ? 0 : length(step.why[0]));
-  return count;
-}
-
 class Reasoner {
  public:
   Reasoner(const std::vector<KkStatement>& statements, const std::vector<std::string>& names)
@@ -79,7 +72,7 @@ class Reasoner {
     std::vector<std::string> sentences;
     State state{.known = 0, .knights = 0, .worlds = all_};
     while (state.known != only(people_) - 1) {
-      const Refutation found = shortest_refutation(state, knights);
+      const Refutation found = first_refutation(state, knights);
       std::string sentence =
           fmt::format("If {}. So {}", words(found), role_words(found.person, !found.knight));
       learn(state, found.person, !found.knight);
@@ -197,17 +190,16 @@ class Reasoner {
     return needed;
   }
 
-  Refutation shortest_refutation(const State& state, People knights) const {
-    std::optional<Refutation> best;
+  /// The wrong role of the first person whose it can be refuted, with as little nesting as there can be.
+  Refutation first_refutation(const State& state, People knights) const {
     // Refutations within refutations tell all cases apart when they are as deep as there are people.
-    for (int depth = 0; !best; ++depth) {
+    for (int depth = 0;; ++depth) {
       for (int p = 0; p < people_; ++p) {
         if (state.knows(p)) continue;
         const std::optional<Refutation> found = refute(state, p, !is_knight(knights, p), depth);
-        if (found && (!best || length(*found) < length(*best))) best = found;
+        if (found) return *found;
       }
     }
-    return *best;
   }
 
   const std::string& name(int person) const { return names_[static_cast<std::size_t>(person)]; }
