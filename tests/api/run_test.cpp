@@ -28,7 +28,9 @@ TrainOptions into(const std::filesystem::path& out) {
 }
 
 class RunUnder : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Policies, RunUnder, ::testing::Values("64-true", "32-true", "bf16-mixed"),
+INSTANTIATE_TEST_SUITE_P(Policies, RunUnder,
+                         ::testing::Values("64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true",
+                                           "16-true"),
                          [](const auto& p) {
                            return std::regex_replace(std::string(p.param), std::regex("-"), "_");
                          });
@@ -88,13 +90,16 @@ TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
 
 TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
   const TemporaryFolder folder;
+  // Gradients of 16 bits are rounded once a micro-batch (docs/numerics.md), so they depend on the split.
+  const bool split_counts = std::string(GetParam()).ends_with("6-true");
   const std::string reference =
       train(Config::parse(tiny_config(4, GetParam(), 4)), into(folder / "a")).weights_xxh64;
   for (const int micro : {1, 2}) {
     TrainOptions o = into(folder / ("micro" + std::to_string(micro)));
     o.hardware.threads = 3 - micro;
-    EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), micro)), o).weights_xxh64, reference)
-        << "micro_batch_size " << micro;
+    const int used = split_counts ? 4 : micro;
+    EXPECT_EQ(train(Config::parse(tiny_config(4, GetParam(), used)), o).weights_xxh64, reference)
+        << "micro_batch_size " << used;
   }
 #if defined(__x86_64__)
   TrainOptions o = into(folder / "avx2");
@@ -133,7 +138,7 @@ TEST(Run, TakesTokensFromMemoryAndChecksThem) {
 TEST(Run, ARuleThatMatchesNothingIsAnErrorThatNamesTheNearest) {
   const TemporaryFolder folder;
   try {
-    train(Config::parse(tiny_config(2, "bf16-mixed")).with({std::nullopt, {"lm_haed: compute=f32"}}),
+    train(Config::parse(tiny_config(2, "bf16-mixed"), {}, {std::nullopt, {"lm_haed: compute=f32"}}),
           into(folder / "run"));
     FAIL() << "the rule was taken";
   } catch (const ConfigError& e) {

@@ -266,6 +266,11 @@ inline std::vector<OpRow> op_rows() {
                   },
                   chain(1),
                   {{"of", 0}}});
+  rows.push_back({"accumulate", "",
+                  [](T, T) {
+                    return std::vector<InputSpec>(2, {Shape{50, kWidth}, Stored::arithmetic});
+                  },
+                  chain(1)});
   rows.push_back({"cast", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"kv", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"fused", "", same_shape(4), chain(16), {}, 0, {}, fused_expression()});

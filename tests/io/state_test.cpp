@@ -26,7 +26,7 @@ class State : public test::TemporaryFolder {
     header.data_position = step * 32;
     header.seed = std::numeric_limits<std::uint64_t>::max();
     header.rng = {{"rounding", 1ULL << 63}};
-    header.scaler = ScalerState{0x1.000001p16, 12, -1, 2};
+    header.scaler = precision::ScalerState{0x1.000001p16, 12, -1, 2};
     header.config_toml = "[run]\nname = \"é\"\n";
     header.model_config = "{}";
     header.policy = "params=f32";

@@ -33,6 +33,11 @@ const std::string kPolicies[] = {"64-true",
                                  "32-true compute=f16 residual=f16 kv=f16",
                                  "bf16-mixed kv=f16",
                                  "bf16-mixed kv=f32",
+                                 "16-mixed",
+                                 "bf16-true",
+                                 "16-true",
+                                 "32-true params=bf16",
+                                 "bf16-mixed grads=bf16",
                                  "bf16-mixed|lm_head: compute=f32",
                                  "bf16-mixed|*.mlp: compute=f32"};
 

@@ -26,7 +26,8 @@ TEST(Policy, IsThirtyTwoTrueUnlessSaid) {
 }
 
 TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
-  EXPECT_EQ(Policy::preset_names(), (std::vector<std::string>{"64-true", "32-true", "bf16-mixed"}));
+  EXPECT_EQ(Policy::preset_names(), (std::vector<std::string>{"64-true", "32-true", "bf16-mixed", "16-mixed",
+                                                              "bf16-true", "16-true"}));
   EXPECT_EQ(Policy::parse("64-true").line(),
             "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
             "reduce=f64 optimizer=f64 "
@@ -37,6 +38,27 @@ TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
             "reduce=f32 optimizer=f32 "
             "kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
             "loss_scale=none");
+  EXPECT_EQ(Policy::parse("16-mixed").line(),
+            "params=f32 compute=f16 accumulate=f32 accumulate_block=0 residual=f32 output=f32 grads=f32 "
+            "reduce=f32 optimizer=f32 "
+            "kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+            "loss_scale=dynamic:2^16");
+  EXPECT_EQ(Policy::parse("bf16-true").line(),
+            "params=bf16 compute=bf16 accumulate=f32 accumulate_block=0 residual=bf16 output=f32 grads=bf16 "
+            "reduce=f32 optimizer=f32 "
+            "kv=bf16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+            "loss_scale=none");
+  EXPECT_EQ(Policy::parse("16-true").line(),
+            "params=f16 compute=f16 accumulate=f32 accumulate_block=0 residual=f16 output=f32 grads=f16 "
+            "reduce=f32 optimizer=f32 "
+            "kv=f16 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
+            "loss_scale=none");
+}
+
+TEST(Policy, APresetWithALossScaleKeepsItsNameUnderAnotherScale) {
+  EXPECT_EQ(Policy::parse("16-mixed loss_scale=128").preset(), "16-mixed");
+  EXPECT_EQ(Policy::parse("16-mixed loss_scale=none").preset(), "custom");
+  EXPECT_EQ(Policy::parse("bf16-mixed loss_scale=128").preset(), "custom");
 }
 
 TEST(Policy, AliasesAreAnsweredWithTheCanonicalName) {
@@ -52,7 +74,9 @@ TEST(Policy, AliasesAreAnsweredWithTheCanonicalName) {
                                                                     {"bfloat16", "bf16-mixed"},
                                                                     {"BF16-Mixed", "bf16-mixed"},
                                                                     {"torch.bfloat16", "bf16-mixed"},
-                                                                    {" bf16-mixed ", "bf16-mixed"}};
+                                                                    {" bf16-mixed ", "bf16-mixed"},
+                                                                    {"16", "16-mixed"},
+                                                                    {"half", "16-mixed"}};
   for (const auto& [alias, canonical] : aliases) EXPECT_EQ(Policy::parse(alias).preset(), canonical) << alias;
 }
 
@@ -164,23 +188,20 @@ TEST(Policy, ArithmeticIsF64OnlyWithF64Masters) {
 TEST(PolicyErrors, NameTheNearestPreset) {
   EXPECT_EQ(message_of([] { Policy::parse("bf16-mixd"); }),
             "policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean \"bf16-mixed\"? (presets: "
-            "64-true, 32-true, "
-            "bf16-mixed)");
+            "64-true, 32-true, bf16-mixed, 16-mixed, bf16-true, 16-true)");
   EXPECT_EQ(message_of([] { Policy::parse("qqqqqqqqqqqq"); }),
             "policy \"qqqqqqqqqqqq\": no preset is called \"qqqqqqqqqqqq\" (presets: 64-true, 32-true, "
-            "bf16-mixed)");
+            "bf16-mixed, 16-mixed, bf16-true, 16-true)");
 }
 
 TEST(PolicyErrors, LaterPresetsAreKnownByName) {
-  for (const char* name : {"16-mixed", "bf16-true", "16-true", "tf32", "bf16-matmul", "bf16-matmul-x3",
-                           "bf16-matmul-x6", "fp8-hybrid"}) {
+  for (const char* name : {"tf32", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6", "fp8-hybrid"}) {
     EXPECT_EQ(message_of([&] { Policy::parse(name); }),
               std::string("policy \"") + name + "\": preset \"" + name +
-                  "\" is not available: this version trains 64-true, 32-true, bf16-mixed, and policy lines "
-                  "whose compute is f32, "
-                  "tf32, bf16 or f16");
+                  "\" is not available: this version trains 64-true, 32-true, bf16-mixed, 16-mixed, "
+                  "bf16-true, 16-true, and policy lines whose compute is f32, tf32, bf16 or f16");
   }
-  EXPECT_NE(message_of([] { Policy::parse("16"); }).find("preset \"16-mixed\" is not available"),
+  EXPECT_NE(message_of([] { Policy::parse("fp8"); }).find("preset \"fp8-hybrid\" is not available"),
             std::string::npos);
   EXPECT_NE(message_of([] { Policy::parse("transformer-engine"); }).find("preset \"fp8-hybrid\""),
             std::string::npos);

@@ -12,15 +12,17 @@ namespace mantissa::precision {
 namespace {
 
 constexpr const char* kTrains =
-    " (this version trains 64-true, 32-true, bf16-mixed, and policy lines whose compute is f32, tf32, bf16 "
-    "or f16)";
+    " (this version trains 64-true, 32-true, bf16-mixed, 16-mixed, bf16-true, 16-true, and policy lines "
+    "whose "
+    "compute is f32, tf32, bf16 or f16)";
 
 TEST(Supported, PresetsAndLinesOfPlainOperands) {
   for (const std::string& preset : Policy::preset_names())
     EXPECT_NO_THROW(check_supported(Policy::parse(preset))) << preset;
   for (const char* line :
        {"compute=tf32", "compute=f16 kv=f16 residual=f16", "bf16-mixed residual=bf16", "bf16-mixed kv=f32",
-        "bf16-mixed; lm_head: compute=f32", "32-true; *: op=matmul pass=backward compute=bf16"}) {
+        "bf16-mixed; lm_head: compute=f32", "loss_scale=dynamic", "64-true loss_scale=128", "params=bf16",
+        "32-true; *: op=matmul pass=backward compute=bf16"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
 }
@@ -32,7 +34,8 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"compute=f64",
        "compute=f64 is not available: f64 is computed under 64-true only, where every format is f64; use "
        "compute=f32|tf32|bf16|f16"},
-      {"params=bf16", "params=bf16 is not available: the optimizer updates f32 masters; use params=f32"},
+      {"params=e5m2",
+       "params=e5m2 is not available: weights in other formats need scales; use params=f32|bf16|f16"},
       {"params=f64",
        "compute=f32 is not available: f64 is computed under 64-true only, where every format is f64; use "
        "compute=f64"},
@@ -47,9 +50,13 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"output=bf16", "output=bf16 is not available: logits and losses are unrounded f32; use output=f32"},
       {"output=compute>f32",
        "output=compute>f32 is not available: logits and losses are unrounded f32; use output=f32"},
-      {"grads=bf16", "grads=bf16 is not available: gradients are summed in f32; use grads=f32"},
+      {"grads=e4m3",
+       "grads=e4m3 is not available: gradients in other formats need scales; use grads=f32|bf16|f16"},
       {"reduce=bf16", "reduce=bf16 is not available: sums over ranks are f32; use reduce=f32"},
-      {"optimizer=bf16", "optimizer=bf16 is not available: moments are f32; use optimizer=f32"},
+      {"optimizer=bf16",
+       "optimizer=bf16 is not available: in 16 bits (1-beta2)*g^2 rounds to 0 where g is small, and the "
+       "first "
+       "moment over eps explodes; use optimizer=f32"},
       {"kv=e4m3", "kv=e4m3 is not available: 8-bit keys and values need scales; use kv=f32|bf16|f16"},
       {"checkpoint=bf16", "checkpoint=bf16 is not available: models are written in f32; use checkpoint=f32"},
       {"rounding=stochastic",
@@ -59,10 +66,6 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"saturate=true", "saturate=true is not available: overflow goes to infinity; use saturate=false"},
       {"flush_subnormals=true",
        "flush_subnormals=true is not available: subnormals are kept; use flush_subnormals=false"},
-      {"loss_scale=dynamic",
-       "loss_scale=dynamic:2^16 is not available: losses are not scaled; use loss_scale=none"},
-      {"64-true loss_scale=128",
-       "loss_scale=128 is not available: losses are not scaled; use loss_scale=none"},
   };
   for (const auto& [line, message] : cases)
     EXPECT_EQ(message_of([&] { check_supported(Policy::parse(line)); }), message + kTrains);

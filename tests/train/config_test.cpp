@@ -227,39 +227,39 @@ TEST(Config, OverridesAreTomlOrBareStrings) {
   EXPECT_EQ(parse(kSmallest, {"precision.policy=64"}).policy.preset(), "64-true");
 }
 
+RunConfig parse_under(const PrecisionArguments& precision, const Strings& overrides = {}) {
+  return parse_config(kFull, "/somewhere/run.toml", overrides, precision);
+}
+
 TEST(Config, PrecisionReplacesThePolicyAndRuleAppends) {
-  RunConfig c = parse(kFull);
-  apply_precision(c, "32", Strings{"*: compute=bf16", "{match = \"lm_head\", compute = \"f32\"}"});
+  const RunConfig c = parse_under({"32", {"*: compute=bf16", "{match = \"lm_head\", compute = \"f32\"}"}});
   EXPECT_EQ(c.policy.preset(), "32-true");
   ASSERT_EQ(c.policy.rules().size(), 4U);
   EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
   EXPECT_EQ(c.policy.rules()[2].origin, "--rule 1");
   EXPECT_EQ(c.policy.rules()[3].origin, "--rule 2");
-  apply_precision(c, std::nullopt, {});
-  EXPECT_EQ(c.policy.rules().size(), 4U);
 }
 
-TEST(Config, APolicyOfTheCommandLineIsCheckedAndNothingChangesWhereItIsWrong) {
-  RunConfig c = parse(kFull);
-  const RunConfig before = c;
+TEST(Config, APolicyOfTheCommandLineIsChecked) {
   EXPECT_EQ(
-      message_of([&] { apply_precision(c, "bf17", {}); }),
-      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, bf16-mixed)");
+      message_of([&] {
+        parse_under({"bf17", {}});
+      }),
+      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, bf16-mixed, "
+      "16-mixed, bf16-true, 16-true)");
   EXPECT_EQ(message_of([&] {
-              apply_precision(c, std::nullopt, Strings{"*: compute=f32", "lm_head compute=f32"});
+              parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});
             }),
             "--rule 2: rule \"lm_head compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: "
-            "compute=f32\"; write *: to speak "
-            "of every scope");
+            "compute=f32\"; write *: to speak of every scope");
   EXPECT_EQ(message_of([&] {
-              apply_precision(c, "kahan=true", {});
+              parse_under({"kahan=true", {}});
             }).find("--precision: kahan=true is not available"),
             0U);
   EXPECT_EQ(message_of([&] {
-              apply_precision(c, std::nullopt, Strings{"*: kv=e4m3"});
+              parse_under({std::nullopt, {"*: kv=e4m3"}});
             }).find("--rule 1: rule \"*: kv=e4m3\" (--rule 1): kv=e4m3 is not available"),
             0U);
-  EXPECT_EQ(c, before);
 }
 
 TEST(Config, EveryKeyIsDescribed) {
@@ -497,15 +497,15 @@ TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
   EXPECT_EQ(with("policy = \"bf16-mixd\""),
             "dir/run.toml:8: policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean "
             "\"bf16-mixed\"? (presets: 64-true, "
-            "32-true, bf16-mixed)");
-  EXPECT_EQ(with("policy = \"16-mixed\"")
-                .find("dir/run.toml:8: policy \"16-mixed\": preset \"16-mixed\" is not available: "),
+            "32-true, bf16-mixed, 16-mixed, bf16-true, 16-true)");
+  EXPECT_EQ(with("policy = \"fp8-hybrid\"")
+                .find("dir/run.toml:8: policy \"fp8-hybrid\": preset \"fp8-hybrid\" is not available: "),
             0U);
   EXPECT_EQ(with("policy = [1]"),
             "dir/run.toml:8: precision.policy = an array: must be a string, such as "
             "\"bf16-mixed\"");
   EXPECT_EQ(
-      with("policy = \"32-true\"\ngrads = \"bf16\"").find("dir/run.toml:9: grads=bf16 is not available: "),
+      with("policy = \"32-true\"\ngrads = \"e4m3\"").find("dir/run.toml:9: grads=e4m3 is not available: "),
       0U);
   EXPECT_EQ(with("kahan = 1"), "dir/run.toml:8: kahan=\"1\": must be true or false");
   EXPECT_EQ(with("rules = [\n\"lm_head: compute=f32\",\n\"lm_head\"]"),
@@ -524,11 +524,68 @@ TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
       0U);
 }
 
+TEST(Config, TheLossScaleIsThePolicysAndTheSectionsTogether) {
+  const auto scaler = [](const Strings& overrides, const PrecisionArguments& precision = {}) {
+    const RunConfig c = parse_config(kSmallest, "/somewhere/run.toml", overrides, precision);
+    EXPECT_EQ(parse_config(c.to_toml(), "/somewhere/run.toml").to_toml(), c.to_toml());
+    return scaler_options(c);
+  };
+  EXPECT_EQ(scaler({}), std::nullopt);
+  EXPECT_EQ(scaler({"precision.policy=16-mixed"}), precision::ScalerOptions{});
+  const std::string power = "precision.loss_scale.initial_scale_power=8";
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", power})->initial_scale, 256);
+  EXPECT_EQ(scaler({power}, {"16", {}})->initial_scale, 256);
+  EXPECT_EQ(scaler({"precision.policy=bf16-mixed loss_scale=dynamic:2^4"})->initial_scale, 16);
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.loss_scale=128"}),
+            precision::ScalerOptions::constant(128));
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.rule=torch"}),
+            precision::ScalerOptions::torch());
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.rule=torch",
+                    "precision.loss_scale.loss_scale_window=3"})
+                ->window,
+            3);
+  precision::ScalerOptions all;
+  all.window = 7;
+  all.hysteresis = 3;
+  all.consecutive_hysteresis = true;
+  all.min_scale = 0.5;
+  all.raise_at_min = false;
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.loss_scale_window=7",
+                    "precision.loss_scale.hysteresis=3", "precision.loss_scale.consecutive_hysteresis=true",
+                    "precision.loss_scale.min_loss_scale=0.5",
+                    "precision.loss_scale.raise_error_at_min_scale=false"}),
+            all);
+}
+
+TEST(Config, ALossScaleOfTheFileIsLeftAloneWhereThePolicyWithoutOneComesFromTheCommandLine) {
+  const std::string text =
+      std::string(kSmallest) + "[precision]\npolicy = \"16\"\n[precision.loss_scale]\nhysteresis = 3\n";
+  EXPECT_EQ(scaler_options(parse_config(text, "run.toml"))->hysteresis, 3);
+  EXPECT_EQ(scaler_options(parse_config(text, "run.toml", {}, {"32-true", {}})), std::nullopt);
+}
+
+TEST(ConfigErrors, LossScalesMustAgree) {
+  const auto refused_with = [](const std::string& lines) {
+    return refused("[precision]\npolicy = \"16-mixed\"\n[precision.loss_scale]\n" + lines);
+  };
+  EXPECT_EQ(
+      refused_with("min_loss_scale = 8\ninitial_scale_power = 2"),
+      "dir/run.toml:10: precision.loss_scale.min_loss_scale = 8 is above the first scale, 2^2; lower it, or "
+      "raise initial_scale_power");
+  EXPECT_EQ(refused_with("rule = \"torch\"\nhysteresis = 2"),
+            "dir/run.toml:11: precision.loss_scale.hysteresis = 2: PyTorch's rule has no such thing; take it "
+            "away, or "
+            "write rule = \"deepspeed\"");
+  EXPECT_EQ(
+      refused("[precision]\npolicy = \"16-mixed loss_scale=dynamic:3\""),
+      "dir/run.toml:8: loss_scale=dynamic:3: a dynamic scale begins at a power of two, such as dynamic:2^16");
+}
+
 TEST(ConfigErrors, LossScaleKeysNeedALossScale) {
   EXPECT_EQ(refused("[precision]\npolicy = \"bf16\"\n[precision.loss_scale]\nhysteresis = 2"),
             "dir/run.toml:10: precision.loss_scale.hysteresis = 2: the policy (bf16-mixed) has no loss "
             "scale, so that the key would do "
-            "nothing; take it away");
+            "nothing; take it away, or say loss_scale=dynamic in the policy");
   EXPECT_EQ(refused("[precision.loss_scale]\nhysteresis = 0"),
             "dir/run.toml:8: precision.loss_scale.hysteresis = 0: must be at least 1");
 }

@@ -11,19 +11,16 @@
 
 namespace mantissa::api {
 
-Config Config::load(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  return Config(std::make_shared<const Impl>(Impl{train::load_config(path, overrides)}));
-}
-
-Config Config::parse(std::string_view text, std::span<const std::string> overrides) {
+Config Config::load(const std::filesystem::path& path, std::span<const std::string> overrides,
+                    const Precision& precision) {
   return Config(std::make_shared<const Impl>(
-      Impl{train::parse_config(text, std::filesystem::current_path() / "config", overrides)}));
+      Impl{train::load_config(path, overrides, {precision.policy, precision.rules})}));
 }
 
-Config Config::with(const Precision& precision) const {
-  Impl changed = *impl_;
-  train::apply_precision(changed.run, precision.policy, precision.rules);
-  return Config(std::make_shared<const Impl>(std::move(changed)));
+Config Config::parse(std::string_view text, std::span<const std::string> overrides,
+                     const Precision& precision) {
+  return Config(std::make_shared<const Impl>(Impl{train::parse_config(
+      text, std::filesystem::current_path() / "config", overrides, {precision.policy, precision.rules})}));
 }
 
 std::string Config::toml() const {

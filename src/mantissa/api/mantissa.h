@@ -35,11 +35,13 @@ struct Precision {
 /// A run's config: checked, resolved, immutable (docs/cli.md).
 class Config {
  public:
-  /// Reads a TOML file; `overrides` are "section.key=value". Throws FileError, ConfigError.
-  static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+  /// Reads a TOML file; `overrides` are "section.key=value", `precision` replaces its policy. Throws
+  /// FileError, ConfigError.
+  static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+                     const Precision& precision = {});
   /// The same from text; relative paths are relative to the current directory.
-  static Config parse(std::string_view text, std::span<const std::string> overrides = {});
-  Config with(const Precision& precision) const;
+  static Config parse(std::string_view text, std::span<const std::string> overrides = {},
+                      const Precision& precision = {});
 
   /// Every key with its value; loads back to an equal config.
   std::string toml() const;
@@ -88,7 +90,9 @@ struct Step {
   std::int64_t tokens = 0;
   double grad_norm = 0;  // before clipping
   double lr = 0;
-  bool skipped = false;
+  std::optional<double> loss_scale;  // that was used in this step; nothing under a policy without one
+  bool skipped = false;              // the gradients overflowed: the step changed nothing but the scale
+  std::string overflow;              // of a skipped step: op, value, format and data rows
   double tokens_per_second = 0;
   double peak_share = 0;  // of the machine's measured FMA peak
   double seconds = 0;
@@ -101,14 +105,16 @@ struct Events {
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
-  std::function<void(const std::string&)> on_note;  // things a user should be told once
+  std::function<void(const std::string&)> on_note;     // things a user should be told once
+  std::function<void(const std::string&)> on_warning;  // what goes wrong in this run, once, with its cure
 };
 
 struct TrainOptions {
-  std::filesystem::path out;           // empty: the config's run.out
-  bool overwrite = false;              // a run directory that holds a state is never written over unasked
-  std::optional<std::int64_t> resume;  // a step, or 0 for the newest state
-  std::vector<std::int32_t> tokens;    // training data from memory instead of the config's source
+  std::filesystem::path out;  // empty: the config's run.out
+  bool overwrite = false;     // a run directory that holds a state is never written over unasked
+  std::optional<std::int64_t>
+      resume;                        // a step, or 0 for the newest state (from the start where there is none)
+  std::vector<std::int32_t> tokens;  // training data from memory instead of the config's source
   Hardware hardware;
 };
 

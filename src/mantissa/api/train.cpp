@@ -2,19 +2,22 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
+#include <limits>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/lock.h"
 #include "mantissa/io/state.h"
+#include "mantissa/kernels/update.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/report/metrics.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/report/tensorboard.h"
 #include "mantissa/runtime/process.h"
+#include "mantissa/train/resume.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/train/watch.h"
 
 namespace mantissa::api {
 namespace {
@@ -58,7 +61,7 @@ class Run {
     check_plan(trainer_->program());
     fs::create_directories(out_);
     const io::RunLock lock(out_);
-    if (options_.resume) load_state();
+    load_state();
     begin_directory(ctx);
     for (const std::string& note : trainer_->notes()) tell(note);
     return loop();
@@ -70,56 +73,58 @@ class Run {
   }
 
   /// Before anything is computed: may this directory be written?
-  void check_directory() const {
+  void check_directory() {
     const std::vector<io::FoundState> states = io::find_states(out_);
-    if (options_.resume && states.empty()) {
-      throw FileError(fmt::format("{}: holds no state to resume from; leave --resume out to start the run",
-                                  out_.string()));
-    }
     if (!states.empty() && !options_.resume && !options_.overwrite) {
       throw FileError(
           fmt::format("{}: holds the state of step {}; go on with --resume, start anew with --overwrite, or "
                       "choose another --out",
                       out_.string(), states.back().step));
     }
+    if (options_.resume) chosen_ = choose_state(states);
+  }
+
+  /// The state to go on from; nothing where the run was stopped before it had one.
+  std::optional<io::FoundState> choose_state(const std::vector<io::FoundState>& states) const {
+    if (*options_.resume == 0) return states.empty() ? std::nullopt : std::optional(states.back());
+    std::string there;
+    for (const io::FoundState& s : states) {
+      if (s.step == *options_.resume) return s;
+      there += fmt::format(" {}", s.step);
+    }
+    throw FileError(fmt::format("--resume={}: {} has no state of that step; it has{}", *options_.resume,
+                                out_.string(), there.empty() ? " none" : there));
   }
 
   void load_state() {
-    const std::vector<io::FoundState> states = io::find_states(out_);
-    const io::FoundState* chosen = &states.back();
-    if (*options_.resume > 0) {
-      chosen = nullptr;
-      for (const io::FoundState& s : states) chosen = s.step == *options_.resume ? &s : chosen;
-    }
-    if (chosen == nullptr) {
-      std::string there;
-      for (const io::FoundState& s : states) there += fmt::format(" {}", s.step);
-      throw FileError(fmt::format("--resume={}: {} has no state of that step; it has{}", *options_.resume,
-                                  out_.string(), there));
-    }
-    const io::StateReader state(chosen->path);
-    note_changes(state.header());
-    for (const train::Trainer::NamedMemory& m : trainer_->state_memory()) {
-      const io::TensorInfo* info = state.tensors().find(m.name);
-      if (info == nullptr || info->shape != m.shape || info->dtype != dtype_of(m.type)) {
-        throw FileError(
-            fmt::format("{}: tensor \"{}\" is missing or of another shape or dtype than this config's model; "
-                        "resume with the "
-                        "run's own config.toml",
-                        chosen->path.string(), m.name));
-      }
-      state.tensors().read(m.name, m.bytes);
-    }
-    trainer_->restore(state.header().step, state.header().applied, state.header().tokens);
-    tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
+    if (!options_.resume) return;
+    if (!chosen_) return tell(fmt::format("{} holds no state yet: the run starts at step 1", out_.string()));
+    const io::StateReader state(chosen_->path);
+    changes_ = state.header().changes;
+    if (const std::optional<std::string> change =
+            train::resumed_change(state.header(), config_, model_json()))
+      changes_.push_back(*change);
+    for (const train::Trainer::NamedMemory& m : trainer_->state_memory()) read_memory(state, m);
+    trainer_->restore(state.header().step, state.header().applied, state.header().tokens,
+                      state.header().scaler);
+    last_loss_ = state.header().loss;
+    tell(fmt::format("resumed from {} at step {}", chosen_->path.string(), chosen_->step));
+    if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
   }
 
-  /// A resumed run may change precision, learning rate, logging and checkpointing; the change is kept on
-  /// record.
-  void note_changes(const io::StateHeader& header) {
-    changes_ = header.changes;
-    if (header.config_toml != config_.to_toml())
-      changes_.push_back(fmt::format("step {}: {}", header.step, config_.policy.line()));
+  /// Masters and moments as they were saved; rounded or widened where the precision has changed.
+  void read_memory(const io::StateReader& state, const train::Trainer::NamedMemory& m) const {
+    const io::TensorInfo* info = state.tensors().find(m.name);
+    if (info == nullptr || info->shape != m.shape) {
+      throw FileError(
+          fmt::format("{}: tensor \"{}\" is missing or of another shape than in this config's model; resume "
+                      "with the run's own config.toml",
+                      chosen_->path.string(), m.name));
+    }
+    if (info->dtype == dtype_of(m.type)) return state.tensors().read(m.name, m.bytes);
+    std::vector<double> wide(static_cast<std::size_t>(info->count()));
+    state.tensors().read_f64(m.name, wide);
+    kernels::cast(trainer_->context(), info->count(), wide.data(), Scalar::f64, m.bytes.data(), m.type);
   }
 
   void begin_directory(const kernels::Context& ctx) {
@@ -134,15 +139,20 @@ class Run {
     if (events_.on_plan) events_.on_plan(plan);
   }
 
+  std::string model_json() const { return model::to_json(trainer_->model(), "float32").dump(); }
+
   void save_state() {
     io::StateHeader header;
     header.step = trainer_->step();
     header.applied = trainer_->applied();
+    header.skipped = trainer_->skipped();
     header.tokens = trainer_->tokens();
+    header.loss = last_loss_;
+    if (trainer_->scaler()) header.scaler = trainer_->scaler()->state();
     header.data_position = trainer_->step() * config_.batch.global_batch_size;
     header.seed = config_.run.seed;
     header.config_toml = config_.to_toml();
-    header.model_config = model::to_json(trainer_->model(), "float32").dump();
+    header.model_config = model_json();
     header.policy = config_.policy.line();
     header.changes = changes_;
     std::vector<io::TensorToWrite> tensors;
@@ -161,31 +171,31 @@ class Run {
 
   Summary loop() {
     const auto start = std::chrono::steady_clock::now();
-    report::MetricsWriter metrics(out_ / "metrics.jsonl", trainer_->step());
+    report::MetricsWriter metrics(out_ / "metrics.jsonl", trainer_->step(),
+                                  trainer_->step() == config_.run.steps);
     std::optional<report::TensorBoardWriter> board;
     if (config_.log.tensorboard) board.emplace(out_, trainer_->step());
     Summary summary;
     saved_ = trainer_->step();
     const std::int64_t steps = config_.run.steps;
-    double last_loss = 0;
+    summary.first_loss = last_loss_;
+    std::int64_t done = 0;
     while (trainer_->step() < steps && !stop_.stop_requested()) {
-      const train::StepReport r = advance_or_save();
-      if (summary.steps == 0) summary.first_loss = r.loss;
-      ++summary.steps;
-      last_loss = r.loss;
-      record(metrics, board, r, start, summary.steps);
-      if (config_.checkpoint.interval > 0 && r.step % config_.checkpoint.interval == 0 && r.step < steps) {
+      const std::optional<train::StepReport> r = advance_or_save();
+      if (!r) break;
+      if (done == 0) summary.first_loss = r->loss;
+      last_loss_ = r->loss;
+      record(metrics, board, *r, start, ++done);
+      if (config_.checkpoint.interval > 0 && r->step % config_.checkpoint.interval == 0 && r->step < steps) {
         validate(metrics, board);
-        save_state();
+        if (!stop_.stop_requested()) save_state();
       }
     }
-    summary.interrupted = trainer_->step() < steps;
-    summary.final_loss = last_loss;
-    if (summary.interrupted) {
-      if (saved_ != trainer_->step()) save_state();
-    } else {
-      finish(summary, metrics, board);
-    }
+    summary.final_loss = last_loss_;
+    if (!stop_.stop_requested()) finish(summary, metrics, board);
+    summary.interrupted = summary.model.empty();
+    if (summary.interrupted && saved_ != trainer_->step()) save_state();
+    summary.skipped = trainer_->skipped();
     summary.steps = trainer_->step();
     summary.tokens = trainer_->tokens();
     summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -197,9 +207,9 @@ class Run {
   }
 
   /// A step that cannot go on leaves the state before it.
-  train::StepReport advance_or_save() {
+  std::optional<train::StepReport> advance_or_save() {
     try {
-      return trainer_->advance();
+      return trainer_->advance(stop_);
     } catch (const RunStopped&) {
       if (saved_ != trainer_->step() && trainer_->step() > 0) save_state();
       throw;
@@ -215,6 +225,7 @@ class Run {
       m.tokens = r.tokens;
       m.grad_norm = r.grad_norm;
       m.lr = r.lr;
+      m.loss_scale = r.loss_scale;
       m.skipped = r.skipped;
       m.tokens_per_second = r.tokens_per_second;
       m.peak_share = r.peak_share;
@@ -222,16 +233,20 @@ class Run {
       metrics.write(m);
       if (board) board->write(m);
     }
+    for (const std::string& warning : watch_.see(r)) {
+      if (events_.on_warning) events_.on_warning(warning);
+    }
     if (!events_.on_step) return;
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double left = elapsed / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
-    events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.skipped,
-                     r.tokens_per_second, r.peak_share, r.seconds, left});
+    const std::string overflow = r.overflow ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows) : "";
+    events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.loss_scale, r.skipped,
+                     overflow, r.tokens_per_second, r.peak_share, r.seconds, left});
   }
 
   std::optional<double> validate(report::MetricsWriter& metrics,
                                  std::optional<report::TensorBoardWriter>& board) {
-    const std::optional<double> loss = trainer_->validate();
+    const std::optional<double> loss = trainer_->validate(stop_);
     if (!loss) return loss;
     metrics.write_validation(trainer_->step(), *loss);
     if (board) board->write_validation(trainer_->step(), *loss);
@@ -239,9 +254,11 @@ class Run {
     return loss;
   }
 
+  /// The end of a run; leaves summary.model empty where a stop came before the model was begun.
   void finish(Summary& summary, report::MetricsWriter& metrics,
               std::optional<report::TensorBoardWriter>& board) {
     summary.validation_loss = validate(metrics, board);
+    if (stop_.stop_requested()) return;
     if (saved_ != trainer_->step()) save_state();
     summary.model = out_ / "model";
     const std::uint64_t hash =
@@ -270,6 +287,9 @@ class Run {
   std::stop_token stop_;
   fs::path out_;
   std::optional<train::Trainer> trainer_;
+  std::optional<io::FoundState> chosen_;  // to go on from
+  train::Watch watch_;
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the step that the trainer stands at
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;

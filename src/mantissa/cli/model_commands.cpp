@@ -68,8 +68,7 @@ int run_eval(const EvalArguments& a, const CommonOptions& common) {
   if (is_config(a.what)) {
     if (!a.data.empty())
       throw ConfigError("--data: a config names its own data; give a model directory, or leave it out");
-    e = api::evaluate(api::Config::load(a.what, common.set).with(common.policy()), a.puzzles,
-                      common.hardware());
+    e = api::evaluate(api::Config::load(a.what, common.set, common.policy()), a.puzzles, common.hardware());
   } else {
     refuse_set(common, "eval");
     if (a.data.empty())
@@ -120,7 +119,7 @@ int run_puzzles(DataArguments& a) {
 int run_explain(const std::string& what, const CommonOptions& common) {
   api::Plan plan;
   if (is_config(what)) {
-    plan = api::explain(api::Config::load(what, common.set).with(common.policy()), common.hardware());
+    plan = api::explain(api::Config::load(what, common.set, common.policy()), common.hardware());
   } else {
     refuse_set(common, "explain");
     plan = api::explain_model(what, common.policy(), common.hardware());

@@ -16,9 +16,18 @@ std::string clock_text(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
+/// "2^16", or the number where it is no power of two; right-aligned under "scale".
+std::string scale_text(const std::optional<double>& scale) {
+  if (!scale) return "";
+  int power = 0;
+  const bool exact = std::frexp(*scale, &power) == 0.5;
+  return fmt::format(" {:>6}", exact ? fmt::format("2^{}", power - 1) : fmt::format("{:.4g}", *scale));
+}
+
 std::string row(const api::Step& s) {
-  return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss, s.grad_norm,
-                     s.lr, s.tokens_per_second, 100 * s.peak_share, clock_text(s.seconds_left));
+  return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
+                     s.grad_norm, s.lr, scale_text(s.loss_scale), s.tokens_per_second, 100 * s.peak_share,
+                     clock_text(s.seconds_left));
 }
 
 /// About twenty lines a run, at round steps.
@@ -36,16 +45,17 @@ bool has_line(const api::Step& s) {
 
 StepTable::StepTable(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0) {}
 
-void StepTable::header() {
+void StepTable::header(bool scaled) {
   if (begun_) return;
   begun_ = true;
-  fmt::print("{:>6} {:>8} {:>7} {:>9} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr", "tok/s", "peak",
-             "left");
+  fmt::print("{:>6} {:>8} {:>7} {:>9}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
+             scaled ? "  scale" : "", "tok/s", "peak", "left");
 }
 
 void StepTable::show(const api::Step& s) {
   if (quiet_) return;
-  header();
+  header(s.loss_scale.has_value());
+  if (s.skipped) say(fmt::format("skip    {}: {}", s.step, s.overflow));
   if (live_) fmt::print("\r\x1b[K");
   line_open_ = false;
   if (has_line(s)) {

@@ -18,7 +18,7 @@ class StepTable {
   void finish();
 
  private:
-  void header();
+  void header(bool scaled);
   bool quiet_;
   bool live_;  // standard output is a terminal
   bool begun_ = false;

@@ -1,27 +1,18 @@
 // mantissa train
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
 #include "mantissa/cli/options.h"
+#include "mantissa/cli/signal_stop.h"
 #include "mantissa/cli/terminal.h"
 
 namespace mantissa::cli {
 namespace {
 
 constexpr int kInterrupted = 130;
-
-/// Set by Ctrl-C and SIGTERM; the run stops after the step at hand. A second signal ends the process as
-/// usual.
-volatile std::sig_atomic_t g_interrupted = 0;
-
-void on_signal(int signal) {
-  g_interrupted = 1;
-  std::signal(signal, SIG_DFL);
-}
 
 struct TrainArguments {
   std::string config, out, resume;
@@ -76,7 +67,7 @@ std::optional<std::int64_t> resume_step(const CLI::Option* option, const std::st
 
 int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume,
               const CommonOptions& common) {
-  const api::Config config = api::Config::load(a.config, common.set).with(common.policy());
+  const api::Config config = api::Config::load(a.config, common.set, common.policy());
   const bool quiet = common.quiet || common.json;
   if (a.dry_run) {
     const api::Plan plan = api::explain(config, common.hardware());
@@ -89,28 +80,24 @@ int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume
   options.resume = resume;
   options.hardware = common.hardware();
   StepTable table(quiet);
-  std::stop_source stop;
+  const SignalStop signals;
   api::Events events;
   events.on_plan = [&](const api::Plan& p) {
     table.say(fmt::format("plan    {}, about {:.2g} s a step, policy {}", bytes_text(p.predicted_peak_bytes),
                           p.seconds_per_step, p.policy));
   };
-  events.on_step = [&](const api::Step& s) {
-    table.show(s);
-    if (g_interrupted != 0) stop.request_stop();
-  };
+  events.on_step = [&](const api::Step& s) { table.show(s); };
   events.on_validation = [&](std::int64_t step, double loss) {
     table.say(fmt::format("{:>6} {:>8.4f} on held-out rows", step, loss));
   };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
-    if (g_interrupted != 0)
+    if (signals.token().stop_requested())
       table.say(
           fmt::format("^C      state of step {} saved in {}; go on with --resume", step, path.string()));
   };
   events.on_note = [&](const std::string& note) { table.say("note    " + note); };
-  std::signal(SIGINT, on_signal);
-  std::signal(SIGTERM, on_signal);
-  const api::Summary summary = api::train(config, options, events, stop.get_token());
+  events.on_warning = [&](const std::string& warning) { table.say("warn    " + warning); };
+  const api::Summary summary = api::train(config, options, events, signals.token());
   table.finish();
   if (common.json) {
     fmt::print("{}\n", summary_json(summary).dump(2));

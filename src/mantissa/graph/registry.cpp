@@ -8,10 +8,10 @@ namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
   static constexpr const OpDef* kOps[] = {
-      &kMatmul, &kMatmulDx, &kMatmulDw,  &kRmsNorm,       &kRmsNormDx,   &kRmsNormDgain,
-      &kRope,   &kRopeGrad, &kAttention, &kAttentionGrad, &kGather,      &kGatherDtable,
-      &kSelect, &kAdd,      &kSwiglu,    &kSwigluGrad,    &kSum,         &kSumUses,
-      &kCast,   &kRoundKv,  &kFused,     &kLogProb,       &kLogProbGrad, &kCacheAppend,
+      &kMatmul,   &kMatmulDx,    &kMatmulDw,      &kRmsNorm,    &kRmsNormDx,    &kRmsNormDgain, &kRope,
+      &kRopeGrad, &kAttention,   &kAttentionGrad, &kGather,     &kGatherDtable, &kSelect,       &kAdd,
+      &kSwiglu,   &kSwigluGrad,  &kSum,           &kSumUses,    &kCast,         &kRoundKv,      &kFused,
+      &kLogProb,  &kLogProbGrad, &kCacheAppend,   &kAccumulate,
   };
   return kOps;
 }

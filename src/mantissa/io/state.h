@@ -12,15 +12,9 @@
 
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/safetensors.h"
+#include "mantissa/precision/loss_scaler.h"
 
 namespace mantissa::io {
-
-/// A dynamic loss scaler between two steps (docs/numerics.md, "Loss scaling").
-struct ScalerState {
-  double scale = 1;
-  std::int64_t iteration = 0, last_overflow = -1, hysteresis = 1;
-  friend bool operator==(const ScalerState&, const ScalerState&) = default;
-};
 
 /// Where a run stands after `step`.
 struct StateHeader {
@@ -29,13 +23,14 @@ struct StateHeader {
   std::int64_t skipped = 0;        // updates skipped for an overflow
   std::int64_t tokens = 0;         // since the start
   std::int64_t data_position = 0;  // sequences taken
+  double loss = 0;                 // of `step`; nan where it was not finite
   std::uint64_t seed = 0;
   std::map<std::string, std::uint64_t> rng;  // counters of generators that are not keyed by the step, by name
-  std::optional<ScalerState> scaler;         // where the policy has a dynamic loss scale
-  std::string config_toml;                   // resolved
-  std::string model_config;                  // config.json
-  std::string policy;                        // its line
-  std::vector<std::string> changes;          // what --resume changed, one entry each time, oldest first
+  std::optional<precision::ScalerState> scaler;  // where the policy has a loss scale
+  std::string config_toml;                       // resolved
+  std::string model_config;                      // config.json
+  std::string policy;                            // its line
+  std::vector<std::string> changes;              // what --resume changed, one entry each time, oldest first
   friend bool operator==(const StateHeader&, const StateHeader&) = default;
 };
 

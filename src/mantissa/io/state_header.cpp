@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+
 #include "mantissa/base/error.h"
 #include "mantissa/io/hash.h"
 
@@ -20,20 +23,22 @@ std::string checksum(const nlohmann::json& json) {
 }  // namespace
 
 nlohmann::json json_of_header(const StateHeader& header) {
-  nlohmann::json json = {{"format", "mantissa.state"},
-                         {"version", kVersion},
-                         {"step", header.step},
-                         {"applied", header.applied},
-                         {"skipped", header.skipped},
-                         {"tokens", header.tokens},
-                         {"data_position", header.data_position},
-                         {"seed", header.seed},
-                         {"rng", header.rng},
-                         {"scaler", nullptr},
-                         {"config_toml", header.config_toml},
-                         {"model_config", header.model_config},
-                         {"policy", header.policy},
-                         {"changes", header.changes}};
+  nlohmann::json json = {
+      {"format", "mantissa.state"},
+      {"version", kVersion},
+      {"step", header.step},
+      {"applied", header.applied},
+      {"skipped", header.skipped},
+      {"tokens", header.tokens},
+      {"data_position", header.data_position},
+      {"loss", std::isfinite(header.loss) ? nlohmann::json(header.loss) : nlohmann::json()},
+      {"seed", header.seed},
+      {"rng", header.rng},
+      {"scaler", nullptr},
+      {"config_toml", header.config_toml},
+      {"model_config", header.model_config},
+      {"policy", header.policy},
+      {"changes", header.changes}};
   if (header.scaler) {
     json["scaler"] = {{"scale", header.scaler->scale},
                       {"iteration", header.scaler->iteration},
@@ -76,6 +81,8 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   json.at("skipped").get_to(header.skipped);
   json.at("tokens").get_to(header.tokens);
   json.at("data_position").get_to(header.data_position);
+  const nlohmann::json& loss = json.at("loss");
+  header.loss = loss.is_null() ? std::numeric_limits<double>::quiet_NaN() : loss.get<double>();
   json.at("seed").get_to(header.seed);
   json.at("rng").get_to(header.rng);
   json.at("config_toml").get_to(header.config_toml);
@@ -83,9 +90,9 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   json.at("policy").get_to(header.policy);
   json.at("changes").get_to(header.changes);
   if (const nlohmann::json& scaler = json.at("scaler"); !scaler.is_null()) {
-    header.scaler = ScalerState{scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),
-                                scaler.at("last_overflow").get<std::int64_t>(),
-                                scaler.at("hysteresis").get<std::int64_t>()};
+    header.scaler = precision::ScalerState{
+        scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),
+        scaler.at("last_overflow").get<std::int64_t>(), scaler.at("hysteresis").get<std::int64_t>()};
   }
   return header;
 }

@@ -78,8 +78,8 @@ struct Format {
   Scalar element = Scalar::f32;
   Scaling scaling{};
   constexpr Format() = default;
-  constexpr Format(Scalar s)
-      : element(s) {}  // NOLINT(google-explicit-constructor): a scalar is a plain format
+  // NOLINTNEXTLINE(google-explicit-constructor): a scalar is a plain format
+  constexpr Format(Scalar s) : element(s) {}
   constexpr Format(Scalar s, Scaling how) : element(s), scaling(how) {}
   friend bool operator==(const Format&, const Format&) = default;
 

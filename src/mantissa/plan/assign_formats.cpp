@@ -162,6 +162,16 @@ class Lowering {
     program_.steps.push_back(std::move(s));
   }
 
+  /// gradient += contribution, rounded to the gradient's format once a micro-batch.
+  void emit_sum(const Node& node, BufferId contribution, BufferId gradient) {
+    Step s = step_for(node);
+    s.op = &graph::find_op("accumulate");
+    s.attributes = {};
+    s.inputs = {{gradient, program_.buffer(gradient).type}, {contribution, program_.arithmetic}};
+    s.outputs = {gradient};
+    program_.steps.push_back(std::move(s));
+  }
+
   static kernels::Expression copy_expression() {
     using kernels::Opcode;
     return {{{.op = Opcode::load, .dst = 0, .index = 0}, {.op = Opcode::store, .a = 0, .index = 0}}, 1, 1};
@@ -191,6 +201,7 @@ class Lowering {
     Step s = step_for(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i, s.compute));
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
+    std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
       const Value& value = graph_.value(id);
@@ -206,6 +217,11 @@ class Lowering {
       if (value.kind == ValueKind::weight_gradient) note_gradient(value, b);
       if (format == program_.arithmetic) {
         s.outputs.push_back(b);
+      } else if (home == Home::gradient) {
+        const BufferId wide = add_buffer(value.name + ":micro", value.shape, program_.arithmetic,
+                                         Home::activation, graph::kNone);
+        s.outputs.push_back(wide);
+        sums.emplace_back(wide, b);
       } else {
         const BufferId wide = add_buffer(value.name + ":unrounded", value.shape, program_.arithmetic,
                                          Home::activation, graph::kNone);
@@ -215,6 +231,7 @@ class Lowering {
     }
     emit(node, std::move(s));
     for (const auto& [from, to] : casts) emit_cast(node, from, to);
+    for (const auto& [from, to] : sums) emit_sum(node, from, to);
   }
 
   /// Pushes the step; a pointwise sum of several becomes a chain of sums of two, each in f32.

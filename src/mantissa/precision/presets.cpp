@@ -32,6 +32,19 @@ Fields mixed(Scalar compute) {
   return f;
 }
 
+/// The same with a dynamic loss scale, for a format whose smallest values gradients fall below.
+Fields scaled(Fields fields) {
+  fields.loss_scale = LossScale{LossScale::Kind::dynamic, 65536};
+  return fields;
+}
+
+/// Weights, gradients and activations in `format`; sums, moments and outputs in f32.
+Fields narrow(Scalar format) {
+  Fields f = uniform(Scalar::f32);
+  f.params = f.compute = f.residual = f.grads = f.kv = format;
+  return f;
+}
+
 /// A name of docs/numerics.md that this version reads and does not train.
 struct Later {
   std::string_view name;
@@ -39,10 +52,7 @@ struct Later {
 };
 
 std::span<const Later> later_presets() {
-  static const std::array<Later, 8> table = {{
-      {"16-mixed", {"16", "fp16", "f16", "float16", "torch.float16", "half"}},
-      {"bf16-true", {}},
-      {"16-true", {}},
+  static const std::array<Later, 5> table = {{
       {"tf32", {}},
       {"bf16-matmul", {}},
       {"bf16-matmul-x3", {}},
@@ -61,17 +71,22 @@ std::string lowered(std::string_view text) {
 }  // namespace
 
 std::span<const Preset> presets() {
-  static const std::array<Preset, 3> table = {{
+  static const std::array<Preset, 6> table = {{
       {"64-true", {"64", "fp64", "f64", "float64", "torch.float64", "double"}, uniform(Scalar::f64)},
       {"32-true", {"32", "fp32", "f32", "float32", "torch.float32", "float", "full"}, uniform(Scalar::f32)},
       {"bf16-mixed", {"bf16", "bfloat16", "torch.bfloat16"}, mixed(Scalar::bf16)},
+      {"16-mixed",
+       {"16", "fp16", "f16", "float16", "torch.float16", "half", "fp16-mixed"},
+       scaled(mixed(Scalar::f16))},
+      {"bf16-true", {}, narrow(Scalar::bf16)},
+      {"16-true", {"fp16-true"}, narrow(Scalar::f16)},
   }};
   return table;
 }
 
 std::string trainable() {
-  return "this version trains 64-true, 32-true, bf16-mixed, and policy lines whose compute is f32, tf32, "
-         "bf16 or f16";
+  return "this version trains 64-true, 32-true, bf16-mixed, 16-mixed, bf16-true, 16-true, and policy lines "
+         "whose compute is f32, tf32, bf16 or f16";
 }
 
 const Preset& find_preset(std::string_view name) {
@@ -92,8 +107,14 @@ const Preset& find_preset(std::string_view name) {
 }
 
 const Preset* preset_of(const Fields& fields) {
-  const auto found = std::ranges::find(presets(), fields, &Preset::fields);
-  return found == presets().end() ? nullptr : &*found;
+  const auto scales = [](const Fields& f) { return f.loss_scale->kind != LossScale::Kind::none; };
+  for (const Preset& preset : presets()) {
+    Fields same = fields;
+    // A preset with a loss scale keeps its name under another one.
+    if (scales(preset.fields) && scales(fields)) same.loss_scale = preset.fields.loss_scale;
+    if (same == preset.fields) return &preset;
+  }
+  return nullptr;
 }
 
 }  // namespace mantissa::precision

@@ -22,22 +22,23 @@ struct Allowed {
 
 const std::vector<Allowed>& allowed_in_f32() {
   static const std::vector<Allowed> table = {
-      {"params", {"f32"}, "the optimizer updates f32 masters"},
+      {"params", {"f32", "bf16", "f16"}, "weights in other formats need scales"},
       {"compute", {"f32", "tf32", "bf16", "f16"}, "8-bit operands need scales"},
       {"accumulate", {"f32"}, "products are summed in f32"},
       {"accumulate_block", {"0"}, "partial sums are not rounded"},
       {"residual", {"f32", "bf16", "f16"}, "other formats of the residual stream are not available"},
       {"output", {"f32"}, "logits and losses are unrounded f32"},
-      {"grads", {"f32"}, "gradients are summed in f32"},
+      {"grads", {"f32", "bf16", "f16"}, "gradients in other formats need scales"},
       {"reduce", {"f32"}, "sums over ranks are f32"},
-      {"optimizer", {"f32"}, "moments are f32"},
+      {"optimizer",
+       {"f32"},
+       "in 16 bits (1-beta2)*g^2 rounds to 0 where g is small, and the first moment over eps explodes"},
       {"kv", {"f32", "bf16", "f16"}, "8-bit keys and values need scales"},
       {"checkpoint", {"f32"}, "models are written in f32"},
       {"rounding", {"nearest"}, "only low-precision weights and moments round otherwise"},
       {"kahan", {"false"}, "f32 masters need no compensation"},
       {"saturate", {"false"}, "overflow goes to infinity"},
       {"flush_subnormals", {"false"}, "subnormals are kept"},
-      {"loss_scale", {"none"}, "losses are not scaled"},
   };
   return table;
 }

@@ -8,9 +8,9 @@ namespace mantissa::precision {
 /// Throws ConfigError where `policy` asks for something that would not be carried out exactly: the message
 /// names the field, its value, and what to use instead. The values that pass:
 ///   under params=f64: every format f64 (checkpoint f32);
-///   else: params, accumulate, output, grads, reduce, optimizer, checkpoint f32; compute f32, tf32, bf16 or
-///   f16; residual and kv f32, bf16 or f16; always: accumulate_block 0, rounding nearest, no kahan, saturate,
-///   flush_subnormals or loss scale; rules by scope, op and forward or backward pass.
+///   else: accumulate, output, reduce, optimizer, checkpoint f32; params, grads, residual and kv f32, bf16 or
+///   f16; compute f32, tf32, bf16 or f16; always: accumulate_block 0, rounding nearest, no kahan, saturate or
+///   flush_subnormals; any loss scale; rules by scope, op and forward or backward pass.
 void check_supported(const Policy& policy);
 
 }  // namespace mantissa::precision

@@ -20,36 +20,41 @@ std::string shortest(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-// The step of a line; nothing where it is no metrics line.
-std::optional<std::int64_t> step_of(const std::string& line) {
+// The step of a line, and whether it is a validation's; nothing where it is no metrics line.
+struct Line {
+  std::int64_t step = 0;
+  bool validation = false;
+};
+std::optional<Line> read_line(const std::string& line) {
   const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
   if (!json.is_object()) return std::nullopt;
   const auto step = json.find("step");
   if (step == json.end() || !step->is_number_integer()) return std::nullopt;
-  return step->get<std::int64_t>();
+  return Line{step->get<std::int64_t>(), json.contains("validation_loss")};
 }
 
-// Bytes of the lines up to `last_step`. Steps only grow, so the rest is one piece.
-std::uintmax_t kept_bytes(const std::filesystem::path& path, std::int64_t last_step) {
+// Bytes of the lines up to `last_step`, but for a validation at it, which a run that is resumed there does
+// when it ends. Steps only grow, so the rest is one piece.
+std::uintmax_t kept_bytes(const std::filesystem::path& path, std::int64_t last_step, bool at_end) {
   std::ifstream file(path, std::ios::binary);
   std::uintmax_t kept = 0;
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
-    const std::optional<std::int64_t> step = step_of(line);
-    if (!step) {
+    const std::optional<Line> read = read_line(line);
+    if (!read) {
       throw FileError(
           fmt::format("{}: line {} is not a line of metrics; remove it to resume", path.string(), number));
     }
-    if (*step > last_step) break;
+    if (read->step > last_step || (at_end && read->validation && read->step == last_step)) break;
     kept += line.size() + 1;
   }
   return kept;
 }
 
-AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step) {
+AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step, bool at_end) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
-    std::filesystem::resize_file(path, resumed_step > 0 ? kept_bytes(path, resumed_step) : 0, error);
+    std::filesystem::resize_file(path, resumed_step > 0 ? kept_bytes(path, resumed_step, at_end) : 0, error);
     if (error) {
       throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
                                   error.message()));
@@ -73,8 +78,8 @@ std::string validation_line(std::int64_t step, double loss) {
   return fmt::format(R"({{"step":{},"validation_loss":{}}})", step, digits(loss, 9));
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step)
-    : file_(open_at(path, resumed_step)) {}
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step, bool at_end)
+    : file_(open_at(path, resumed_step, at_end)) {}
 
 void MetricsWriter::write(const StepMetrics& metrics) {
   file_.write(metrics_line(metrics) + '\n');

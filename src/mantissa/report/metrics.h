@@ -33,9 +33,10 @@ std::string validation_line(std::int64_t step, double loss);
 class MetricsWriter {
  public:
   /// Keeps of an existing file the lines up to `resumed_step`, none at 0: what came after is about to happen
-  /// again. A last line that a crash cut short goes too. Throws FileError where a kept line is no metrics
-  /// line.
-  explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0);
+  /// again; `at_end`: so is the validation of that step. A last line that a crash cut short goes too. Throws
+  /// FileError where a kept line is no metrics line.
+  explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0,
+                         bool at_end = false);
 
   /// Throw ResourceError where the disk is full.
   void write(const StepMetrics& metrics);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cassert>
 
 #include "mantissa/base/error.h"
@@ -77,6 +78,9 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
       outputs.push_back(bind(o, extent));
       outputs.back().rounded = s.rounded;
     }
+    const bool collects = std::any_of(s.outputs.begin(), s.outputs.end(), [&](BufferId o) {
+      return program_->buffer(o).home == plan::Home::gradient;
+    });
     graph::Call call{.ctx = ctx_,
                      .extent = extent,
                      .inputs = inputs,
@@ -84,7 +88,7 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
                      .attributes = s.attributes,
                      .expression = &s.expression,
                      .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
-                     .accumulate = accumulate,
+                     .accumulate = accumulate && collects,
                      .arithmetic = program_->arithmetic,
                      .compute = s.compute};
     s.op->run(call);

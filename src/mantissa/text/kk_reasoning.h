@@ -14,8 +14,8 @@ namespace mantissa::text {
 ///   "If Zoe is a knight, then Max is a knave, but Max's words are true. So Zoe is a knave, Max is a knight."
 /// Every role that is told follows from the words of one person and the roles before it; a role that needs a
 /// refutation of its own has it behind it in parentheses. Steps that the refutation does not use are left
-/// out. The first person whose wrong role can be refuted is taken first: a reader, and a small model, know where
-/// to begin.
+/// out. The first person whose wrong role can be refuted is taken first: a reader, and a small model, know
+/// where to begin.
 std::vector<std::string> kk_reasoning(const std::vector<KkStatement>& statements,
                                       const std::vector<std::string>& names, std::uint32_t knights);
 

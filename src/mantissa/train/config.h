@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/precision/loss_scaler.h"
 #include "mantissa/precision/policy.h"
 
 namespace mantissa::train {
@@ -82,8 +83,9 @@ struct ScheduleSection {
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };
 
-/// DeepSpeed's keys of the same names. They count only under a policy with a loss scale.
+/// DeepSpeed's keys of the same names, and the rule. They count only under a policy with a loss scale.
 struct LossScaleSection {
+  std::string rule = "deepspeed";  // or "torch"
   double loss_scale = 0;
   std::int64_t initial_scale_power = 16;
   std::int64_t loss_scale_window = 1000;
@@ -106,6 +108,12 @@ struct LogSection {
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 
+/// --precision and --rule of a command line.
+struct PrecisionArguments {
+  std::optional<std::string> policy;  // replaces the config's policy and its fields, keeps its rules
+  std::vector<std::string> rules;     // appended ("--rule 1", … in explain)
+};
+
 /// A checked config. What each value means and may be is said once, by options().
 struct RunConfig {
   RunSection run;
@@ -126,20 +134,19 @@ struct RunConfig {
 };
 
 /// Reads the config file at `path` and puts `overrides` ("section.key=value", as --set has them; later ones
-/// win) over it. Relative paths in the file are relative to its folder, those in overrides to the current
-/// directory, run.out in both to the current directory. A value of an override is TOML, or else a bare
-/// string. Throws FileError where the file cannot be read or is no text, ConfigError for everything wrong in
-/// it: the message has the file and line (or --set), the key, the value and the cure.
-RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {});
+/// win) and `precision` over it. Relative paths in the file are relative to its folder, those in overrides to
+/// the current directory, run.out in both to the current directory. A value of an override is TOML, or else a
+/// bare string. Throws FileError where the file cannot be read or is no text, ConfigError for everything
+/// wrong in it: the message has the file and line (or --set), the key, the value and the cure.
+RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+                      const PrecisionArguments& precision = {});
 
 /// The same from memory; `file` stands in messages, and its folder is what relative paths are relative to.
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
-                       std::span<const std::string> overrides = {});
+                       std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {});
 
-/// The command line's --precision and --rule: `precision` replaces the policy and its fields but keeps the
-/// config's rules, `rules` are appended ("--rule 1", … in explain). Throws ConfigError.
-void apply_precision(RunConfig& config, const std::optional<std::string>& precision,
-                     std::span<const std::string> rules);
+/// The loss scaler that the policy and [precision.loss_scale] say; nothing where the policy has none.
+std::optional<precision::ScalerOptions> scaler_options(const RunConfig& config);
 
 /// What there is to know of a key.
 struct OptionInfo {

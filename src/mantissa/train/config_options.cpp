@@ -179,6 +179,12 @@ std::vector<Option> make_table() {
        {.min = 0, .max = 1}},
 
       {"precision.loss_scale",
+       "rule",
+       [](RunConfig& c) -> Slot { return &c.loss_scale.rule; },
+       "how the scale moves: deepspeed, or torch (its window is 2000 unless said)",
+       {},
+       {"deepspeed", "torch"}},
+      {"precision.loss_scale",
        "loss_scale",
        [](RunConfig& c) -> Slot { return &c.loss_scale.loss_scale; },
        "0: dynamic; else the constant scale",

@@ -82,20 +82,19 @@ precision::Policy read_policy(const Entries& entries) {
   return policy;
 }
 
-void apply_precision(RunConfig& config, const std::optional<std::string>& precision,
-                     std::span<const std::string> rules) {
-  precision::Policy policy = config.policy;
-  if (precision) {
-    policy = located("--precision", [&] { return precision::Policy::parse(*precision); });
-    for (const precision::Rule& rule : config.policy.rules()) policy = policy.with_rule(rule);
+precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments) {
+  precision::Policy policy = config;
+  if (arguments.policy) {
+    policy = located("--precision", [&] { return precision::Policy::parse(*arguments.policy); });
+    for (const precision::Rule& rule : config.rules()) policy = policy.with_rule(rule);
     located("--precision", [&] { precision::check_supported(policy); });
   }
-  for (std::size_t i = 0; i < rules.size(); ++i) {
+  for (std::size_t i = 0; i < arguments.rules.size(); ++i) {
     const std::string origin = fmt::format("--rule {}", i + 1);
-    policy = located(origin, [&] { return policy.with_rule(rules[i], origin); });
+    policy = located(origin, [&] { return policy.with_rule(arguments.rules[i], origin); });
     located(origin, [&] { precision::check_supported(policy); });
   }
-  config.policy = std::move(policy);
+  return policy;
 }
 
 }  // namespace mantissa::train

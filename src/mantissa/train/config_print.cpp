@@ -7,6 +7,7 @@
 
 #include "mantissa/precision/fields.h"
 #include "mantissa/train/config_options.h"
+#include "mantissa/train/config_read.h"
 
 namespace mantissa::train {
 namespace {
@@ -69,6 +70,8 @@ std::string section_text(RunConfig& config, std::string_view section) {
     if (option.section != section) continue;
     const std::string value = toml_text(option.slot(config));
     if (section == "model" && value == "\"\"") continue;
+    if (section == "precision.loss_scale" && config.loss_scale.rule == "torch" && !torch_has(option.key))
+      continue;
     text += fmt::format("{} = {}\n", option.key, value);
   }
   if (section == "model") {

@@ -201,7 +201,7 @@ std::string read_file(const std::filesystem::path& path) {
 }  // namespace
 
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
-                       std::span<const std::string> overrides) {
+                       std::span<const std::string> overrides, const PrecisionArguments& precision) {
   const Entries entries = read_entries(text, file, overrides);
   RunConfig config;
   for (const Entry& entry : entries.all) {
@@ -211,13 +211,14 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
       config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
     }
   }
-  config.policy = read_policy(entries);
-  settle(config, entries);
+  config.policy = apply_precision(read_policy(entries), precision);
+  settle(config, entries, precision.policy.has_value());
   return config;
 }
 
-RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides) {
-  return parse_config(read_file(path), path, overrides);
+RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
+                      const PrecisionArguments& precision) {
+  return parse_config(read_file(path), path, overrides, precision);
 }
 
 }  // namespace mantissa::train

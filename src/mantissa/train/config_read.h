@@ -9,8 +9,17 @@ namespace mantissa::train {
 /// The policy that the entries of [precision] say. Throws ConfigError.
 precision::Policy read_policy(const Entries& entries);
 
+/// The config's policy under --precision and --rule. Throws ConfigError.
+precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments);
+
 /// Fills in the defaults that depend on other keys, and checks what no key can be checked for alone. Throws
-/// ConfigError.
-void settle(RunConfig& config, const Entries& entries);
+/// ConfigError. `policy_replaced`: by --precision, so that the file's loss scale may have nothing to scale.
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced);
+
+/// Whether key `key` of [precision.loss_scale] means anything to PyTorch's rule.
+bool torch_has(std::string_view key);
+
+/// Brings the policy's loss scale and [precision.loss_scale] into agreement. Throws ConfigError.
+void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_replaced);
 
 }  // namespace mantissa::train

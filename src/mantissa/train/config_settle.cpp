@@ -85,25 +85,15 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
   if (config.run.out.empty()) config.run.out = "runs/" + config.run.name;
 }
 
-void check_loss_scale(const RunConfig& config, const Entries& entries) {
-  if (config.policy.loss_scale().kind != precision::LossScale::Kind::none) return;
-  for (const Entry& entry : entries.all) {
-    if (entry.section != "precision.loss_scale") continue;
-    refuse(entry,
-           fmt::format("the policy ({}) has no loss scale, so that the key would do nothing; take it away",
-                       config.policy.preset()));
-  }
-}
-
 }  // namespace
 
-void settle(RunConfig& config, const Entries& entries) {
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced) {
   check_present(config, entries);
   check_model(config, entries);
   settle_batch(config, entries);
   settle_schedule(config, entries);
   settle_run(config, entries.file);
-  check_loss_scale(config, entries);
+  settle_loss_scale(config, entries, policy_replaced);
 }
 
 }  // namespace mantissa::train

@@ -57,6 +57,20 @@ void check_finite(const Slot& slot, const T* values, const std::filesystem::path
   }
 }
 
+/// `wide` holds what the file says of `slot`, `master` the same rounded to its format.
+void check_range(const Slot& slot, const std::vector<float>& wide, Matrix master, const kernels::Context& ctx,
+                 const std::filesystem::path& file) {
+  std::vector<float> back(wide.size());
+  kernels::cast(ctx, slot.shape.count(), master.data, slot.master, back.data(), Scalar::f32);
+  for (std::size_t i = 0; i < wide.size(); ++i) {
+    if (std::isfinite(back[i])) continue;
+    throw FileError(fmt::format(
+        "{}: tensor \"{}\" is {} at element {}, beyond the largest {} ({}); keep the weights in f32 "
+        "(32-true, bf16-mixed, 16-mixed) or bf16",
+        file.string(), slot.name, wide[i], i, name(slot.master), traits(slot.master).max_finite));
+  }
+}
+
 void check_names(const runtime::WeightSet& weights, const io::WeightFiles& files,
                  const model::ModelConfig& config, const std::filesystem::path& where) {
   for (const io::TensorInfo& t : files.tensors()) {
@@ -114,9 +128,15 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     if (slot.master == Scalar::f64) {
       files.read_f64(slot.name, {static_cast<double*>(master.data), count});
       check_finite(slot, static_cast<const double*>(master.data), files.path_of(slot.name));
-    } else {
+    } else if (slot.master == Scalar::f32) {
       files.read_f32(slot.name, {static_cast<float*>(master.data), count});
       check_finite(slot, static_cast<const float*>(master.data), files.path_of(slot.name));
+    } else {
+      std::vector<float> wide(count);
+      files.read_f32(slot.name, wide);
+      check_finite(slot, wide.data(), files.path_of(slot.name));
+      kernels::cast(ctx, slot.shape.count(), wide.data(), Scalar::f32, master.data, slot.master);
+      check_range(slot, wide, master, ctx, files.path_of(slot.name));
     }
     narrow = narrow || io::bytes_of(info->dtype) < 4;
   }
@@ -157,7 +177,8 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
   const std::string config_json = model::to_json(config, "float32").dump(2) + "\n";
   model.config_json = config_json;
   model.tensors = tensors;
-  model.metadata = {{"mantissa.policy", weights.program().policy.line()}, {"mantissa.rounded_to", "f32"}};
+  model.metadata = {{"mantissa.policy", weights.program().policy.line()},
+                    {"mantissa.rounded_to", std::string(name(weights.program().policy.resolve({}).params))}};
   return io::write_model(directory, model);
 }
 

@@ -1,21 +1,29 @@
-// Where a run broke: the first value of the plan that is not finite.
+// Where a step broke: the first value of the plan that is not finite.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mantissa/runtime/executor.h"
 
 namespace mantissa::train {
 
 struct NonFinite {
-  std::string where;  // "model.layers.3.mlp.down_proj matmul forward"
-  double value = 0;
+  std::string scope, op, pass;  // "model.layers.3.mlp.down_proj", "matmul", "forward"
+  Scalar format = Scalar::f32;  // that the value is stored in
+  double value = 0;             // before it was rounded to the format, where that is known; else inf or nan
+  std::vector<std::int64_t> rows;  // of the step, that the values belong to; empty: of no row in particular
+
+  /// "model.layers.3.mlp.down_proj matmul forward 8.1e4 > 65504 (f16)"
+  std::string text() const;
 };
 
-/// Runs `again` with an observer on every step and returns the first output that holds inf or nan.
-std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor,
+/// Runs `again` with an observer on every step of the plan and returns the first output that holds inf or
+/// nan. `first_row` is the row of the optimizer step that the micro-batch at hand begins with.
+std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again);
 
 }  // namespace mantissa::train

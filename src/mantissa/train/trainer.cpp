@@ -43,6 +43,8 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
       schedule_(schedule_of(config_)),
       adamw_(adamw_of(config_.optimizer)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
+  if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
+    scaler_.emplace(*scaler);
   machine_ = measure_machine(ctx_, program_);
   memory_ = forecast_memory(program_, 0);  // the data are resident already
   weights_ = std::make_unique<runtime::WeightSet>(program_);
@@ -72,10 +74,12 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
   }
 }
 
-void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t tokens) {
+void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
+                      const std::optional<precision::ScalerState>& scaler) {
   step_ = step;
   applied_ = applied;
   tokens_ = tokens;
+  if (scaler_ && scaler) scaler_->restore(*scaler);
   weights_->refresh_copies(ctx_);
 }
 
@@ -94,7 +98,7 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
   }
 }
 
-double Trainer::forward_backward(const text::StepData& data, bool train) {
+double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
   const std::int64_t length = data.sequence_length;
   const std::int64_t micro = config_.batch.micro_batch_size;
   const std::int64_t total = data.rows * length;
@@ -102,8 +106,9 @@ double Trainer::forward_backward(const text::StepData& data, bool train) {
   const bool wide = log_prob.type == Scalar::f64;
   (wide ? log_probs64_.resize(static_cast<std::size_t>(total))
         : log_probs32_.resize(static_cast<std::size_t>(total)));
-  if (train) fill(executor_->buffer("dlog_prob"), micro * length, -1.0 / static_cast<double>(total));
-  for (std::int64_t first = 0; first < data.rows; first += micro) {
+  if (train) fill(executor_->buffer("dlog_prob"), micro * length, -scale() / static_cast<double>(total));
+  for (std::int64_t first = 0; first < data.rows && !stop.stop_requested(); first += micro) {
+    first_row_ = first;
     fill_rows(data, first);
     executor_->run(graph::Phase::forward, batch_.extent());
     const std::int64_t count = std::min(micro, data.rows - first) * length;
@@ -120,19 +125,25 @@ double Trainer::forward_backward(const text::StepData& data, bool train) {
   return -sum / static_cast<double>(total);
 }
 
-StepReport Trainer::advance() {
+std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   StepReport r;
   r.step = step_ + 1;
+  if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
-  r.loss = forward_backward(rows, true);
-  if (!std::isfinite(r.loss)) stop_non_finite(rows, r.loss);
+  r.loss = forward_backward(rows, true, stop);
+  if (stop.stop_requested()) return std::nullopt;
+  if (!std::isfinite(r.loss) && !scaler_) stop_non_finite(find_overflow(rows), r.loss);
   r.lr = schedule_.at(applied_ + 1);
-  const optim::StepResult update = optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1);
+  const optim::StepResult update = optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1, scale());
   r.grad_norm = update.gradient_norm;
-  if (!update.finite) stop_non_finite(rows, r.loss);
+  if (update.finite) {
+    ++applied_;
+  } else {
+    overflowed(r, rows);
+  }
+  if (scaler_) scaler_->update(!update.finite);
   step_ = r.step;
-  ++applied_;
   tokens_ += rows.rows * rows.sequence_length;
   r.tokens = tokens_;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -142,25 +153,70 @@ StepReport Trainer::advance() {
   return r;
 }
 
-std::optional<double> Trainer::validate() {
+std::optional<double> Trainer::validate(const std::stop_token& stop) {
   const std::int64_t rows = data_.validation_rows();
   if (rows == 0) return std::nullopt;
-  return forward_backward(data_.validation(0, rows), false);
+  const double loss = forward_backward(data_.validation(0, rows), false, stop);
+  return stop.stop_requested() ? std::nullopt : std::optional(loss);
 }
 
-void Trainer::stop_non_finite(const text::StepData& rows, double loss) {
+Overflow Trainer::find_overflow(const text::StepData& rows) {
   // The weights are those before the step: the same micro-batches run again under an observer that looks for
   // the first.
   const std::optional<NonFinite> first =
-      find_first_non_finite(*executor_, [&] { forward_backward(rows, true); });
+      find_first_non_finite(*executor_, first_row_, [&] { forward_backward(rows, true, {}); });
+  Overflow overflow;
+  std::vector<std::int64_t> origins;
+  if (first) {
+    overflow.what = first->text();
+    overflow.scope = first->scope;
+    for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+  }
+  if (origins.empty()) origins.assign(rows.origin.begin(), rows.origin.end());
+  constexpr std::size_t kMost = 16;
+  const std::size_t shown = std::min(origins.size(), kMost);
+  overflow.rows = fmt::format(
+      "{} {}{} of {}", origins.size() == 1 ? "row" : "rows",
+      fmt::join(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+      shown < origins.size() ? fmt::format(" and {} more", origins.size() - shown) : "", data_.name());
+  return overflow;
+}
+
+void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
+  Overflow overflow = find_overflow(rows);
+  if (!scaler_) stop_non_finite(overflow, report.loss);
+  if (scaler_->at_minimum()) stop_at_minimum(overflow);
+  report.skipped = true;
+  report.overflow = std::move(overflow);
+}
+
+void Trainer::stop_at_minimum(const Overflow& overflow) const {
+  const std::string cure =
+      overflow.scope.empty() ? "" : fmt::format("--resume --rule '{}: compute=f32', or ", overflow.scope);
+  throw RunStopped(
+      fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the first "
+                  "value that is not "
+                  "finite is {}; data {}; no weight was changed by this step. Go on with {}--resume "
+                  "--precision bf16-mixed, or, "
+                  "to skip such steps for ever, --resume --set "
+                  "precision.loss_scale.raise_error_at_min_scale=false (a higher "
+                  "min_loss_scale would stop sooner, not later)",
+                  step_ + 1, scaler_->options().min_scale, overflow.what, overflow.rows, cure));
+}
+
+void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
   std::string message =
       fmt::format("step {}: {}", step_ + 1,
                   std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
-  if (first) message += fmt::format("; the first such value is {} of {}", first->value, first->where);
-  message += fmt::format("; data rows {} of {}", fmt::join(rows.origin, ", "), data_.name());
-  message +=
-      "; no weight was changed by this step. Lower optimizer.lr, or set compute=f32 for that scope with "
-      "--rule, and --resume";
+  if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
+  message += fmt::format("; data {}; no weight was changed by this step. ", overflow.rows);
+  if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_}).compute) < 4) {
+    message += fmt::format("Go on with --resume --rule '{}: compute=f32', or --resume --precision 32-true",
+                           overflow.scope);
+  } else {
+    message += "Go on with --resume --set optimizer.lr=" + fmt::format("{:g}", config_.optimizer.lr / 2) +
+               ", from an earlier state where there is one (--resume=STEP)";
+  }
   throw RunStopped(message);
 }
 

@@ -1,11 +1,11 @@
 // The training loop: one optimizer step after the other, reported to callbacks, saved, resumed, stopped.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include "mantissa/optim/adamw.h"
 #include "mantissa/optim/schedule.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
 #include "mantissa/text/dataset.h"
@@ -22,6 +23,13 @@
 
 namespace mantissa::train {
 
+/// Why a step was skipped or a run stopped, as far as it could be found out.
+struct Overflow {
+  std::string what;   // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
+  std::string scope;  // "model.layers.5.mlp.down_proj"
+  std::string rows;   // "rows 3, 17 of kk"
+};
+
 /// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
 struct StepReport {
   std::int64_t step = 0;
@@ -29,7 +37,9 @@ struct StepReport {
   std::int64_t tokens = 0;  // since the start
   double grad_norm = 0;
   double lr = 0;
-  bool skipped = false;
+  std::optional<double> loss_scale{};  // that was used in this step
+  bool skipped = false;                // the gradients overflowed: nothing was changed but the scale
+  std::optional<Overflow> overflow{};  // of a skipped step
   double tokens_per_second = 0;
   double peak_share = 0;
   double seconds = 0;
@@ -42,17 +52,23 @@ class Trainer {
   /// config says.
   Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx);
 
-  /// Runs attempt number step() + 1 and counts it. Throws RunStopped where the loss or a gradient is not
-  /// finite, naming the first value of the plan that is not, and the data rows.
-  StepReport advance();
+  /// Runs attempt number step() + 1 and counts it. Where gradients are not finite, a loss scaler skips the
+  /// step and lowers its scale. Throws RunStopped where there is none or its scale is at the minimum, naming
+  /// the first value of the plan that is not finite, and the data rows; nothing is counted then. Nothing is
+  /// counted or changed either where `stop` is asked for in the middle: it returns no report.
+  std::optional<StepReport> advance(const std::stop_token& stop = {});
   /// Mean loss over the held-out rows; nothing where there are none.
-  std::optional<double> validate();
+  std::optional<double> validate(const std::stop_token& stop = {});
 
   std::int64_t step() const { return step_; }
   std::int64_t applied() const { return applied_; }
+  std::int64_t skipped() const { return step_ - applied_; }
   std::int64_t tokens() const { return tokens_; }
-  /// Counters of a state that is being resumed.
-  void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens);
+  /// Nothing under a policy without a loss scale.
+  const std::optional<precision::LossScaler>& scaler() const { return scaler_; }
+  /// Counters of a state that is being resumed; a scaler that the state does not know begins anew.
+  void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
+               const std::optional<precision::ScalerState>& scaler);
 
   const RunConfig& config() const { return config_; }
   const model::ModelConfig& model() const { return source_.config; }
@@ -75,9 +91,14 @@ class Trainer {
   std::vector<NamedMemory> state_memory();
 
  private:
-  double forward_backward(const text::StepData& rows, bool train);
+  double forward_backward(const text::StepData& rows, bool train, const std::stop_token& stop);
   void fill_rows(const text::StepData& data, std::int64_t first);
-  [[noreturn]] void stop_non_finite(const text::StepData& rows, double loss);
+  double scale() const { return scaler_ ? scaler_->scale() : 1; }
+  Overflow find_overflow(const text::StepData& rows);
+  /// Skips the step, or stops the run.
+  void overflowed(StepReport& report, const text::StepData& rows);
+  [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
+  [[noreturn]] void stop_non_finite(const Overflow& overflow, double loss) const;
 
   RunConfig config_;
   ModelSource source_;
@@ -96,6 +117,8 @@ class Trainer {
   std::vector<float> log_probs32_;  // of a whole optimizer step
   std::vector<double> log_probs64_;
   std::vector<std::string> notes_;
+  std::optional<precision::LossScaler> scaler_;
+  std::int64_t first_row_ = 0;  // of the micro-batch at hand
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
 };
 

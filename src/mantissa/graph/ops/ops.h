@@ -10,7 +10,7 @@ extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kSelect;
-extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kCast, kRoundKv, kFused;
+extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRoundKv, kFused;
 extern const OpDef kLogProb, kLogProbGrad;
 extern const OpDef kCacheAppend;
 

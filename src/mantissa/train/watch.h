@@ -1,0 +1,33 @@
+// What a run should be told about itself while it is alive: each thing once, with its cure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::train {
+
+/// Looks at the steps of a run in order.
+class Watch {
+ public:
+  /// What there is to say after `step`; empty most of the time.
+  std::vector<std::string> see(const StepReport& step);
+
+ private:
+  void see_scale(const StepReport& step, std::vector<std::string>& said);
+  void see_gradients(const StepReport& step, std::vector<std::string>& said);
+
+  struct Fall {  // of the loss scale, without a rise in between
+    double from = 0, to = 0;
+    std::int64_t first = 0, last = 0;  // steps
+    std::string scope;                 // that overflowed each time; empty where it differed
+  };
+  std::optional<Fall> fall_;
+  double scale_ = 0;  // of the last step
+  bool said_scale_ = false, said_zero_ = false, said_loss_ = false;
+};
+
+}  // namespace mantissa::train
