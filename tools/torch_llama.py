@@ -4,7 +4,8 @@
     torch_llama.py trace MODEL --tokens T.safetensors --out OUT.safetensors --dtype f64 [--rope-f32]
     torch_llama.py train CONFIG.toml --dtype f64          one JSON line a step: step, loss, grad_norm, lr
 
-Dtypes: f64 and f32 compute everything in that format; bf16-autocast is f32 weights under torch.autocast("cpu"); `trace` also
+Dtypes: f64 and f32 compute everything in that format; bf16-autocast and f16-autocast are f32 weights under
+torch.autocast("cpu"), the latter with the loss scale of [precision.loss_scale] (2^16 in a trace); `trace` also
 knows bf16-emulated, the rounding points of bf16-mixed written out step by step (rounding_points.py), in f32 arithmetic or,
 with --arithmetic f64, in f64. A trace has the tensors of `mantissa trace --grads`; a training run follows the same config.
 """
@@ -22,7 +23,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16-autocast": torch.float32, "bf16-emulated": torch.float32}
+DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16-autocast": torch.float32, "f16-autocast": torch.float32,
+          "bf16-emulated": torch.float32}
+AUTOCAST = {"bf16-autocast": torch.bfloat16, "f16-autocast": torch.float16}
 IGNORED = -100
 
 
@@ -123,9 +126,34 @@ def forward(config, weights, ids, tables):
 
 
 def autocast(dtype_name):
-    if dtype_name == "bf16-autocast":
-        return torch.autocast("cpu", torch.bfloat16)
+    if dtype_name in AUTOCAST:
+        return torch.autocast("cpu", AUTOCAST[dtype_name])
     return contextlib.nullcontext()
+
+
+class LossScale:
+    """DeepSpeed's rule, from its keys in [precision.loss_scale]; 1 for ever where `settings` is None."""
+
+    def __init__(self, settings):
+        self.moves = settings is not None
+        s = {"initial_scale_power": 16, "loss_scale_window": 1000, "hysteresis": 2, "min_loss_scale": 1.0} | (settings or {})
+        self.scale = 2.0 ** s["initial_scale_power"] if self.moves else 1.0
+        self.window, self.hysteresis, self.minimum = s["loss_scale_window"], s["hysteresis"], s["min_loss_scale"]
+        self.left, self.step, self.last = self.hysteresis, 0, -1
+
+    def update(self, overflow):
+        if not self.moves:
+            return
+        clean = self.step - self.last - 1
+        if overflow and self.left == 1:
+            self.scale = max(self.scale / 2, self.minimum)
+        elif overflow:
+            self.left -= 1
+        elif clean > 0 and clean % self.window == 0:
+            self.scale, self.left = self.scale * 2, self.hysteresis
+        if overflow:
+            self.last = self.step
+        self.step += 1
 
 
 def read_tokens(path):
@@ -144,9 +172,10 @@ def trace(directory, ids, labels, dtype_name, rope_f32=False):
     logits = logits.to(dtype)
     log_probs = logits[:, :-1].log_softmax(-1)
     loss = F.nll_loss(log_probs.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)
-    loss.backward()
+    scale = 65536.0 if dtype_name == "f16-autocast" else 1.0
+    (loss * scale).backward()
     out = {"logits": logits, "log_probs": log_probs.gather(-1, ids[:, 1:, None])[..., 0], "loss": loss[None]}
-    out |= {"grad." + name: w.grad for name, w in weights.items()}
+    out |= {"grad." + name: w.grad / scale for name, w in weights.items()}
     return {name: t.detach().contiguous() for name, t in out.items()}
 
 
@@ -200,7 +229,8 @@ def adamw(weights, settings):
 
 
 def train(path, dtype_name):
-    """Yields step, loss (of the whole step, before the update), grad_norm (before clipping) and lr."""
+    """Yields step, loss (of the whole step, before the update), grad_norm (unscaled, before clipping), lr, loss_scale and
+    skipped: a step whose gradients are not finite changes nothing but the scale."""
     run, model, tokens = read_run(path)
     config, dtype = Config.read(model), DTYPES[dtype_name]
     weights = {name: w.requires_grad_() for name, w in read_weights(model, dtype).items()}
@@ -210,19 +240,28 @@ def train(path, dtype_name):
     optimizer = adamw(list(weights.values()), settings)
     tables = rope_tables(config, data.length, dtype)
     schedule = run["schedule"]
+    scaler = LossScale(run.get("precision", {}).get("loss_scale", {}) if dtype_name == "f16-autocast" else None)
+    applied = 0
     for step in range(1, steps + 1):
         rows = data.step(step)
         with autocast(dtype_name):
             logits = forward(config, weights, rows[:, :-1], tables)
         loss = F.cross_entropy(logits.to(dtype).flatten(0, 1), rows[:, 1:].flatten())
         optimizer.zero_grad()
-        loss.backward()
+        scale = scaler.scale
+        (loss * scale).backward()
+        for w in weights.values():
+            w.grad /= scale
         norm = torch.nn.utils.clip_grad_norm_(weights.values(), settings["max_grad_norm"])
-        lr = learning_rate(schedule["name"], settings["lr"], step, steps, schedule["warmup_steps"], schedule["min_lr_ratio"])
-        for group in optimizer.param_groups:
-            group["lr"] = lr
-        optimizer.step()
-        yield {"step": step, "loss": loss.item(), "grad_norm": norm.item(), "lr": lr}
+        overflow = not math.isfinite(norm)
+        lr = learning_rate(schedule["name"], settings["lr"], applied + 1, steps, schedule["warmup_steps"], schedule["min_lr_ratio"])
+        if not overflow:
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            optimizer.step()
+            applied += 1
+        scaler.update(overflow)
+        yield {"step": step, "loss": loss.item(), "grad_norm": norm.item(), "lr": lr, "loss_scale": scale, "skipped": overflow}
 
 
 def main():

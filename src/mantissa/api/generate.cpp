@@ -74,7 +74,7 @@ Generation generate(const std::filesystem::path& model, const GenerateOptions& o
   return out;
 }
 
-double trace(const TraceOptions& o) {
+Trace trace(const TraceOptions& o) {
   train::TraceOptions t;
   t.model = o.model;
   t.tokens = o.tokens;
@@ -83,7 +83,8 @@ double trace(const TraceOptions& o) {
   t.values = o.values;
   t.policy = policy_for(o.precision);
   t.check = check_plan;
-  return train::write_trace(t, context_for(o.hardware)).loss;
+  const train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
+  return {s.loss, s.predicted};
 }
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {

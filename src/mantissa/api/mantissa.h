@@ -183,8 +183,12 @@ struct TraceOptions {
   Precision precision;
   Hardware hardware;
 };
-/// Writes a trace file (docs/cli.md, "trace"); returns the mean loss.
-double trace(const TraceOptions& options);
+struct Trace {
+  double loss = 0;             // mean over the predicted tokens
+  std::int64_t predicted = 0;  // labels that are not masked
+};
+/// Writes a trace file (docs/cli.md, "trace").
+Trace trace(const TraceOptions& options);
 
 struct PuzzleOptions {
   std::int64_t count = 10;
@@ -202,6 +206,32 @@ struct Doctor {
   std::string text, json;
 };
 Doctor doctor(const Hardware& hardware = {});
+
+struct Inspection {
+  std::string text, json;
+};
+/// Tensors of a safetensors file, a model directory, or a run: shapes, dtypes, ranges, where they come from,
+/// and what a cast to each narrower format would lose.
+Inspection inspect(const std::filesystem::path& path);
+
+/// A loss scaler's settings, in DeepSpeed's words; `torch`: PyTorch's rule, which reads the first two only.
+struct LossScaleOptions {
+  bool torch = false;
+  int initial_scale_power = 16;
+  std::optional<std::int64_t> window;  // 1000; 2000 for PyTorch's
+  std::int64_t hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_scale = 1;
+  bool raise_at_min = true;
+  std::string overflows;          // "0110": a 1 for every step that overflows
+  std::filesystem::path metrics;  // or a run's metrics.jsonl
+};
+struct LossScaleReplay {
+  std::vector<double> scales;  // after every step
+  std::vector<std::int64_t> hysteresis;
+  std::string error;  // where the rule would stop the run, why; "" where it does not
+};
+LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
 
 /// Version, and the names and defaults of every config key.
 std::string version();

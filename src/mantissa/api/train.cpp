@@ -171,8 +171,7 @@ class Run {
 
   Summary loop() {
     const auto start = std::chrono::steady_clock::now();
-    report::MetricsWriter metrics(out_ / "metrics.jsonl", trainer_->step(),
-                                  trainer_->step() == config_.run.steps);
+    report::MetricsWriter metrics(out_ / "metrics.jsonl", trainer_->step());
     std::optional<report::TensorBoardWriter> board;
     if (config_.log.tensorboard) board.emplace(out_, trainer_->step());
     Summary summary;
@@ -180,13 +179,16 @@ class Run {
     const std::int64_t steps = config_.run.steps;
     summary.first_loss = last_loss_;
     std::int64_t done = 0;
+    // A stop between a state's step and its validation left the latter to be done.
+    if (is_due(saved_) && !metrics.has_validation(saved_)) validate(metrics, board);
     while (trainer_->step() < steps && !stop_.stop_requested()) {
       const std::optional<train::StepReport> r = advance_or_save();
       if (!r) break;
       if (done == 0) summary.first_loss = r->loss;
       last_loss_ = r->loss;
-      record(metrics, board, *r, start, ++done);
-      if (config_.checkpoint.interval > 0 && r->step % config_.checkpoint.interval == 0 && r->step < steps) {
+      record(metrics, board, *r);
+      tell_step(*r, start, ++done);
+      if (is_due(r->step)) {
         validate(metrics, board);
         if (!stop_.stop_requested()) save_state();
       }
@@ -206,6 +208,12 @@ class Run {
     return summary;
   }
 
+  /// Whether a state belongs after `step`, before the last.
+  bool is_due(std::int64_t step) const {
+    const std::int64_t interval = config_.checkpoint.interval;
+    return interval > 0 && step > 0 && step % interval == 0 && step < config_.run.steps;
+  }
+
   /// A step that cannot go on leaves the state before it.
   std::optional<train::StepReport> advance_or_save() {
     try {
@@ -217,7 +225,7 @@ class Run {
   }
 
   void record(report::MetricsWriter& metrics, std::optional<report::TensorBoardWriter>& board,
-              const train::StepReport& r, std::chrono::steady_clock::time_point start, std::int64_t done) {
+              const train::StepReport& r) const {
     if (r.step % config_.log.interval == 0 || r.step == config_.run.steps) {
       report::StepMetrics m;
       m.step = r.step;
@@ -233,15 +241,20 @@ class Run {
       metrics.write(m);
       if (board) board->write(m);
     }
-    for (const std::string& warning : watch_.see(r)) {
-      if (events_.on_warning) events_.on_warning(warning);
-    }
-    if (!events_.on_step) return;
+  }
+
+  void tell_step(const train::StepReport& r, std::chrono::steady_clock::time_point start, std::int64_t done) {
+    const std::vector<std::string> warnings = watch_.see(r);
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double left = elapsed / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
     const std::string overflow = r.overflow ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows) : "";
-    events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.loss_scale, r.skipped,
-                     overflow, r.tokens_per_second, r.peak_share, r.seconds, left});
+    if (events_.on_step) {
+      events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.loss_scale,
+                       r.skipped, overflow, r.tokens_per_second, r.peak_share, r.seconds, left});
+    }
+    for (const std::string& warning : warnings) {
+      if (events_.on_warning) events_.on_warning(warning);
+    }
   }
 
   std::optional<double> validate(report::MetricsWriter& metrics,

@@ -22,14 +22,14 @@ int fail(const std::string& message, int code) {
 
 /// A command of the plan that this version does not have yet is named, not guessed.
 std::string unknown_command(const std::string& word) {
-  static constexpr std::array kLater = {"rl",      "audit",   "compare",    "search", "diff",
-                                        "inspect", "convert", "loss-scale", "reward", "tokenizer"};
-  static const std::vector<std::string> kCommands = {"train",   "generate", "eval",  "trace",
-                                                     "explain", "data",     "doctor"};
+  static constexpr std::array kLater = {"rl",   "audit",   "compare", "search",
+                                        "diff", "convert", "reward",  "tokenizer"};
+  static const std::vector<std::string> kCommands = {"train",   "generate",   "eval", "trace", "explain",
+                                                     "inspect", "loss-scale", "data", "doctor"};
   if (std::find(kLater.begin(), kLater.end(), word) != kLater.end()) {
     return fmt::format(
-        "{}: this version does not have the command; it has train, generate, eval, trace, explain, data, "
-        "doctor",
+        "{}: this version does not have the command; it has train, generate, eval, trace, explain, inspect, "
+        "loss-scale, data, doctor",
         word);
   }
   const std::optional<std::string> near = nearest(word, kCommands);
@@ -91,7 +91,8 @@ int run_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   CommonOptions common;
   Run run;
-  for (const auto add : {add_train, add_generate, add_eval, add_trace, add_explain, add_data, add_doctor})
+  for (const auto add : {add_train, add_generate, add_eval, add_trace, add_explain, add_inspect,
+                         add_loss_scale, add_data, add_doctor})
     add(app, common, run);
   try {
     // "--resume" may stand alone or with "=STEP"; the word after it is never its value.

@@ -180,11 +180,20 @@ void add_trace(CLI::App& app, CommonOptions& common, Run& run) {
       refuse_set(common, "trace");
       t->precision = common.policy();
       t->hardware = common.hardware();
-      const double loss = api::trace(*t);
+      const api::Trace r = api::trace(*t);
+      if (r.predicted == 0) {
+        fmt::print(
+            stderr,
+            "mantissa: warning: {}: every label is masked (-100), so that the loss and all gradients are 0; "
+            "leave labels out to predict each next id\n",
+            t->tokens.string());
+      }
       if (common.json) {
-        fmt::print("{}\n", nlohmann::json{{"loss", loss}, {"out", t->out.string()}}.dump());
+        fmt::print(
+            "{}\n",
+            nlohmann::json{{"loss", r.loss}, {"predicted", r.predicted}, {"out", t->out.string()}}.dump());
       } else if (!common.quiet) {
-        fmt::print("loss {:.9g}, written to {}\n", loss, t->out.string());
+        fmt::print("loss {:.9g}, written to {}\n", r.loss, t->out.string());
       }
       return 0;
     };

@@ -33,6 +33,8 @@ void add_generate(CLI::App& app, CommonOptions& common, Run& run);
 void add_eval(CLI::App& app, CommonOptions& common, Run& run);
 void add_trace(CLI::App& app, CommonOptions& common, Run& run);
 void add_explain(CLI::App& app, CommonOptions& common, Run& run);
+void add_inspect(CLI::App& app, CommonOptions& common, Run& run);
+void add_loss_scale(CLI::App& app, CommonOptions& common, Run& run);
 void add_data(CLI::App& app, CommonOptions& common, Run& run);
 void add_doctor(CLI::App& app, CommonOptions& common, Run& run);
 

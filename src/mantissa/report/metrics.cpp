@@ -33,11 +33,14 @@ std::optional<Line> read_line(const std::string& line) {
   return Line{step->get<std::int64_t>(), json.contains("validation_loss")};
 }
 
-// Bytes of the lines up to `last_step`, but for a validation at it, which a run that is resumed there does
-// when it ends. Steps only grow, so the rest is one piece.
-std::uintmax_t kept_bytes(const std::filesystem::path& path, std::int64_t last_step, bool at_end) {
+// What stays of a file: the lines up to `last_step`. Steps only grow, so the rest is one piece.
+struct Kept {
+  std::uintmax_t bytes = 0;
+  std::int64_t validated = 0;  // the last step whose validation is there
+};
+Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
-  std::uintmax_t kept = 0;
+  Kept kept;
   std::string line;
   for (std::int64_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
     const std::optional<Line> read = read_line(line);
@@ -45,16 +48,19 @@ std::uintmax_t kept_bytes(const std::filesystem::path& path, std::int64_t last_s
       throw FileError(
           fmt::format("{}: line {} is not a line of metrics; remove it to resume", path.string(), number));
     }
-    if (read->step > last_step || (at_end && read->validation && read->step == last_step)) break;
-    kept += line.size() + 1;
+    if (read->step > last_step) break;
+    kept.bytes += line.size() + 1;
+    if (read->validation) kept.validated = read->step;
   }
   return kept;
 }
 
-AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step, bool at_end) {
+AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step, std::int64_t& validated) {
   std::error_code error;
   if (std::filesystem::exists(path, error)) {
-    std::filesystem::resize_file(path, resumed_step > 0 ? kept_bytes(path, resumed_step, at_end) : 0, error);
+    const Kept kept = resumed_step > 0 ? kept_of(path, resumed_step) : Kept{};
+    validated = kept.validated;
+    std::filesystem::resize_file(path, kept.bytes, error);
     if (error) {
       throw FileError(fmt::format("{}: cannot be written: {}; choose another place with --out", path.string(),
                                   error.message()));
@@ -78,15 +84,41 @@ std::string validation_line(std::int64_t step, double loss) {
   return fmt::format(R"({{"step":{},"validation_loss":{}}})", step, digits(loss, 9));
 }
 
-MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step, bool at_end)
-    : file_(open_at(path, resumed_step, at_end)) {}
+MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step)
+    : file_(open_at(path, resumed_step, validated_)) {}
+
+std::vector<bool> read_skipped(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file || std::filesystem::is_directory(path))
+    throw FileError(fmt::format("{}: cannot be read; give a run's metrics.jsonl", path.string()));
+  std::vector<bool> skipped;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
+    const std::optional<Line> read = read_line(line);
+    if (!read || (!read->validation && !(json.contains("skipped") && json["skipped"].is_boolean())))
+      throw FileError(fmt::format("{}: line {} is not a line of metrics", path.string(), number));
+    if (read->validation) continue;
+    skipped.push_back(json["skipped"].get<bool>());
+    if (read->step != static_cast<std::int64_t>(skipped.size())) {
+      throw FileError(
+          fmt::format("{}: line {} is step {}, but step {} was expected; a replay needs every step "
+                      "(log.interval = 1)",
+                      path.string(), number, read->step, skipped.size()));
+    }
+  }
+  if (skipped.empty()) throw FileError(fmt::format("{}: holds no step", path.string()));
+  return skipped;
+}
 
 void MetricsWriter::write(const StepMetrics& metrics) {
   file_.write(metrics_line(metrics) + '\n');
 }
 
 void MetricsWriter::write_validation(std::int64_t step, double loss) {
+  if (has_validation(step)) return;
   file_.write(validation_line(step, loss) + '\n');
+  validated_ = step;
 }
 
 }  // namespace mantissa::report

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mantissa/report/append_file.h"
 
@@ -29,20 +30,27 @@ struct StepMetrics {
 std::string metrics_line(const StepMetrics& metrics);
 std::string validation_line(std::int64_t step, double loss);
 
+/// Whether each step of a metrics.jsonl was skipped, in order. Throws FileError where a line is no metrics
+/// line or a step is missing.
+std::vector<bool> read_skipped(const std::filesystem::path& path);
+
 /// Appends lines, each at once.
 class MetricsWriter {
  public:
   /// Keeps of an existing file the lines up to `resumed_step`, none at 0: what came after is about to happen
-  /// again; `at_end`: so is the validation of that step. A last line that a crash cut short goes too. Throws
-  /// FileError where a kept line is no metrics line.
-  explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0,
-                         bool at_end = false);
+  /// again. A last line that a crash cut short goes too. Throws FileError where a kept line is no metrics
+  /// line.
+  explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0);
 
   /// Throw ResourceError where the disk is full.
   void write(const StepMetrics& metrics);
+  /// Writes nothing where the file has this step's validation already.
   void write_validation(std::int64_t step, double loss);
+  /// Whether the file has the validation of `step`, the last one there is.
+  bool has_validation(std::int64_t step) const { return validated_ == step; }
 
  private:
+  std::int64_t validated_ = 0;  // the last step that was
   AppendFile file_;
 };
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::train {
 namespace {
@@ -19,8 +20,8 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
 /// The observer of one search.
 class Search {
  public:
-  Search(const plan::Program& program, const std::int64_t& first_row)
-      : program_(program), first_row_(first_row) {}
+  Search(const runtime::Executor& executor, const std::int64_t& first_row)
+      : executor_(executor), program_(executor.program()), first_row_(first_row) {}
 
   void look(const plan::Step& step, const graph::Call& call) {
     if (where_ != nullptr && where_ != &step) return;
@@ -50,18 +51,42 @@ class Search {
     found_.pass = precision::name(plan::pass_of(step.phase));
     found_.format = call.outputs[output].type;
     found_.value = value;
-    if (const std::optional<Unrounded> before = unrounded(call, step, output, element)) {
-      found_.value = before->value;
-      found_.format = before->format;
-    }
+    std::optional<Unrounded> before = beyond_operand(call, step);
+    if (!before) before = unrounded(call, step, output, element);
+    if (!before) return;
+    found_.value = before->value;
+    found_.format = before->format;
   }
 
-  /// The element before the rounding that it did not survive, and that rounding's format: the step runs once
-  /// more, without it. Nothing where nothing is rounded, or where the step wrote over what it had read.
+  /// A value that did not survive its rounding to `format`.
   struct Unrounded {
     double value;
     Scalar format;
   };
+
+  /// What the step read that the format of its factors cannot hold, a weight's master among it.
+  std::optional<Unrounded> beyond_operand(const graph::Call& call, const plan::Step& step) const {
+    for (std::size_t i = 0; i < call.inputs.size(); ++i) {
+      graph::Argument in = call.inputs[i];
+      if (in.integer) continue;
+      Scalar format = bytes_of(in.operand) < bytes_of(in.type) ? in.operand : step.compute;
+      const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
+      if (buffer.home == plan::Home::copy) {
+        const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
+        format = in.type;
+        in.data = executor_.buffer(slot.master_buffer).data;
+        in.type = slot.master;
+      }
+      if (bytes_of(format) >= bytes_of(in.type)) continue;
+      for (const double x : widened(in, call.ctx)) {
+        if (std::isfinite(x) && !std::isfinite(round_to(x, format))) return Unrounded{x, format};
+      }
+    }
+    return std::nullopt;
+  }
+
+  /// The element before it was rounded as the step's result: the step runs once more, without that rounding.
+  /// Nothing where nothing is rounded, or where the step wrote over what it had read.
   static std::optional<Unrounded> unrounded(const graph::Call& call, const plan::Step& step,
                                             std::size_t output, std::size_t element) {
     const graph::Argument& of = call.outputs[output];
@@ -102,6 +127,7 @@ class Search {
     }
   }
 
+  const runtime::Executor& executor_;
   const plan::Program& program_;
   const std::int64_t& first_row_;
   const plan::Step* where_ = nullptr;
@@ -120,7 +146,7 @@ std::string NonFinite::text() const {
 
 std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again) {
-  Search search(executor.program(), first_row);
+  Search search(executor, first_row);
   executor.after_step = [&](const plan::Step& step, const graph::Call& call) { search.look(step, call); };
   again();
   executor.after_step = nullptr;

@@ -129,6 +129,8 @@ class Tracer {
  public:
   Tracer(const TraceOptions& options, const kernels::Context& ctx)
       : options_(options), ctx_(ctx), source_(find_model(options.model)) {
+    if (options.policy.loss_scale().kind != precision::LossScale::Kind::none)
+      scale_ = options.policy.loss_scale().value;
     const io::SafetensorsReader file(options.tokens);
     const io::TensorInfo* ids = file.find("input_ids");
     if (ids == nullptr) {
@@ -212,7 +214,7 @@ class Tracer {
     }
     if (options_.grads) {
       const Matrix seed = executor.buffer("dlog_prob");
-      const double weight = predicted_ == 0 ? 0 : -1.0 / static_cast<double>(predicted_);
+      const double weight = predicted_ == 0 ? 0 : -scale_ / static_cast<double>(predicted_);
       for (std::int64_t t = 0; t < length; ++t)
         put_number(seed, t, targets[static_cast<std::size_t>(t)] < 0 ? 0 : weight);
       executor.run(graph::Phase::backward, extent, row > 0);
@@ -256,7 +258,10 @@ class Tracer {
     executor.run(graph::Phase::finish, extent);
     for (const plan::Slot& slot : executor.program().slots) {
       const Matrix g = executor.buffer(slot.gradient);
-      out.append("grad." + slot.name, g.data, g.type, slot.shape.count());
+      std::vector<double> wide(static_cast<std::size_t>(slot.shape.count()));
+      kernels::cast(ctx_, slot.shape.count(), g.data, g.type, wide.data(), Scalar::f64);
+      for (double& x : wide) x /= scale_;
+      out.append("grad." + slot.name, wide.data(), Scalar::f64, slot.shape.count());
       std::vector<std::int64_t> shape;
       for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
       out.set_shape("grad." + slot.name, std::move(shape));
@@ -268,6 +273,7 @@ class Tracer {
   ModelSource source_;
   IdTable ids_, labels_;
   std::int64_t predicted_ = 0;
+  double scale_ = 1;  // that the policy begins with
 };
 
 }  // namespace

@@ -34,7 +34,8 @@ struct TraceSummary {
 
 /// Writes `logits` [B, T, V], `log_probs` [B, T−1] of each next id, `loss` [1] (mean over predicted tokens),
 /// with `grads` `grad.<weight>` for every weight, and the values that match, named `value.<scope>.<op>`,
-/// [B·T, width]. Labels are aligned with input_ids and shifted inside, −100 is ignored. Throws FileError,
+/// [B·T, width]. Under a loss scale the backward pass is seeded with its first value, and gradients are
+/// written unscaled. Labels are aligned with input_ids and shifted inside, −100 is ignored. Throws FileError,
 /// ConfigError for inputs that do not fit the model.
 TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx);
 

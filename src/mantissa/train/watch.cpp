@@ -7,7 +7,9 @@
 namespace mantissa::train {
 namespace {
 
-constexpr double kFarFall = 4;  // a scale that fell by this factor without rising is worth a word
+// A scale that fell by this factor without rising is worth a word: where it is always one op's fault, and
+// where it is not, as it may be while a run finds its first scale.
+constexpr double kFall = 4, kFallOfMany = 64;
 
 }  // namespace
 
@@ -30,15 +32,13 @@ void Watch::see_scale(const StepReport& step, std::vector<std::string>& said) {
   }
   fall_->to = scale_;
   fall_->last = step.step;
-  if (said_scale_ || fall_->from / fall_->to < kFarFall) return;
+  if (said_scale_ || fall_->from / fall_->to < (fall_->scope.empty() ? kFallOfMany : kFall)) return;
   said_scale_ = true;
   const std::int64_t steps = fall_->last - fall_->first + 1;
   const std::string how =
       fmt::format("the loss scale fell {:g}x in {} steps", fall_->from / fall_->to, steps);
   said.push_back(fall_->scope.empty()
-                     ? fmt::format("{}, and another op overflowed each time; to cure: --resume --set "
-                                   "optimizer.lr=…, or --resume --precision bf16-mixed",
-                                   how)
+                     ? fmt::format("{}, by several ops; to cure: --resume --precision bf16-mixed", how)
                      : fmt::format("{}, always {}; to cure: --resume --rule '{}: compute=f32'", how,
                                    fall_->scope, fall_->scope));
 }
