@@ -11,21 +11,11 @@
 namespace mantissa::api {
 namespace {
 
+using mantissa::testing::into;
 using mantissa::testing::read_all;
 using mantissa::testing::TemporaryFolder;
+using mantissa::testing::timeless;
 using mantissa::testing::tiny_config;
-
-/// metrics.jsonl without what a clock decides.
-std::string timeless(const std::string& metrics) {
-  return std::regex_replace(
-      metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
-}
-
-TrainOptions into(const std::filesystem::path& out) {
-  TrainOptions o;
-  o.out = out;
-  return o;
-}
 
 class RunUnder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Policies, RunUnder,

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <string>
 
 #include "mantissa/api/mantissa.h"
@@ -37,6 +38,18 @@ class TemporaryFolder {
 inline std::string read_all(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// metrics.jsonl without what a clock decides.
+inline std::string timeless(const std::string& metrics) {
+  return std::regex_replace(
+      metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
+}
+
+inline api::TrainOptions into(const std::filesystem::path& out) {
+  api::TrainOptions o;
+  o.out = out;
+  return o;
 }
 
 /// One layer on puzzles, `steps` steps of 4 rows of 32 tokens, under `policy`.

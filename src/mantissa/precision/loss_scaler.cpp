@@ -45,7 +45,7 @@ LossScaler::LossScaler(const ScalerOptions& options)
 
 bool LossScaler::at_minimum() const {
   return options_.rule == ScalerRule::deepspeed && options_.raise_at_min &&
-         (options_.hysteresis == 1 || state_.hysteresis == 1) && state_.scale <= options_.min_scale;
+         (options_.hysteresis == 1 || state_.hysteresis == 1) && state_.scale == options_.min_scale;
 }
 
 void LossScaler::update(bool overflow) {

@@ -1,0 +1,163 @@
+// Runs under a loss scale: what a skipped step changes and says, and where a run stops.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+
+std::vector<nlohmann::json> steps_of(const std::filesystem::path& run) {
+  std::vector<nlohmann::json> steps;
+  std::istringstream lines(read_all(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("loss")) steps.push_back(std::move(json));
+  }
+  return steps;
+}
+
+// 128 tokens a step: the head's gradient of the largest token is 2^40 / 128, far beyond f16.
+constexpr const char* kTooLarge = "16-mixed loss_scale=dynamic:2^40";
+
+TEST(Overflow, ASkippedStepChangesNothingButTheScale) {
+  const TemporaryFolder folder;
+  const auto skipping = [](int steps) {
+    return Config::parse(tiny_config(steps, "16-mixed loss_scale=1099511627776"));
+  };
+  const Summary two = train(skipping(2), into(folder / "two"));
+  const Summary five = train(skipping(5), into(folder / "five"));
+  EXPECT_EQ(two.skipped, 2);
+  EXPECT_EQ(five.skipped, 5);
+  EXPECT_EQ(five.weights_xxh64, two.weights_xxh64);
+  for (const nlohmann::json& step : steps_of(folder / "five")) {
+    EXPECT_EQ(step["skipped"], true);
+    EXPECT_EQ(step["loss_scale"], 1099511627776.0);
+    EXPECT_TRUE(step["grad_norm"].is_null());
+    EXPECT_EQ(step["lr"], steps_of(folder / "two")[0]["lr"]) << "the schedule counts applied updates";
+  }
+  EXPECT_EQ(steps_of(folder / "five").back()["tokens"], 5 * 128);
+}
+
+TEST(Overflow, TheScaleFallsUntilStepsAreApplied) {
+  const TemporaryFolder folder;
+  std::vector<Step> seen;
+  std::vector<std::string> warnings;
+  Events events;
+  events.on_step = [&](const Step& s) { seen.push_back(s); };
+  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  const Summary s = train(Config::parse(tiny_config(40, kTooLarge)), into(folder / "run"), events);
+  ASSERT_EQ(seen.size(), 40U);
+  EXPECT_GT(s.skipped, 10);
+  EXPECT_LT(s.skipped, 40);
+  EXPECT_EQ(seen[0].loss_scale, 0x1p40);
+  EXPECT_EQ(seen[1].loss_scale, 0x1p40) << "the hysteresis of 2 forgives the first overflow";
+  EXPECT_EQ(seen[2].loss_scale, 0x1p39);
+  EXPECT_FALSE(seen.back().skipped);
+  EXPECT_EQ(seen[0].overflow.find("lm_head log_prob backward "), 0U) << seen[0].overflow;
+  EXPECT_NE(seen[0].overflow.find(" of kk)"), std::string::npos) << seen[0].overflow;
+  EXPECT_EQ(seen.back().overflow, "");
+  ASSERT_FALSE(warnings.empty());
+  EXPECT_EQ(warnings[0].find("the loss scale fell 4x in 4 steps, always lm_head; to cure: --resume --rule "
+                             "'lm_head: compute=f32'"),
+            0U)
+      << warnings[0];
+}
+
+TEST(Overflow, AtTheMinimumTheRunStopsWithTheCauseAndTheCures) {
+  const TemporaryFolder folder;
+  const std::string text =
+      tiny_config(9, kTooLarge) + "[precision.loss_scale]\nmin_loss_scale = 549755813888\n";
+  try {
+    train(Config::parse(text), into(folder / "run"));
+    FAIL() << "the run did not stop";
+  } catch (const RunStopped& e) {
+    const std::string message = e.what();
+    for (const char* part : {"step 3: ", "minimum of 549755813888", "lm_head log_prob backward", "(f16)",
+                             "data rows ", "--resume --rule 'lm_head: compute=f32'",
+                             "--resume --precision bf16-mixed", "raise_error_at_min_scale=false"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
+    }
+  }
+  // The cure works: from the state before the step that stopped the run, to its end.
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  const Summary s = train(Config::parse(text, {}, {"bf16-mixed", {}}), again);
+  EXPECT_EQ(s.steps, 9);
+  EXPECT_EQ(s.skipped, 2);
+}
+
+TEST(Overflow, APowerOfTwoChangesNoBit) {
+  const TemporaryFolder folder;
+  const std::string plain =
+      train(Config::parse(tiny_config(4, "bf16-mixed")), into(folder / "a")).weights_xxh64;
+  EXPECT_EQ(
+      train(Config::parse(tiny_config(4, "bf16-mixed loss_scale=1024")), into(folder / "b")).weights_xxh64,
+      plain);
+}
+
+TEST(Overflow, AValueThatAFormatCannotHoldIsNamedAsItWas) {
+  const TemporaryFolder folder;
+  const std::string text = tiny_config(2, "compute=f16");
+  std::string large = text;
+  large.replace(large.find("tie_word"), 0, "initializer_range = 3e4\n");
+  try {
+    train(Config::parse(large), into(folder / "run"));
+    FAIL() << "the run did not stop";
+  } catch (const RunStopped& e) {
+    const std::string message = e.what();
+    EXPECT_NE(message.find("65504 (f16)"), std::string::npos) << message;
+    EXPECT_NE(message.find("--resume --rule 'model."), std::string::npos) << message;
+  }
+}
+
+TEST(Resume, RefusesAnotherRunAndRecordsWhatChanged) {
+  const TemporaryFolder folder;
+  train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  const auto resumed = [&](const std::vector<std::string>& set) {
+    return train(Config::parse(tiny_config(3, "32-true"), set), again);
+  };
+  for (const char* set : {"run.seed=2", "data.people_max=4", "batch.global_batch_size=8",
+                          "model.hidden_size=32", "model.rope_theta=500"}) {
+    EXPECT_THROW(resumed({set}), ConfigError) << set;
+  }
+  const std::vector<std::string> changes = {"run.steps=6", "optimizer.lr=1e-3",
+                                            "precision.policy=bf16-mixed"};
+  EXPECT_EQ(resumed(changes).steps, 6);
+  const nlohmann::json state = nlohmann::json::parse(read_all(folder / "run/state/step-00000006/state.json"));
+  ASSERT_EQ(state["changes"].size(), 1U);
+  const std::string change = state["changes"][0];
+  EXPECT_EQ(change.find("step 3: run.steps 3 -> 6; optimizer.lr 0.01 -> 0.001; policy \""), 0U) << change;
+}
+
+TEST(Resume, ConvertsMastersAndMomentsWhoseFormatChanges) {
+  const TemporaryFolder folder;
+  train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  const Summary s = train(Config::parse(tiny_config(6, "bf16-true")), again);
+  EXPECT_EQ(s.steps, 6);
+  EXPECT_LT(s.final_loss, s.first_loss);
+}
+
+TEST(Resume, StartsAtStepOneWhereTheRunHasNoStateYet) {
+  const TemporaryFolder folder;
+  TrainOptions resume = into(folder / "run");
+  resume.resume = 0;
+  const Config config = Config::parse(tiny_config(3, "32-true"));
+  EXPECT_EQ(train(config, resume).weights_xxh64, train(config, into(folder / "other")).weights_xxh64);
+}
+
+}  // namespace
+}  // namespace mantissa::api

@@ -1,0 +1,77 @@
+// What a run says of itself: once, and only where there is something to say.
+#include "mantissa/train/watch.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace mantissa::train {
+namespace {
+
+StepReport scaled(std::int64_t step, double scale, const char* scope = nullptr) {
+  StepReport r;
+  r.step = step;
+  r.grad_norm = 1;
+  r.loss_scale = scale;
+  if (scope != nullptr) {
+    r.skipped = true;
+    r.overflow = Overflow{"", scope, ""};
+  }
+  return r;
+}
+
+TEST(Watch, SaysOnceThatTheScaleKeepsFalling) {
+  Watch watch;
+  EXPECT_TRUE(watch.see(scaled(1, 1024, "a")).empty());
+  EXPECT_TRUE(watch.see(scaled(2, 1024)).empty());
+  EXPECT_TRUE(watch.see(scaled(3, 512, "a")).empty());
+  const std::vector<std::string> said = watch.see(scaled(9, 256, "a"));
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0],
+            "the loss scale fell 4x in 9 steps, always a; to cure: --resume --rule 'a: compute=f32'");
+  EXPECT_TRUE(watch.see(scaled(10, 128, "a")).empty());
+}
+
+TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
+  Watch watch;
+  double scale = 1024;
+  for (std::int64_t step = 1; step < 40; step += 2) {
+    EXPECT_TRUE(watch.see(scaled(step, scale, "a")).empty());
+    EXPECT_TRUE(watch.see(scaled(step + 1, scale / 2)).empty());
+    scale = step % 4 == 1 ? scale : 2 * scale;
+  }
+}
+
+TEST(Watch, WaitsLongerWhereOpsTakeTurns) {
+  Watch watch;
+  double scale = 4096;
+  std::vector<std::string> said;
+  for (std::int64_t step = 1; said.empty() && step < 20; ++step) {
+    said = watch.see(scaled(step, scale, step % 2 == 0 ? "a" : "b"));
+    scale /= 2;
+  }
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0],
+            "the loss scale fell 64x in 7 steps, by several ops; to cure: --resume --precision bf16-mixed");
+}
+
+TEST(Watch, SaysOnceThatNoWeightMoves) {
+  Watch watch;
+  StepReport still;
+  still.step = 4;
+  const std::vector<std::string> said = watch.see(still);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].find("step 4: every gradient is 0"), 0U);
+  EXPECT_TRUE(watch.see(still).empty());
+}
+
+TEST(Watch, SaysOnceThatTheLossIsNotFiniteThoughTheGradientsAre) {
+  Watch watch;
+  StepReport r = scaled(2, 8);
+  r.loss = std::nan("");
+  EXPECT_EQ(watch.see(r).size(), 1U);
+  EXPECT_TRUE(watch.see(r).empty());
+}
+
+}  // namespace
+}  // namespace mantissa::train
