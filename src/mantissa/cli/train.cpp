@@ -99,6 +99,8 @@ int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume
   events.on_warning = [&](const std::string& warning) { table.say("warn    " + warning); };
   const api::Summary summary = api::train(config, options, events, signals.token());
   table.finish();
+  if (summary.interrupted && summary.steps == 0)
+    table.say("^C      stopped before the first step was done; --resume starts there");
   if (common.json) {
     fmt::print("{}\n", summary_json(summary).dump(2));
   } else if (!summary.interrupted) {

@@ -68,6 +68,7 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   std::vector<graph::Argument> outputs;
   for (const plan::Step& s : program_->steps) {
     if (s.phase != phase) continue;
+    if (stop.stop_requested()) return;
     inputs.clear();
     outputs.clear();
     for (const plan::Operand& o : s.inputs) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <string_view>
 
 #include "mantissa/kernels/context.h"
@@ -28,6 +29,9 @@ class Executor {
   /// Runs the steps of one phase. `accumulate`: weight gradients are added to what is there (all but the
   /// first micro-batch). Throws ShapeError where the extent exceeds the capacity.
   void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
+
+  /// Where it is asked for, run() ends between two steps, and what it was to make is not made.
+  std::stop_token stop;
 
   /// Called after each step, where set: what observers and profilers hang on to.
   std::function<void(const plan::Step&, const graph::Call&)> after_step;

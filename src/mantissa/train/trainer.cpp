@@ -99,6 +99,7 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
 }
 
 double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
+  executor_->stop = stop;
   const std::int64_t length = data.sequence_length;
   const std::int64_t micro = config_.batch.micro_batch_size;
   const std::int64_t total = data.rows * length;

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Reads a run's TensorBoard events with TensorBoard's own reader and compares them with its metrics.jsonl.
+
+    check_tensorboard.py RUN
+
+Needs the Python package tensorboard. Fails where a scalar is missing or differs by more than f32 holds.
+"""
+import json
+import math
+import pathlib
+import sys
+
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+TAGS = ("loss", "grad_norm", "lr", "loss_scale", "tokens_per_second", "validation_loss")
+
+
+def main():
+    run = pathlib.Path(sys.argv[1])
+    events = EventAccumulator(str(run), size_guidance={"scalars": 0})
+    events.Reload()
+    read = {tag: {e.step: e.value for e in events.Scalars(tag)} for tag in events.Tags()["scalars"]}
+    wanted = {}
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        row = json.loads(line)
+        for tag in TAGS:
+            if row.get(tag) is not None:
+                wanted.setdefault(tag, {})[row["step"]] = row[tag]
+    faults = 0
+    for tag, steps in wanted.items():
+        for step, value in steps.items():
+            got = read.get(tag, {}).get(step)
+            if got is None or not math.isclose(got, value, rel_tol=1e-5):
+                faults += 1
+                print(f"{tag} at step {step}: metrics.jsonl has {value}, the events have {got}")
+    print(f"{sum(map(len, wanted.values()))} values of {', '.join(wanted)}: {faults} differ")
+    sys.exit(faults > 0)
+
+
+if __name__ == "__main__":
+    main()
