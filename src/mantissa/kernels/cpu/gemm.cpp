@@ -16,6 +16,7 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
@@ -63,6 +64,8 @@ class GemmRun {
 
   void Run() {
     if (total_.blocks == 0) return Clear();
+    if (m_ <= kThinRows && a_.depth_contiguous && b_.depth_contiguous && g_.rows.empty() && !g_.accumulate)
+      return RunThin();
     for (std::size_t row = 0; row < m_; row += chunk_) RunChunk(row, std::min(chunk_, m_ - row));
   }
 
@@ -75,6 +78,38 @@ class GemmRun {
     return PackedA() + scratch_.a + static_cast<std::size_t>(thread) * (scratch_.b + scratch_.temporary);
   }
   T* Temporary(int thread) const { return PackedB(thread) + scratch_.b; }
+
+  /// Few rows: B is not packed, A is kept as [k][rows], rows that are not there being zero.
+  void RunThin() {
+    const std::size_t rows = thin_rows(m_);
+    T* a = PackedA();
+    std::fill_n(a, total_.depth * rows, T{0});
+    Blocks walk = Walk();
+    for (Block b; walk.next(b);) {
+      HWY_ALIGN T staged[static_cast<std::size_t>(kSumBlock)];
+      for (std::size_t i = 0; i < m_; ++i) {
+        const T* x = OperandRow<T>(a_, i * a_.ld + b.k, b.depth, staged);
+        for (std::size_t j = 0; j < b.depth; ++j) a[(b.packed + j) * rows + i] = x[j];
+      }
+    }
+    parallel_for(ctx_, Count(ceil_div(n_, columns_)), [&](std::int64_t task, int thread) {
+      const std::size_t column = static_cast<std::size_t>(task) * columns_;
+      RunThinTile(rows, a, column, std::min(columns_, n_ - column), thread);
+    });
+  }
+
+  void RunThinTile(std::size_t rows, const T* a, std::size_t column, std::size_t columns, int thread) const {
+    T* sums = Temporary(thread);
+    for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
+      Blocks walk = Walk();
+      for (Block b; walk.next(b);) {
+        ThinColumnsOf<T>(b_, column + j, std::min(kThinColumns<T>, columns - j), b.k, b.depth, rows,
+                         a + b.packed * rows, sums + j, kColumns,
+                         b.first() ? TileStore::set : TileStore::add);
+      }
+    }
+    for (std::size_t i = 0; i < m_; ++i) Finish(i, column, columns, sums + i * kColumns);
+  }
 
   /// Packs rows [row, row + rows) of A and multiplies them.
   void RunChunk(std::size_t row, std::size_t rows) {
