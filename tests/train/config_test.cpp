@@ -304,6 +304,28 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
+TEST(ConfigErrors, KeysOfVeryManyPartsAreRefusedAndManyDotsElsewhereAreNot) {
+  const std::string said = "dir/run.toml:8: a key has more than 32 parts";
+  std::string parts = "a", quoted = "'a.b'";
+  for (int i = 0; i < 100000; ++i) {
+    parts += ".a";
+    quoted += " . \"\\\"\"";
+  }
+  EXPECT_EQ(refused("[log]\n" + parts + " = 1").find(said), 0U);
+  EXPECT_EQ(refused("# \"\n[model." + parts + "]\nx = 1").find(said), 0U);
+  EXPECT_EQ(refused("[log]\n" + quoted + " = 1").find(said), 0U);
+  EXPECT_EQ(refused("[model]\nrope_scaling = {x = 'a\\', " + parts + " = 1}").find(said), 0U);
+  EXPECT_EQ(refused("[model.rope_scaling]\nx = {y = \"\"\"\n\"\"\", " + parts + " = 1}")
+                .find("dir/run.toml:9: a key has more than 32 parts"),
+            0U);
+  const std::string dots(100, '.');
+  const RunConfig config = parse(std::string(kSmallest) + "# " + dots + "\n[log] # don't " + dots +
+                                 "\ninterval = 3\n[precision]\npolicy = '32-true' #");
+  EXPECT_EQ(config.log.interval, 3);
+  EXPECT_EQ(parse(kSmallest, {"run.name='" + dots + "'"}).run.name, dots);
+  EXPECT_EQ(refused_set("model.rope_scaling={" + parts + "=1}").find("--set:1: a key has more"), 0U);
+}
+
 TEST(ConfigErrors, UnknownKeysAreAnsweredWithTheNearest) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[optimizer]\nweight_dcay = 0.1",
