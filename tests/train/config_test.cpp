@@ -304,6 +304,18 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
+TEST(ConfigErrors, ModelValuesOfManyLevelsAreRefused) {
+  const std::string deep = "{a = " + std::string(40, '[') + std::string(40, ']') + "}";
+  const std::string model = "[run]\nsteps = 1\n[data]\nsource = 'kk'\n[model]\nrope_scaling = ";
+  EXPECT_EQ(message_of([&] { parse(model + deep); }),
+            "dir/run.toml:6: model.rope_scaling = a table: nests deeper than 32 levels; write it flat");
+}
+
+TEST(ConfigErrors, PuzzlesHaveAtLeastAsManyPeopleAtMostAsAtLeast) {
+  EXPECT_EQ(refused("people_min = 5\npeople_max = 3"),
+            "dir/run.toml:7: data.people_min = 5: must be at most data.people_max, which is 3");
+}
+
 TEST(ConfigErrors, KeysOfVeryManyPartsAreRefusedAndManyDotsElsewhereAreNot) {
   const std::string said = "dir/run.toml:8: a key has more than 32 parts";
   std::string parts = "a", quoted = "'a.b'";

@@ -67,9 +67,9 @@ void check_names(const runtime::WeightSet& weights, const io::WeightFiles& files
     for (const Slot& slot : weights.program().slots) known = known || slot.name == t.name;
     if (!known) {
       throw FileError(
-          fmt::format("{}: tensor \"{}\" is no weight of this {} model; check num_hidden_layers and "
+          fmt::format("{}: tensor {} is no weight of this {} model; check num_hidden_layers and "
                       "tie_word_embeddings in config.json",
-                      where.string(), t.name, config.model_type));
+                      where.string(), io::in_quotes(t.name), config.model_type));
     }
   }
 }
