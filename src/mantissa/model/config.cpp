@@ -155,8 +155,9 @@ void check_heads(const FieldReader& fields, const ModelConfig& c, bool head_dim_
                     c.num_attention_heads, c.hidden_size));
   }
   if (c.num_attention_heads % c.num_key_value_heads != 0) {
-    fields.fail("num_key_value_heads", fmt::format("is {}, which does not divide num_attention_heads {}",
-                                                   c.num_key_value_heads, c.num_attention_heads));
+    fields.fail("num_key_value_heads",
+                fmt::format("is {}, which does not divide num_attention_heads {}; take a divisor of it",
+                            c.num_key_value_heads, c.num_attention_heads));
   }
   if (c.head_dim % 2 != 0)
     fields.fail("head_dim", fmt::format("is {}, but rotary embedding needs an even head size", c.head_dim));
