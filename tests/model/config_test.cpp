@@ -1,6 +1,7 @@
 // config.json as transformers 4 and 5 write it, and what is refused in it.
 #include "mantissa/model/config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -77,13 +78,19 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"hidden_size", "32", "must be a whole number"},
       {"hidden_size", 0, "must be between 1 and"},
       {"vocab_size", 1LL << 40, "must be between 1 and"},
+      {"vocab_size", 18446744073709551615ULL, "is 18446744073709551615, but must be between 1 and"},
       {"num_hidden_layers", 1.5, "must be a whole number"},
+      {"num_hidden_layers", 1000000000, "must be between 1 and 1000"},
+      {"num_hidden_layers", json::array({2}), "is a list, but must be a whole number"},
       {"rms_norm_eps", -1, "must be positive"},
+      {"rms_norm_eps", 1e300, "must be a number that f32 can hold"},
+      {"rope_theta", 1e-300, "must be a number that f32 can hold"},
       {"rope_theta", "a lot", "must be a number"},
       {"tie_word_embeddings", 1, "must be true or false"},
       {"hidden_act", "gelu", "this version has \"silu\""},
       {"hidden_act", 3, "must be a string"},
       {"model_type", "gpt2", "this version trains \"llama\""},
+      {"model_type", "a\nb", "is \"a\\nb\""},
       {"attention_bias", true, "without bias"},
       {"mlp_bias", true, "without bias"},
       {"sliding_window", 128, "use a model without a window"},
@@ -94,6 +101,8 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"num_attention_heads", 5, "set head_dim, or heads that divide it"},
       {"num_key_value_heads", 3, "does not divide num_attention_heads 4"},
       {"head_dim", 7, "even head size"},
+      {"eos_token_id", "</s>", "must be an id or a list of ids"},
+      {"eos_token_id", {1, 1LL << 40}, "must be an id or a list of ids"},
       {"head_dim", 512, "up to 256"},
   };
   for (const Refusal& r : refusals) {
@@ -114,6 +123,38 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
     }
   }
   EXPECT_THROW(parse(json::array()), ConfigError);
+}
+
+TEST(ModelConfig, RefusesSizesThatOnlyTogetherAreTooLarge) {
+  constexpr std::int64_t kMost = (std::int64_t{1} << 31) - 1;
+  const auto message = [](const char* key, const json& sizes) {
+    json c = minimal();
+    c.update(sizes);
+    try {
+      return fmt::format("{} weights were taken", parse(c).parameters());
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find(key), std::string::npos) << e.what();
+      return std::string(e.what());
+    }
+  };
+  for (const auto& [key, sizes] : std::initializer_list<std::pair<const char*, json>>{
+           {"\"vocab_size\"", {{"hidden_size", kMost}, {"head_dim", 2}, {"vocab_size", kMost}}},
+           {"\"intermediate_size\"", {{"hidden_size", 65536}, {"head_dim", 2}, {"intermediate_size", kMost}}},
+           {"\"num_attention_heads\"", {{"num_attention_heads", kMost}, {"head_dim", 256}}}}) {
+    EXPECT_NE(message(key, sizes).find("weights; 1e+13 is the most: check the sizes"), std::string::npos)
+        << message(key, sizes);
+  }
+}
+
+TEST(ModelConfig, ShowsTheBeginningOfALongValue) {
+  json c = minimal();
+  c["hidden_act"] = std::string(100000, 'x');
+  try {
+    parse(c);
+    ADD_FAILURE() << "was taken";
+  } catch (const ConfigError& e) {
+    EXPECT_LT(std::string(e.what()).size(), 200U);
+  }
 }
 
 TEST(ModelConfig, ComesBackAsItWasWritten) {

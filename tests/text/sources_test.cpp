@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "mantissa/base/error.h"
 #include "text/temp_files.h"
 
@@ -61,6 +63,21 @@ TEST_F(Sources, ErrorsInJsonLinesNameFileAndLine) {
     EXPECT_TRUE(has(message(line), "rows.jsonl:3: no string field \"text\"")) << line;
   }
   EXPECT_TRUE(has(message("{\"text\": \"\xff\"}"), "rows.jsonl:3: byte 11 of the line is not UTF-8"));
+  EXPECT_TRUE(has(message("{\"text\": \"a\"}\0{"s), "rows.jsonl:3: not JSON at byte 14"));
+  EXPECT_TRUE(has(message("{\"text\": \"a\", \"score\": 1e999}"), "rows.jsonl:3: a number of the line"));
+}
+
+TEST_F(Sources, LinesMayCrossTheReadersChunks) {
+  const std::string long_text((1 << 20) + 7, 'x');
+  const std::string rows =
+      files_.write("rows.jsonl", "{\"text\": \"" + long_text + "\"}\n{\"text\": \"b\"}\n");
+  EXPECT_TRUE(text_of({rows}) == long_text + "\0b\0"s);
+}
+
+TEST_F(Sources, ALineThatWouldFillTheMemoryIsRefused) {
+  const std::string path = files_.write("rows.jsonl", "{\"text\": \"a\"}\n");
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // zero bytes that take no place on the disk
+  EXPECT_TRUE(has(error<FileError>({path}), "rows.jsonl:2: the line has more than 256 MiB"));
 }
 
 TEST_F(Sources, TokenFilesAreRawLittleEndianIdsOfTheWidthTheVocabularyNeeds) {

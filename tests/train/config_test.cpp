@@ -304,6 +304,40 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
+TEST(ConfigErrors, ModelValuesOfManyLevelsAreRefused) {
+  const std::string deep = "{a = " + std::string(40, '[') + std::string(40, ']') + "}";
+  const std::string model = "[run]\nsteps = 1\n[data]\nsource = 'kk'\n[model]\nrope_scaling = ";
+  EXPECT_EQ(message_of([&] { parse(model + deep); }),
+            "dir/run.toml:6: model.rope_scaling = a table: nests deeper than 32 levels; write it flat");
+}
+
+TEST(ConfigErrors, PuzzlesHaveAtLeastAsManyPeopleAtMostAsAtLeast) {
+  EXPECT_EQ(refused("people_min = 5\npeople_max = 3"),
+            "dir/run.toml:7: data.people_min = 5: must be at most data.people_max, which is 3");
+}
+
+TEST(ConfigErrors, KeysOfVeryManyPartsAreRefusedAndManyDotsElsewhereAreNot) {
+  const std::string said = "dir/run.toml:8: a key has more than 32 parts";
+  std::string parts = "a", quoted = "'a.b'";
+  for (int i = 0; i < 100000; ++i) {
+    parts += ".a";
+    quoted += " . \"\\\"\"";
+  }
+  EXPECT_EQ(refused("[log]\n" + parts + " = 1").find(said), 0U);
+  EXPECT_EQ(refused("# \"\n[model." + parts + "]\nx = 1").find(said), 0U);
+  EXPECT_EQ(refused("[log]\n" + quoted + " = 1").find(said), 0U);
+  EXPECT_EQ(refused("[model]\nrope_scaling = {x = 'a\\', " + parts + " = 1}").find(said), 0U);
+  EXPECT_EQ(refused("[model.rope_scaling]\nx = {y = \"\"\"\n\"\"\", " + parts + " = 1}")
+                .find("dir/run.toml:9: a key has more than 32 parts"),
+            0U);
+  const std::string dots(100, '.');
+  const RunConfig config = parse(std::string(kSmallest) + "# " + dots + "\n[log] # don't " + dots +
+                                 "\ninterval = 3\n[precision]\npolicy = '32-true' #");
+  EXPECT_EQ(config.log.interval, 3);
+  EXPECT_EQ(parse(kSmallest, {"run.name='" + dots + "'"}).run.name, dots);
+  EXPECT_EQ(refused_set("model.rope_scaling={" + parts + "=1}").find("--set:1: a key has more"), 0U);
+}
+
 TEST(ConfigErrors, UnknownKeysAreAnsweredWithTheNearest) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[optimizer]\nweight_dcay = 0.1",

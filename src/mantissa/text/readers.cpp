@@ -15,6 +15,7 @@ namespace mantissa::text {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kLongestLine = std::size_t{1} << 28;  // of JSON lines, which are parsed one at a time
 
 // A file opened for reading, and how many bytes it holds.
 struct Input {
@@ -38,6 +39,48 @@ struct Input {
   std::uintmax_t bytes = 0;
 };
 
+// The lines of an input, one by one. Unlike std::getline it stops at a line that would fill the memory, and
+// takes a failing disk for no end of the file.
+class Lines {
+ public:
+  explicit Lines(Input& input) : input_(input), left_(input.bytes) {}
+
+  /// Whether there was a line; without its end.
+  bool next(std::string& line) {
+    line.clear();
+    ++number_;
+    while (true) {
+      if (at_ == chunk_.size() && !refill()) return !line.empty();
+      const std::size_t end = chunk_.find('\n', at_);
+      line.append(chunk_, at_, end == std::string::npos ? end : end - at_);
+      at_ = end == std::string::npos ? chunk_.size() : end + 1;
+      if (line.size() > kLongestLine) {
+        throw FileError(fmt::format(
+            "{}:{}: the line has more than {} MiB; every line must be one JSON object, of one document",
+            input_.path, number_, kLongestLine >> 20));
+      }
+      if (end != std::string::npos) return true;
+    }
+  }
+  std::int64_t number() const { return number_; }  // of the last line, from 1
+
+ private:
+  bool refill() {
+    chunk_.resize(static_cast<std::size_t>(std::min<std::uintmax_t>(kChunk, left_)));
+    at_ = 0;
+    if (chunk_.empty()) return false;
+    input_.read(chunk_.data(), chunk_.size());
+    left_ -= chunk_.size();
+    return true;
+  }
+
+  Input& input_;
+  std::uintmax_t left_;
+  std::string chunk_;
+  std::size_t at_ = 0;
+  std::int64_t number_ = 0;
+};
+
 void require_room_for(const Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (tokenizer.vocabulary() <= vocabulary) return;
   throw ConfigError(
@@ -53,12 +96,21 @@ std::string document_of(const std::string& line, const std::string& path, std::i
     throw FileError(
         fmt::format("{}:{}: byte {} of the line is not UTF-8; JSON must be", path, number, invalid + 1));
   }
+  const auto not_json = [&](std::size_t byte) {
+    return FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
+                                 path, number, byte));
+  };
+  if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would end there
+    throw not_json(zero + 1);
+  }
   nlohmann::json row;
   try {
     row = nlohmann::json::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
-    throw FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
-                                path, number, error.byte));
+    throw not_json(error.byte);
+  } catch (const nlohmann::json::exception&) {
+    throw FileError(fmt::format(
+        "{}:{}: a number of the line is out of range; write it as a string, or leave it out", path, number));
   }
   const auto field = row.is_object() ? row.find("text") : row.end();
   if (field == row.end() || !field->is_string()) {
@@ -93,10 +145,10 @@ void append_jsonl_file(const std::string& path, const Tokenizer& tokenizer, std:
   require_room_for(tokenizer, vocabulary);
   Input input(path);
   if (!ids.empty() && ids.back() != tokenizer.separator()) ids.push_back(tokenizer.separator());
-  std::string line;
-  for (std::int64_t number = 1; std::getline(input.stream, line); ++number) {
+  Lines lines(input);
+  for (std::string line; lines.next(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    append_document(document_of(line, path, number), tokenizer, ids);
+    append_document(document_of(line, path, lines.number()), tokenizer, ids);
   }
 }
 

@@ -7,6 +7,8 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <new>
+#include <stdexcept>
 
 #include "mantissa/base/error.h"
 #include "mantissa/text/readers.h"
@@ -123,8 +125,19 @@ std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, 
     throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
   }
   std::vector<std::int32_t> ids;
-  for (const std::string& path : expand_files(patterns))
-    append_file(path, format, tokenizer, vocabulary, ids);
+  for (const std::string& path : expand_files(patterns)) {
+    try {
+      append_file(path, format, tokenizer, vocabulary, ids);
+    } catch (const std::bad_alloc&) {
+      throw ResourceError(
+          fmt::format("data: the system refuses the memory for the tokens of \"{}\", four bytes each; name "
+                      "smaller files, or "
+                      "use a machine with more memory",
+                      path));
+    } catch (const std::length_error&) {  // more than a vector can ever hold
+      throw FileError(fmt::format("data: \"{}\" is too large to be read; name smaller files", path));
+    }
+  }
   if (ids.empty()) {
     throw FileError(fmt::format("data: \"{}\"{} holds no token", patterns.front(),
                                 patterns.size() > 1 ? " and the files after it" : ""));

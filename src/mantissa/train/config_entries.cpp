@@ -29,6 +29,49 @@ bool is_key(std::string_view section, std::string_view key) {
          (section == kPrecision && precision::find_field(key) != nullptr);
 }
 
+/// The place after the string that begins at `at`; after the line where it does not end on it.
+std::size_t after_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const bool lines = text.substr(at, 3) == three;
+  const std::string_view end = lines ? std::string_view(three) : std::string_view(three).substr(0, 1);
+  for (at += end.size(); at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (text.substr(at, end.size()) == end) {
+      return at + end.size();
+    } else if (text[at] == '\n' && !lines) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+/// A key of very many parts makes tables so deep that the end of the stack is met when they are freed.
+void check_keys(std::string_view text, const std::string& where) {
+  constexpr int kMostDots = 32;
+  const auto in_key = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
+           c == '_' || c == ' ' || c == '\t';
+  };
+  int dots = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'') {
+      at = after_string(text, at);
+      continue;
+    }
+    if (text[at] == '#') at = std::min(text.find('\n', at), text.size() - 1);
+    dots = text[at] == '.' ? dots + 1 : in_key(text[at]) ? dots : 0;
+    if (dots > kMostDots) {
+      const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      throw ConfigError(
+          fmt::format("{}:{}: a key has more than {} parts; the keys of a config have two or three", where,
+                      line, kMostDots));
+    }
+    ++at;
+  }
+}
+
 void check_text(std::string_view text, const std::string& file) {
   if (text.size() > kLongestConfig) {
     throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
@@ -36,6 +79,7 @@ void check_text(std::string_view text, const std::string& file) {
   if (text.find('\0') != std::string_view::npos) {
     throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
   }
+  check_keys(text, file);
 }
 
 class Collector {
@@ -85,6 +129,7 @@ class Collector {
 
 /// The value of an override: TOML, or else a bare string.
 std::unique_ptr<toml::table> override_value(std::string_view value, std::string_view whole) {
+  check_keys(value, "--set");
   const auto parse = [](const std::string& text) {
     return std::make_unique<toml::table>(toml::parse("value = " + text));
   };

@@ -32,7 +32,7 @@ std::vector<Option> make_table() {
        "threads",
        [](RunConfig& c) -> Slot { return &c.run.threads; },
        "threads, 0: all cores; changes no bit",
-       {.min = 0, .max = 4096}},
+       {.min = 0, .max = 1024}},
 
       {"model",
        "path",

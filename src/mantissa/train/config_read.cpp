@@ -150,7 +150,9 @@ struct Reader {
   }
 };
 
-nlohmann::json to_json(const Entry& entry, const toml::node& node) {
+nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1) {
+  constexpr int kDeepest = 32;  // config.json is written again, and read by bounded readers
+  if (depth > kDeepest) refuse(entry, fmt::format("nests deeper than {} levels; write it flat", kDeepest));
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -160,13 +162,13 @@ nlohmann::json to_json(const Entry& entry, const toml::node& node) {
   }
   if (const toml::array* array = node.as_array()) {
     nlohmann::json out = nlohmann::json::array();
-    for (const toml::node& item : *array) out.push_back(to_json(entry, item));
+    for (const toml::node& item : *array) out.push_back(to_json(entry, item, depth + 1));
     return out;
   }
   const toml::table* table = node.as_table();
   if (table == nullptr) refuse(entry, "config.json has no dates");
   nlohmann::json out = nlohmann::json::object();
-  for (const auto& [key, item] : *table) out[std::string(key.str())] = to_json(entry, item);
+  for (const auto& [key, item] : *table) out[std::string(key.str())] = to_json(entry, item, depth + 1);
   return out;
 }
 

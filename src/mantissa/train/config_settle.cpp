@@ -45,6 +45,13 @@ void check_model(const RunConfig& config, const Entries& entries) {
   }
 }
 
+void check_puzzles(const RunConfig& config, const Entries& entries) {
+  const DataSection& data = config.data;
+  if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
+  refuse(*entries.find("data", "people_min"),  // its default is the least there is
+         fmt::format("must be at most data.people_max, which is {}", data.people_max));
+}
+
 /// A micro-batch is a multiple of a leaf and lies within a shard (docs/numerics.md, "Sums over tokens").
 void settle_batch(RunConfig& config, const Entries& entries) {
   BatchSection& batch = config.batch;
@@ -90,6 +97,7 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced) {
   check_present(config, entries);
   check_model(config, entries);
+  check_puzzles(config, entries);
   settle_batch(config, entries);
   settle_schedule(config, entries);
   settle_run(config, entries.file);

@@ -4,10 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <fstream>
 
 #include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/json.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::train {
@@ -15,22 +16,9 @@ namespace {
 
 using plan::Slot;
 
-nlohmann::json read_json(const std::filesystem::path& path) {
-  std::error_code error;
-  constexpr std::uintmax_t kMost = 16U << 20U;
-  const std::uintmax_t size = std::filesystem::file_size(path, error);
-  if (error)
-    throw FileError(
-        fmt::format("{}: {}; a model directory needs its config.json", path.string(), error.message()));
-  if (size > kMost)
-    throw FileError(fmt::format("{}: is {} bytes, which is no config.json", path.string(), size));
-  std::ifstream in(path);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  try {
-    return nlohmann::json::parse(text);
-  } catch (const nlohmann::json::exception& e) {
-    throw FileError(fmt::format("{}: is not JSON: {}", path.string(), e.what()));
-  }
+nlohmann::json read_config_json(const std::filesystem::path& path) {
+  constexpr std::uint64_t kMost = 16U << 20U;
+  return io::parse_json(io::read_text_file(path, kMost), path);
 }
 
 /// Tensors that old checkpoints hold and that follow from the config.
@@ -79,9 +67,9 @@ void check_names(const runtime::WeightSet& weights, const io::WeightFiles& files
     for (const Slot& slot : weights.program().slots) known = known || slot.name == t.name;
     if (!known) {
       throw FileError(
-          fmt::format("{}: tensor \"{}\" is no weight of this {} model; check num_hidden_layers and "
+          fmt::format("{}: tensor {} is no weight of this {} model; check num_hidden_layers and "
                       "tie_word_embeddings in config.json",
-                      where.string(), t.name, config.model_type));
+                      where.string(), io::in_quotes(t.name), config.model_type));
     }
   }
 }
@@ -89,19 +77,20 @@ void check_names(const runtime::WeightSet& weights, const io::WeightFiles& files
 }  // namespace
 
 ModelSource find_model(const std::filesystem::path& directory) {
-  if (!std::filesystem::is_directory(directory)) {
+  std::error_code error;  // of a place that cannot be looked at; it is no directory either
+  if (!std::filesystem::is_directory(directory, error)) {
     throw FileError(fmt::format(
         "{}: is no directory; give a Hugging Face model directory with config.json and model.safetensors",
         directory.string()));
   }
   const std::filesystem::path config = directory / "config.json";
-  return {model::parse_model_config(read_json(config), config.string()), directory};
+  return {model::parse_model_config(read_config_json(config), config.string()), directory};
 }
 
 ModelSource find_model(const ModelSection& section) {
   if (!section.path.empty()) return find_model(std::filesystem::path(section.path));
   if (!section.config.empty())
-    return {model::parse_model_config(read_json(section.config), section.config), {}};
+    return {model::parse_model_config(read_config_json(section.config), section.config), {}};
   return {model::parse_model_config(section.fields, "[model]"), {}};
 }
 

@@ -1,0 +1,21 @@
+// A file of JSON lines, with another document before it.
+#include <vector>
+
+#include "check.h"
+#include "mantissa/text/readers.h"
+#include "memory_file.h"
+
+using namespace mantissa;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::int64_t kVocabulary = 256;
+  const fuzz::MemoryFile file(data, size);
+  const auto tokenizer = text::make_tokenizer("byte");
+  std::vector<std::int32_t> ids = {65};
+  fuzz::expect_only_errors([&] {
+    text::append_jsonl_file(file.path(), *tokenizer, kVocabulary, ids);
+    fuzz::require(ids.back() == tokenizer->separator(), "a document ends with its separator");
+  });
+  for (const std::int32_t id : ids) fuzz::require(id >= 0 && id < kVocabulary, "an id is in the vocabulary");
+  return 0;
+}

@@ -1,0 +1,27 @@
+// A model's config.json: read, written, and read again with the same sizes.
+#include <optional>
+#include <string_view>
+
+#include "check.h"
+#include "mantissa/io/json.h"
+#include "mantissa/model/config.h"
+
+using namespace mantissa;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  std::optional<model::ModelConfig> config;
+  fuzz::expect_only_errors(
+      [&] { config = model::parse_model_config(io::parse_json(text, "config.json"), "config.json"); });
+  if (!config) return 0;
+  const std::int64_t parameters = config->parameters();
+  fuzz::require(parameters > 0, "a model has parameters");
+  const nlohmann::json written = model::to_json(*config, "float32");
+  fuzz::expect_only_errors([&] {
+    const model::ModelConfig again = model::parse_model_config(written, "config.json");
+    fuzz::require(again.parameters() == parameters, "a written config makes the same model");
+    config.reset();
+  });
+  fuzz::require(!config, "a written config can be read");
+  return 0;
+}

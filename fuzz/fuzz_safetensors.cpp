@@ -1,0 +1,27 @@
+// A safetensors file: its header is checked whole, and every small tensor that it announces can be read.
+#include <vector>
+
+#include "check.h"
+#include "mantissa/io/safetensors.h"
+#include "memory_file.h"
+
+using namespace mantissa;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::uint64_t kSmall = 1 << 16;
+  const fuzz::MemoryFile file(data, size);
+  fuzz::expect_only_errors([&] {
+    const io::SafetensorsReader reader(file.path());
+    for (const io::TensorInfo& tensor : reader.tensors()) {
+      const std::uint64_t bytes = tensor.end - tensor.begin;
+      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size, "a tensor lies in the file");
+      fuzz::require(static_cast<std::uint64_t>(tensor.count()) * io::bytes_of(tensor.dtype) == bytes,
+                    "a tensor's shape and bytes agree");
+      fuzz::require(reader.find(tensor.name) == &tensor, "a tensor is found by its name");
+      if (bytes > kSmall) continue;
+      std::vector<std::byte> values(bytes);
+      reader.read(tensor, values);
+    }
+  });
+  return 0;
+}
