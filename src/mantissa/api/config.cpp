@@ -40,7 +40,7 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
   }
   kernels::Context ctx;
   ctx.simd = hardware.simd.empty() ? kernels::best_simd() : kernels::parse_simd(hardware.simd);
-  const std::int64_t asked = hardware.threads > 0 ? hardware.threads : config_threads;
+  const std::int64_t asked = hardware.threads != 0 ? hardware.threads : config_threads;
   constexpr std::int64_t kMostThreads = 1024;
   if (asked < 0 || asked > kMostThreads) {
     throw ConfigError(
@@ -53,12 +53,18 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
 }
 
 precision::Policy policy_for(const Precision& precision, const std::string& fallback) {
-  precision::Policy policy = precision::Policy::parse(precision.policy.value_or(fallback));
-  for (std::size_t i = 0; i < precision.rules.size(); ++i) {
-    policy = policy.with_rule(precision.rules[i], fmt::format("--rule {}", i + 1));
+  std::string option = "--precision";
+  try {
+    precision::Policy policy = precision::Policy::parse(precision.policy.value_or(fallback));
+    for (std::size_t i = 0; i < precision.rules.size(); ++i) {
+      option = fmt::format("--rule {}", i + 1);
+      policy = policy.with_rule(precision.rules[i], option);
+    }
+    precision::check_supported(policy);
+    return policy;
+  } catch (const ConfigError& e) {
+    throw ConfigError(fmt::format("{}: {}", option, e.what()));
   }
-  precision::check_supported(policy);
-  return policy;
 }
 
 std::string version() {

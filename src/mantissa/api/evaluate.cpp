@@ -118,7 +118,8 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
   text::Dataset::Options rows;
   // Text shorter than a row is one short row.
   rows.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
-  if (rows.sequence_length < 1) throw ConfigError("--data: fewer than two tokens; nothing can be predicted");
+  if (rows.sequence_length < 1)
+    throw ConfigError(fmt::format("{}: fewer than two tokens; nothing can be predicted", data.front()));
   rows.shuffle = false;
   const text::Dataset set(std::move(ids), rows, "--data");
   const text::StepData all = set.step(1, set.training_rows());

@@ -3,6 +3,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/io/file.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/executor.h"
@@ -41,14 +42,22 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
 
 }  // namespace
 
+std::string read_prompt(const std::filesystem::path& file) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 24U;
+  return io::read_text_file(file, kMost);
+}
+
 Generation generate(const std::filesystem::path& model, const GenerateOptions& o) {
   const kernels::Context ctx = context_for(o.hardware);
   const train::ModelSource source = train::find_model(model);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
   Generation out;
   out.prompt_ids = prompt_ids(o, tokenizer.get(), model);
-  if (o.max_new_tokens < 1)
-    throw ConfigError(fmt::format("--max-new-tokens {}: must be at least 1", o.max_new_tokens));
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
+  if (o.max_new_tokens < 1 || o.max_new_tokens > kMostTokens) {
+    throw ConfigError(
+        fmt::format("--max-new-tokens {}: must be between 1 and {}", o.max_new_tokens, kMostTokens));
+  }
   const std::int64_t capacity = static_cast<std::int64_t>(out.prompt_ids.size()) + o.max_new_tokens;
   const plan::Program program =
       rollout::compile_decode(source.config, policy_for(o.precision), capacity, ctx);

@@ -174,6 +174,9 @@ struct Generation {
   double tokens_per_second = 0;
 };
 
+/// The text of a prompt's file, byte for byte. Throws FileError where it cannot be read or is no prompt's
+/// size.
+std::string read_prompt(const std::filesystem::path& file);
 Generation generate(const std::filesystem::path& model, const GenerateOptions& options);
 
 struct TraceOptions {

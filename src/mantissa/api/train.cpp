@@ -7,6 +7,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/atomic.h"
+#include "mantissa/io/file.h"
 #include "mantissa/io/lock.h"
 #include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
@@ -59,7 +60,7 @@ class Run {
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx);
     check_plan(trainer_->program());
-    fs::create_directories(out_);
+    io::make_directories(out_);
     const io::RunLock lock(out_);
     load_state();
     begin_directory(ctx);

@@ -21,6 +21,17 @@ void refuse_set(const CommonOptions& common, const char* command) {
     throw ConfigError(fmt::format("--set: {} of a model directory has no config; leave it out", command));
 }
 
+/// A seed is a whole number that 64 bits hold; the option's own reading takes "-1" and 24 digits too.
+CLI::Validator whole_seed() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+        return digits && text.size() <= 19 ? std::string()
+                                           : "a seed is a whole number of at most 19 digits, not " + text;
+      },
+      "");
+}
+
 struct GenerateArguments {
   std::string model, prompt, prompt_file;
   std::vector<std::int32_t> ids;
@@ -32,9 +43,7 @@ int run_generate(GenerateArguments& a, const CommonOptions& common) {
   const int given = (a.prompt.empty() ? 0 : 1) + (a.prompt_file.empty() ? 0 : 1) + (a.ids.empty() ? 0 : 1);
   if (given != 1) throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompt-ids");
   if (!a.prompt_file.empty()) {
-    std::ifstream in(a.prompt_file, std::ios::binary);
-    if (!in) throw FileError(fmt::format("{}: cannot be read; give a file with the prompt", a.prompt_file));
-    a.prompt.assign(std::istreambuf_iterator<char>(in), {});
+    a.prompt = api::read_prompt(a.prompt_file);
   }
   a.options.prompt = a.prompt;
   a.options.prompt_ids = a.ids;
@@ -146,7 +155,7 @@ void add_generate(CLI::App& app, CommonOptions& common, Run& run) {
       ->capture_default_str();
   command->add_option("--top-p", a->options.top_p, "Draw from the fewest that hold this probability")
       ->capture_default_str();
-  command->add_option("--seed", a->options.seed, "Of the draws")->capture_default_str();
+  command->add_option("--seed", a->options.seed, "Of the draws")->capture_default_str()->check(whole_seed());
   common.add_to(*command);
   command->callback([a, &common, &run] { run = [a, &common] { return run_generate(*a, common); }; });
 }
@@ -159,7 +168,9 @@ void add_eval(CLI::App& app, CommonOptions& common, Run& run) {
   command->add_option("--data", a->data, "Files, or kk for held-out puzzles");
   command->add_option("--format", a->format, "auto, text, jsonl, tokens")->capture_default_str();
   command->add_option("--sequence-length", a->sequence_length, "Tokens of a row")->capture_default_str();
-  command->add_option("--puzzles", a->puzzles, "Held-out puzzles to answer")->capture_default_str();
+  command->add_option("--puzzles", a->puzzles, "Held-out puzzles to answer")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   common.add_to(*command);
   command->callback([a, &common, &run] { run = [a, &common] { return run_eval(*a, common); }; });
 }
@@ -217,7 +228,7 @@ void add_data(CLI::App& app, CommonOptions& common, Run& run) {
   kk->add_option("--count", a->options.count, "How many")->capture_default_str();
   kk->add_option("--people-min", a->options.people_min, "At least this many people")->capture_default_str();
   kk->add_option("--people-max", a->options.people_max, "At most this many, up to 8")->capture_default_str();
-  kk->add_option("--seed", a->options.seed, "Of the puzzles")->capture_default_str();
+  kk->add_option("--seed", a->options.seed, "Of the puzzles")->capture_default_str()->check(whole_seed());
   kk->add_option("--split", a->split, "train, or test: held out from every training set")
       ->capture_default_str();
   kk->add_option("--style", a->options.style, "short, or logic-rl")->capture_default_str();

@@ -100,6 +100,17 @@ void File::close() {
   if (::close(std::exchange(descriptor_, -1)) != 0 && errno != EINTR) throw_write_error(path_, errno);
 }
 
+void make_directories(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error && (error.value() == ENOSPC || error.value() == EDQUOT)) throw_write_error(path, error.value());
+  if (error || !std::filesystem::is_directory(path, error)) {
+    throw FileError(fmt::format("{}: cannot be made a directory: {}; choose another place",
+                                in_quotes(path.string()),
+                                error ? reason(error.value()) : "a file stands there"));
+  }
+}
+
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor =
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

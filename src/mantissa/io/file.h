@@ -44,6 +44,10 @@ class File {
 /// Makes renames and removals in `directory` last. Nothing happens on file systems that cannot.
 void sync_directory(const std::filesystem::path& directory);
 
+/// Makes `path` and the directories above it that are missing. Throws FileError where it cannot be a
+/// directory, ResourceError where the disk is full.
+void make_directories(const std::filesystem::path& path);
+
 /// The whole of a small file. Throws FileError where it is larger than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 

@@ -59,7 +59,7 @@ void check_file(const fs::path& folder, const nlohmann::json& listed) {
 StateHeader open_checked(const fs::path& folder) {
   nlohmann::json json = read_json_file(folder / kHeader);
   try {
-    const StateHeader header = open_sealed(json, folder / kHeader);
+    StateHeader header = open_sealed(json, folder / kHeader);
     bool tensors = false;
     for (const nlohmann::json& listed : json.at("files")) {
       check_file(folder, listed);

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/runtime/process.h"
 #include "mantissa/train/nonfinite.h"
 
 namespace mantissa::train {
@@ -45,8 +46,14 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
   if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
     scaler_.emplace(*scaler);
-  machine_ = measure_machine(ctx_, program_);
   memory_ = forecast_memory(program_, 0);  // the data are resident already
+  if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
+    throw ResourceError(fmt::format(
+        "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
+        "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows where it goes)",
+        static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
+  }
+  machine_ = measure_machine(ctx_, program_);
   weights_ = std::make_unique<runtime::WeightSet>(program_);
   if (source_.weights.empty()) {
     weights_->initialise(config_.run.seed, ctx_);
