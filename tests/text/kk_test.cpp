@@ -110,7 +110,8 @@ TEST(Kk, TheQuizSaysInWordsWhatTheStatementsSay) {
   for (const KkPuzzle& puzzle : generate(options)) {
     std::string rest = puzzle.quiz, tuples;
     for (std::size_t i = 0; i < puzzle.names.size(); ++i) {
-      const std::string who = "(" + std::to_string(i + 1) + ") " + puzzle.names[i] + " said ";
+      std::string who = "(";
+      who.append(std::to_string(i + 1)).append(") ").append(puzzle.names[i]).append(" said ");
       ASSERT_TRUE(rest.starts_with(who)) << puzzle.quiz;
       const std::size_t end = rest.find(". ");
       tuples += (tuples.empty() ? "(" : ", ") +

@@ -17,7 +17,7 @@ struct Foreign {
   std::string_view
       name;  // in another trainer: Hugging Face, DeepSpeed, Lightning, Lit-GPT, nanoGPT, Megatron
   std::string_view canonical;  // here
-  std::string_view note = "";
+  std::string_view note{};
 };
 
 constexpr std::string_view kEpochs = "steps = epochs × sequences / global_batch_size";
