@@ -82,13 +82,13 @@ inline Bound log_prob_bound(const Case& c) {
 
 /// A token's |dlogits| sum to at most 2·|d|. A vocabulary entry's, over tokens, to the times it is asked plus
 /// Σ p with p ≤ e^(2·largest)/vocabulary.
-inline Bound log_prob_grad_bound(const Case& c) {
+inline Bound log_prob_grad_bound(const Case& c, std::size_t upstream) {
   const double largest = largest_logit(c);
   std::map<double, double> asked;
   double most = 0;
   for (const double id : c.inputs()[2].values) most = std::max(most, ++asked[id]);
   const double mass = most + tokens_of(c) * std::exp(2 * largest) / static_cast<double>(kVocabulary);
-  const double d = c.largest(4);
+  const double d = c.largest(upstream);
   const double chain = 2 * chain_of(kHeadWidth) * largest + 12 + chain_of(kVocabulary) + token_chain(c);
   return {chain, 1, {2 * d * c.largest(1), d * mass * c.largest(0)}};
 }
@@ -292,13 +292,26 @@ inline std::vector<OpRow> op_rows() {
                     in.push_back({Shape::tokens(t), Stored::arithmetic});
                     return in;
                   },
-                  log_prob_grad_bound,
+                  [](const Case& c) { return log_prob_grad_bound(c, 4); },
                   {},
                   0,
                   [](Operands& in, Case& c) {
                     Operands first(in.begin(), in.begin() + 3), out{in[4], in[3]};
                     find_op("log_prob").reference({c.extent(), first, out, Attributes{}});
                     in[3] = out[1];
+                  }});
+  rows.push_back({"log_prob.training", "",
+                  [](T t, T) {
+                    std::vector<InputSpec> in = head_inputs(t);
+                    in.push_back({Shape::tokens(t), Stored::arithmetic});
+                    return in;
+                  },
+                  [](const Case& c) {
+                    Bound b = log_prob_grad_bound(c, 3);
+                    const Bound forward = log_prob_bound(c);
+                    b.chain = std::max(b.chain, forward.chain);
+                    b.magnitude.insert(b.magnitude.end(), forward.magnitude.begin(), forward.magnitude.end());
+                    return b;
                   }});
   rows.push_back(
       {"cache_append",

@@ -32,13 +32,15 @@ struct Head {
     for (std::int64_t t = 0; t < b.tokens; ++t)
       ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
   }
-  /// log_prob, lse, entropy, dx, dweight.
-  std::vector<Tensor> run(Context ctx) const {
+  /// log_prob, lse, entropy, dx, dweight: in two calls, or the first two and the last two `joined` in one.
+  std::vector<Tensor> run(Context ctx, bool joined = false) const {
     const Extent extent = batch.extent();
+    const auto leaf = static_cast<std::int64_t>(batch.tokens);
     std::vector<std::byte> work(
-        64 + std::max(log_prob_workspace(ctx, batch.tokens, batch.tokens, kChannels, vocabulary, arithmetic),
-                      log_prob_backward_workspace(ctx, batch.tokens, batch.tokens, kChannels, vocabulary,
-                                                  arithmetic)));
+        64 +
+        (joined ? log_prob_training_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic)
+                : std::max(log_prob_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic),
+                           log_prob_backward_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic))));
     void* begin = work.data();
     std::size_t space = work.size();
     ctx.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
@@ -48,7 +50,7 @@ struct Head {
     out.emplace_back(arithmetic, vocabulary, kChannels);
     LogProb f{kChannels, vocabulary, {x, x.type, false}, {weight, weight.type, false}, ids.data(), out[0],
               out[1],    out[2]};
-    log_prob(ctx, extent, f);
+    if (!joined) log_prob(ctx, extent, f);
     LogProbBackward g;
     g.channels = kChannels;
     g.vocabulary = vocabulary;
@@ -60,7 +62,8 @@ struct Head {
     g.operand = arithmetic;
     g.dx = out[3];
     g.dweight = out[4];
-    log_prob_backward(ctx, extent, g);
+    if (joined) f.entropy.data = nullptr;
+    joined ? log_prob_training(ctx, extent, f, g) : log_prob_backward(ctx, extent, g);
     return out;
   }
 };
@@ -117,6 +120,31 @@ TEST(Head, GivesTheSameBytesOnEveryInstructionSetAndThreadCount) {
   const Head h(Scalar::f32, Scalar::bf16, 1061, Batch({300, 260, 3}, 1));
   const std::vector<Tensor> first = h.run({.simd = best_simd()});
   for (const Context& ctx : contexts()) EXPECT_TRUE(h.run(ctx) == first) << describe(ctx);
+}
+
+TEST(Head, JoinedGivesTheBytesOfItsHalves) {
+  // 563 tokens in leaves of 300, 260 and 3 are two groups of kept logits.
+  for (const auto& [arithmetic, storage] :
+       {std::pair{Scalar::f64, Scalar::f64}, std::pair{Scalar::f32, Scalar::f16}}) {
+    const Head h(arithmetic, storage, 1061, Batch({300, 260, 3}, 1));
+    const std::vector<Tensor> halves = h.run({.simd = best_simd()});
+    for (const Context& ctx : contexts()) {
+      const std::vector<Tensor> joined = h.run(ctx, true);
+      for (const std::size_t o : {0U, 1U, 3U, 4U})
+        EXPECT_TRUE(joined[o] == halves[o]) << describe(ctx) << " output " << o;
+    }
+  }
+}
+
+TEST(Head, JoinedMakesLogitsTwiceWhereOneLeafHasTooMany) {
+  const std::int64_t vocabulary = 40 * kVocabularyChunk;
+  ASSERT_TRUE(keeps_logits(800, vocabulary));
+  ASSERT_FALSE(keeps_logits(830, vocabulary));
+  const Head h(Scalar::f32, Scalar::f32, vocabulary, Batch({830}));
+  const Context ctx{.simd = best_simd()};
+  EXPECT_LT(log_prob_training_workspace(ctx, 830, 830, kChannels, vocabulary, Scalar::f32), 16U << 20U);
+  const std::vector<Tensor> halves = h.run(ctx), joined = h.run(ctx, true);
+  for (const std::size_t o : {0U, 1U, 3U, 4U}) EXPECT_TRUE(joined[o] == halves[o]) << "output " << o;
 }
 
 TEST(Head, LogSumExpOfStoredLogitsHasTheSameBits) {

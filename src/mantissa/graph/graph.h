@@ -21,7 +21,9 @@ inline constexpr std::int32_t kNone = -1;
 struct OpDef;
 
 /// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step.
-enum class Phase : std::uint8_t { forward, backward, finish };
+/// What the plan moves into `evaluate` makes what a backward phase would make on the way: it ends a forward
+/// pass that no backward pass follows.
+enum class Phase : std::uint8_t { forward, evaluate, backward, finish };
 
 enum class ValueKind : std::uint8_t {
   input,            // given for every run

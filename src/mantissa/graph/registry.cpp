@@ -11,7 +11,7 @@ std::span<const OpDef* const> all_ops() {
       &kMatmul,   &kMatmulDx,    &kMatmulDw,      &kRmsNorm,    &kRmsNormDx,    &kRmsNormDgain, &kRope,
       &kRopeGrad, &kAttention,   &kAttentionGrad, &kGather,     &kGatherDtable, &kSelect,       &kAdd,
       &kSwiglu,   &kSwigluGrad,  &kSum,           &kSumUses,    &kCast,         &kRoundKv,      &kFused,
-      &kLogProb,  &kLogProbGrad, &kCacheAppend,   &kAccumulate,
+      &kLogProb,  &kLogProbGrad, &kLogProbTraining, &kCacheAppend,   &kAccumulate,
   };
   return kOps;
 }

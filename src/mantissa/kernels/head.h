@@ -53,6 +53,15 @@ std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
+/// Both: log_prob(forward), then log_prob_backward(backward) from its lse, with the same bits. The logits of
+/// a few leaves at a time, 128 MB in f32 at most, are kept between the two and made once; where one leaf has
+/// more than that (keeps_logits() is false), or the workspace is too small for it, they are made twice.
+bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
+std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
+void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
+                       const LogProbBackward& backward);
+
 /// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in
 /// f64). Gives the bits that log_prob gives for the same logits.
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,

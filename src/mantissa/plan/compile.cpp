@@ -9,6 +9,7 @@ namespace mantissa::plan {
 precision::Pass pass_of(graph::Phase phase) {
   switch (phase) {
     case graph::Phase::forward:
+    case graph::Phase::evaluate:
       return precision::Pass::forward;
     case graph::Phase::backward:
       return precision::Pass::backward;
@@ -89,6 +90,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
     if (v.shape.has_tokens()) program.token_capacity = std::max(program.token_capacity, v.shape.dim(0).size);
   }
   if (options.fold) fold_casts(program);
+  if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);

@@ -14,7 +14,9 @@ struct CompileOptions {
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
   bool fold = true;               // casts and sums done by the kernels that load and store (changes no bit)
   bool fuse = true;               // pointwise chains as one program (changes no bit)
-  bool keep_values = false;       // every value of the graph stays readable after the run (traces)
+  bool join_head =
+      false;  // log-probabilities come with the backward phase, or from `evaluate` (changes no bit)
+  bool keep_values = false;  // every value of the graph stays readable after the run (traces)
 };
 
 /// Throws ConfigError where the policy asks for what an op cannot do.

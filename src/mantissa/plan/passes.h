@@ -13,6 +13,10 @@ Program assign_formats(const graph::Graph& graph, const precision::Policy& polic
 /// Removes the casts and sums that a kernel can do while it loads or stores.
 void fold_casts(Program& program);
 
+/// Joins the head's forward and backward steps, so that its logits are made once: the backward phase then
+/// makes the log-probabilities, and `evaluate` does where no backward phase follows.
+void join_head(Program& program);
+
 /// Joins pointwise steps that follow each other into one expression program.
 void fuse_pointwise(Program& program);
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "mantissa/kernels/head.h"
 #include "mantissa/kernels/peak.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
@@ -16,6 +17,14 @@ constexpr double kAttentionShare = 0.45;
 
 bool is_product(const plan::Step& s) {
   return s.op->op == "matmul" || s.op->op == "log_prob";
+}
+
+/// Where leaves are too long for their logits to be kept, the head makes them twice.
+double logits_made_again(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
+  if (s.op->id == "log_prob.grad") return 3.0 / 2.0;
+  if (s.op->id != "log_prob.training") return 1.0;
+  const std::int64_t vocabulary = program.buffer(s.inputs[1].buffer).shape.dim(0).size;
+  return kernels::keeps_logits(longest_leaf, vocabulary) ? 1.0 : 4.0 / 3.0;
 }
 
 }  // namespace
@@ -33,7 +42,7 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
   options.fold = fold;
-  options.fuse = fuse;
+  options.fuse = options.join_head = fuse;
   return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options,
                        ctx);
 }
@@ -64,6 +73,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 double product_flops(const plan::Program& program) {
   double flops = 0;
   for (const plan::Step& s : program.steps) {
+    if (s.phase == graph::Phase::evaluate) continue;
     if (is_product(s) || s.op->op == "attention") flops += s.flops;
   }
   return flops;
@@ -72,9 +82,10 @@ double product_flops(const plan::Program& program) {
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine) {
   double micro = 0;
   for (const plan::Step& s : program.steps) {
+    if (s.phase == graph::Phase::evaluate) continue;
     const double share = is_product(s) ? kProductShare : s.op->op == "attention" ? kAttentionShare : 1.0;
-    // The head's backward makes its logits a second time.
-    const double flops = s.op->id == "log_prob.grad" ? 1.5 * s.flops : s.flops;
+    const double flops =
+        s.flops * logits_made_again(program, s, config.batch.leaf * config.data.sequence_length);
     const double compute =
         is_product(s) || s.op->op == "attention" ? flops / (share * machine.flops_per_second) : 0;
     micro += std::max(compute, s.bytes / machine.bytes_per_second);

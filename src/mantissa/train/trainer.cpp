@@ -119,13 +119,14 @@ double Trainer::forward_backward(const text::StepData& data, bool train, const s
     first_row_ = first;
     fill_rows(data, first);
     executor_->run(graph::Phase::forward, batch_.extent());
+    executor_->run(train ? graph::Phase::backward : graph::Phase::evaluate, batch_.extent(),
+                   train && first > 0);
     const std::int64_t count = std::min(micro, data.rows - first) * length;
     if (wide) {
       std::copy_n(static_cast<const double*>(log_prob.data), count, log_probs64_.begin() + first * length);
     } else {
       std::copy_n(static_cast<const float*>(log_prob.data), count, log_probs32_.begin() + first * length);
     }
-    if (train) executor_->run(graph::Phase::backward, batch_.extent(), first > 0);
   }
   if (train) executor_->run(graph::Phase::finish, batch_.extent());
   const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, total)

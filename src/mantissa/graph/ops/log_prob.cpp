@@ -51,15 +51,20 @@ std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Con
                                               n.shape(1).dim(0).size, s.arithmetic);
 }
 
-void run_forward(const Call& c) {
+kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
   kernels::LogProb h;
   h.channels = c.inputs[0].width;
   h.vocabulary = c.inputs[1].rows;
   h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
   h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
   h.ids = ids(c.inputs[2]);
-  h.log_prob = c.outputs[0].out();
-  h.lse = c.outputs[1].out();
+  h.log_prob = log_prob.out();
+  h.lse = lse.out();
+  return h;
+}
+
+void run_forward(const Call& c) {
+  kernels::LogProb h = forward_of(c, c.outputs[0], c.outputs[1]);
   if (c.outputs.size() > 2) h.entropy = c.outputs[2].out();
   kernels::log_prob(c.ctx, c.extent, h);
 }
@@ -77,20 +82,47 @@ std::vector<OutputSpec> infer_grad(const NodeView& n) {
           {n.shape(1), Role::weight_gradient, kNone, ValueKind::weight_gradient, "weight"}};
 }
 
-void run_grad(const Call& c) {
+kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const Argument& dlog_prob,
+                                     const Argument& dx, const Argument& dweight) {
   kernels::LogProbBackward h;
   h.channels = c.inputs[0].width;
   h.vocabulary = c.inputs[1].rows;
   h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
   h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
   h.ids = ids(c.inputs[2]);
-  h.lse = c.inputs[3].in();
-  h.dlog_prob = c.inputs[4].in();
+  h.lse = lse.in();
+  h.dlog_prob = dlog_prob.in();
   h.operand = c.compute;
-  h.dx = c.outputs[0].out();
-  h.dweight = c.outputs[1].out();
+  h.dx = dx.out();
+  h.dweight = dweight.out();
   h.accumulate = c.accumulate;
-  kernels::log_prob_backward(c.ctx, c.extent, h);
+  return h;
+}
+
+void run_grad(const Call& c) {
+  kernels::log_prob_backward(c.ctx, c.extent,
+                             backward_of(c, c.inputs[3], c.inputs[4], c.outputs[0], c.outputs[1]));
+}
+
+// Both in one. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
+std::vector<OutputSpec> infer_training(const NodeView& n) {
+  std::vector<OutputSpec> specs = infer_grad(n);
+  for (OutputSpec& spec : infer_forward(n)) specs.push_back(std::move(spec));
+  return specs;
+}
+
+Cost cost_training(const NodeView& n, const Sizes&) {
+  return {3.0 * product_flops(n)};
+}
+
+std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
+                                              n.shape(1).dim(0).size, s.arithmetic);
+}
+
+void run_training(const Call& c) {
+  kernels::log_prob_training(c.ctx, c.extent, forward_of(c, c.outputs[2], c.outputs[3]),
+                             backward_of(c, c.outputs[3], c.inputs[3], c.outputs[0], c.outputs[1]));
 }
 
 kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
@@ -111,6 +143,13 @@ void reference_forward(const ReferenceCall& c) {
 void reference_grad(const ReferenceCall& c) {
   const std::vector<std::int32_t> ids = whole(c.inputs[2]);
   kernels::reference::log_prob_backward(head_of(c, ids), c.inputs[3].data(), c.inputs[4].data(),
+                                        c.outputs[0].data(), c.outputs[1].data());
+}
+
+void reference_training(const ReferenceCall& c) {
+  const std::vector<std::int32_t> ids = whole(c.inputs[2]);
+  kernels::reference::log_prob(head_of(c, ids), c.outputs[2].data(), c.outputs[3].data(), nullptr);
+  kernels::reference::log_prob_backward(head_of(c, ids), c.outputs[3].data(), c.inputs[3].data(),
                                         c.outputs[0].data(), c.outputs[1].data());
 }
 
@@ -143,6 +182,19 @@ const OpDef kLogProbGrad = {
     .workspace = workspace_grad,
     .run = run_grad,
     .reference = reference_grad,
+};
+
+const OpDef kLogProbTraining = {
+    .id = "log_prob.training",
+    .op = "log_prob",
+    .doc =
+        "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
+    .reads = {Read::matmul, Read::matmul, Read::value},
+    .infer = infer_training,
+    .cost = cost_training,
+    .workspace = workspace_training,
+    .run = run_training,
+    .reference = reference_training,
 };
 
 }  // namespace mantissa::graph

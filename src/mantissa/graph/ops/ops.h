@@ -11,7 +11,7 @@ extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kSelect;
 extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRoundKv, kFused;
-extern const OpDef kLogProb, kLogProbGrad;
+extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;
 
 }  // namespace mantissa::graph

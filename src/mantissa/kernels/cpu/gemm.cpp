@@ -48,7 +48,7 @@ class GemmRun {
            g.b.transposed},
         one_row_{0, g.k},
         total_(gemm_plan::summarize(Walk())),
-        scratch_(m_, static_cast<std::size_t>(g.k), sizeof(T)) {
+        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T)) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     constexpr bool kF64 = std::is_same_v<T, double>;
     direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
@@ -56,33 +56,36 @@ class GemmRun {
     // A leaf is summed apart where there is already something to add its sum to.
     const bool leaf_sums =
         !g.continue_blocks && (total_.long_leaf || (g.accumulate && total_.long_first_leaf));
-    leaf_row_ =
-        leaf_sums && !direct_ ? scratch_.temporary_rows / 2 / gemm_plan::kRowUnit * gemm_plan::kRowUnit : 0;
-    columns_ = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
-    chunk_ = gemm_plan::chunk_rows(m_, total_.depth, leaf_row_ > 0 ? leaf_row_ : scratch_.temporary_rows);
+    sum_sets_ = (direct_ ? 0 : 1) + (leaf_sums ? 1 : 0);
   }
 
   void Run() {
     if (total_.blocks == 0) return Clear();
     if (m_ <= kThinRows && a_.depth_contiguous && b_.depth_contiguous && g_.rows.empty() && !g_.accumulate)
       return RunThin();
-    for (std::size_t row = 0; row < m_; row += chunk_) RunChunk(row, std::min(chunk_, m_ - row));
+    m_ <= n_ ? ShareA() : ShareB();
   }
 
  private:
   static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
 
   Blocks Walk() const { return Blocks(g_.rows, g_.rows_per_leaf, one_row_); }
-  T* PackedA() const { return reinterpret_cast<T*>(ctx_.workspace); }
-  T* PackedB(int thread) const {
-    return PackedA() + scratch_.a + static_cast<std::size_t>(thread) * (scratch_.b + scratch_.temporary);
+  T* Shared() const { return reinterpret_cast<T*>(ctx_.workspace); }
+  T* Own(int thread) const {
+    return Shared() + scratch_.shared +
+           static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary);
   }
-  T* Temporary(int thread) const { return PackedB(thread) + scratch_.b; }
+  T* Temporary(int thread) const { return Own(thread) + scratch_.own; }
+  /// Rows of the temporary where each row holds `columns` sums, in whole units.
+  std::size_t TemporaryRows(std::size_t columns) const {
+    const std::size_t rows = scratch_.temporary / (std::max<std::size_t>(sum_sets_, 1) * columns);
+    return std::max(rows / gemm_plan::kRowUnit * gemm_plan::kRowUnit, gemm_plan::kRowUnit);
+  }
 
   /// Few rows: B is not packed, A is kept as [k][rows], rows that are not there being zero.
   void RunThin() {
     const std::size_t rows = thin_rows(m_);
-    T* a = PackedA();
+    T* a = Shared();
     std::fill_n(a, total_.depth * rows, T{0});
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
@@ -92,9 +95,10 @@ class GemmRun {
         for (std::size_t j = 0; j < b.depth; ++j) a[(b.packed + j) * rows + i] = x[j];
       }
     }
-    parallel_for(ctx_, Count(ceil_div(n_, columns_)), [&](std::int64_t task, int thread) {
-      const std::size_t column = static_cast<std::size_t>(task) * columns_;
-      RunThinTile(rows, a, column, std::min(columns_, n_ - column), thread);
+    const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    parallel_for(ctx_, Count(ceil_div(n_, columns)), [&](std::int64_t task, int thread) {
+      const std::size_t column = static_cast<std::size_t>(task) * columns;
+      RunThinTile(rows, a, column, std::min(columns, n_ - column), thread);
     });
   }
 
@@ -111,72 +115,129 @@ class GemmRun {
     for (std::size_t i = 0; i < m_; ++i) Finish(i, column, columns, sums + i * kColumns);
   }
 
-  /// Packs rows [row, row + rows) of A and multiplies them.
-  void RunChunk(std::size_t row, std::size_t rows) {
-    PackChunk(row, rows);
-    const std::size_t panels = ceil_div(rows, kMr);
-    const std::size_t tiles = ceil_div(n_, columns_);
-    const std::size_t part = gemm_plan::part_panels(panels, tiles, ctx_.threads) * kMr,
-                      parts = ceil_div(rows, part);
-    parallel_for(ctx_, Count(tiles * parts), [&](std::int64_t task, int thread) {
-      const std::size_t column = static_cast<std::size_t>(task) / parts * columns_;
-      const std::size_t first = static_cast<std::size_t>(task) % parts * part;
-      RunTile({row + first, std::min(part, rows - first), column, std::min(columns_, n_ - column)}, first,
-              panels * kMr, thread);
-    });
+  /// A is shared in chunks of rows; a task has a tile of columns and all or a part of the chunk's rows.
+  void ShareA() const {
+    const std::size_t most = std::min(gemm_plan::kMostRows, sum_sets_ > 0 ? TemporaryRows(kColumns) : m_);
+    const std::size_t chunk =
+        gemm_plan::chunk(m_, total_.depth, gemm_plan::kRowUnit, gemm_plan::kLeastRows, most);
+    const std::size_t width = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    for (std::size_t row = 0; row < m_; row += chunk) {
+      const std::size_t rows = std::min(chunk, m_ - row), panels = ceil_div(rows, kMr);
+      PackShared<kMr>(a_, row, rows);
+      const gemm_plan::TileTasks tasks(ceil_div(n_, width), panels, ctx_.threads);
+      parallel_for(ctx_, Count(tasks.count), [&](std::int64_t task, int thread) {
+        const auto t = static_cast<std::size_t>(task);
+        const std::size_t column = tasks.tile(t) * width;
+        const std::size_t part = ceil_div(panels, tasks.parts_of(t)) * kMr, first = tasks.part(t) * part;
+        if (first >= rows) return;
+        RunWithA({row + first, std::min(part, rows - first), column, std::min(width, n_ - column)}, first,
+                 panels * kMr, thread);
+      });
+    }
   }
 
-  /// Each task packs every `slices`-th block of some rows. Where rows lie side by side in memory, blocks are
-  /// dealt out before rows are, so that long runs are read.
-  void PackChunk(std::size_t row, std::size_t rows) {
-    constexpr std::size_t kUnit = 8 * kMr;  // a whole number of vectors
-    const std::size_t padded = ceil_div(rows, kMr) * kMr, wanted = gemm_plan::tasks_wanted(ctx_.threads);
-    const std::size_t slices = a_.depth_contiguous ? 1 : std::min(wanted, total_.blocks);
-    const std::size_t step = gemm_plan::round_up(ceil_div(rows, ceil_div(wanted, slices)), kUnit);
-    parallel_for(ctx_, Count(ceil_div(rows, step) * slices), [&](std::int64_t task, int) {
-      const std::size_t first = static_cast<std::size_t>(task) / slices * step;
-      std::size_t turn = static_cast<std::size_t>(task) % slices;
-      Blocks walk = Walk();
-      for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
-        if (turn > 0) continue;
-        T* to = PackedA() + b.packed * padded + first * b.depth;
-        PackA<T>(a_, row + first, std::min(step, rows - first), b.k, b.depth, to);
-      }
-    });
-  }
-
-  /// All of k for one tile, whose rows begin at row `first` of the chunk's `padded` ones.
-  void RunTile(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
-    T* packed_b = PackedB(thread);
+  /// All of k for one tile, whose rows begin at row `first` of the shared chunk's `padded` ones.
+  void RunWithA(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
+    T* packed_b = Own(thread);
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
-      PackB<T>(b_, t.column, t.columns, b.k, b.depth, packed_b);
-      const T* packed_a = PackedA() + b.packed * padded + first * b.depth;
-      for (std::size_t i = 0; i < t.rows; i += kMr) {
-        const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
-        // With one block the sums are done with at once: the same rows serve every strip.
-        RunStrip(b, strip, packed_a + i * b.depth, packed_b, Temporary(thread), total_.blocks == 1 ? 0 : i);
+      PackPanels<kNr<T>>(b_, t.column, t.columns, b.k, b.depth, packed_b);
+      const T* packed_a = Shared() + b.packed * padded + first * b.depth;
+      RunTile(b, t, packed_a, packed_b, Temporary(thread), kColumns, t.rows);
+    }
+  }
+
+  /// B is shared in chunks of columns; a task has some rows and all of the chunk's columns.
+  void ShareB() const {
+    // Where sums are kept, a few rows of them are to fit the temporary.
+    const std::size_t most =
+        sum_sets_ > 0 && total_.blocks > 1
+            ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * gemm_plan::kRowUnit) / kColumns * kColumns,
+                         kColumns, gemm_plan::kMostColumns)
+            : gemm_plan::kMostColumns;
+    const std::size_t chunk = gemm_plan::chunk(n_, total_.depth, kColumns, kColumns, most);
+    for (std::size_t column = 0; column < n_; column += chunk) {
+      const std::size_t columns = std::min(chunk, n_ - column);
+      const std::size_t padded = gemm_plan::round_up(columns, kNr<T>);
+      PackShared<kNr<T>>(b_, column, columns);
+      std::size_t rows = std::min(gemm_plan::kTaskRows, ceil_div(m_, gemm_plan::tasks_wanted(ctx_.threads)));
+      rows = gemm_plan::round_up(std::max<std::size_t>(rows, kMr), kMr);
+      if (total_.blocks > 1 && sum_sets_ > 0) rows = std::min(rows, TemporaryRows(padded) / kMr * kMr);
+      parallel_for(ctx_, Count(ceil_div(m_, rows)), [&](std::int64_t task, int thread) {
+        const std::size_t row = static_cast<std::size_t>(task) * rows;
+        RunWithB({row, std::min(rows, m_ - row), column, columns}, padded, thread);
+      });
+    }
+  }
+
+  /// All of k for some rows and the shared chunk of columns.
+  void RunWithB(const GemmTile& t, std::size_t padded, int thread) const {
+    T* packed_a = Own(thread);
+    const std::size_t rows = gemm_plan::round_up(t.rows, kMr);
+    Blocks walk = Walk();
+    for (Block b; walk.next(b);) {
+      PackPanels<kMr>(a_, t.row, t.rows, b.k, b.depth, packed_a);
+      const T* packed_b = Shared() + b.packed * padded;
+      for (std::size_t j = 0; j < t.columns; j += kColumns) {
+        const GemmTile tile{t.row, t.rows, t.column + j, std::min(kColumns, t.columns - j)};
+        const bool one = total_.blocks == 1;
+        RunTile(b, tile, packed_a, packed_b + j * b.depth, Temporary(thread) + (one ? 0 : j),
+                one ? kColumns : padded, rows);
       }
     }
   }
 
-  /// One block for one panel of A. `at` is the strip's row in the temporary sums.
-  void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
-                std::size_t at) const {
+  /// Packs sides [first, first + sides) of the shared operand. Each task packs every `slices`-th block of
+  /// some sides. Where sides lie next to each other in memory, blocks are dealt out before sides are, so that
+  /// long runs are read.
+  template <std::size_t kPanel>
+  void PackShared(const PackSource& from, std::size_t first, std::size_t sides) const {
+    constexpr std::size_t kUnit = kPanel % HWY_LANES(T) == 0 ? kPanel : 8 * kPanel;  // whole vectors
+    const std::size_t padded = gemm_plan::round_up(sides, kPanel),
+                      wanted = gemm_plan::tasks_wanted(ctx_.threads);
+    const std::size_t slices = from.depth_contiguous ? 1 : std::min(wanted, total_.blocks);
+    const std::size_t step = gemm_plan::round_up(ceil_div(sides, ceil_div(wanted, slices)), kUnit);
+    parallel_for(ctx_, Count(ceil_div(sides, step) * slices), [&](std::int64_t task, int) {
+      const std::size_t begin = static_cast<std::size_t>(task) / slices * step;
+      std::size_t turn = static_cast<std::size_t>(task) % slices;
+      Blocks walk = Walk();
+      for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
+        if (turn > 0) continue;
+        T* to = Shared() + b.packed * padded + begin * b.depth;
+        PackPanels<kPanel>(from, first + begin, std::min(step, sides - begin), b.k, b.depth, to);
+      }
+    });
+  }
+
+  /// One block of a tile, strip by strip. Its sums, where they are kept, lie at `temporary`, `ld` apart;
+  /// those of leaves `rows` rows further. With one block a strip's sums are done with at once: the same rows
+  /// serve every strip.
+  void RunTile(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
+               std::size_t ld, std::size_t rows) const {
+    for (std::size_t i = 0; i < t.rows; i += kMr) {
+      const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
+      T* sums = temporary + (total_.blocks == 1 ? 0 : i) * ld;
+      RunStrip(b, strip, packed_a + i * b.depth, packed_b, sums, direct_ ? sums : sums + rows * ld, ld);
+    }
+  }
+
+  /// One block for one panel of A. Sums are kept in C, or in `kept`; those of a leaf in `leaf`; both `ld`
+  /// apart.
+  void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* kept, T* leaf,
+                std::size_t ld) const {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
-    T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : temporary + at * kColumns;
-    const std::size_t sum_ld = direct_ ? ldc : kColumns;
-    T* leaf = temporary + (leaf_row_ + at) * kColumns;
+    T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
+    const std::size_t sum_ld = direct_ ? ldc : ld;
     const bool whole = b.opens_leaf && b.closes_leaf;
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
     const bool fresh = into_sum ? b.first() && !g_.accumulate : b.opens_leaf;
     for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
       Microkernel<T>(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j,
-                     into_sum ? sum_ld : kColumns, t.rows, std::min(kNr<T>, t.columns - j),
+                     into_sum ? sum_ld : ld, t.rows, std::min(kNr<T>, t.columns - j),
                      fresh ? TileStore::set : TileStore::add);
     }
     if (!into_sum && b.closes_leaf) {
-      for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * kColumns, t.columns, sum + i * sum_ld);
+      for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
     }
     if (!direct_ && b.last) {
       for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
@@ -224,9 +285,7 @@ class GemmRun {
   gemm_plan::BlockSummary total_;
   gemm_plan::GemmScratch scratch_;
   bool direct_ = false;       // sums are kept in C itself
-  std::size_t leaf_row_ = 0;  // where the leaf's sums begin in the temporary
-  std::size_t columns_ = 0;   // of a tile
-  std::size_t chunk_ = 0;     // rows
+  std::size_t sum_sets_ = 0;  // kept in the temporary: those that are not in C, and those of leaves
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
@@ -273,11 +332,12 @@ void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
 
 }  // namespace
 
-std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t, std::int64_t k,
+std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
                            Scalar arithmetic) {
-  if (m <= 0 || k <= 0) return 0;
+  if (m <= 0 || n <= 0 || k <= 0) return 0;
   const std::size_t element = bytes_of(arithmetic == Scalar::f64 ? Scalar::f64 : Scalar::f32);
-  const gemm_plan::GemmScratch scratch(static_cast<std::size_t>(m), static_cast<std::size_t>(k), element);
+  const gemm_plan::GemmScratch scratch(static_cast<std::size_t>(m), static_cast<std::size_t>(n),
+                                       static_cast<std::size_t>(k), element);
   return scratch.elements(ctx.threads) * element;
 }
 

@@ -131,29 +131,46 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
 /// them.
 inline constexpr std::size_t kRowsAhead = 8;
 
-/// Sides [first, first + sides) of rows in which the sides are contiguous.
+/// One row of `sides` into its place of panels that lie `stride` apart, the last one filled up with zeros. A
+/// vector that is wider than a panel runs into the panel's next depth, which is written after it, unless this
+/// is the `last` one.
+template <std::size_t kPanel, class T>
+HWY_INLINE void SpreadRow(const T* HWY_RESTRICT row, std::size_t sides, bool last, T* HWY_RESTRICT to,
+                          std::size_t stride) {
+  const hn::ScalableTag<T> d;
+  constexpr std::size_t kLanes = HWY_LANES(T), kWhole = (kPanel + kLanes - 1) / kLanes * kLanes;
+  std::size_t i = 0;
+  if (kWhole == kPanel || !last) {
+    for (; i + kWhole <= sides; i += kPanel, to += stride) {
+      for (std::size_t v = 0; v < kWhole; v += kLanes) hn::StoreU(hn::LoadU(d, row + i + v), d, to + v);
+    }
+  }
+  for (; i < sides; i += kPanel, to += stride) {
+    const std::size_t count = std::min(kPanel, sides - i);
+    std::copy_n(row + i, count, to);
+    std::fill(to + count, to + kPanel, T{0});
+  }
+}
+
+/// Sides [first, first + sides) of rows in which the sides are contiguous. So few panels are filled at a time
+/// that their lines, whose places in the cache coincide, stay there.
 template <std::size_t kPanel, class T>
 HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::size_t sides,
                                std::size_t first_depth, std::size_t depth, T* HWY_RESTRICT to) {
-  constexpr std::size_t kPart = 256 / kPanel * kPanel;
+  constexpr std::size_t kPart = (kPanel % HWY_LANES(T) == 0 ? 4 : 8) * kPanel;
   HWY_ALIGN T staged[kPart];
   const std::size_t bytes = bytes_of(from.type);
-  for (std::size_t k = 0; k < depth; ++k) {
-    const std::size_t begin = (first_depth + k) * from.ld + first;
-    if (k + kRowsAhead < depth) {
-      const auto* ahead =
-          static_cast<const std::uint8_t*>(from.data) + (begin + kRowsAhead * from.ld) * bytes;
-      for (std::size_t i = 0; i < sides * bytes; i += 64) hwy::Prefetch(ahead + i);
-    }
-    for (std::size_t part = 0; part < sides; part += kPart) {
-      const std::size_t count = std::min(kPart, sides - part);
-      const T* row = OperandRow<T>(from, begin + part, count, staged);
-      T* out = to + part * depth + k * kPanel;
-      std::size_t i = 0;
-      for (; i + kPanel <= count; i += kPanel) std::memcpy(out + i * depth, row + i, kPanel * sizeof(T));
-      if (i == count) continue;
-      std::memcpy(out + i * depth, row + i, (count - i) * sizeof(T));
-      std::fill(out + i * depth + (count - i), out + i * depth + kPanel, T{0});
+  for (std::size_t part = 0; part < sides; part += kPart) {
+    const std::size_t count = std::min(kPart, sides - part);
+    for (std::size_t k = 0; k < depth; ++k) {
+      const std::size_t begin = (first_depth + k) * from.ld + first + part;
+      if (k + kRowsAhead < depth) {
+        const auto* ahead =
+            static_cast<const std::uint8_t*>(from.data) + (begin + kRowsAhead * from.ld) * bytes;
+        for (std::size_t i = 0; i < count * bytes; i += 64) hwy::Prefetch(ahead + i);
+      }
+      const T* row = OperandRow<T>(from, begin, count, staged);
+      SpreadRow<kPanel>(row, count, k + 1 == depth, to + part * depth + k * kPanel, depth * kPanel);
     }
   }
 }
@@ -172,17 +189,6 @@ void PackPanels(const PackSource& from, std::size_t first, std::size_t sides, st
       PackTransposed<kPanel>(from, first + i + at, first + sides, first_depth, depth, at, to + i * depth);
     }
   }
-}
-
-template <class T>
-void PackA(const PackSource& a, std::size_t row, std::size_t rows, std::size_t k, std::size_t depth, T* to) {
-  PackPanels<kMr>(a, row, rows, k, depth, to);
-}
-
-template <class T>
-void PackB(const PackSource& b, std::size_t column, std::size_t columns, std::size_t k, std::size_t depth,
-           T* to) {
-  PackPanels<kNr<T>>(b, column, columns, k, depth, to);
 }
 
 }  // namespace HWY_NAMESPACE

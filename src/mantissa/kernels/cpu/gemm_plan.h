@@ -1,8 +1,8 @@
 // How gemm() cuts its work and its scratch memory. Nothing here changes a bit of a result.
 //
-// A is packed in chunks of rows × the whole of k, which all threads share from the outer cache. A task is a
-// tile of columns times a part of the chunk's rows: it packs its tile of B block by block into the inner
-// cache and runs along the chunk. So few rows cost one pass over B, and many rows pay for the packing of B.
+// The smaller operand is packed once for the whole of k and shared by all threads. The larger one is packed
+// by the tasks, each its own part of it, block by block into the inner cache, and used there at once. So both
+// are packed once, and what is packed and used far apart is as little as can be.
 #pragma once
 
 #include <algorithm>
@@ -17,16 +17,20 @@ namespace mantissa::kernels::gemm_plan {
 /// A multiple of every micro-kernel's rows (6 and 14), so that scratch does not depend on the instruction
 /// set.
 inline constexpr std::size_t kRowUnit = 42;
-inline constexpr std::size_t kMostChunkRows = 24 * kRowUnit;
-inline constexpr std::size_t kLeastChunkRows = 4 * kRowUnit;
-/// Elements of a packed chunk of A that stays in the outer cache.
-inline constexpr std::size_t kChunkElements = std::size_t{1} << 19;
-/// Columns of a tile in bytes, at most and (for the sake of balance) at least: a packed block of B, 256 deep,
-/// is 128 KB at most and stays in the inner cache.
+/// Rows of a packed chunk of A, and columns of one of B, at most; their elements, where that allows a few
+/// units.
+inline constexpr std::size_t kMostRows = 24 * kRowUnit;
+inline constexpr std::size_t kMostColumns = 2048;
+inline constexpr std::size_t kChunkElements = std::size_t{1} << 21;
+inline constexpr std::size_t kLeastRows = 4 * kRowUnit;
+inline constexpr std::size_t kLeastColumns = 256;
+/// Columns of a tile in bytes: a packed block of B, 256 deep, is 128 KB at most and stays in the inner cache.
 inline constexpr std::size_t kTileBytes = 512;
 inline constexpr std::size_t kLeastTileBytes = 256;
+/// Rows of A that a task packs at once, at most.
+inline constexpr std::size_t kTaskRows = 6 * kRowUnit;
 /// Tasks for each thread, so that a slow core does not hold up the others.
-inline constexpr std::size_t kTasksPerThread = 2;
+inline constexpr std::size_t kTasksPerThread = 4;
 /// Products of fewer multiplications than this run on one thread: waking another costs more.
 inline constexpr std::int64_t kParallelWork = std::int64_t{1} << 17;
 
@@ -39,45 +43,63 @@ constexpr std::size_t ceil_div(std::size_t n, std::size_t unit) {
 
 /// The scratch of a product, in elements of its arithmetic type. Each size grows with m, n and k.
 struct GemmScratch {
-  std::size_t a = 0;          // the packed chunk
-  std::size_t b = 0;          // a packed tile, of each thread
+  std::size_t shared = 0;     // the packed chunk of the smaller operand
+  std::size_t own = 0;        // what a task packs, of each thread
   std::size_t temporary = 0;  // sums that are not in C, of each thread
-  std::size_t temporary_rows = 0;
 
-  GemmScratch(std::size_t m, std::size_t k, std::size_t element_bytes) {
+  GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes) {
     const std::size_t columns = kTileBytes / element_bytes, depth = std::min<std::size_t>(k, kSumBlock);
-    a = std::min((m + kRowUnit) * k, std::max(kChunkElements, kLeastChunkRows * k));
-    b = depth * columns;
-    temporary_rows = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostChunkRows);
-    temporary = temporary_rows * columns;
+    const std::size_t side = std::min(m + kRowUnit, n + columns);
+    shared = std::min(side * k, std::max(kChunkElements, kLeastColumns * k));
+    own = depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
+    temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
     // Every part begins on a cache line.
-    a = round_up(a, kAlignment / element_bytes);
+    shared = round_up(shared, kAlignment / element_bytes);
+    own = round_up(own, kAlignment / element_bytes);
   }
-  std::size_t elements(int threads) const { return a + static_cast<std::size_t>(threads) * (b + temporary); }
+  std::size_t elements(int threads) const {
+    return shared + static_cast<std::size_t>(threads) * (own + temporary);
+  }
 };
 
-/// Rows of one chunk: what fits the outer cache and the temporaries, dealt evenly.
-inline std::size_t chunk_rows(std::size_t m, std::size_t depth, std::size_t most) {
-  const std::size_t fitting = kChunkElements / std::max<std::size_t>(depth, 1) / kRowUnit * kRowUnit;
-  const std::size_t rows = std::min(std::clamp(fitting, kLeastChunkRows, kMostChunkRows), most);
-  return round_up(ceil_div(m, ceil_div(m, rows)), kRowUnit);
-}
-
-/// Columns of one tile: a multiple of `unit`.
-inline std::size_t tile_columns(std::size_t n, std::size_t unit, std::size_t element_bytes, int threads) {
-  const std::size_t most = kTileBytes / element_bytes, least = kLeastTileBytes / element_bytes;
-  if (threads == 1) return most;
-  const std::size_t even = ceil_div(n, kTasksPerThread * static_cast<std::size_t>(threads));
-  return round_up(std::clamp(even, least, most), unit);
+/// How much of `size` one chunk takes: dealt evenly, in units, at most `most` and what kChunkElements allow.
+inline std::size_t chunk(std::size_t size, std::size_t depth, std::size_t unit, std::size_t least,
+                         std::size_t most) {
+  const std::size_t fitting = kChunkElements / std::max<std::size_t>(depth, 1) / unit * unit;
+  const std::size_t limit = std::min(std::max(fitting, least), most);
+  return round_up(ceil_div(size, ceil_div(size, limit)), unit);
 }
 
 constexpr std::size_t tasks_wanted(int threads) {
   return threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(threads);
 }
 
-/// Panels of one part of a chunk: all of them, or fewer where the tiles alone are too few tasks.
-inline std::size_t part_panels(std::size_t panels, std::size_t tiles, int threads) {
-  return ceil_div(panels, std::min(panels, ceil_div(tasks_wanted(threads), tiles)));
+/// Columns of one tile, a multiple of `unit`.
+inline std::size_t tile_columns(std::size_t n, std::size_t unit, std::size_t element_bytes, int threads) {
+  const std::size_t most = kTileBytes / element_bytes, least = kLeastTileBytes / element_bytes;
+  return round_up(std::clamp(ceil_div(n, tasks_wanted(threads)), least, most), unit);
 }
+
+/// Tiles times parts of their rows: the first tiles are whole, the last ones, which end the work, are cut.
+struct TileTasks {
+  std::size_t whole = 0;  // tiles
+  std::size_t parts = 1;  // of each other tile
+  std::size_t count = 0;
+
+  /// `units`: of rows, which are not cut further.
+  TileTasks(std::size_t tiles, std::size_t units, int threads) {
+    const auto n = static_cast<std::size_t>(threads);
+    if (n > 1) {
+      whole = tiles < 2 * n ? 0 : (tiles / n - 1) * n;
+      parts = std::min(units, ceil_div(tasks_wanted(threads), tiles - whole));
+    } else {
+      whole = tiles;
+    }
+    count = whole + (tiles - whole) * parts;
+  }
+  std::size_t tile(std::size_t task) const { return task < whole ? task : whole + (task - whole) / parts; }
+  std::size_t part(std::size_t task) const { return task < whole ? 0 : (task - whole) % parts; }
+  std::size_t parts_of(std::size_t task) const { return task < whole ? 1 : parts; }
+};
 
 }  // namespace mantissa::kernels::gemm_plan

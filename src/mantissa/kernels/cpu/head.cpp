@@ -125,6 +125,10 @@ HWY_EXPORT(LogitGradientImpl);
 constexpr std::int64_t kForwardTokens = 512;
 /// The backward pass holds whole leaves, as many as fit into this many tokens, at least one.
 constexpr std::int64_t kBackwardTokens = 2048;
+/// Where one pass does both, it keeps the logits of whole leaves: as many as fit into this many tokens and
+/// logits (128 MB in f32).
+constexpr std::int64_t kKeptTokens = 512;
+constexpr std::int64_t kKeptLogits = std::int64_t{1} << 25;
 /// Rows of one task: about 10 µs at the chunk's width.
 constexpr std::int64_t kRowsPerTask = 8;
 
@@ -196,9 +200,21 @@ void for_rows(const Context& ctx, std::int64_t rows, const std::function<void(st
   });
 }
 
+/// Memory for the logits of one chunk, or of all chunks one after the other.
+struct Logits {
+  Matrix memory;
+  bool all_chunks = false;
+
+  /// Those of `count` tokens and the chunk that begins with entry `v`.
+  Matrix chunk(std::int64_t v, std::int64_t count) const {
+    if (!all_chunks) return memory;
+    return {row_of(Matrix{memory.data, memory.type, 1}, v * count), memory.type, memory.ld};
+  }
+};
+
 struct ForwardScratch {
-  Matrix logits;
-  std::byte* running;
+  Logits logits;
+  std::byte* running = nullptr;
   std::byte* running_of(std::int64_t i) const {
     return running + static_cast<std::size_t>(i) * kRunningBytes;
   }
@@ -224,14 +240,15 @@ double running_field(Scalar arithmetic, const std::byte* at, std::int64_t field)
 /// Log-probabilities of tokens [begin, begin + count).
 void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
                    std::int64_t count) {
-  const Scalar arithmetic = s.logits.type;
+  const Scalar arithmetic = s.logits.memory.type;
   const bool entropy = h.entropy.data != nullptr;
   for (std::int64_t i = 0; i < count; ++i) reset_running(arithmetic, s.running_of(i));
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
-    logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, s.logits);
+    const Matrix chunk = s.logits.chunk(v, count);
+    logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, chunk);
     for_rows(ctx, count, [&](std::int64_t i) {
-      const void* logits = row_of(s.logits, i);
+      const void* logits = row_of(chunk, i);
       HWY_DISPATCH_TABLE(MergeChunkImpl)
       [ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, s.running_of(i));
       const std::int64_t id = h.ids[begin + i] - v;
@@ -260,14 +277,15 @@ struct LeafGroup {
   std::int64_t begin = 0, count = 0;
 };
 
-std::vector<LeafGroup> leaf_groups(const Extent& extent) {
+/// As many leaves a group as have `tokens` tokens in all, at least one.
+std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
   std::vector<LeafGroup> groups;
   const auto step = static_cast<std::size_t>(std::max<std::int64_t>(1, extent.rows_per_leaf));
   for (std::size_t r = 0; r < extent.rows.size(); r += step) {
     const std::size_t end = std::min(extent.rows.size(), r + step);
     const std::int64_t begin = extent.rows[r].begin;
     const std::int64_t count = extent.rows[end - 1].begin + extent.rows[end - 1].length - begin;
-    if (!groups.empty() && groups.back().count + count <= kBackwardTokens) {
+    if (!groups.empty() && groups.back().count + count <= tokens) {
       groups.back().last_row = end;
       groups.back().count += count;
     } else {
@@ -278,13 +296,14 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent) {
 }
 
 struct BackwardScratch {
-  Matrix logits;
+  Logits logits;
   Matrix dx;  // in arithmetic precision; unused where dx is stored so
 };
 
+/// Gradients of one group, from logits that are made again, or from `s.logits` where they are `kept` there.
 void backward_group(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
-                    const LeafGroup& group, const Extent& extent, bool accumulate) {
-  const Scalar arithmetic = s.logits.type;
+                    const LeafGroup& group, const Extent& extent, bool accumulate, bool kept) {
+  const Scalar arithmetic = s.logits.memory.type;
   std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
                         extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
   for (Row& r : rows) r.begin -= group.begin;
@@ -292,25 +311,26 @@ void backward_group(const Context& ctx, const LogProbBackward& h, const Backward
   if (h.dx.type == arithmetic) dx = {row_of(h.dx, group.begin), h.dx.type, h.dx.ld};
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
-    logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, s.logits);
+    const Matrix chunk = s.logits.chunk(v, group.count);
+    if (!kept) logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, chunk);
     for_rows(ctx, group.count, [&](std::int64_t i) {
       const std::int64_t t = group.begin + i;
       const std::int32_t id = h.ids[t];
       const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
       if (id < 0) {
-        std::fill_n(static_cast<std::byte*>(row_of(s.logits, i)),
+        std::fill_n(static_cast<std::byte*>(row_of(chunk, i)),
                     static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
         return;
       }
       HWY_DISPATCH_TABLE(LogitGradientImpl)
-      [ctx.target()](arithmetic, row_of(s.logits, i), static_cast<std::size_t>(n),
+      [ctx.target()](arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
                      read_number(h.lse.data, h.lse.type, t), d, id - v);
     });
     Gemm to_x;
     to_x.m = group.count;
     to_x.n = h.channels;
     to_x.k = n;
-    to_x.a = GemmOperand{s.logits, h.operand, false};
+    to_x.a = GemmOperand{chunk, h.operand, false};
     to_x.b = rows_from(h.weight, v);
     to_x.b.transposed = false;
     to_x.c = dx;
@@ -320,7 +340,7 @@ void backward_group(const Context& ctx, const LogProbBackward& h, const Backward
     to_weight.m = n;
     to_weight.n = h.channels;
     to_weight.k = group.count;
-    to_weight.a = GemmOperand{s.logits, h.operand, true};
+    to_weight.a = GemmOperand{chunk, h.operand, true};
     to_weight.b = rows_from(h.x, group.begin);
     to_weight.c = {row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
     to_weight.accumulate = accumulate;
@@ -336,6 +356,58 @@ void backward_group(const Context& ctx, const LogProbBackward& h, const Backward
 std::int64_t chunk_of(std::int64_t vocabulary) {
   return std::min(kVocabularyChunk, vocabulary);
 }
+/// Logits of a token in whole chunks.
+std::int64_t whole_chunks(std::int64_t vocabulary) {
+  const std::int64_t chunk = chunk_of(vocabulary);
+  return (vocabulary + chunk - 1) / chunk * chunk;
+}
+
+std::size_t logits_bytes(std::int64_t tokens, std::int64_t width, Scalar arithmetic) {
+  return aligned(static_cast<std::size_t>(tokens * width) * bytes_of(arithmetic));
+}
+/// Memory for the logits of `tokens` tokens, of one chunk or of all.
+Logits take_logits(Scratch& scratch, std::int64_t tokens, std::int64_t vocabulary, Scalar arithmetic,
+                   bool all_chunks) {
+  const std::int64_t chunk = chunk_of(vocabulary);
+  const std::size_t bytes = logits_bytes(tokens, all_chunks ? whole_chunks(vocabulary) : chunk, arithmetic);
+  return {{scratch.take(bytes), arithmetic, chunk}, all_chunks};
+}
+
+std::size_t running_bytes(std::int64_t tokens) {
+  return aligned(static_cast<std::size_t>(tokens) * kRunningBytes);
+}
+
+/// Scratch of the backward pass for `tokens` tokens at once, without their logits.
+std::size_t backward_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
+                           std::int64_t vocabulary, Scalar arithmetic) {
+  const std::int64_t chunk = chunk_of(vocabulary);
+  const std::size_t products = std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic),
+                                         gemm_workspace(ctx, tokens, channels, chunk, arithmetic),
+                                         gemm_workspace(ctx, chunk, channels, tokens, arithmetic)});
+  return aligned(static_cast<std::size_t>(tokens * channels) * bytes_of(arithmetic)) + products;
+}
+
+Matrix take_dx(Scratch& scratch, std::int64_t tokens, const LogProbBackward& h, Scalar arithmetic) {
+  if (h.dx.type == arithmetic) return {};
+  return {scratch.take(static_cast<std::size_t>(tokens * h.channels) * bytes_of(arithmetic)), arithmetic,
+          h.channels};
+}
+
+std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
+  std::int64_t largest = 0;
+  for (const LeafGroup& g : groups) largest = std::max(largest, g.count);
+  return largest;
+}
+
+/// Tokens of a group whose logits are all kept.
+std::int64_t kept_tokens(std::int64_t vocabulary) {
+  return std::min(kKeptTokens, kKeptLogits / whole_chunks(vocabulary));
+}
+std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t channels,
+                           std::int64_t vocabulary, Scalar arithmetic) {
+  return logits_bytes(tokens, whole_chunks(vocabulary), arithmetic) + running_bytes(tokens) +
+         backward_bytes(ctx, tokens, channels, vocabulary, arithmetic);
+}
 
 }  // namespace
 
@@ -343,20 +415,16 @@ std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int
                                std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t group = std::min(tokens, kForwardTokens);
   const std::int64_t chunk = chunk_of(vocabulary);
-  return aligned(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)) +
-         aligned(static_cast<std::size_t>(group) * kRunningBytes) +
+  return logits_bytes(group, chunk, arithmetic) + running_bytes(group) +
          gemm_workspace(ctx, group, chunk, channels, arithmetic);
 }
 
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
-  const Scalar arithmetic = arithmetic_of(h.x);
   const std::int64_t group = std::min(extent.tokens, kForwardTokens);
-  const std::int64_t chunk = chunk_of(h.vocabulary);
   Scratch scratch(ctx);
   ForwardScratch s;
-  s.logits = {scratch.take(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)), arithmetic,
-              chunk};
-  s.running = static_cast<std::byte*>(scratch.take(static_cast<std::size_t>(group) * kRunningBytes));
+  s.logits = take_logits(scratch, group, h.vocabulary, arithmetic_of(h.x), false);
+  s.running = static_cast<std::byte*>(scratch.take(running_bytes(group)));
   for (std::int64_t t = 0; t < extent.tokens; t += group) {
     forward_group(scratch.rest(), h, s, t, std::min(group, extent.tokens - t));
   }
@@ -365,31 +433,58 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
-  const std::int64_t chunk = chunk_of(vocabulary);
-  const std::size_t products = std::max({gemm_workspace(ctx, group, chunk, channels, arithmetic),
-                                         gemm_workspace(ctx, group, channels, chunk, arithmetic),
-                                         gemm_workspace(ctx, chunk, channels, group, arithmetic)});
-  return aligned(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)) +
-         aligned(static_cast<std::size_t>(group * channels) * bytes_of(arithmetic)) + products;
+  return logits_bytes(group, chunk_of(vocabulary), arithmetic) +
+         backward_bytes(ctx, group, channels, vocabulary, arithmetic);
 }
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
-  const std::vector<LeafGroup> groups = leaf_groups(extent);
-  std::int64_t largest = 0;
-  for (const LeafGroup& g : groups) largest = std::max(largest, g.count);
-  const std::int64_t chunk = chunk_of(h.vocabulary);
+  const std::vector<LeafGroup> groups = leaf_groups(extent, kBackwardTokens);
+  const std::int64_t largest = largest_of(groups);
   Scratch scratch(ctx);
   BackwardScratch s;
-  s.logits = {scratch.take(static_cast<std::size_t>(largest * chunk) * bytes_of(arithmetic)), arithmetic,
-              chunk};
-  if (h.dx.type != arithmetic) {
-    s.dx = {scratch.take(static_cast<std::size_t>(largest * h.channels) * bytes_of(arithmetic)), arithmetic,
-            h.channels};
-  }
+  s.logits = take_logits(scratch, largest, h.vocabulary, arithmetic, false);
+  s.dx = take_dx(scratch, largest, h, arithmetic);
   bool accumulate = h.accumulate;
   for (const LeafGroup& g : groups) {
-    backward_group(scratch.rest(), h, s, g, extent, accumulate);
+    backward_group(scratch.rest(), h, s, g, extent, accumulate, false);
+    accumulate = true;
+  }
+}
+
+bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
+  return longest_leaf <= kKeptLogits / whole_chunks(vocabulary);
+}
+
+std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
+  if (keeps_logits(longest_leaf, vocabulary)) {
+    const std::int64_t group = std::min(tokens, std::max(kept_tokens(vocabulary), longest_leaf));
+    return kept_workspace(ctx, group, channels, vocabulary, arithmetic);
+  }
+  return std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic),
+                  log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic));
+}
+
+void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
+                       const LogProbBackward& backward) {
+  const Scalar arithmetic = arithmetic_of(forward.x);
+  const std::vector<LeafGroup> groups = leaf_groups(extent, kept_tokens(forward.vocabulary));
+  const std::int64_t largest = largest_of(groups);
+  if (!keeps_logits(largest, forward.vocabulary) ||
+      kept_workspace(ctx, largest, forward.channels, forward.vocabulary, arithmetic) > ctx.workspace_bytes) {
+    log_prob(ctx, extent, forward);
+    return log_prob_backward(ctx, extent, backward);
+  }
+  Scratch scratch(ctx);
+  BackwardScratch back;
+  back.logits = take_logits(scratch, largest, forward.vocabulary, arithmetic, true);
+  ForwardScratch front{back.logits, static_cast<std::byte*>(scratch.take(running_bytes(largest)))};
+  back.dx = take_dx(scratch, largest, backward, arithmetic);
+  bool accumulate = backward.accumulate;
+  for (const LeafGroup& g : groups) {
+    forward_group(scratch.rest(), forward, front, g.begin, g.count);
+    backward_group(scratch.rest(), backward, back, g, extent, accumulate, true);
     accumulate = true;
   }
 }

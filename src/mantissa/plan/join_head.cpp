@@ -1,0 +1,53 @@
+// The head's two halves as one step of the backward phase, which makes the logits once.
+#include <algorithm>
+#include <optional>
+
+#include "mantissa/plan/passes.h"
+
+namespace mantissa::plan {
+namespace {
+
+bool same_operand(const Operand& a, const Operand& b) {
+  return a.buffer == b.buffer && a.operand == b.operand;
+}
+
+/// The backward step of the head `forward`, where the gradient it starts from is known before the forward
+/// phase and nothing but it reads what `forward` makes.
+std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
+  const auto reads_result = [&](BufferId b) {
+    return std::find(forward.outputs.begin(), forward.outputs.end(), b) != forward.outputs.end();
+  };
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < p.steps.size(); ++i) {
+    const Step& s = p.steps[i];
+    const bool reads = (s.addend != kNoBuffer && reads_result(s.addend)) ||
+                       std::any_of(s.inputs.begin(), s.inputs.end(),
+                                   [&](const Operand& o) { return reads_result(o.buffer); });
+    if (!reads) continue;
+    const bool gradient =
+        s.op->id == "log_prob.grad" && !found && s.scope == forward.scope &&
+        std::equal(s.inputs.begin(), s.inputs.begin() + 3, forward.inputs.begin(), same_operand) &&
+        p.buffer(s.inputs[4].buffer).home == Home::input;
+    if (!gradient) return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+}  // namespace
+
+void join_head(Program& program) {
+  for (std::size_t i = 0; i < program.steps.size(); ++i) {
+    Step& forward = program.steps[i];
+    if (forward.op->id != "log_prob" || forward.outputs.size() != 2) continue;
+    const std::optional<std::size_t> at = backward_of(program, forward);
+    if (!at) continue;
+    Step& both = program.steps[*at];
+    both.op = &graph::find_op("log_prob.training");
+    both.inputs.erase(both.inputs.begin() + 3);  // lse, which it makes itself
+    both.outputs.insert(both.outputs.end(), forward.outputs.begin(), forward.outputs.end());
+    forward.phase = graph::Phase::evaluate;
+  }
+}
+
+}  // namespace mantissa::plan
