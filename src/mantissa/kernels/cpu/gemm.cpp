@@ -139,11 +139,12 @@ class GemmRun {
   /// All of k for one tile, whose rows begin at row `first` of the shared chunk's `padded` ones.
   void RunWithA(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
     T* packed_b = Own(thread);
+    SourceAhead nothing;
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
       PackPanels<kNr<T>>(b_, t.column, t.columns, b.k, b.depth, packed_b);
       const T* packed_a = Shared() + b.packed * padded + first * b.depth;
-      RunTile(b, t, packed_a, packed_b, Temporary(thread), kColumns, t.rows);
+      RunTile(b, t, packed_a, packed_b, Temporary(thread), kColumns, t.rows, nothing);
     }
   }
 
@@ -175,14 +176,20 @@ class GemmRun {
     T* packed_a = Own(thread);
     const std::size_t rows = gemm_plan::round_up(t.rows, kMr);
     Blocks walk = Walk();
-    for (Block b; walk.next(b);) {
+    Block b, next;
+    for (bool more = walk.next(b); more; b = next) {
       PackPanels<kMr>(a_, t.row, t.rows, b.k, b.depth, packed_a);
+      more = walk.next(next);
+      SourceAhead ahead;
+      // Rows of A that lie along k the hardware foresees.
+      if (more && !a_.depth_contiguous)
+        ahead = {a_, t.row, t.rows, next.k, next.depth, Tiles(t.rows, t.columns)};
       const T* packed_b = Shared() + b.packed * padded;
       for (std::size_t j = 0; j < t.columns; j += kColumns) {
         const GemmTile tile{t.row, t.rows, t.column + j, std::min(kColumns, t.columns - j)};
         const bool one = total_.blocks == 1;
         RunTile(b, tile, packed_a, packed_b + j * b.depth, Temporary(thread) + (one ? 0 : j),
-                one ? kColumns : padded, rows);
+                one ? kColumns : padded, rows, ahead);
       }
     }
   }
@@ -213,18 +220,19 @@ class GemmRun {
   /// those of leaves `rows` rows further. With one block a strip's sums are done with at once: the same rows
   /// serve every strip.
   void RunTile(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
-               std::size_t ld, std::size_t rows) const {
+               std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
     for (std::size_t i = 0; i < t.rows; i += kMr) {
       const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
       T* sums = temporary + (total_.blocks == 1 ? 0 : i) * ld;
-      RunStrip(b, strip, packed_a + i * b.depth, packed_b, sums, direct_ ? sums : sums + rows * ld, ld);
+      RunStrip(b, strip, packed_a + i * b.depth, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
+               ahead);
     }
   }
 
   /// One block for one panel of A. Sums are kept in C, or in `kept`; those of a leaf in `leaf`; both `ld`
   /// apart.
   void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* kept, T* leaf,
-                std::size_t ld) const {
+                std::size_t ld, SourceAhead& ahead) const {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
     T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
     const std::size_t sum_ld = direct_ ? ldc : ld;
@@ -234,7 +242,7 @@ class GemmRun {
     for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
       Microkernel<T>(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j,
                      into_sum ? sum_ld : ld, t.rows, std::min(kNr<T>, t.columns - j),
-                     fresh ? TileStore::set : TileStore::add);
+                     fresh ? TileStore::set : TileStore::add, ahead.Next());
     }
     if (!into_sum && b.closes_leaf) {
       for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
@@ -242,6 +250,10 @@ class GemmRun {
     if (!direct_ && b.last) {
       for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
     }
+  }
+
+  static std::size_t Tiles(std::size_t rows, std::size_t columns) {
+    return ceil_div(rows, kMr) * ceil_div(columns, kNr<T>);
   }
 
   static void AddRow(const T* HWY_RESTRICT x, std::size_t n, T* HWY_RESTRICT to) {

@@ -36,6 +36,45 @@ struct PackSource {
   bool depth_contiguous = false;
 };
 
+/// The lines that the next block of an operand will be packed from, asked for while `tiles` tiles are
+/// multiplied: by the last of them, so that they are still near when it is packed.
+class SourceAhead {
+ public:
+  SourceAhead() = default;
+  SourceAhead(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+              std::size_t depth, std::size_t tiles)
+      : tiles_(tiles), stride_(from.ld * bytes_of(from.type)) {
+    const std::size_t runs = from.depth_contiguous ? sides : depth;
+    const std::size_t length = from.depth_contiguous ? depth : sides;
+    const std::size_t begin =
+        from.depth_contiguous ? first * from.ld + first_depth : first_depth * from.ld + first;
+    run_ = static_cast<const std::uint8_t*>(from.data) + begin * bytes_of(from.type);
+    run_lines_ = (length * bytes_of(from.type) + kLine - 1) / kLine;
+    left_ = runs * run_lines_;
+  }
+
+  /// What one tile is to ask for; null: nothing.
+  const LinesAhead* Next() {
+    if (left_ == 0 || 2 * left_ < tiles_-- * kLinesAhead) return nullptr;
+    for (const void*& line : lines_) {
+      line = run_ + kLine * line_;
+      if (left_ == 0 || --left_ == 0) continue;
+      if (++line_ == run_lines_) {
+        line_ = 0;
+        run_ += stride_;
+      }
+    }
+    return &lines_;
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  std::size_t tiles_ = 0, left_ = 0;
+  const std::uint8_t* run_ = nullptr;  // in which the next line lies
+  std::size_t stride_ = 0, run_lines_ = 0, line_ = 0;
+  LinesAhead lines_{};
+};
+
 /// Is every value of `narrow` one of `wide`?
 constexpr bool Holds(Scalar wide, Scalar narrow) {
   const ScalarTraits &w = traits(wide), &n = traits(narrow);

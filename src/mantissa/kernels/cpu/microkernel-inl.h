@@ -10,11 +10,15 @@
 #define MANTISSA_KERNELS_CPU_MICROKERNEL_INL_H_
 #endif
 
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <utility>
+
+#include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -37,17 +41,24 @@ inline constexpr std::size_t kMr = 14;
 /// What becomes of a chain: C = chain, or C = C + chain.
 enum class TileStore { set, add };
 
+/// Cache lines that a tile asks for while it multiplies: what the next block will be packed from.
+inline constexpr std::size_t kLinesAhead = 32;
+/// Terms of the sum between two of them: a whole block asks for all.
+inline constexpr std::size_t kDepthPerLine = static_cast<std::size_t>(kSumBlock) / kLinesAhead;
+using LinesAhead = std::array<const void*, kLinesAhead>;
+
 /// C[kRows, n] from the first kRows rows of a panel of A and the first n ≤ kNr columns of a panel of B.
 template <std::size_t kRows, class T>
 HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, const T* HWY_RESTRICT b,
-                                  T* HWY_RESTRICT c, std::size_t ldc, std::size_t n, TileStore store) {
+                                  T* HWY_RESTRICT c, std::size_t ldc, std::size_t n, TileStore store,
+                                  const LinesAhead* ahead) {
   const hn::ScalableTag<T> d;
   constexpr std::size_t kLanes = HWY_LANES(T);
   using V = hn::Vec<decltype(d)>;
   V left[kRows], right[kRows];
   HWY_UNROLL(16)
   for (std::size_t i = 0; i < kRows; ++i) left[i] = right[i] = hn::Zero(d);
-  for (std::size_t k = 0; k < depth; ++k, a += kMr, b += kNr<T>) {
+  const auto multiply = [&]() HWY_ATTR {
     const V b0 = hn::LoadU(d, b), b1 = hn::LoadU(d, b + kLanes);
     HWY_UNROLL(16)
     for (std::size_t i = 0; i < kRows; ++i) {
@@ -55,7 +66,19 @@ HWY_NOINLINE void MicrokernelRows(std::size_t depth, const T* HWY_RESTRICT a, co
       left[i] = hn::MulAdd(element, b0, left[i]);
       right[i] = hn::MulAdd(element, b1, right[i]);
     }
+    a += kMr;
+    b += kNr<T>;
+  };
+  std::size_t k = 0;
+  if (ahead != nullptr) {
+    for (const void* line : *ahead) {
+      if (k + kDepthPerLine > depth) break;
+      hwy::Prefetch(static_cast<const std::uint8_t*>(line));
+      for (std::size_t i = 0; i < kDepthPerLine; ++i) multiply();
+      k += kDepthPerLine;
+    }
   }
+  for (; k < depth; ++k) multiply();
   if (n == kNr<T>) {
     HWY_UNROLL(16)
     for (std::size_t i = 0; i < kRows; ++i, c += ldc) {
@@ -88,12 +111,12 @@ constexpr auto MicrokernelTable(std::index_sequence<kRow...>) {
 }
 
 /// C[m, n] (ldc) from a panel of A and a panel of B, m ≤ kMr, n ≤ kNr. Nothing outside of C's m × n is
-/// touched.
+/// touched. `ahead`, where not null, is asked for on the way; its lines need not be readable.
 template <class T>
 HWY_INLINE void Microkernel(std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc, std::size_t m,
-                            std::size_t n, TileStore store) {
+                            std::size_t n, TileStore store, const LinesAhead* ahead = nullptr) {
   static constexpr auto kTable = MicrokernelTable<T>(std::make_index_sequence<kMr>());
-  kTable[m - 1](depth, a, b, c, ldc, n, store);
+  kTable[m - 1](depth, a, b, c, ldc, n, store, ahead);
 }
 
 }  // namespace HWY_NAMESPACE
