@@ -1,200 +1,290 @@
 #!/usr/bin/env python3
-"""Training speed beside PyTorch: the same Llama, batch, AdamW, clipping and threads, the contenders taking turns.
+"""Training beside PyTorch: the same Llama, batch, AdamW, clipping and threads, the contenders taking turns.
 
-    bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M] [--threads N] [--rounds 4] [--steps 4] [--no-compile]
+    bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M|124Mx64|124Mx256]... [--threads N] [--rounds 3] [--seconds 6]
+                   [--no-compile] [--no-f16]
 
-Whole optimizer steps on a single batch of random ids; tokens per second are medians over all steps, the first of each turn left out. It
-prints and never judges: on a shared machine only the ratios mean something.
+Whole optimizer steps on a single batch of random ids; tokens per second are medians over all steps, the first of each turn
+left out; memory is the most that the contender's process had resident. PyTorch's contenders are processes of their own that
+wait while others run. It prints and never judges: on a shared machine only the ratios mean something.
 """
 import argparse
 import json
 import os
 import pathlib
+import resource
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
 
-import numpy
-import torch
-import torch.nn.functional as F
-from torch import nn
-
-SHAPES = {
-    "5M": dict(hidden_size=256, num_hidden_layers=6, num_attention_heads=4, num_key_value_heads=4, intermediate_size=688,
-               vocab_size=256),
-    "24M": dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, num_key_value_heads=8, intermediate_size=1376,
-                vocab_size=4096),
+SHAPES = {  # rows and tokens of a step last
+    "5M": dict(hidden_size=256, num_hidden_layers=6, num_attention_heads=4, intermediate_size=688, vocab_size=256,
+               tie_word_embeddings=False, batch=8, length=256),
+    "24M": dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=1376, vocab_size=4096,
+                tie_word_embeddings=False, batch=8, length=256),
+    "124Mx64": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=50304,
+                    tie_word_embeddings=True, batch=4, length=64),
+    "124Mx256": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=50304,
+                     tie_word_embeddings=True, batch=4, length=256),
 }
 EPS, THETA = 1e-5, 10000.0
 SETTINGS = dict(lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
 
-class Block(nn.Module):
-    def __init__(self, hidden_size, num_attention_heads, intermediate_size, **_):
-        super().__init__()
-        self.heads = num_attention_heads
-        self.norm, self.mlp_norm = (nn.RMSNorm(hidden_size, EPS) for _ in range(2))
-        self.q, self.k, self.v, self.o = (nn.Linear(hidden_size, hidden_size, bias=False) for _ in range(4))
-        self.gate, self.up = (nn.Linear(hidden_size, intermediate_size, bias=False) for _ in range(2))
-        self.down = nn.Linear(intermediate_size, hidden_size, bias=False)
-
-    def rotate(self, x, cos, sin):
-        a, b = x.chunk(2, -1)
-        return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
-
-    def forward(self, x, cos, sin):
-        y = self.norm(x)
-        q, k, v = (p(y).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q, self.k, self.v))
-        q, k = self.rotate(q, cos, sin).to(v.dtype), self.rotate(k, cos, sin).to(v.dtype)
-        x = x + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-        y = self.mlp_norm(x)
-        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+def random_ids(shape):
+    import torch
+    torch.manual_seed(1)
+    return torch.randint(0, shape["vocab_size"], (shape["batch"], shape["length"] + 1))
 
 
-class Llama(nn.Module):
-    def __init__(self, shape, length):
-        super().__init__()
-        self.embed = nn.Embedding(shape["vocab_size"], shape["hidden_size"])
-        self.blocks = nn.ModuleList(Block(**shape) for _ in range(shape["num_hidden_layers"]))
-        self.norm = nn.RMSNorm(shape["hidden_size"], EPS)
-        self.head = nn.Linear(shape["hidden_size"], shape["vocab_size"], bias=False)
-        head_dim = shape["hidden_size"] // shape["num_attention_heads"]
-        angle = torch.arange(length)[:, None] / THETA ** (torch.arange(0, head_dim, 2) / head_dim)
-        self.register_buffer("cos", angle.cos())
-        self.register_buffer("sin", angle.sin())
-        for p in self.parameters():
-            if p.ndim == 2:
-                nn.init.normal_(p, std=0.02)
+def torch_model(shape):
+    """The Llama of the comparison, written as PyTorch users write it."""
+    import torch
+    import torch.nn.functional as F
+    from torch import nn
 
-    def forward(self, ids, targets):
-        x = self.embed(ids)
-        for block in self.blocks:
-            x = block(x, self.cos, self.sin)
-        return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), targets.flatten())
+    class Block(nn.Module):
+        def __init__(self, hidden_size, num_attention_heads, intermediate_size, **_):
+            super().__init__()
+            self.heads = num_attention_heads
+            self.norm, self.mlp_norm = (nn.RMSNorm(hidden_size, EPS) for _ in range(2))
+            self.q, self.k, self.v, self.o = (nn.Linear(hidden_size, hidden_size, bias=False) for _ in range(4))
+            self.gate, self.up = (nn.Linear(hidden_size, intermediate_size, bias=False) for _ in range(2))
+            self.down = nn.Linear(intermediate_size, hidden_size, bias=False)
+
+        def rotate(self, x, cos, sin):
+            a, b = x.chunk(2, -1)
+            return torch.cat((a * cos - b * sin, b * cos + a * sin), -1)
+
+        def forward(self, x, cos, sin):
+            y = self.norm(x)
+            q, k, v = (p(y).unflatten(-1, (self.heads, -1)).transpose(1, 2) for p in (self.q, self.k, self.v))
+            q, k = self.rotate(q, cos, sin).to(v.dtype), self.rotate(k, cos, sin).to(v.dtype)
+            x = x + self.o(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+            y = self.mlp_norm(x)
+            return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
 
-class Torch:
-    """A contender: whole training steps in this process."""
+    class Llama(nn.Module):
+        def __init__(self, shape, length):
+            super().__init__()
+            self.embed = nn.Embedding(shape["vocab_size"], shape["hidden_size"])
+            self.blocks = nn.ModuleList(Block(**shape) for _ in range(shape["num_hidden_layers"]))
+            self.norm = nn.RMSNorm(shape["hidden_size"], EPS)
+            self.head = nn.Linear(shape["hidden_size"], shape["vocab_size"], bias=False)
+            head_dim = shape["hidden_size"] // shape["num_attention_heads"]
+            angle = torch.arange(length)[:, None] / THETA ** (torch.arange(0, head_dim, 2) / head_dim)
+            self.register_buffer("cos", angle.cos())
+            self.register_buffer("sin", angle.sin())
+            if shape["tie_word_embeddings"]:
+                self.head.weight = self.embed.weight
+            for p in self.parameters():
+                if p.ndim == 2:
+                    nn.init.normal_(p, std=0.02)
 
-    def __init__(self, name, shape, ids, autocast=False, compiled=False):
-        self.name, self.ids, self.autocast = name, ids, autocast
-        self.model = Llama(shape, ids.shape[1] - 1)
+        def forward(self, ids, targets):
+            x = self.embed(ids)
+            for block in self.blocks:
+                x = block(x, self.cos, self.sin)
+            return F.cross_entropy(self.head(self.norm(x)).float().flatten(0, 1), targets.flatten())
+
+    return Llama(shape, shape["length"])
+
+
+class TorchTraining:
+    """Whole training steps, in the process of a contender."""
+
+    def __init__(self, shape, autocast, compiled):
+        import torch
+        self.torch, self.ids = torch, random_ids(shape)
+        self.autocast = {"f32": None, "bf16": torch.bfloat16, "f16": torch.float16}[autocast]
+        self.model = torch_model(shape)
         self.run = torch.compile(self.model) if compiled else self.model
         matrices = [p for p in self.model.parameters() if p.ndim == 2]
         gains = [p for p in self.model.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW([{"params": matrices}, {"params": gains, "weight_decay": 0.0}], fused=True, **SETTINGS)
+        self.scaler = torch.amp.GradScaler("cpu", enabled=self.autocast == torch.float16)
 
     def step(self):
-        with torch.autocast("cpu", torch.bfloat16, enabled=self.autocast):
+        torch = self.torch
+        with torch.autocast("cpu", self.autocast or torch.bfloat16, enabled=self.autocast is not None):
             loss = self.run(self.ids[:, :-1], self.ids[:, 1:])
         self.optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
-        self.optimizer.step()
+        self.scaler.scale(loss).backward()
+        self.scaler.unscale_(self.optimizer)
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         return loss.item()
 
-    def turn(self, steps):
-        tokens, speeds = self.ids[:, 1:].numel(), []
-        for _ in range(steps + 1):
+    def turn(self, seconds):
+        """Tokens per second of each step of a turn but its first; at least one."""
+        speeds, begin = [], time.perf_counter()
+        while len(speeds) < 2 or time.perf_counter() - begin < seconds:
             start = time.perf_counter()
             self.step()
-            speeds.append(tokens / (time.perf_counter() - start))
+            speeds.append(self.ids[:, 1:].numel() / (time.perf_counter() - start))
         return speeds[1:]
+
+
+def work(args):
+    """A PyTorch contender's process: a line with seconds comes in, a line with speeds and peak memory goes out."""
+    import torch
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(args.threads)
+    autocast, compiled = args.worker.split(",")
+    training = TorchTraining(SHAPES[args.shape[0]], autocast, compiled == "compiled")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever a compiler prints
+    training.step()
+    print("ready", file=answers, flush=True)
+    for line in sys.stdin:
+        speeds = training.turn(float(line))
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({"speeds": speeds, "peak": peak}), file=answers, flush=True)
+
+
+class Torch:
+    """A contender: PyTorch in a process of its own."""
+
+    def __init__(self, name, shape, threads, autocast, compiled=False):
+        self.name = name
+        command = [sys.executable, __file__, "--shape", shape, "--threads", str(threads), "--worker",
+                   f"{autocast},{'compiled' if compiled else 'eager'}"]
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.works = self.process.stdout.readline().strip() == "ready"
+
+    def turn(self, seconds):
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        answer = json.loads(self.process.stdout.readline())
+        self.peak = answer["peak"]
+        return answer["speeds"]
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
 
 
 class Mantissa:
     """A contender: `mantissa train` on the same shape, its own tokens_per_second."""
 
     def __init__(self, name, program, precision, shape, ids, threads, scratch):
-        self.name, self.program, self.scratch, self.turns = name, program, scratch, 0
+        self.name, self.program, self.scratch, self.turns, self.step = name, program, scratch, 0, None
         self.arguments = ["--precision", precision, "--threads", str(threads), "--quiet"]
-        rows, length = ids.shape[0], ids.shape[1] - 1
         dtype = "<u2" if shape["vocab_size"] < 65536 else "<u4"
-        numpy.concatenate([ids[:, :-1].flatten().numpy(), [0]]).astype(dtype).tofile(scratch / "tokens.bin")
-        fields = "\n".join(f"{key} = {value}" for key, value in shape.items())
+        (scratch / "tokens.bin").write_bytes(bytes(ids[:, :-1].flatten().numpy().astype(dtype)) + b"\0" * 4)
+        fields = {key: value for key, value in shape.items() if key not in ("batch", "length")}
+        fields.update(num_key_value_heads=shape["num_attention_heads"], rms_norm_eps=EPS, rope_theta=THETA,
+                      max_position_embeddings=shape["length"])
+        lines = "\n".join(f"{key} = {json.dumps(value)}" for key, value in fields.items())
         self.config = f"""[model]
 model_type = "llama"
-{fields}
-rms_norm_eps = {EPS}
-rope_theta = {THETA}
-max_position_embeddings = {length}
+{lines}
 [data]
 source = "tokens.bin"
 format = "tokens"
-sequence_length = {length}
+sequence_length = {shape["length"]}
 shuffle = false
 validation = 0
 [batch]
-global_batch_size = {rows}
-micro_batch_size = {rows}
+global_batch_size = {shape["batch"]}
+micro_batch_size = {shape["batch"]}
 [schedule]
 name = "constant"
 warmup_steps = 0
+[checkpoint]
+interval = 1000000
 """
 
-    def turn(self, steps):
+    def turn(self, seconds):
         self.turns += 1
+        steps = 3 if self.step is None else max(2, 1 + round(seconds / self.step))
         config, out = self.scratch / "run.toml", self.scratch / f"{self.name}-{self.turns}"
-        config.write_text(f"[run]\nsteps = {steps + 1}\n" + self.config)
+        config.write_text(f"[run]\nsteps = {steps}\n" + self.config)
         done = subprocess.run([self.program, "train", config, "--out", out, *self.arguments], capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"mantissa train failed:\n{done.stderr}")
         lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-        return [line["tokens_per_second"] for line in lines if "tokens_per_second" in line][1:]
+        summary = json.loads((out / "summary.json").read_text())
+        self.peak, self.predicted = summary["measured_peak_bytes"], summary["predicted_peak_bytes"]
+        self.share = statistics.median(line["peak_share"] for line in lines[1:])
+        self.step = statistics.median(line["seconds"] for line in lines[1:])
+        subprocess.run(["rm", "-rf", out], check=True)
+        return [line["tokens_per_second"] for line in lines][1:]
+
+    def end(self):
+        pass
 
 
-def contenders(args, ids, scratch):
-    shape = SHAPES[args.shape]
-    yield Torch("PyTorch f32", shape, ids)
-    yield Torch("PyTorch bf16 autocast", shape, ids, autocast=True)
-    if args.compile:
-        for name, autocast in (("PyTorch f32, compiled", False), ("PyTorch bf16 autocast, compiled", True)):
-            contender = Torch(name, shape, ids, autocast, compiled=True)
-            try:
-                contender.step()
-            except Exception as error:  # whatever a compiler toolchain that is not there may raise
-                print(f"{name}: left out, torch.compile does not work here ({type(error).__name__})")
-            else:
-                yield contender
-    if pathlib.Path(args.mantissa).exists():
-        yield Mantissa("Mantissa 32-true", args.mantissa, "32-true", shape, ids, args.threads, scratch)
-        yield Mantissa("Mantissa bf16-mixed", args.mantissa, "bf16-mixed", shape, ids, args.threads, scratch)
-    else:
+def contenders(args, name, ids, scratch):
+    shape = SHAPES[name]
+    wanted = [("PyTorch f32", "f32", False), ("PyTorch f32, compiled", "f32", True), ("PyTorch bf16 autocast", "bf16", False),
+              ("PyTorch bf16 autocast, compiled", "bf16", True), ("PyTorch f16 autocast", "f16", False)]
+    for title, autocast, compiled in wanted:
+        if (compiled and not args.compile) or (autocast == "f16" and not (args.f16 and name == "5M")):
+            continue
+        contender = Torch(title, name, args.threads, autocast, compiled)
+        if contender.works:
+            yield contender
+        else:
+            print(f"{title}: left out, it does not run here")
+            contender.end()
+    if not pathlib.Path(args.mantissa).exists():
         print(f"{args.mantissa} is not there: PyTorch alone")
+        return
+    for precision in ("32-true", "bf16-mixed", "16-mixed"):
+        yield Mantissa(f"Mantissa {precision}", args.mantissa, precision, shape, ids, args.threads, scratch)
+
+
+def compare(args, name):
+    speeds, shares = {}, {}
+    with tempfile.TemporaryDirectory() as scratch:
+        field = list(contenders(args, name, random_ids(SHAPES[name]), pathlib.Path(scratch)))
+        for _ in range(args.rounds):
+            for contender in field:
+                speeds.setdefault(contender.name, []).extend(contender.turn(args.seconds))
+                if isinstance(contender, Mantissa):
+                    shares.setdefault(contender.name, []).append(contender.share)
+        for contender in field:
+            contender.end()
+    shape = SHAPES[name]
+    median = {title: statistics.median(values) for title, values in speeds.items()}
+    best = {kind: max((v for title, v in median.items() if title.startswith(f"PyTorch {kind}")), default=None)
+            for kind in ("f32", "bf16", "f16")}
+    print(f"\nLlama {name}, {shape['batch']} x {shape['length']} tokens a step, {args.threads} threads, {args.rounds} turns of about "
+          f"{args.seconds:g} s each")
+    print(f"{'':32} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
+    peers = {"Mantissa 32-true": "f32", "Mantissa bf16-mixed": "bf16", "Mantissa 16-mixed": "f16"}
+    for contender in field:
+        values, middle = speeds[contender.name], median[contender.name]
+        low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (middle, middle, middle)
+        peer = best.get(peers.get(contender.name))
+        print(f"{contender.name:32} {middle:9.0f} {f'{low:.0f}-{high:.0f}':>13} {f'{middle / peer:.2f}' if peer else '':>15} "
+              f"{middle / best['f32']:15.2f} {f'{100 * statistics.median(shares[contender.name]):.0f} %' if contender.name in shares else '':>8} "
+              f"{contender.peak / 1e9:9.2f} GB", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
-    parser.add_argument("--shape", choices=SHAPES, default="5M")
-    parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--length", type=int, default=256)
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; all where none is given")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=4, help="timed steps of one turn")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=6, help="of one turn")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
+    parser.add_argument("--no-f16", dest="f16", action="store_false", help="leave PyTorch's f16 out, whose steps take half a minute")
+    parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
-    warnings.filterwarnings("ignore")
-    torch.set_num_threads(args.threads)
-    torch.manual_seed(1)
-    ids = torch.randint(0, SHAPES[args.shape]["vocab_size"], (args.batch, args.length + 1))
-    speeds = {}
-    with tempfile.TemporaryDirectory() as scratch:
-        field = list(contenders(args, ids, pathlib.Path(scratch)))
-        for _ in range(args.rounds):
-            for contender in field:
-                speeds.setdefault(contender.name, []).extend(contender.turn(args.steps))
-    print(f"\nLlama {args.shape}, {args.batch} x {args.length} tokens a step, {args.threads} threads, PyTorch {torch.__version__}, "
-          f"{args.rounds} turns of {args.steps} steps")
-    base = statistics.median(speeds["PyTorch f32"])
-    own = statistics.median(speeds["Mantissa 32-true"]) if "Mantissa 32-true" in speeds else None
-    print(f"{'':32} {'tokens/s':>9} {'quartiles':>13} {'/ PyTorch f32':>14}" + (f" {'/ Mantissa f32':>15}" if own else ""))
-    for name, values in speeds.items():
-        median = statistics.median(values)
-        low, _, high = statistics.quantiles(values, n=4)
-        print(f"{name:32} {median:9.0f} {f'{low:.0f}-{high:.0f}':>13} {median / base:14.2f}" + (f" {median / own:15.2f}" if own else ""))
+    if args.worker:
+        return work(args)
+    import torch
+    print(f"PyTorch {torch.__version__}; \"to its PyTorch\": to the better of eager and compiled in the same precision")
+    for name in args.shape or SHAPES:
+        compare(args, name)
 
 
 if __name__ == "__main__":

@@ -84,10 +84,11 @@ double seconds_of(const std::function<void()>& work) {
 
 double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
   const bool f64 = arithmetic == Scalar::f64;
-  constexpr std::int64_t kRounds = 1 << 20;  // about 2 to 5 ms a task
+  // Many short runs, of which on a machine that others use too some are left alone: about 0.5 ms each.
+  constexpr std::int64_t kRounds = 1 << 17;
   std::vector<double> sinks(static_cast<std::size_t>(ctx.threads));
   double best = 0;
-  for (int run = 0; run < 5; ++run) {
+  for (int run = 0; run < 60; ++run) {
     std::vector<double> flops(static_cast<std::size_t>(ctx.threads));
     const double seconds = seconds_of([&] {
       parallel_for(ctx, ctx.threads, [&](std::int64_t i, int) {
