@@ -63,11 +63,12 @@ class GemmRun {
     if (total_.blocks == 0) return Clear();
     if (m_ <= kThinRows && a_.depth_contiguous && b_.depth_contiguous && g_.rows.empty() && !g_.accumulate)
       return RunThin();
-    m_ <= n_ ? ShareA() : ShareB();
+    m_ < n_ ? ShareA() : ShareB();
   }
 
  private:
   static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
+  static constexpr std::size_t kLeastStrips = 4;  // of a task that shares B
 
   Blocks Walk() const { return Blocks(g_.rows, g_.rows_per_leaf, one_row_); }
   T* Shared() const { return reinterpret_cast<T*>(ctx_.workspace); }
@@ -151,19 +152,21 @@ class GemmRun {
   /// B is shared in chunks of columns; a task has some rows and all of the chunk's columns.
   void ShareB() const {
     // Where sums are kept, a few rows of them are to fit the temporary.
-    const std::size_t most =
+    const std::size_t most_columns =
         sum_sets_ > 0 && total_.blocks > 1
             ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * gemm_plan::kRowUnit) / kColumns * kColumns,
                          kColumns, gemm_plan::kMostColumns)
             : gemm_plan::kMostColumns;
-    const std::size_t chunk = gemm_plan::chunk(n_, total_.depth, kColumns, kColumns, most);
+    const std::size_t chunk = gemm_plan::chunk(n_, total_.depth, kColumns, kColumns, most_columns);
     for (std::size_t column = 0; column < n_; column += chunk) {
       const std::size_t columns = std::min(chunk, n_ - column);
       const std::size_t padded = gemm_plan::round_up(columns, kNr<T>);
       PackShared<kNr<T>>(b_, column, columns);
-      std::size_t rows = std::min(gemm_plan::kTaskRows, ceil_div(m_, gemm_plan::tasks_wanted(ctx_.threads)));
-      rows = gemm_plan::round_up(std::max<std::size_t>(rows, kMr), kMr);
-      if (total_.blocks > 1 && sum_sets_ > 0) rows = std::min(rows, TemporaryRows(padded) / kMr * kMr);
+      std::size_t most = gemm_plan::kTaskRows / kMr;
+      if (total_.blocks > 1 && sum_sets_ > 0) most = std::min(most, TemporaryRows(padded) / kMr);
+      const std::size_t strips =
+          gemm_plan::task_strips(ceil_div(m_, kMr), std::min(most, kLeastStrips), most, ctx_.threads);
+      const std::size_t rows = strips * kMr;
       parallel_for(ctx_, Count(ceil_div(m_, rows)), [&](std::int64_t task, int thread) {
         const std::size_t row = static_cast<std::size_t>(task) * rows;
         RunWithB({row, std::min(rows, m_ - row), column, columns}, padded, thread);

@@ -74,6 +74,23 @@ constexpr std::size_t tasks_wanted(int threads) {
   return threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(threads);
 }
 
+/// How many of `strips` a task takes, between `least` and `most`: as many as let all threads end soonest
+/// where each takes the next task when it has done one.
+inline std::size_t task_strips(std::size_t strips, std::size_t least, std::size_t most, int threads) {
+  const auto n = static_cast<std::size_t>(threads);
+  std::size_t best = most, shortest = strips + most;
+  for (std::size_t s = most; s >= least; --s) {
+    const std::size_t tasks = ceil_div(strips, s), rounds = ceil_div(tasks, n);
+    const std::size_t last = tasks % n == 1 ? strips - (tasks - 1) * s : s;  // alone in its round
+    const std::size_t end = (rounds - 1) * s + (n == 1 ? s : last);
+    if (end < shortest) {
+      shortest = end;
+      best = s;
+    }
+  }
+  return best;
+}
+
 /// Columns of one tile, a multiple of `unit`.
 inline std::size_t tile_columns(std::size_t n, std::size_t unit, std::size_t element_bytes, int threads) {
   const std::size_t most = kTileBytes / element_bytes, least = kLeastTileBytes / element_bytes;
