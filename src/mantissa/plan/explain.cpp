@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
+#include <set>
 
 #include "mantissa/base/suggest.h"
 
@@ -195,9 +195,11 @@ CastsLeft casts_left(const Program& p) {
 }
 
 std::vector<std::string> rule_warnings(const Program& p) {
-  std::vector<std::string> scopes;
+  if (p.unmatched_rules.empty()) return {};
+  std::vector<std::string> scopes;  // in the order of the plan, each once
+  std::set<std::string_view> seen;
   for (const Step& s : p.steps) {
-    if (std::find(scopes.begin(), scopes.end(), s.scope) == scopes.end()) scopes.push_back(s.scope);
+    if (seen.insert(s.scope).second) scopes.push_back(s.scope);
   }
   std::vector<std::string> out;
   for (const std::size_t r : p.unmatched_rules) {

@@ -28,10 +28,6 @@ void lay_out_memory(Program& program, bool keep_values);
 
 // Shared by the passes.
 
-/// For each buffer the steps that read it, in order.
-std::vector<std::vector<std::size_t>> readers_of(const Program& program);
-/// For each buffer the step that writes it, or -1.
-std::vector<std::int64_t> writer_of(const Program& program);
 /// Whether `id` is read by someone outside the steps.
 bool is_output(const Program& program, BufferId id);
 

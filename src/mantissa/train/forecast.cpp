@@ -103,14 +103,16 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, std::size_t data_bytes,
                                  const kernels::Context& ctx) {
-  std::int64_t best = 0;
+  std::vector<std::int64_t> sizes;  // that a micro-batch may have
   for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
        rows += config.batch.leaf) {
-    if (config.batch.global_batch_size % rows != 0) continue;
-    if (forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() > memory_bytes) break;
-    best = rows;
+    if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
   }
-  return best;
+  const auto fits = [&](std::int64_t rows) {
+    return forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() <= memory_bytes;
+  };
+  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
+  return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
 }
 
 }  // namespace mantissa::train
