@@ -20,6 +20,9 @@ void join_head(Program& program);
 /// Joins pointwise steps that follow each other into one expression program.
 void fuse_pointwise(Program& program);
 
+/// Runs steps of the forward phase again in the backward phase, so that their results need not be kept.
+void recompute(Program& program, Recompute what);
+
 /// Flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);
 

@@ -41,6 +41,7 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   plan::CompileOptions options;
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
+  options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = options.join_head = fuse;
   return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options,
@@ -73,7 +74,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 double product_flops(const plan::Program& program) {
   double flops = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.phase == graph::Phase::evaluate) continue;
+    if (s.phase == graph::Phase::evaluate || s.recomputed) continue;
     if (is_product(s) || s.op->op == "attention") flops += s.flops;
   }
   return flops;
