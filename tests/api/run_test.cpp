@@ -98,6 +98,22 @@ TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
 #endif
 }
 
+TEST_P(RunUnder, RecomputingChangesNoBit) {
+  const TemporaryFolder folder;
+  const auto config = [](const std::string& recompute) {
+    const std::vector<std::string> set = {"model.num_hidden_layers=3", "batch.recompute=" + recompute};
+    return Config::parse(tiny_config(4, GetParam()), set);
+  };
+  const Summary kept = train(config("none"), into(folder / "none"));
+  for (const char* recompute : {"attention", "block"}) {
+    EXPECT_EQ(train(config(recompute), into(folder / recompute)).weights_xxh64, kept.weights_xxh64)
+        << recompute;
+  }
+  TrainOptions from_state = into(folder / "none");
+  from_state.resume = 3;
+  EXPECT_EQ(train(config("block"), from_state).weights_xxh64, kept.weights_xxh64);
+}
+
 TEST(Run, IsNotWrittenOverUnasked) {
   const TemporaryFolder folder;
   const Config config = Config::parse(tiny_config(3, "32-true"));

@@ -381,6 +381,7 @@ TEST(ConfigErrors, SpellingsOfOtherTrainersAreKnown) {
       {"per-device-train-batch-size", "batch.micro_batch_size"},
       {"gradient_accumulation_steps",
        "batch.micro_batch_size (accumulation steps = global_batch_size / micro_batch_size)"},
+      {"gradient_checkpointing", "batch.recompute (recompute = \"block\", or \"attention\")"},
       {"max_tokens", "run.steps (steps = tokens / (global_batch_size × sequence_length))"},
       {"num_train_epochs", "run.steps (steps = epochs × sequences / global_batch_size)"},
       {"learning_rate", "optimizer.lr"},

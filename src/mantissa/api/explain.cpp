@@ -114,6 +114,10 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.text += fmt::format("here    {}\n\nforward\n{}", native_line(ctx, *program.policy.fields().compute),
                         plan::plan_table(rows, graph::Phase::forward));
   p.text += fmt::format("\nbackward\n{}", plan::plan_table(rows, graph::Phase::backward));
+  if (config.batch.recompute != "none") {
+    p.text += fmt::format("\nrecomputed in the backward pass\n{}",
+                          plan::plan_table(rows, graph::Phase::backward, true));
+  }
   p.text += fmt::format("\nupdate\n{}", plan::plan_table(rows, graph::Phase::finish));
   p.text += fmt::format("\ncasts left  {} ({})\n", casts.count, human_bytes(casts.bytes));
   p.text += fmt::format("memory  {}\n", memory_line(memory));

@@ -98,18 +98,4 @@ void differentiate(Graph& graph, ValueId output, ValueId seed) {
   }
 }
 
-std::vector<std::pair<ValueId, ValueId>> weight_gradients(const Graph& graph) {
-  std::vector<std::pair<ValueId, ValueId>> pairs;
-  for (const ValueId parameter : graph.parameters()) {
-    for (std::size_t v = 0; v < graph.values().size(); ++v) {
-      const Value& value = graph.value(static_cast<ValueId>(v));
-      if (value.kind == ValueKind::weight_gradient && value.of == parameter && value.use == 0 &&
-          value.producer != kNone && graph.node(value.producer).phase == Phase::backward) {
-        pairs.emplace_back(parameter, static_cast<ValueId>(v));
-      }
-    }
-  }
-  return pairs;
-}
-
 }  // namespace mantissa::graph

@@ -12,7 +12,4 @@ namespace mantissa::graph {
 /// first.
 void differentiate(Graph& graph, ValueId output, ValueId seed);
 
-/// The weight gradients that the optimizer reads: (parameter, gradient value) in the order of the parameters.
-std::vector<std::pair<ValueId, ValueId>> weight_gradients(const Graph& graph);
-
 }  // namespace mantissa::graph

@@ -29,28 +29,6 @@ BufferId Program::find(std::string_view name) const {
   return kNoBuffer;
 }
 
-std::vector<std::vector<std::size_t>> readers_of(const Program& program) {
-  std::vector<std::vector<std::size_t>> readers(program.buffers.size());
-  const auto add = [&](BufferId b, std::size_t step) {
-    std::vector<std::size_t>& r = readers[static_cast<std::size_t>(b)];
-    if (r.empty() || r.back() != step) r.push_back(step);
-  };
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    for (const Operand& o : program.steps[i].inputs) add(o.buffer, i);
-    if (program.steps[i].addend != kNoBuffer) add(program.steps[i].addend, i);
-  }
-  return readers;
-}
-
-std::vector<std::int64_t> writer_of(const Program& program) {
-  std::vector<std::int64_t> writer(program.buffers.size(), -1);
-  for (std::size_t i = 0; i < program.steps.size(); ++i) {
-    for (const BufferId b : program.steps[i].outputs)
-      writer[static_cast<std::size_t>(b)] = static_cast<std::int64_t>(i);
-  }
-  return writer;
-}
-
 bool is_output(const Program& program, BufferId id) {
   return std::any_of(program.outputs.begin(), program.outputs.end(),
                      [&](const auto& o) { return o.second == id; });
@@ -92,6 +70,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.fold) fold_casts(program);
   if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);
+  recompute(program, options.recompute);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);
   return program;

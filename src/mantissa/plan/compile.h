@@ -2,12 +2,25 @@
 // memory.
 #pragma once
 
+#include <cstdint>
+#include <string_view>
+
 #include "mantissa/graph/graph.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/policy.h"
 
 namespace mantissa::plan {
+
+/// Which activations are made again in the backward phase instead of being kept. Changes no bit.
+enum class Recompute : std::uint8_t {
+  none,
+  attention,  // what the attention modules make; their inputs and what they add to the residual stream are
+              // kept
+  block,      // what blocks make; the residual stream between them is kept, and the last block whole
+};
+/// Reads "none", "attention" or "block"; throws ConfigError for others.
+Recompute parse_recompute(std::string_view name);
 
 struct CompileOptions {
   std::int64_t longest_row = 0;   // tokens of the longest sequence, with what its cache holds
@@ -16,6 +29,7 @@ struct CompileOptions {
   bool fuse = true;               // pointwise chains as one program (changes no bit)
   bool join_head =
       false;  // log-probabilities come with the backward phase, or from `evaluate` (changes no bit)
+  Recompute recompute = Recompute::none;
   bool keep_values = false;  // every value of the graph stays readable after the run (traces)
 };
 

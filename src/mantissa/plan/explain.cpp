@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
-#include <map>
+#include <set>
 
 #include "mantissa/base/suggest.h"
 
@@ -38,6 +38,7 @@ std::string kernel_of(const Program& p, const Step& s) {
     for (const std::string& part : s.parts) kernel += " " + part;
   }
   if (s.addend != kNoBuffer) kernel += " + add";
+  if (s.recomputed) kernel += ", recomputed";
   for (const Operand& o : s.inputs) {
     if (multiplies(s) && p.buffer(o.buffer).type != o.operand && !p.buffer(o.buffer).integer &&
         s.op->expression == nullptr) {
@@ -62,6 +63,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);
+  r.recomputed = s.recomputed;
   r.flops = s.flops;
   r.bytes = s.bytes;
   return r;
@@ -151,7 +153,7 @@ std::vector<PlanRow> plan_rows(const Program& p) {
   return rows;
 }
 
-std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase) {
+std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed) {
   const std::string pass(precision::name(pass_of(phase)));
   struct Line {
     std::vector<std::string> scopes;
@@ -159,7 +161,7 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase) {
   };
   std::vector<Line> lines;
   for (const PlanRow& r : rows) {
-    if (r.pass != pass) continue;
+    if (r.pass != pass || r.recomputed != recomputed) continue;
     const std::string scope = without_layer(r.scope);
     const std::string text = cells(r);
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
@@ -195,9 +197,11 @@ CastsLeft casts_left(const Program& p) {
 }
 
 std::vector<std::string> rule_warnings(const Program& p) {
-  std::vector<std::string> scopes;
+  if (p.unmatched_rules.empty()) return {};
+  std::vector<std::string> scopes;  // in the order of the plan, each once
+  std::set<std::string_view> seen;
   for (const Step& s : p.steps) {
-    if (std::find(scopes.begin(), scopes.end(), s.scope) == scopes.end()) scopes.push_back(s.scope);
+    if (seen.insert(s.scope).second) scopes.push_back(s.scope);
   }
   std::vector<std::string> out;
   for (const std::size_t r : p.unmatched_rules) {

@@ -19,6 +19,7 @@ struct PlanRow {
   std::string decided_by;
   std::string kernel;  // what runs: the op's id and what was folded into it
   double flops = 0, bytes = 0;
+  bool recomputed = false;  // of the forward pass, made again in the backward pass
 };
 
 /// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
@@ -26,8 +27,8 @@ struct PlanRow {
 std::vector<PlanRow> plan_rows(const Program& program);
 
 /// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a
-/// table.
-std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase);
+/// table. Those that are `recomputed` in the phase, or the others.
+std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
 /// Steps that only change a format: how many, and the bytes they move.
 struct CastsLeft {

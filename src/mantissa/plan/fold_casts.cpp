@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "mantissa/plan/passes.h"
+#include "mantissa/plan/uses.h"
 
 namespace mantissa::plan {
 namespace {
@@ -21,63 +22,32 @@ bool is_sum_of_two(const Step& s) {
 
 class Folding {
  public:
-  explicit Folding(Program& program) : p_(program) {}
+  explicit Folding(Program& program) : p_(program), uses_(program) {}
 
   void run() {
-    bool changed = true;
-    while (changed) {
-      index();
-      changed = fold_one_kind(&Folding::drop_identity) || fold_one_kind(&Folding::fold_into_store) ||
-                fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads);
+    while (fold_one_kind(&Folding::drop_identity) || fold_one_kind(&Folding::fold_into_store) ||
+           fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads)) {
     }
   }
 
  private:
-  void index() {
-    readers_ = readers_of(p_);
-    writer_ = writer_of(p_);
-  }
-
+  /// Goes once over all steps; those that were folded away are removed.
   bool fold_one_kind(bool (Folding::*fold)(std::size_t)) {
-    std::vector<bool> dead(p_.steps.size(), false);
     bool any = false;
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
-      if ((this->*fold)(i)) {
-        dead[i] = any = true;
-        index_without(dead);
-      }
+      if (!(this->*fold)(i)) continue;
+      p_.steps[i].inputs.clear();
+      p_.steps[i].outputs.clear();
+      any = true;
     }
-    std::size_t kept = 0;
-    for (std::size_t i = 0; i < p_.steps.size(); ++i) {
-      if (!dead[i]) {
-        if (kept != i) p_.steps[kept] = std::move(p_.steps[i]);
-        ++kept;
-      }
-    }
-    p_.steps.resize(kept);
-    if (any) index();
-    return any;
+    if (!any) return false;
+    std::erase_if(p_.steps, [](const Step& s) { return s.outputs.empty(); });
+    uses_ = Uses(p_);
+    return true;
   }
 
-  void index_without(const std::vector<bool>& dead) {
-    index();
-    for (std::vector<std::size_t>& r : readers_) std::erase_if(r, [&](std::size_t s) { return dead[s]; });
-  }
-
-  const std::vector<std::size_t>& readers(BufferId b) const { return readers_[static_cast<std::size_t>(b)]; }
+  const std::vector<std::size_t>& readers(BufferId b) const { return uses_.readers(b); }
   bool is_private(BufferId b) const { return p_.buffer(b).home == Home::activation && !is_output(p_, b); }
-
-  void replace_reads(BufferId from, BufferId to) {
-    for (Step& s : p_.steps) {
-      for (Operand& o : s.inputs) {
-        if (o.buffer == from) o.buffer = to;
-      }
-      if (s.addend == from) s.addend = to;
-    }
-    for (auto& [name, b] : p_.outputs) {
-      if (b == from) b = to;
-    }
-  }
 
   /// A copy that changes nothing.
   bool drop_identity(std::size_t i) {
@@ -86,9 +56,16 @@ class Folding {
     if (!is_private(s.outputs[0])) return false;
     const BufferId from = s.outputs[0];
     const BufferId to = s.inputs[0].buffer;
-    p_.steps[i].inputs.clear();
-    p_.steps[i].outputs.clear();
-    replace_reads(from, to);
+    for (const std::size_t r : readers(from)) {
+      Step& reader = p_.steps[r];
+      for (Operand& o : reader.inputs) {
+        if (o.buffer == from) o.buffer = to;
+      }
+      if (reader.addend == from) reader.addend = to;
+    }
+    uses_.remove_reader(to, i);
+    uses_.move_readers(from, to);
+    uses_.set_writer(from, -1);
     return true;
   }
 
@@ -99,14 +76,15 @@ class Folding {
     if (!is_copy(s)) return false;
     const BufferId wide = s.inputs[0].buffer;
     if (p_.buffer(wide).type != p_.arithmetic || !is_private(wide) || readers(wide).size() != 1) return false;
-    const std::int64_t w = writer_[static_cast<std::size_t>(wide)];
+    const std::int64_t w = uses_.writer(wide);
     if (w < 0) return false;
     Step& writer = p_.steps[static_cast<std::size_t>(w)];
     if (writer.phase != s.phase) return false;
     std::replace(writer.outputs.begin(), writer.outputs.end(), wide, s.outputs[0]);
     // A result that nothing is added to is rounded once, as it is stored.
-    p_.steps[i].inputs.clear();
-    p_.steps[i].outputs.clear();
+    uses_.remove_reader(wide, i);
+    uses_.set_writer(wide, -1);
+    uses_.set_writer(s.outputs[0], w);
     return true;
   }
 
@@ -117,8 +95,8 @@ class Folding {
     for (const std::size_t mine : {std::size_t{1}, std::size_t{0}}) {
       const BufferId term = s.inputs[mine].buffer;
       const BufferId other = s.inputs[1 - mine].buffer;
-      const std::int64_t w = writer_[static_cast<std::size_t>(term)];
-      const std::int64_t w_other = writer_[static_cast<std::size_t>(other)];
+      const std::int64_t w = uses_.writer(term);
+      const std::int64_t w_other = uses_.writer(other);
       if (w < 0 || w_other > w || term == other || !is_private(term) || readers(term).size() != 1) continue;
       Step& writer = p_.steps[static_cast<std::size_t>(w)];
       if (!writer.op->takes_addend || writer.addend != kNoBuffer || writer.phase != s.phase) continue;
@@ -127,8 +105,11 @@ class Folding {
       writer.rounded = rounded;
       writer.addend = other;
       writer.outputs[0] = s.outputs[0];
-      p_.steps[i].inputs.clear();
-      p_.steps[i].outputs.clear();
+      uses_.remove_reader(term, i);
+      uses_.remove_reader(other, i);
+      uses_.add_reader(other, static_cast<std::size_t>(w));
+      uses_.set_writer(term, -1);
+      uses_.set_writer(s.outputs[0], w);
       return true;
     }
     return false;
@@ -156,14 +137,14 @@ class Folding {
         if (o.buffer == to) o = {from, format};
       }
     }
-    p_.steps[i].inputs.clear();
-    p_.steps[i].outputs.clear();
+    uses_.remove_reader(from, i);
+    uses_.move_readers(to, from);
+    uses_.set_writer(to, -1);
     return true;
   }
 
   Program& p_;
-  std::vector<std::vector<std::size_t>> readers_;
-  std::vector<std::int64_t> writer_;
+  Uses uses_;
 };
 
 }  // namespace

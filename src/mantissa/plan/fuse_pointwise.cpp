@@ -4,6 +4,7 @@
 
 #include "mantissa/kernels/expression.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/plan/uses.h"
 
 namespace mantissa::plan {
 namespace {
@@ -16,7 +17,7 @@ bool is_pointwise(const Step& s) {
 
 class Fusing {
  public:
-  explicit Fusing(Program& program) : p_(program) {}
+  explicit Fusing(Program& program) : p_(program), uses_(program) {}
 
   void run() {
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
@@ -31,9 +32,8 @@ class Fusing {
   /// Joins the step at `i` with a step that makes one of its inputs, if it can.
   bool join_with_a_producer(std::size_t i) {
     if (p_.steps[i].outputs.empty() || !is_pointwise(p_.steps[i])) return false;
-    const std::vector<std::int64_t> writer = writer_of(p_);
     for (const Operand& o : p_.steps[i].inputs) {
-      const std::int64_t w = writer[static_cast<std::size_t>(o.buffer)];
+      const std::int64_t w = uses_.writer(o.buffer);
       if (w >= 0 && can_join(static_cast<std::size_t>(w), i) && join(static_cast<std::size_t>(w), i))
         return true;
     }
@@ -47,20 +47,18 @@ class Fusing {
     const Step& b = p_.steps[consumer];
     if (!is_pointwise(a) || a.phase != b.phase) return false;
     if (p_.buffer(a.outputs[0]).shape != p_.buffer(b.outputs[0]).shape) return false;
-    for (std::size_t i = producer + 1; i < consumer; ++i) {
-      for (const Operand& o : p_.steps[i].inputs) {
-        if (std::find(a.outputs.begin(), a.outputs.end(), o.buffer) != a.outputs.end()) return false;
-      }
-      if (std::find(a.outputs.begin(), a.outputs.end(), p_.steps[i].addend) != a.outputs.end()) return false;
+    for (const BufferId made : a.outputs) {
+      const std::vector<std::size_t>& readers = uses_.readers(made);
+      const auto next = std::upper_bound(readers.begin(), readers.end(), producer);
+      if (next != readers.end() && *next < consumer) return false;
     }
     return true;
   }
 
   bool read_elsewhere(BufferId b, std::size_t consumer) const {
     if (is_output(p_, b)) return true;
-    const std::vector<std::vector<std::size_t>> readers = readers_of(p_);
-    const auto& of_b = readers[static_cast<std::size_t>(b)];
-    return std::any_of(of_b.begin(), of_b.end(), [&](std::size_t r) { return r != consumer; });
+    const std::vector<std::size_t>& readers = uses_.readers(b);
+    return std::any_of(readers.begin(), readers.end(), [&](std::size_t r) { return r != consumer; });
   }
 
   std::vector<Wire> wires(const Step& a, const Step& b) const {
@@ -108,6 +106,14 @@ class Fusing {
       if (part->parts.empty()) fused.parts.emplace_back(part->op->id);
       fused.parts.insert(fused.parts.end(), part->parts.begin(), part->parts.end());
     }
+    for (const Operand& o : a.inputs) {
+      uses_.remove_reader(o.buffer, producer);
+      uses_.add_reader(o.buffer, consumer);
+    }
+    for (std::size_t o = 0; o < a.outputs.size(); ++o) {
+      uses_.remove_reader(a.outputs[o], consumer);
+      uses_.set_writer(a.outputs[o], kept[o] ? static_cast<std::int64_t>(consumer) : -1);
+    }
     b = std::move(fused);
     a.inputs.clear();
     a.outputs.clear();
@@ -116,6 +122,7 @@ class Fusing {
   }
 
   Program& p_;
+  Uses uses_;
 };
 
 }  // namespace

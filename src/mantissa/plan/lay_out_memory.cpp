@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "mantissa/plan/first_fit.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/tensor/storage.h"
 
@@ -17,7 +18,6 @@ struct Lifetime {
     first = std::min(first, step);
     last = std::max(last, step);
   }
-  bool overlaps(const Lifetime& o) const { return first <= o.last && o.first <= last; }
 };
 
 /// Buffers that share one place, because an op works in place: the root of each buffer.
@@ -80,28 +80,18 @@ Places share_places(const Program& p, std::vector<Lifetime>& lives) {
   return places;
 }
 
-/// First fit of the largest first: each place gets the lowest offset at which no place alive at the same time
-/// lies.
+/// First fit of the largest first; returns where they end.
 std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& roots,
-                 const std::vector<Lifetime>& lives) {
+                 const std::vector<Lifetime>& lives, std::size_t steps) {
   std::vector<std::size_t> order = roots;
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return buffers[a].bytes > buffers[b].bytes; });
-  std::vector<std::size_t> placed;  // by ascending offset
+  FirstFit fit(static_cast<std::int64_t>(steps) + 1);  // outputs live on after the last step
   std::size_t end = 0;
   for (const std::size_t b : order) {
-    std::size_t offset = 0;
-    for (const std::size_t other : placed) {
-      if (!lives[other].overlaps(lives[b])) continue;
-      if (buffers[other].offset >= offset + aligned(buffers[b].bytes)) break;
-      offset = std::max(offset, buffers[other].offset + aligned(buffers[other].bytes));
-    }
-    buffers[b].offset = offset;
-    end = std::max(end, offset + aligned(buffers[b].bytes));
-    placed.insert(
-        std::upper_bound(placed.begin(), placed.end(), b,
-                         [&](std::size_t x, std::size_t y) { return buffers[x].offset < buffers[y].offset; }),
-        b);
+    const std::size_t bytes = aligned(buffers[b].bytes);
+    buffers[b].offset = fit.place(bytes, lives[b].first, lives[b].last);
+    end = std::max(end, buffers[b].offset + bytes);
   }
   return end;
 }
@@ -142,7 +132,7 @@ void lay_out_memory(Program& p, bool keep_values) {
     if (p.buffers[b].home == Home::activation && lives[b].last >= 0 && places.root(b) == b)
       roots.push_back(b);
   }
-  m.activations = pack(p.buffers, roots, lives);
+  m.activations = pack(p.buffers, roots, lives, p.steps.size());
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     if (p.buffers[b].home == Home::activation && lives[b].last >= 0) {
       p.buffers[b].offset = p.buffers[places.root(b)].offset;

@@ -20,6 +20,9 @@ void join_head(Program& program);
 /// Joins pointwise steps that follow each other into one expression program.
 void fuse_pointwise(Program& program);
 
+/// Runs steps of the forward phase again in the backward phase, so that their results need not be kept.
+void recompute(Program& program, Recompute what);
+
 /// Flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);
 
@@ -28,10 +31,6 @@ void lay_out_memory(Program& program, bool keep_values);
 
 // Shared by the passes.
 
-/// For each buffer the steps that read it, in order.
-std::vector<std::vector<std::size_t>> readers_of(const Program& program);
-/// For each buffer the step that writes it, or -1.
-std::vector<std::int64_t> writer_of(const Program& program);
 /// Whether `id` is read by someone outside the steps.
 bool is_output(const Program& program, BufferId id);
 

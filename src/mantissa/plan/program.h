@@ -49,6 +49,7 @@ struct Step {
   graph::Attributes attributes;
   kernels::Expression expression;  // pointwise steps
   std::vector<std::string> parts;  // fused steps: what they are made of
+  bool recomputed = false;         // a step of the forward phase that runs again in the backward phase
   double flops = 0;
   double bytes = 0;  // read and written at capacity
   std::size_t workspace = 0;

@@ -63,6 +63,7 @@ struct BatchSection {
   std::int64_t micro_batch_size = 8;
   std::int64_t leaf = 1;
   std::int64_t shards = 1;
+  std::string recompute = "none";
   friend bool operator==(const BatchSection&, const BatchSection&) = default;
 };
 

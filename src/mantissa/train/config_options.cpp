@@ -129,6 +129,15 @@ std::vector<Option> make_table() {
        "parts of the batch that ranks may own; their sums add by a fixed tree",
        {.min = 1, .max = kLong}},
 
+      {"batch",
+       "recompute",
+       [](RunConfig& c) -> Slot { return &c.batch.recompute; },
+       "activations made again in the backward pass instead of kept: none, attention or block; changes "
+       "memory and "
+       "time, no bit",
+       {},
+       {"none", "attention", "block"}},
+
       {"optimizer",
        "name",
        [](RunConfig& c) -> Slot { return &c.optimizer.name; },

@@ -23,6 +23,7 @@ struct Foreign {
 constexpr std::string_view kEpochs = "steps = epochs × sequences / global_batch_size";
 constexpr std::string_view kTokens = "steps = tokens / (global_batch_size × sequence_length)";
 constexpr std::string_view kWarmup = "warmup_steps = ratio × steps";
+constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"";
 constexpr std::string_view kAccumulation = "accumulation steps = global_batch_size / micro_batch_size";
 constexpr std::string_view kMixed = "for instance policy = \"bf16-mixed\"";
 constexpr std::string_view kBetas = "betas = [0.9, 0.95]";
@@ -93,6 +94,9 @@ constexpr Foreign kForeign[] = {
     {"train_micro_batch_size_per_gpu", "batch.micro_batch_size"},
     {"gradient_accumulation_steps", "batch.micro_batch_size", kAccumulation},
     {"accumulate_grad_batches", "batch.micro_batch_size", kAccumulation},
+    {"gradient_checkpointing", "batch.recompute", kRecompute},
+    {"activation_checkpointing", "batch.recompute", kRecompute},
+    {"recompute_granularity", "batch.recompute", kRecompute},
     {"learning_rate", "optimizer.lr"},
     {"max_lr", "optimizer.lr"},
     {"optim", "optimizer.name"},

@@ -41,6 +41,7 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   plan::CompileOptions options;
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
+  options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = options.join_head = fuse;
   return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options,
@@ -73,7 +74,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 double product_flops(const plan::Program& program) {
   double flops = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.phase == graph::Phase::evaluate) continue;
+    if (s.phase == graph::Phase::evaluate || s.recomputed) continue;
     if (is_product(s) || s.op->op == "attention") flops += s.flops;
   }
   return flops;
@@ -103,14 +104,16 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, std::size_t data_bytes,
                                  const kernels::Context& ctx) {
-  std::int64_t best = 0;
+  std::vector<std::int64_t> sizes;  // that a micro-batch may have
   for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
        rows += config.batch.leaf) {
-    if (config.batch.global_batch_size % rows != 0) continue;
-    if (forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() > memory_bytes) break;
-    best = rows;
+    if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
   }
-  return best;
+  const auto fits = [&](std::int64_t rows) {
+    return forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() <= memory_bytes;
+  };
+  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
+  return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
 }
 
 }  // namespace mantissa::train

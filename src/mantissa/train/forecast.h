@@ -34,7 +34,8 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
 /// `data_bytes`: of the token ids in memory.
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);
 
-/// Flops of one micro-batch that count for the share of peak: products, and attention's causal half.
+/// Flops of one micro-batch that count for the share of peak: products, and attention's causal half. What is
+/// recomputed counts once.
 double product_flops(const plan::Program& program);
 
 /// Seconds of one optimizer step: every step of the plan at the share of peak its kind reaches, or at

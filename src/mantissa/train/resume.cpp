@@ -16,7 +16,8 @@ enum class Change { refused, recorded, unimportant };
 
 Change kind_of(const Option& option) {
   const std::string key = fmt::format("{}.{}", option.section, option.key);
-  static constexpr std::array kUnimportant = {"run.name", "run.out", "run.threads", "batch.micro_batch_size"};
+  static constexpr std::array kUnimportant = {"run.name", "run.out", "run.threads", "batch.micro_batch_size",
+                                              "batch.recompute"};
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;
   // The model is compared as a whole.

@@ -10,10 +10,10 @@
 namespace mantissa::train {
 
 /// Compares the config that `state` was saved under with `config`. Precision, optimizer settings, schedule,
-/// length of the run, logging, checkpointing, threads and the micro-batch may differ; the answer says how, as
-/// "step 300: optimizer.lr 0.0003 -> 0.0001", and is nothing where they do not. `model`: the model's
-/// config.json. Throws ConfigError where model, data, seed or batch differ: the run would not be the same
-/// run.
+/// length of the run, logging, checkpointing, threads, the micro-batch and recomputing may differ; the answer
+/// says how, as "step 300: optimizer.lr 0.0003 -> 0.0001", and is nothing where they do not. `model`: the
+/// model's config.json. Throws ConfigError where model, data, seed or batch differ: the run would not be the
+/// same run.
 std::optional<std::string> resumed_change(const io::StateHeader& state, const RunConfig& config,
                                           const std::string& model);
 
