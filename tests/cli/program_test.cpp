@@ -59,6 +59,8 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"inspect nowhere", "nowhere"},
       {"generate nowhere --prompt x", "nowhere"},
       {"generate nowhere", "--prompt"},
+      {"generate nowhere --prompt a --prompt-ids 1", "exactly one"},
+      {"generate nowhere --prompt a b", "b"},
       {"eval nowhere", "--data"},
       {"trace nowhere --tokens a --out b", "nowhere"},
       {"data kk --people-max 9", "8"},
@@ -89,6 +91,47 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
       nlohmann::json::parse(mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --json").out);
   EXPECT_EQ(g["prompt_ids"], nlohmann::json({65, 100, 97}));
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
+}
+
+TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
+  write(folder / "Bo", "Bo said");
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const std::string common = " --max-new-tokens 9 --temperature 1 --seed 3 --json";
+  const auto json = [&](const std::string& arguments) {
+    const Result r = mantissa(folder, "generate r/model " + arguments + common);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  nlohmann::json ada = json("--prompt Ada"), bo = json("--prompt-file Bo");
+  for (nlohmann::json* each : {&ada, &bo}) {
+    EXPECT_GT((*each)["tokens_per_second"], 0);
+    each->erase("tokens_per_second");
+    EXPECT_EQ(each->size(), 4U);
+  }
+  const nlohmann::json both = json("--prompt Ada --prompt 'Bo said' --samples 3 --streams 2");
+  EXPECT_EQ(both.size(), 2U);
+  EXPECT_GT(both["tokens_per_second"], 0);
+  ASSERT_EQ(both["generations"].size(), 6U);
+  EXPECT_EQ(both["generations"][0], ada);
+  EXPECT_EQ(both["generations"][3], bo);
+  EXPECT_NE(both["generations"][1]["ids"], ada["ids"]);
+  EXPECT_EQ(json("--prompt-file Bo --prompt-file Bo")["generations"], nlohmann::json::array({bo, bo}));
+
+  const Result text = mantissa(folder, "generate r/model --prompt a --prompt b --max-new-tokens 2");
+  EXPECT_EQ(text.out.find("==> prompt 1, sample 1 <==\n"), 0U) << text.out;
+  EXPECT_NE(text.out.find("\n\n==> prompt 2, sample 1 <==\n"), std::string::npos) << text.out;
+  EXPECT_EQ(mantissa(folder, "generate r/model --prompt a --max-new-tokens 2").out.find("==>"),
+            std::string::npos);
+  const std::pair<const char*, const char*> faults[] = {{"--prompt a --prompt ''", "prompt 2 of 2"},
+                                                        {"--prompt a --samples 0", "--samples 0"},
+                                                        {"--prompt a --streams -1", "--streams -1"}};
+  for (const auto& [arguments, expected] : faults) {
+    const Result r = mantissa(folder, std::string("generate r/model ") + arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    EXPECT_NE(r.err.find(expected), std::string::npos) << r.err;
+  }
 }
 
 TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {

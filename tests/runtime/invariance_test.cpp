@@ -107,8 +107,8 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
   rollout::GenerateOptions options;
   options.max_new_tokens = 20;
   options.sampling.temperature = 1.5;
-  for (const char* policy :
-       {"64-true", "32-true", "bf16-mixed", "bf16-mixed residual=bf16", "bf16-mixed kv=f16"}) {
+  for (const char* policy : {"64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true",
+                             "bf16-mixed residual=bf16", "bf16-mixed kv=f16"}) {
     SCOPED_TRACE(policy);
     const kernels::Context ctx{.simd = kernels::best_simd()};
     const auto numbers = precision::Policy::parse(policy);

@@ -11,6 +11,7 @@
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/process.h"
 #include "mantissa/text/kk.h"
 #include "mantissa/text/kk_reward.h"
 #include "mantissa/text/sources.h"
@@ -56,27 +57,34 @@ double loss_of(const train::ModelSource& source, const precision::Policy& policy
   return -sum / static_cast<double>(rows.rows * length);
 }
 
-/// Answers held-out puzzles with the most likely tokens and scores them by the rule.
+/// Answers held-out puzzles with the most likely tokens, some at once, and scores them by the rule.
 void answer_puzzles(const train::ModelSource& source, const precision::Policy& policy,
                     const text::KkOptions& options, const text::Tokenizer& tokenizer,
                     const kernels::Context& ctx, Evaluation& e) {
-  constexpr std::int64_t kLongestAnswer = 768;
+  constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
   std::size_t longest = 0;
-  for (const text::KkPuzzle& p : puzzles) longest = std::max(longest, p.prompt.size());
-  const plan::Program program = rollout::compile_decode(
-      source.config, policy, static_cast<std::int64_t>(longest) + kLongestAnswer, ctx);
+  std::vector<rollout::Request> requests;
+  for (const text::KkPuzzle& p : puzzles) {
+    requests.push_back({tokenizer.encode(p.prompt), 0});
+    longest = std::max(longest, p.prompt.size());
+  }
+  const plan::Program program = rollout::compile_decode_within(
+      runtime::machine_memory_bytes(), source.config, policy,
+      static_cast<std::int64_t>(longest) + kLongestAnswer, ctx, std::min(options.count, kMostStreams));
   runtime::WeightSet weights(program);
   train::load_weights(weights, source, ctx);
   runtime::Executor executor(program, weights, ctx);
+  rollout::GenerateOptions generate;
+  generate.max_new_tokens = kLongestAnswer;
+  generate.stop = {tokenizer.separator()};
+  const std::vector<rollout::Generation> answers =
+      rollout::generate(executor, source.config, requests, generate);
   std::int64_t formed = 0;
   std::int64_t right = 0;
-  for (const text::KkPuzzle& p : puzzles) {
-    rollout::GenerateOptions generate;
-    generate.max_new_tokens = kLongestAnswer;
-    generate.stop = {tokenizer.separator()};
-    rollout::Generation g = rollout::generate(executor, source.config, tokenizer.encode(p.prompt), generate);
-    const text::KkReward reward = text::kk_reward(p.prompt + tokenizer.decode(g.ids), p.answer);
+  for (std::size_t i = 0; i < puzzles.size(); ++i) {
+    const std::string text = puzzles[i].prompt + tokenizer.decode(answers[i].ids);
+    const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
     formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
     right += reward.answer > 0 ? 1 : 0;
   }

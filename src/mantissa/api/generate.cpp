@@ -1,12 +1,15 @@
 // Generation, traces and puzzles: what commands do with a model directory.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/process.h"
 #include "mantissa/text/kk.h"
 #include "mantissa/train/model_io.h"
 #include "mantissa/train/trace.h"
@@ -14,16 +17,38 @@
 namespace mantissa::api {
 namespace {
 
-std::vector<std::int32_t> prompt_ids(const GenerateOptions& o, const text::Tokenizer* tokenizer,
-                                     const std::filesystem::path& model) {
-  if (!o.prompt_ids.empty()) return o.prompt_ids;
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const text::Tokenizer* tokenizer,
+                                 const std::filesystem::path& model) {
+  if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("{}: has no tokenizer that this version reads (only models of bytes have one built in); "
                     "give --prompt-ids",
                     model.string()));
   }
-  return tokenizer->encode(o.prompt);
+  return tokenizer->encode(prompt.text);
+}
+
+void check_option(const char* option, std::int64_t value, std::int64_t most) {
+  if (value < 1 || value > most)
+    throw ConfigError(fmt::format("{} {}: must be between 1 and {}", option, value, most));
+}
+
+/// A request for every sample of every prompt.
+std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
+                                          const text::Tokenizer* tokenizer,
+                                          const std::filesystem::path& model) {
+  check_option("--samples", o.samples, std::int64_t{1} << 20);
+  std::vector<rollout::Request> requests;
+  for (std::size_t p = 0; p < prompts.size(); ++p) {
+    const std::vector<std::int32_t> ids = ids_of(prompts[p], tokenizer, model);
+    if (ids.empty() && prompts.size() > 1) {
+      throw ConfigError(
+          fmt::format("prompt {} of {} is empty; give it at least one token", p + 1, prompts.size()));
+    }
+    for (std::int64_t sample = 0; sample < o.samples; ++sample) requests.push_back({ids, sample});
+  }
+  return requests;
 }
 
 /// Ids that end a text: config.json's eos_token_id, one or several.
@@ -40,6 +65,13 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
   return ids;
 }
 
+/// What is shown of a text: all but the id that ended it.
+std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
+                                          const std::vector<std::int32_t>& stop) {
+  const bool ended = !ids.empty() && std::find(stop.begin(), stop.end(), ids.back()) != stop.end();
+  return ids.first(ids.size() - (ended ? 1 : 0));
+}
+
 }  // namespace
 
 std::string read_prompt(const std::filesystem::path& file) {
@@ -47,20 +79,20 @@ std::string read_prompt(const std::filesystem::path& file) {
   return io::read_text_file(file, kMost);
 }
 
-Generation generate(const std::filesystem::path& model, const GenerateOptions& o) {
+Generations generate(const std::filesystem::path& model, std::span<const Prompt> prompts,
+                     const GenerateOptions& o) {
   const kernels::Context ctx = context_for(o.hardware);
   const train::ModelSource source = train::find_model(model);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
-  Generation out;
-  out.prompt_ids = prompt_ids(o, tokenizer.get(), model);
-  constexpr std::int64_t kMostTokens = std::int64_t{1} << 24;
-  if (o.max_new_tokens < 1 || o.max_new_tokens > kMostTokens) {
-    throw ConfigError(
-        fmt::format("--max-new-tokens {}: must be between 1 and {}", o.max_new_tokens, kMostTokens));
-  }
-  const std::int64_t capacity = static_cast<std::int64_t>(out.prompt_ids.size()) + o.max_new_tokens;
-  const plan::Program program =
-      rollout::compile_decode(source.config, policy_for(o.precision), capacity, ctx);
+  const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), model);
+  check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
+  check_option("--streams", o.streams, 1024);
+  std::size_t longest = 0;
+  for (const rollout::Request& r : requests) longest = std::max(longest, r.prompt.size());
+  const plan::Program program = rollout::compile_decode_within(
+      runtime::machine_memory_bytes(), source.config, policy_for(o.precision),
+      static_cast<std::int64_t>(longest) + o.max_new_tokens, ctx,
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, o.streams));
   check_plan(program);
   runtime::WeightSet weights(program);
   train::load_weights(weights, source, ctx);
@@ -69,18 +101,28 @@ Generation generate(const std::filesystem::path& model, const GenerateOptions& o
   options.max_new_tokens = o.max_new_tokens;
   options.stop = stop_ids(source.config);
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
-  const rollout::Generation g = rollout::generate(executor, source.config, out.prompt_ids, options);
-  out.ids = g.ids;
-  out.log_probs = g.log_probs;
-  out.tokens_per_second = g.seconds > 0 ? static_cast<double>(g.ids.size()) / g.seconds : 0;
-  if (tokenizer != nullptr) {
-    std::vector<std::int32_t> shown = g.ids;
-    if (!shown.empty() &&
-        std::find(options.stop.begin(), options.stop.end(), shown.back()) != options.stop.end())
-      shown.pop_back();
-    out.text = tokenizer->decode(shown);
+  std::vector<rollout::Generation> made = rollout::generate(executor, source.config, requests, options);
+  Generations out;
+  double tokens = 0, seconds = 0;
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const auto count = static_cast<double>(made[i].ids.size());
+    tokens += count;
+    seconds = std::max(seconds, made[i].seconds);
+    Generation g;
+    g.prompt_ids = requests[i].prompt;
+    g.ids = std::move(made[i].ids);
+    g.log_probs = std::move(made[i].log_probs);
+    g.tokens_per_second = made[i].seconds > 0 ? count / made[i].seconds : 0;
+    if (tokenizer != nullptr) g.text = tokenizer->decode(without_end(g.ids, options.stop));
+    out.all.push_back(std::move(g));
   }
+  out.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
   return out;
+}
+
+Generation generate(const std::filesystem::path& model, const GenerateOptions& o) {
+  const Prompt prompt{o.prompt, o.prompt_ids};
+  return std::move(generate(model, {&prompt, 1}, o).all.front());
 }
 
 Trace trace(const TraceOptions& o) {

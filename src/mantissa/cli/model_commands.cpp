@@ -33,35 +33,56 @@ CLI::Validator whole_seed() {
 }
 
 struct GenerateArguments {
-  std::string model, prompt, prompt_file;
+  std::string model;
+  std::vector<std::string> prompts, prompt_files;
   std::vector<std::int32_t> ids;
   api::GenerateOptions options;
 };
 
+std::vector<api::Prompt> prompts_of(const GenerateArguments& a) {
+  const int given = (a.prompts.empty() ? 0 : 1) + (a.prompt_files.empty() ? 0 : 1) + (a.ids.empty() ? 0 : 1);
+  if (given != 1) throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompt-ids");
+  std::vector<api::Prompt> prompts;
+  for (const std::string& text : a.prompts) prompts.push_back({text, {}});
+  for (const std::string& file : a.prompt_files) prompts.push_back({api::read_prompt(file), {}});
+  if (!a.ids.empty()) prompts.push_back({{}, a.ids});
+  return prompts;
+}
+
+nlohmann::json to_json(const api::Generation& g) {
+  return {{"prompt_ids", g.prompt_ids}, {"ids", g.ids}, {"text", g.text}, {"log_probs", g.log_probs}};
+}
+
+/// The text, or the ids where the model has no text.
+std::string shown(const api::Generation& g) {
+  if (!g.text.empty()) return g.text;
+  std::string ids;
+  for (const std::int32_t id : g.ids) ids += fmt::format("{} ", id);
+  return ids;
+}
+
 int run_generate(GenerateArguments& a, const CommonOptions& common) {
   refuse_set(common, "generate");
-  const int given = (a.prompt.empty() ? 0 : 1) + (a.prompt_file.empty() ? 0 : 1) + (a.ids.empty() ? 0 : 1);
-  if (given != 1) throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompt-ids");
-  if (!a.prompt_file.empty()) {
-    a.prompt = api::read_prompt(a.prompt_file);
-  }
-  a.options.prompt = a.prompt;
-  a.options.prompt_ids = a.ids;
+  const std::vector<api::Prompt> prompts = prompts_of(a);
   a.options.precision = common.policy();
   a.options.hardware = common.hardware();
-  const api::Generation g = api::generate(a.model, a.options);
+  const api::Generations made = api::generate(a.model, prompts, a.options);
+  const bool single = made.all.size() == 1;
   if (common.json) {
-    const nlohmann::json out = {{"prompt_ids", g.prompt_ids},
-                                {"ids", g.ids},
-                                {"text", g.text},
-                                {"log_probs", g.log_probs},
-                                {"tokens_per_second", g.tokens_per_second}};
+    nlohmann::json out = single ? to_json(made.all.front()) : nlohmann::json::object();
+    if (!single) {
+      for (const api::Generation& g : made.all) out["generations"].push_back(to_json(g));
+    }
+    out["tokens_per_second"] = made.tokens_per_second;
     fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else if (!g.text.empty()) {
-    fmt::print("{}\n", g.text);
-  } else {
-    for (const std::int32_t id : g.ids) fmt::print("{} ", id);
-    fmt::print("\n");
+    return 0;
+  }
+  const auto samples = static_cast<std::size_t>(a.options.samples);
+  for (std::size_t i = 0; i < made.all.size(); ++i) {
+    if (!single) {
+      fmt::print("{}==> prompt {}, sample {} <==\n", i == 0 ? "" : "\n", i / samples + 1, i % samples + 1);
+    }
+    fmt::print("{}\n", shown(made.all[i]));
   }
   return 0;
 }
@@ -144,9 +165,14 @@ void add_generate(CLI::App& app, CommonOptions& common, Run& run) {
       app.add_subcommand("generate", "Text from a model directory, with the log-probability of each token");
   auto a = std::make_shared<GenerateArguments>();
   command->add_option("MODEL", a->model, "Hugging Face directory")->required();
-  command->add_option("--prompt", a->prompt, "Text to go on from");
-  command->add_option("--prompt-file", a->prompt_file, "File with it, taken byte for byte");
+  // One value each time: a word after it is another argument.
+  command->add_option("--prompt", a->prompts, "Text to go on from; may be repeated")->allow_extra_args(false);
+  command->add_option("--prompt-file", a->prompt_files, "File with it, taken byte for byte; may be repeated")
+      ->allow_extra_args(false);
   command->add_option("--prompt-ids", a->ids, "Token ids instead: 1,2,3")->delimiter(',');
+  command->add_option("--samples", a->options.samples, "Continuations of each prompt")->capture_default_str();
+  command->add_option("--streams", a->options.streams, "Sequences decoded at once at most (changes no bit)")
+      ->capture_default_str();
   command->add_option("--max-new-tokens", a->options.max_new_tokens, "At most this many tokens")
       ->capture_default_str();
   command->add_option("--temperature", a->options.temperature, "0: the most likely token")

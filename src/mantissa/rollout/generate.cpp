@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
-#include "mantissa/tensor/extent.h"
+#include "mantissa/rollout/decoder.h"
 
 namespace mantissa::rollout {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 /// Prompt tokens of one run: bounds the memory of a long prompt.
 constexpr std::int64_t kPromptChunk = 256;
@@ -32,98 +35,134 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
   }
 }
 
-/// One sequence in slot 0 of the cache.
-class Decoder {
+struct Next {
+  std::int32_t id = 0;
+  double log_prob = 0;  // the difference of two numbers of the arithmetic's format, rounded to it
+};
+
+/// The token after those whose last one has the logits of row `row`.
+template <class T>
+Next next_token(kernels::Simd simd, ConstMatrix logits, std::size_t row, const SamplingOptions& options,
+                std::int64_t sequence, std::int64_t position) {
+  const std::span<const T> values{
+      static_cast<const T*>(logits.data) + row * static_cast<std::size_t>(logits.ld),
+      static_cast<std::size_t>(logits.ld)};
+  const std::int32_t id = sample(values, options, sequence, position);
+  T lse = 0;
+  kernels::log_sum_exp({.simd = simd}, 1, logits.ld, {values.data(), logits.type, logits.ld},
+                       {&lse, logits.type, 1});
+  return {id, static_cast<double>(values[static_cast<std::size_t>(id)] - lse)};
+}
+
+/// One call of generate(): which request is in which slot, and what has come of it.
+class Run {
  public:
-  Decoder(runtime::Executor& executor, std::int64_t vocabulary)
-      : executor_(executor), vocabulary_(vocabulary) {}
+  Run(runtime::Executor& executor, std::span<const Request> requests, const GenerateOptions& options)
+      : decoder_(executor),
+        ctx_(executor.context()),
+        requests_(requests),
+        options_(options),
+        results_(requests.size()),
+        in_slot_(decoder_.slots()) {}
 
-  /// Appends tokens at the next positions; afterwards logits() are those of the last.
-  void feed(std::span<const std::int32_t> tokens) {
-    while (!tokens.empty()) {
-      const auto n =
-          std::min<std::size_t>(tokens.size(), static_cast<std::size_t>(executor_.program().token_capacity));
-      feed_chunk(tokens.first(n));
-      tokens = tokens.subspan(n);
+  std::vector<Generation> run() {
+    for (std::size_t s = 0; s < in_slot_.size(); ++s) begin_next(s);
+    while (sequences_ > 0) {
+      decoder_.step();
+      choose();
+      const std::span<const std::size_t> asked = decoder_.asked();
+      for (std::size_t i = 0; i < asked.size(); ++i) accept(asked[i], next_[i]);
     }
-  }
-
-  /// The last token's logits, as they are and widened.
-  std::vector<double> logits() const {
-    const Matrix m = executor_.buffer("logits");
-    std::vector<double> out(static_cast<std::size_t>(vocabulary_));
-    for (std::size_t i = 0; i < out.size(); ++i) out[i] = number(m, i);
-    return out;
-  }
-
-  /// log-probability of `id`: the difference of two numbers of the arithmetic's format, rounded to it.
-  double log_prob(std::int32_t id) const {
-    const Matrix m = executor_.buffer("logits");
-    if (m.type == Scalar::f64) {
-      double lse = 0;
-      kernels::log_sum_exp(executor_.context(), 1, vocabulary_, m, {&lse, Scalar::f64, 1});
-      return number(m, static_cast<std::size_t>(id)) - lse;
-    }
-    float lse = 0;
-    kernels::log_sum_exp(executor_.context(), 1, vocabulary_, m, {&lse, Scalar::f32, 1});
-    return static_cast<double>(static_cast<float*>(m.data)[id] - lse);
+    return std::move(results_);
   }
 
  private:
-  static double number(Matrix m, std::size_t i) {
-    return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i]
-                                 : static_cast<double>(static_cast<float*>(m.data)[i]);
+  /// Puts the next request that waits into a slot that is free.
+  void begin_next(std::size_t slot) {
+    in_slot_[slot].reset();
+    if (options_.max_new_tokens < 1 || waiting_ == requests_.size()) return;
+    in_slot_[slot] = waiting_++;
+    ++sequences_;
+    decoder_.open(slot, requests_[*in_slot_[slot]].prompt);
   }
 
-  void feed_chunk(std::span<const std::int32_t> tokens) {
-    const auto n = static_cast<std::int64_t>(tokens.size());
-    std::copy(tokens.begin(), tokens.end(), executor_.integers("ids").begin());
-    executor_.integers("rows")[0] = static_cast<std::int32_t>(n - 1);
-    const Row row{0, n};
-    const Segment segment{0, n, position_, 0};
-    executor_.run(graph::Phase::forward, {n, {&row, 1}, {&segment, 1}, 1});
-    position_ += n;
+  /// The next token of every sequence whose logits there are.
+  void choose() {
+    const ConstMatrix logits = decoder_.logits();
+    const auto next = logits.type == Scalar::f64 ? next_token<double> : next_token<float>;
+    next_.resize(decoder_.asked().size());
+    kernels::parallel_for(ctx_, static_cast<std::int64_t>(next_.size()), [&](std::int64_t i, int) {
+      const auto row = static_cast<std::size_t>(i);
+      const std::size_t r = *in_slot_[decoder_.asked()[row]];
+      const std::size_t position = requests_[r].prompt.size() + results_[r].ids.size();
+      next_[row] = next(ctx_.simd, logits, row, options_.sampling, requests_[r].sequence,
+                        static_cast<std::int64_t>(position));
+    });
   }
 
-  runtime::Executor& executor_;
-  std::int64_t vocabulary_;
-  std::int64_t position_ = 0;
+  void accept(std::size_t slot, Next next) {
+    const std::size_t r = *in_slot_[slot];
+    Generation& g = results_[r];
+    g.ids.push_back(next.id);
+    g.log_probs.push_back(next.log_prob);
+    const auto length = static_cast<std::int64_t>(g.ids.size());
+    const auto positions = static_cast<std::int64_t>(requests_[r].prompt.size()) + length;
+    const bool refused = options_.on_token && !options_.on_token(r, next.id);
+    if (refused || length == options_.max_new_tokens || positions == decoder_.capacity() ||
+        std::find(options_.stop.begin(), options_.stop.end(), next.id) != options_.stop.end()) {
+      g.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+      --sequences_;
+      begin_next(slot);
+    } else {
+      decoder_.append(slot, next.id);
+    }
+  }
+
+  Decoder decoder_;
+  const kernels::Context& ctx_;
+  std::span<const Request> requests_;
+  const GenerateOptions& options_;
+  std::vector<Generation> results_;
+  std::vector<std::optional<std::size_t>> in_slot_;  // request
+  std::size_t waiting_ = 0;                          // the next request without a slot
+  std::size_t sequences_ = 0;                        // in slots
+  std::vector<Next> next_;                           // as decoder_.asked()
+  Clock::time_point start_ = Clock::now();
 };
 
 }  // namespace
 
 plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy,
-                             std::int64_t capacity, const kernels::Context& ctx) {
-  const std::int64_t tokens = std::min(capacity, kPromptChunk);
+                             std::int64_t capacity, const kernels::Context& ctx, std::int64_t streams) {
+  const std::int64_t tokens = std::max(std::min(capacity, kPromptChunk), streams);
   plan::CompileOptions options;
   options.longest_row = capacity;
   options.longest_leaf = tokens;
-  return plan::compile(model::build_decode(config, tokens, 1, capacity), policy, options, ctx);
+  return plan::compile(model::build_decode(config, tokens, streams, capacity), policy, options, ctx);
+}
+
+plan::Program compile_decode_within(std::size_t bytes, const model::ModelConfig& config,
+                                    const precision::Policy& policy, std::int64_t capacity,
+                                    const kernels::Context& ctx, std::int64_t streams) {
+  for (;; streams /= 2) {
+    plan::Program program = compile_decode(config, policy, capacity, ctx, streams);
+    if (streams == 1 || program.memory.weights() + program.memory.arena() <= bytes) return program;
+  }
+}
+
+std::vector<Generation> generate(runtime::Executor& executor, const model::ModelConfig& config,
+                                 std::span<const Request> requests, const GenerateOptions& options) {
+  check(options.sampling);
+  const plan::Program& program = executor.program();
+  const std::int64_t capacity = program.buffer(program.find("rope.cos")).shape.dim(0).size;
+  for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
+  return Run(executor, requests, options).run();
 }
 
 Generation generate(runtime::Executor& executor, const model::ModelConfig& config,
                     std::span<const std::int32_t> prompt, const GenerateOptions& options) {
-  check(options.sampling);
-  const plan::BufferId cos = executor.program().find("rope.cos");
-  const std::int64_t capacity = executor.program().buffer(cos).shape.dim(0).size;
-  check_prompt(prompt, config.vocab_size, capacity);
-  const auto start = std::chrono::steady_clock::now();
-  Decoder decoder(executor, config.vocab_size);
-  decoder.feed(prompt);
-  Generation g;
-  const std::int64_t room =
-      std::min(options.max_new_tokens, capacity - static_cast<std::int64_t>(prompt.size()));
-  for (std::int64_t i = 0; i < room; ++i) {
-    const std::int32_t id =
-        sample(decoder.logits(), options.sampling, 0, static_cast<std::int64_t>(prompt.size()) + i);
-    g.ids.push_back(id);
-    g.log_probs.push_back(decoder.log_prob(id));
-    const bool stop = std::find(options.stop.begin(), options.stop.end(), id) != options.stop.end();
-    if ((options.on_token && !options.on_token(id)) || stop || i + 1 == room) break;
-    decoder.feed({&id, 1});
-  }
-  g.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  return g;
+  const Request request{{prompt.begin(), prompt.end()}, 0};
+  return std::move(generate(executor, config, {&request, 1}, options).front());
 }
 
 }  // namespace mantissa::rollout

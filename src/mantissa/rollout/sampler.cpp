@@ -13,39 +13,39 @@
 namespace mantissa::rollout {
 namespace {
 
-std::int32_t most_likely(std::span<const double> logits) {
+template <class T>
+std::int32_t most_likely(std::span<const T> logits) {
   return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-}  // namespace
-
-void check(const SamplingOptions& o) {
-  if (!(o.temperature >= 0) || !std::isfinite(o.temperature)) {
-    throw ConfigError(
-        fmt::format("--temperature {}: must be 0 (the most likely token) or positive", o.temperature));
-  }
-  if (o.top_k < 0) throw ConfigError(fmt::format("--top-k {}: must be 0 (all) or positive", o.top_k));
-  if (!(o.top_p > 0) || o.top_p > 1)
-    throw ConfigError(fmt::format("--top-p {}: must be above 0 and at most 1", o.top_p));
-}
-
-std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, std::int64_t sequence,
-                    std::int64_t position) {
-  if (o.temperature == 0) return most_likely(logits);
+/// The ids, the most likely first and the lower of equals before the other; the first `count` are enough.
+template <class T>
+std::vector<std::int32_t> ranked(std::span<const T> logits, std::size_t count) {
   std::vector<std::int32_t> order(logits.size());
   std::iota(order.begin(), order.end(), 0);
   const auto more_likely = [&](std::int32_t a, std::int32_t b) {
-    const double x = logits[static_cast<std::size_t>(a)];
-    const double y = logits[static_cast<std::size_t>(b)];
+    const T x = logits[static_cast<std::size_t>(a)];
+    const T y = logits[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;
   };
-  std::sort(order.begin(), order.end(), more_likely);
-  if (o.top_k > 0) order.resize(std::min(order.size(), static_cast<std::size_t>(o.top_k)));
-  const double max = logits[static_cast<std::size_t>(order.front())];
+  const auto end = order.begin() + static_cast<std::ptrdiff_t>(count);
+  std::partial_sort(order.begin(), end, order.end(), more_likely);
+  order.resize(count);
+  return order;
+}
+
+template <class T>
+std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int64_t sequence,
+                  std::int64_t position) {
+  if (o.temperature == 0) return most_likely(logits);
+  const std::size_t candidates =
+      o.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(o.top_k)) : logits.size();
+  const std::vector<std::int32_t> order = ranked(logits, candidates);
+  const double max = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
   std::vector<double> p(order.size());
   double total = 0;
   for (std::size_t i = 0; i < order.size(); ++i) {
-    p[i] = std::exp((logits[static_cast<std::size_t>(order[i])] - max) / o.temperature);
+    p[i] = std::exp((static_cast<double>(logits[static_cast<std::size_t>(order[i])]) - max) / o.temperature);
     total += p[i];
   }
   // The nucleus: the first that together hold top_p.
@@ -60,6 +60,27 @@ std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, st
     if (u < below) return order[i];
   }
   return order[count - 1];
+}
+
+}  // namespace
+
+void check(const SamplingOptions& o) {
+  if (!(o.temperature >= 0) || !std::isfinite(o.temperature)) {
+    throw ConfigError(
+        fmt::format("--temperature {}: must be 0 (the most likely token) or positive", o.temperature));
+  }
+  if (o.top_k < 0) throw ConfigError(fmt::format("--top-k {}: must be 0 (all) or positive", o.top_k));
+  if (!(o.top_p > 0) || o.top_p > 1)
+    throw ConfigError(fmt::format("--top-p {}: must be above 0 and at most 1", o.top_p));
+}
+
+std::int32_t sample(std::span<const float> logits, const SamplingOptions& o, std::int64_t sequence,
+                    std::int64_t position) {
+  return draw(logits, o, sequence, position);
+}
+std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, std::int64_t sequence,
+                    std::int64_t position) {
+  return draw(logits, o, sequence, position);
 }
 
 }  // namespace mantissa::rollout

@@ -19,6 +19,8 @@ void check(const SamplingOptions& options);
 /// Draws from softmax(logits / temperature) restricted to the top_k most likely and to the fewest that hold
 /// top_p of the probability. The draw depends on (seed, sequence, position) and the logits only. Computed in
 /// double.
+std::int32_t sample(std::span<const float> logits, const SamplingOptions& options, std::int64_t sequence,
+                    std::int64_t position);
 std::int32_t sample(std::span<const double> logits, const SamplingOptions& options, std::int64_t sequence,
                     std::int64_t position);
 

@@ -24,7 +24,8 @@ struct Segment {
   std::int64_t slot = 0;
 };
 
-/// The extents of one run. Spans are borrowed. Rows and segments cover [0, tokens) in order.
+/// The extents of one run. Spans are borrowed. Rows and segments cover [0, tokens) in order; in decoding,
+/// which sums nothing over tokens, there are rows only for the segments whose logits are asked.
 struct Extent {
   std::int64_t tokens = 0;
   std::span<const Row> rows;

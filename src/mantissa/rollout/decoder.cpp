@@ -1,0 +1,64 @@
+#include "mantissa/rollout/decoder.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace mantissa::rollout {
+namespace {
+
+/// The size of dimension `i` of the buffer called `name`.
+std::int64_t size_of(const plan::Program& program, std::string_view name, std::size_t i) {
+  return program.buffer(program.find(name)).shape.dim(i).size;
+}
+
+}  // namespace
+
+Decoder::Decoder(runtime::Executor& executor)
+    : executor_(executor),
+      capacity_(size_of(executor.program(), "rope.cos", 0)),
+      logits_(executor.buffer("logits")),
+      slots_(executor.integers("rows").size()) {}
+
+void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt) {
+  slots_[slot] = {{prompt.begin(), prompt.end()}, 0, 0};
+}
+
+void Decoder::append(std::size_t slot, std::int32_t id) {
+  Slot& s = slots_[slot];
+  assert(s.left() == 0);
+  s.waiting.assign(1, id);
+  s.next = 0;
+}
+
+void Decoder::step() {
+  asked_.clear();
+  rows_.clear();
+  segments_.clear();
+  tokens_ = 0;
+  const std::int64_t most = executor_.program().token_capacity;
+  // Sequences that grow go first: none of them waits for another one's prompt.
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].left() == 1) take(s, 1);
+  }
+  for (std::size_t s = 0; s < slots_.size(); ++s) {
+    if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
+  }
+  executor_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1});
+}
+
+void Decoder::take(std::size_t slot, std::int64_t most) {
+  Slot& s = slots_[slot];
+  const std::int64_t n = std::min(static_cast<std::int64_t>(s.left()), most);
+  const auto from = s.waiting.begin() + static_cast<std::ptrdiff_t>(s.next);
+  std::copy_n(from, n, executor_.integers("ids").begin() + tokens_);
+  segments_.push_back({tokens_, n, s.position, static_cast<std::int64_t>(slot)});
+  tokens_ += n;
+  s.next += static_cast<std::size_t>(n);
+  s.position += n;
+  if (s.left() > 0) return;
+  executor_.integers("rows")[asked_.size()] = static_cast<std::int32_t>(tokens_ - 1);
+  rows_.push_back({tokens_ - n, n});
+  asked_.push_back(slot);
+}
+
+}  // namespace mantissa::rollout

@@ -1,0 +1,174 @@
+// Sequences that are decoded together: what each gives may not depend on the others.
+#include "mantissa/rollout/generate.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/row_testing.h"
+#include "mantissa/base/error.h"
+#include "runtime/program.h"
+
+namespace mantissa::rollout {
+namespace {
+
+constexpr std::int64_t kVocabulary = 29;
+const char* const kPolicies[] = {"64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"};
+
+/// Some sums are longer than a block, and the vocabulary is no whole number of vectors.
+model::ModelConfig config() {
+  model::ModelConfig c = mantissa::testing::tiny_llama(false, kVocabulary);
+  c.intermediate_size = 300;
+  return c;
+}
+
+/// A decoding program of that model with its weights.
+struct Model {
+  Model(const char* policy, std::int64_t capacity, std::int64_t streams,
+        const kernels::Context& ctx = {.simd = kernels::best_simd()})
+      : program(compile_decode(config(), precision::Policy::parse(policy), capacity, ctx, streams)),
+        weights(program) {
+    weights.initialise(7, ctx);
+    executor.emplace(program, weights, ctx);
+  }
+  std::vector<Generation> operator()(std::span<const Request> requests, const GenerateOptions& options) {
+    return generate(*executor, config(), requests, options);
+  }
+
+  plan::Program program;
+  runtime::WeightSet weights;
+  std::optional<runtime::Executor> executor;
+};
+
+std::vector<std::int32_t> prompt_of(std::int64_t length, std::int32_t seed) {
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < length; ++i)
+    ids.push_back(static_cast<std::int32_t>((seed + i * (i + 3)) % kVocabulary));
+  return ids;
+}
+
+/// Prompts of one token and of several chunks, the same one twice, and one that others are the beginning of.
+std::vector<Request> requests() {
+  std::vector<Request> all = {{prompt_of(1, 5), 0},   {prompt_of(7, 2), 0}, {prompt_of(300, 3), 0},
+                              {prompt_of(7, 2), 1},   {prompt_of(7, 2), 0}, {prompt_of(520, 11), 4},
+                              {prompt_of(23, 17), 0}, {prompt_of(5, 2), 9}, {prompt_of(16, 1), 0}};
+  return all;
+}
+
+GenerateOptions drawing() {
+  GenerateOptions o;
+  o.max_new_tokens = 12;
+  o.stop = {4, 19};  // so that they end at different places
+  o.sampling = {.temperature = 1.3, .top_k = 20, .top_p = 0.98, .seed = 5};
+  return o;
+}
+
+void expect_same(const std::vector<Generation>& got, const std::vector<Generation>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].ids, want[i].ids) << "request " << i;
+    EXPECT_EQ(got[i].log_probs, want[i].log_probs) << "request " << i;
+  }
+}
+
+/// Each by itself, on one slot.
+std::vector<Generation> alone(const char* policy, std::span<const Request> requests,
+                              const GenerateOptions& options, std::int64_t capacity) {
+  Model model(policy, capacity, 1);
+  std::vector<Generation> all;
+  for (const Request& r : requests) all.push_back(std::move(model({&r, 1}, options).front()));
+  return all;
+}
+
+constexpr std::int64_t kCapacity = 525;  // the longest prompt ends before its twelve tokens
+
+TEST(Streams, GiveTheBitsOfEachAloneUnderEveryPreset) {
+  for (const char* policy : kPolicies) {
+    SCOPED_TRACE(policy);
+    const std::vector<Request> all = requests();
+    const std::vector<Generation> want = alone(policy, all, drawing(), kCapacity);
+    for (const std::int64_t streams : {2, 4, 16, 20}) {
+      SCOPED_TRACE(streams);
+      Model model(policy, kCapacity, streams);
+      expect_same(model(all, drawing()), want);
+      // A slot's past does not matter.
+      expect_same(model(all, drawing()), want);
+    }
+  }
+}
+
+TEST(Streams, GiveTheSameBitsOnEveryInstructionSetAndThreadCount) {
+  const std::vector<Request> all = requests();
+  for (const char* policy : {"64-true", "32-true", "bf16-mixed", "16-true"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<Generation> want = Model(policy, kCapacity, 4)(all, drawing());
+    for (const kernels::Context& ctx : kernels::testing::contexts()) {
+      SCOPED_TRACE(kernels::testing::describe(ctx));
+      expect_same(Model(policy, kCapacity, 4, ctx)(all, drawing()), want);
+    }
+  }
+}
+
+TEST(Streams, DrawByTheirOwnNumberAndPosition) {
+  const std::vector<Request> all = requests();
+  const std::vector<Generation> g = Model("32-true", kCapacity, 3)(all, drawing());
+  EXPECT_EQ(g[1].ids, g[4].ids);  // the same prompt and sequence
+  EXPECT_NE(g[1].ids, g[3].ids);  // another sequence of it
+}
+
+TEST(Streams, EndAtAStopAtTheLastPositionAndWhereTheyAreTold) {
+  const std::vector<Request> all = requests();
+  GenerateOptions o = drawing();
+  const std::vector<Generation> whole = Model("32-true", kCapacity, 4)(all, o);
+  bool stopped = false;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const auto room = static_cast<std::size_t>(kCapacity) - all[i].prompt.size();
+    const std::vector<std::int32_t>& ids = whole[i].ids;
+    const bool stop = std::find(o.stop.begin(), o.stop.end(), ids.back()) != o.stop.end();
+    EXPECT_TRUE(stop || ids.size() == std::min<std::size_t>(12, room)) << i;
+    EXPECT_TRUE(std::none_of(ids.begin(), ids.end() - 1, [&](std::int32_t id) {
+      return std::find(o.stop.begin(), o.stop.end(), id) != o.stop.end();
+    })) << i;
+    stopped = stopped || stop;
+  }
+  EXPECT_TRUE(stopped);
+  // What is told of a token is its request; one request ends, the others do not.
+  std::vector<std::vector<std::int32_t>> told(all.size());
+  o.on_token = [&](std::size_t request, std::int32_t id) {
+    told[request].push_back(id);
+    return request != 2;
+  };
+  const std::vector<Generation> g = Model("32-true", kCapacity, 4)(all, o);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    EXPECT_EQ(told[i], g[i].ids);
+    EXPECT_EQ(g[i].ids.size(), i == 2 ? 1 : whole[i].ids.size());
+  }
+}
+
+TEST(Streams, AskLogitsOfTheLastTokenOnly) {
+  // One prompt of three chunks: only the last of its runs has a head to compute.
+  Model model("32-true", kCapacity, 2);
+  std::vector<std::size_t> rows;
+  model.executor->after_step = [&](const plan::Step& step, const graph::Call& call) {
+    if (step.scope == "lm_head") rows.push_back(static_cast<std::size_t>(call.outputs[0].rows));
+  };
+  GenerateOptions o;
+  o.max_new_tokens = 2;
+  const Request r{prompt_of(520, 11), 0};
+  model({&r, 1}, o);
+  EXPECT_EQ(rows, (std::vector<std::size_t>{0, 0, 1, 1}));
+}
+
+TEST(Streams, OneBadPromptIsRefusedBeforeAnythingRuns) {
+  Model model("32-true", 8, 2);
+  bool ran = false;
+  model.executor->after_step = [&](const plan::Step&, const graph::Call&) { ran = true; };
+  for (const std::vector<std::int32_t>& bad :
+       {std::vector<std::int32_t>{}, std::vector<std::int32_t>{29}, prompt_of(8, 1)}) {
+    const std::vector<Request> all = {{prompt_of(3, 1), 0}, {bad, 0}};
+    EXPECT_THROW(model(all, {}), ConfigError);
+  }
+  EXPECT_FALSE(ran);
+  EXPECT_TRUE(model({}, {}).empty());
+}
+
+}  // namespace
+}  // namespace mantissa::rollout
