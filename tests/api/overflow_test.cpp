@@ -151,6 +151,16 @@ TEST(Resume, ConvertsMastersAndMomentsWhoseFormatChanges) {
   EXPECT_LT(s.final_loss, s.first_loss);
 }
 
+TEST(Resume, BeginsACompensationAtZeroAndDropsItAgain) {
+  const TemporaryFolder folder;
+  const auto steps = [](int n, const char* policy) { return Config::parse(tiny_config(n, policy)); };
+  train(steps(3, "bf16-true"), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  EXPECT_EQ(train(steps(6, "bf16-true optimizer=bf16 kahan=true"), again).steps, 6);
+  EXPECT_EQ(train(steps(9, "32-true"), again).steps, 9);
+}
+
 TEST(Resume, StartsAtStepOneWhereTheRunHasNoStateYet) {
   const TemporaryFolder folder;
   TrainOptions resume = into(folder / "run");

@@ -10,6 +10,8 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/reference/update.h"
+#include "mantissa/numeric/philox.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -22,10 +24,13 @@ using testing::lane_sum;
 using testing::rounding_error;
 using testing::Tensor;
 
+const RoundingKey kKey{.seed = 3, .step = 70, .name_hash = hash_name("model.norm.weight")};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Formats {
   Scalar master, copy, gradient, moment;
+  Rounding rounding = Rounding::nearest;
+  bool compensated = false;
   Scalar arithmetic() const { return is_f64(master) ? Scalar::f64 : Scalar::f32; }
 };
 
@@ -36,7 +41,10 @@ struct Parameter {
         copy(f.copy, 1, count),
         gradient(f.gradient, 1, count),
         first(f.moment, 1, count),
-        second(f.moment, 1, count) {
+        second(f.moment, 1, count),
+        compensation(f.master, 1, count),
+        rounding(f.rounding),
+        compensated(f.compensated) {
     std::mt19937 random(kSeed);
     std::normal_distribution<double> normal;
     master.fill_normal(random);
@@ -44,6 +52,7 @@ struct Parameter {
     for (std::int64_t i = 0; i < count; ++i) {
       first.set(0, i, normal(random) / 8);
       second.set(0, i, std::exp(normal(random)) / 8);
+      compensation.set(0, i, normal(random) / 512);
     }
   }
   AdamW update() {
@@ -57,6 +66,9 @@ struct Parameter {
             .first_moment = first.bytes.data(),
             .second_moment = second.bytes.data(),
             .moment_type = first.type,
+            .compensation = compensated ? compensation.bytes.data() : nullptr,
+            .rounding = rounding,
+            .key = kKey,
             .lr = 3e-3,
             .beta1 = 0.9,
             .beta2 = 0.95,
@@ -67,8 +79,21 @@ struct Parameter {
   }
   friend bool operator==(const Parameter&, const Parameter&) = default;
 
-  Tensor master, copy, gradient, first, second;
+  Tensor master, copy, gradient, first, second, compensation;
+  Rounding rounding;
+  bool compensated;
 };
+
+/// x as an update stores element i of a tensor of type s.
+template <class T>
+double stored(const AdamW& u, Scalar s, T x, std::int64_t i, RandomUse use) {
+  const RandomStream stream(u.key.seed, use, u.key.name_hash, u.key.step);
+  const bool rounds =
+      traits(s).mantissa_bits < traits(sizeof(T) == 8 ? Scalar::f64 : Scalar::f32).mantissa_bits;
+  return rounds
+             ? round_to(static_cast<double>(x), s, {u.rounding}, stream.bits(static_cast<std::uint64_t>(i)))
+             : static_cast<double>(x);
+}
 
 template <class T>
 void spelled_update(const AdamW& u, Parameter& p) {
@@ -76,15 +101,21 @@ void spelled_update(const AdamW& u, Parameter& p) {
   const T beta1 = static_cast<T>(u.beta1), rest1 = static_cast<T>(1 - u.beta1);
   const T beta2 = static_cast<T>(u.beta2), rest2 = static_cast<T>(1 - u.beta2);
   const T c1 = static_cast<T>(1 - std::pow(u.beta1, t)), c2 = static_cast<T>(1 - std::pow(u.beta2, t));
-  const T keep = static_cast<T>(1 - u.lr * u.weight_decay);
+  const T keep = static_cast<T>(1 - u.lr * u.weight_decay), decay = static_cast<T>(u.lr * u.weight_decay);
   for (std::int64_t i = 0; i < u.count; ++i) {
     const T g = static_cast<T>(p.gradient.get(0, i)) * static_cast<T>(u.gradient_factor);
     const T m = beta1 * static_cast<T>(p.first.get(0, i)) + rest1 * g;
     const T v = beta2 * static_cast<T>(p.second.get(0, i)) + rest2 * (g * g);
     const T update = static_cast<T>(u.lr) * (m / c1) / (std::sqrt(v / c2) + static_cast<T>(u.eps));
-    p.master.set(0, i, static_cast<double>(static_cast<T>(p.master.get(0, i)) * keep - update));
-    p.first.set(0, i, static_cast<double>(m));
-    p.second.set(0, i, static_cast<double>(v));
+    const T w = static_cast<T>(p.master.get(0, i));
+    const T change = static_cast<T>(p.compensation.get(0, i)) - (decay * w + update);
+    p.master.set(
+        0, i,
+        stored(u, p.master.type, p.compensated ? w + change : w * keep - update, i, RandomUse::rounding));
+    const T lost = change - (static_cast<T>(p.master.get(0, i)) - w);
+    if (p.compensated) p.compensation.set(0, i, stored(u, p.master.type, lost, i, RandomUse::compensation));
+    p.first.set(0, i, stored(u, p.first.type, m, i, RandomUse::first_moment));
+    p.second.set(0, i, stored(u, p.second.type, v, i, RandomUse::second_moment));
     p.copy.set(0, i, p.master.get(0, i));
   }
 }
@@ -106,10 +137,16 @@ TEST_P(AdamWFormats, HaveTheBitsOfTheStatedOperationsEverywhere) {
   }
 }
 
+/// The largest error of storing x: half a unit in the last place to nearest, a whole one otherwise.
+double storing_error(const Formats& f, Scalar s, double x) {
+  return (f.rounding == Rounding::nearest ? 1 : 2) * rounding_error(s, x);
+}
+
 /// First-order counts of roundings. With M = β1|m| + (1−β1)|g|: g has 2, a term of m its factor and product
 /// and of g's, the sum 1: 5u·M. v: 8u, all terms positive. The step: m/c1 and lr 4 more; the root half of
 /// v's, c2's and the division's, then 3 for itself, ε and the sum: 8; the quotient 1. w·keep: 2, and 1 of the
-/// difference.
+/// difference. With a compensation it is the sum of both that moves by the step, but for what rounding the
+/// new compensation loses: three more roundings, of sizes below |w| + |c| + |step|.
 TEST_P(AdamWFormats, AreWithinTheErrorOfTheirArithmetic) {
   const Formats& f = GetParam();
   const Parameter before(f, 2000);
@@ -126,27 +163,123 @@ TEST_P(AdamWFormats, AreWithinTheErrorOfTheirArithmetic) {
         reference::adamw(u, {0, size / u.beta1, v}, 0).w;  // −lr·(M/c1) / …, with a smaller root
     const double m_error = 5 * r * size, v_error = 8 * r * exact.v;
     const double w_error = r * (3 * std::abs(w) + 19 * std::abs(step) + std::abs(exact.w));
-    EXPECT_NEAR(p.first.get(0, i), exact.m, m_error + rounding_error(f.moment, std::abs(exact.m) + m_error));
-    EXPECT_NEAR(p.second.get(0, i), exact.v, v_error + rounding_error(f.moment, exact.v + v_error));
-    EXPECT_NEAR(p.master.get(0, i), exact.w, w_error + rounding_error(f.master, std::abs(exact.w) + w_error));
+    EXPECT_NEAR(p.first.get(0, i), exact.m,
+                m_error + storing_error(f, f.moment, std::abs(exact.m) + m_error));
+    EXPECT_NEAR(p.second.get(0, i), exact.v, v_error + storing_error(f, f.moment, exact.v + v_error));
+    if (!f.compensated) {
+      EXPECT_NEAR(p.master.get(0, i), exact.w,
+                  w_error + storing_error(f, f.master, std::abs(exact.w) + w_error));
+      continue;
+    }
+    const double c = before.compensation.get(0, i), c_after = p.compensation.get(0, i);
+    EXPECT_NEAR(p.master.get(0, i) + c_after, exact.w + c,
+                w_error + 3 * r * (std::abs(w) + std::abs(c) + std::abs(step)) +
+                    storing_error(f, f.master, std::abs(c_after)));
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AdamWFormats,
-                         ::testing::Values(Formats{Scalar::f64, Scalar::f32, Scalar::f64, Scalar::f64},
-                                           Formats{Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32},
-                                           Formats{Scalar::f32, Scalar::f16, Scalar::f32, Scalar::f32},
-                                           Formats{Scalar::f32, Scalar::e4m3, Scalar::bf16, Scalar::f32},
-                                           Formats{Scalar::f32, Scalar::tf32, Scalar::f16, Scalar::bf16},
-                                           Formats{Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::f32},
-                                           Formats{Scalar::bf16, Scalar::f32, Scalar::bf16, Scalar::bf16},
-                                           Formats{Scalar::f16, Scalar::f16, Scalar::f16, Scalar::f32},
-                                           Formats{Scalar::tf32, Scalar::bf16, Scalar::tf32, Scalar::f16}),
-                         [](const auto& info) {
-                           const Formats& f = info.param;
-                           return std::string(name(f.master)) + "_" + std::string(name(f.copy)) + "_" +
-                                  std::string(name(f.gradient)) + "_" + std::string(name(f.moment));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    All, AdamWFormats,
+    ::testing::Values(
+        Formats{Scalar::f64, Scalar::f32, Scalar::f64, Scalar::f64},
+        Formats{Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32},
+        Formats{Scalar::f32, Scalar::f16, Scalar::f32, Scalar::f32},
+        Formats{Scalar::f32, Scalar::e4m3, Scalar::bf16, Scalar::f32},
+        Formats{Scalar::f32, Scalar::tf32, Scalar::f16, Scalar::bf16},
+        Formats{Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::f32},
+        Formats{Scalar::bf16, Scalar::f32, Scalar::bf16, Scalar::bf16},
+        Formats{Scalar::f16, Scalar::f16, Scalar::f16, Scalar::f32},
+        Formats{Scalar::tf32, Scalar::bf16, Scalar::tf32, Scalar::f16},
+        Formats{Scalar::bf16, Scalar::f16, Scalar::bf16, Scalar::bf16, Rounding::stochastic},
+        Formats{Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::bf16, Rounding::stochastic},
+        Formats{Scalar::f16, Scalar::f32, Scalar::f16, Scalar::f32, Rounding::stochastic},
+        Formats{Scalar::bf16, Scalar::f32, Scalar::bf16, Scalar::f32, Rounding::toward_zero},
+        Formats{Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::bf16, Rounding::nearest, true},
+        Formats{Scalar::f16, Scalar::bf16, Scalar::f16, Scalar::f32, Rounding::nearest, true},
+        Formats{Scalar::bf16, Scalar::bf16, Scalar::f32, Scalar::bf16, Rounding::stochastic, true}),
+    [](const auto& info) {
+      const Formats& f = info.param;
+      return std::string(name(f.master)) + "_" + std::string(name(f.copy)) + "_" +
+             std::string(name(f.gradient)) + "_" + std::string(name(f.moment)) +
+             (f.rounding == Rounding::stochastic    ? "_stochastic"
+              : f.rounding == Rounding::toward_zero ? "_toward_zero"
+                                                    : "") +
+             (f.compensated ? "_compensated" : "");
+    });
+
+/// One update of `count` equal elements, all in bf16, and the values in f32 that it rounds.
+struct Equals {
+  static constexpr std::int64_t kCount = 200'000;
+  explicit Equals(RoundingKey key = kKey)
+      : p({Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::bf16, Rounding::stochastic}, kCount) {
+    for (Tensor* t : {&p.master, &p.gradient, &p.first, &p.second}) {
+      const double x = t->get(0, 0);
+      for (std::int64_t i = 1; i < kCount; ++i) t->set(0, i, x);
+    }
+    Parameter wide({Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32}, 1);
+    wide.master.set(0, 0, p.master.get(0, 0));
+    wide.gradient.set(0, 0, p.gradient.get(0, 0));
+    wide.first.set(0, 0, p.first.get(0, 0));
+    wide.second.set(0, 0, p.second.get(0, 0));
+    adamw({.simd = best_simd()}, wide.update());
+    exact = {wide.master.get(0, 0), wide.first.get(0, 0), wide.second.get(0, 0)};
+    AdamW u = p.update();
+    u.copy = nullptr;
+    u.key = key;
+    adamw({.simd = best_simd()}, u);
+  }
+  /// Which elements of weight, first or second moment were rounded away from zero.
+  std::vector<bool> ups(std::size_t which) const {
+    const Tensor& t = which == 0 ? p.master : which == 1 ? p.first : p.second;
+    const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
+    std::vector<bool> up;
+    for (const double x : t.values()) {
+      EXPECT_TRUE(x == down || std::abs(x - down) == ulp(down, Scalar::bf16)) << x;
+      up.push_back(x != down);
+    }
+    return up;
+  }
+  /// The probability of that.
+  double share(std::size_t which) const {
+    const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
+    return std::abs(exact[which] - down) / ulp(down, Scalar::bf16);
+  }
+  Parameter p;
+  std::array<double, 3> exact{};
+};
+
+double count_both(const std::vector<bool>& a, const std::vector<bool>& b) {
+  double both = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) both += a[i] && b[i] ? 1 : 0;
+  return both;
+}
+
+/// Draws are binomial: within 6 standard deviations.
+void expect_drawn(double count, double share) {
+  const double n = Equals::kCount;
+  EXPECT_NEAR(count, n * share, 6 * std::sqrt(n * share * (1 - share)));
+}
+
+TEST(StochasticUpdate, IsUnbiasedAndDrawsForEachTensorByItself) {
+  const Equals e;
+  for (std::size_t a = 0; a < 3; ++a) {
+    ASSERT_GT(e.share(a), 0.01) << "the value lies on the grid: choose other inputs";
+    for (std::size_t b = a; b < 3; ++b)
+      expect_drawn(count_both(e.ups(a), e.ups(b)), a == b ? e.share(a) : e.share(a) * e.share(b));
+  }
+}
+
+TEST(StochasticUpdate, DependsOnSeedStepAndName) {
+  const Equals one;
+  EXPECT_TRUE(Equals(kKey).p == one.p);
+  for (const RoundingKey key :
+       {RoundingKey{4, kKey.step, kKey.name_hash}, RoundingKey{kKey.seed, 71, kKey.name_hash},
+        RoundingKey{kKey.seed, kKey.step, hash_name("lm_head.weight")}}) {
+    const Equals other(key);
+    for (std::size_t w = 0; w < 3; ++w)
+      expect_drawn(count_both(one.ups(w), other.ups(w)), one.share(w) * one.share(w));
+  }
+}
 
 TEST(AdamW, NeedsNoCopy) {
   Parameter with({Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32}, 50), without = with;

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <string>
 
 #include "mantissa/numeric/convert.h"
@@ -34,11 +36,39 @@ void expect_as_scalar(const std::vector<T>& row, Scalar s, std::uint64_t index) 
   }
 }
 
+std::vector<float> near_range_f32(Scalar s, std::uint64_t seed) {
+  const std::vector<double> wide = testing::random_near_range(s, 50'021, seed);
+  std::vector<float> row(wide.size());
+  std::ranges::transform(wide, row.begin(), [](double x) { return static_cast<float>(x); });
+  return row;
+}
+
 TEST_P(Stochastic, GivesTheScalarCodesOnEveryTarget) {
   const Scalar s = GetParam();
   for (const std::uint64_t index : {std::uint64_t{0}, std::uint64_t{5}, (std::uint64_t{1} << 34) - 6}) {
     expect_as_scalar(testing::random_f32(50'021, 21), s, index);
     expect_as_scalar(testing::random_near_range(s, 50'021, 22), s, index);
+    expect_as_scalar(near_range_f32(s, 22), s, index);
+  }
+}
+
+TEST_P(Stochastic, TowardZeroGivesTheScalarCodesOnEveryTarget) {
+  const Scalar s = GetParam();
+  const float inf = std::numeric_limits<float>::infinity();
+  std::vector<float> specials = {0.0F,  -0.0F,  inf,     -inf, std::nanf(""), -std::nanf("5"),
+                                 3e38F, -3e38F, 65519.9F};
+  for (std::vector<float> row : {testing::random_f32(50'021, 24), near_range_f32(s, 25)}) {
+    row.insert(row.begin() + 3, specials.begin(), specials.end());
+    std::vector<std::byte> rounded(row.size() * bytes_of(s));
+    for (const SimdTarget target : simd_targets()) {
+      round_toward_zero(row.data(), row.size(), rounded.data(), s, target);
+      for (std::size_t i = 0; i < row.size(); ++i) {
+        std::uint64_t code = 0;
+        std::memcpy(&code, rounded.data() + i * bytes_of(s), bytes_of(s));
+        ASSERT_EQ(code, encode(static_cast<double>(row[i]), s, {Rounding::toward_zero}))
+            << std::hexfloat << row[i] << " at " << i << " target " << target;
+      }
+    }
   }
 }
 

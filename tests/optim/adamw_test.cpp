@@ -11,6 +11,7 @@
 
 #include "mantissa/kernels/reference/update.h"
 #include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::optim {
 namespace {
@@ -163,6 +164,70 @@ TEST(AdamW, LeavesEverythingAsItWasWhereAGradientIsNotFinite) {
                 a.bf16 == a_before.bf16 && a.f16 == a_before.f16);
     EXPECT_TRUE(b.master == b_before.master && b.first == b_before.first && b.second == b_before.second);
   }
+}
+
+/// `count` equal weights in bf16 with moments in bf16, and `steps` updates with the gradient that `at` gives.
+struct Narrow {
+  Narrow(std::size_t count, double weight, double second_moment)
+      : master(count, code(weight)),
+        gradient(count),
+        first(count),
+        second(count, code(second_moment)),
+        compensation(count) {
+    parameter.count = static_cast<std::int64_t>(count);
+    parameter.decays = false;
+    parameter.master = view(master);
+    parameter.gradient = view(gradient);
+    parameter.first_moment = view(first);
+    parameter.second_moment = view(second);
+  }
+  static std::uint16_t code(double x) { return static_cast<std::uint16_t>(encode(x, Scalar::bf16)); }
+  static Matrix view(std::vector<std::uint16_t>& v) { return {v.data(), Scalar::bf16, 1}; }
+  void run(int steps, const AdamWOptions& o, double lr, double g) {
+    std::fill(gradient.begin(), gradient.end(), code(g));
+    for (int t = 1; t <= steps; ++t) adamw_step(kContext, std::span(&parameter, 1), o, lr, t, 1, t);
+  }
+  static double mean(const std::vector<std::uint16_t>& v) {
+    double sum = 0;
+    for (const std::uint16_t x : v) sum += decode(x, Scalar::bf16);
+    return sum / static_cast<double>(v.size());
+  }
+  std::vector<std::uint16_t> master, gradient, first, second, compensation;
+  Parameter parameter;
+};
+
+/// A second moment of 1 without gradients shrinks by 0.1 % a step: less than half a unit in bf16's last
+/// place, 2^-8 below 1. Rounding to nearest leaves it where it is. Each stochastic step draws with a standard
+/// deviation of at most half a unit; the bound is 6 standard deviations of the mean.
+TEST(NarrowMoments, FollowTheirFormulasOnlyWhereTheyAreRoundedStochastically) {
+  constexpr int kSteps = 500;
+  constexpr std::size_t kElements = 4096;
+  AdamWOptions o;
+  o.beta2 = 0.999;
+  Narrow nearest(kElements, 1, 1), stochastic(kElements, 1, 1);
+  stochastic.parameter.rounding = Rounding::stochastic;
+  nearest.run(kSteps, o, 0, 0);
+  stochastic.run(kSteps, o, 0, 0);
+  EXPECT_EQ(Narrow::mean(nearest.second), 1);
+  EXPECT_NEAR(Narrow::mean(stochastic.second), std::pow(0.999, kSteps),
+              6 * 0x1p-9 * std::sqrt(static_cast<double>(kSteps) / kElements));
+}
+
+/// A weight of 1 moves by lr = 1e-4 a step, a fortieth of bf16's last place. With a compensation it arrives:
+/// what is lost is at most half a unit in the last place of the compensation, which is below 2^-8, a step.
+/// The moments in bf16 change what a step is by 2^-8 of it, each.
+TEST(NarrowWeights, MoveBySmallStepsOnlyWhereTheyAreCompensated) {
+  constexpr int kSteps = 100;
+  constexpr double kLr = 1e-4;
+  AdamWOptions o;
+  Narrow lost(3, 1, 0), kept(3, 1, 0);
+  kept.parameter.compensation = Narrow::view(kept.compensation);
+  lost.run(kSteps, o, kLr, 0.5);
+  kept.run(kSteps, o, kLr, 0.5);
+  EXPECT_EQ(Narrow::mean(lost.master), 1);
+  EXPECT_NEAR(Narrow::mean(kept.master) + Narrow::mean(kept.compensation), 1 - kSteps * kLr,
+              kSteps * (0x1p-17 + 2 * 0x1p-8 * kLr));
+  EXPECT_NEAR(Narrow::mean(kept.master), 1 - kSteps * kLr, 0x1p-8);
 }
 
 }  // namespace

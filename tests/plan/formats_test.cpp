@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/error.h"
 #include "mantissa/plan/explain.h"
 #include "runtime/program.h"
 
@@ -66,6 +67,39 @@ model.layers.*.self_attn.q_proj          matmul    bf16   bf16  f32   f32      b
 model.layers.*.input_layernorm           rmsnorm   f32    –     f32   f32      bf16-mixed
 model.embed_tokens                       gather    int32  –     –     f32      bf16-mixed
 )");
+}
+
+TEST(Formats, OfTheUpdateAreInItsRows) {
+  const auto update = [](const char* policy) {
+    return plan_table(plan_rows(plan_for(precision::Policy::parse(policy))), graph::Phase::finish);
+  };
+  EXPECT_EQ(update("bf16-mixed"), R"(scope      op        store  mul   acc   out      decided by
+optimizer  adamw     f32    –     f32   f32+bf16 bf16-mixed
+optimizer  moments   f32    –     f32   f32      bf16-mixed
+)");
+  EXPECT_EQ(update("bf16-true optimizer=bf16 kahan=true; model.norm: params=f32 optimizer=f32"),
+            R"(scope      op        store  mul   acc   out      decided by
+optimizer  adamw     bf16+f32 –     f32   bf16+f32 custom
+optimizer  moments   bf16+f32 –     f32   bf16+f32 custom
+optimizer  kahan     bf16   –     f32   bf16     custom
+)");
+  const std::vector<PlanRow> rows =
+      plan_rows(plan_for(precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic")));
+  EXPECT_EQ(rows[rows.size() - 2].kernel,
+            "one sweep: clip, update, copy; 16 bits rounded stochastically, keyed by seed, step, name and "
+            "element");
+}
+
+TEST(Formats, OfAMomentThatWouldStandStillAreRefusedByTheParametersName) {
+  const auto policy =
+      precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic; model.norm: rounding=nearest");
+  try {
+    plan_for(policy);
+    FAIL() << "the rule was taken";
+  } catch (const ConfigError& e) {
+    EXPECT_EQ(std::string(e.what()).find("model.norm.weight: optimizer=bf16 is not available"), 0U)
+        << e.what();
+  }
 }
 
 TEST(Formats, OfUniformPoliciesAreUniform) {

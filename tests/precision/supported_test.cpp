@@ -22,6 +22,9 @@ TEST(Supported, PresetsAndLinesOfPlainOperands) {
   for (const char* line :
        {"compute=tf32", "compute=f16 kv=f16 residual=f16", "bf16-mixed residual=bf16", "bf16-mixed kv=f32",
         "bf16-mixed; lm_head: compute=f32", "loss_scale=dynamic", "64-true loss_scale=128", "params=bf16",
+        "bf16-true optimizer=bf16 rounding=stochastic", "bf16-true optimizer=bf16 kahan=true",
+        "bf16-true kahan=true rounding=toward-zero", "optimizer=bf16 rounding=stochastic",
+        "params=f16 rounding=stochastic kahan=true", "rounding=stochastic; lm_head: params=bf16",
         "32-true; *: op=matmul pass=backward compute=bf16"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
@@ -53,22 +56,38 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"grads=e4m3",
        "grads=e4m3 is not available: gradients in other formats need scales; use grads=f32|bf16|f16"},
       {"reduce=bf16", "reduce=bf16 is not available: sums over ranks are f32; use reduce=f32"},
-      {"optimizer=bf16",
-       "optimizer=bf16 is not available: in 16 bits (1-beta2)*g^2 rounds to 0 where g is small, and the "
-       "first "
-       "moment over eps explodes; use optimizer=f32"},
+      {"optimizer=f16",
+       "optimizer=f16 is not available: in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the "
+       "first moment over eps explodes; use optimizer=f32|bf16"},
       {"kv=e4m3", "kv=e4m3 is not available: 8-bit keys and values need scales; use kv=f32|bf16|f16"},
       {"checkpoint=bf16", "checkpoint=bf16 is not available: models are written in f32; use checkpoint=f32"},
       {"rounding=stochastic",
-       "rounding=stochastic is not available: only low-precision weights and moments round otherwise; use "
-       "rounding=nearest"},
-      {"kahan=true", "kahan=true is not available: f32 masters need no compensation; use kahan=false"},
+       "rounding=stochastic is not available: only weights and moments below f32 are rounded so, and here "
+       "both are f32; use rounding=nearest, or params=bf16 or optimizer=bf16"},
+      {"64-true rounding=toward-zero",
+       "rounding=toward-zero is not available: only weights and moments below f32 are rounded so, and here "
+       "both are f64; use rounding=nearest, or params=bf16 or optimizer=bf16"},
+      {"kahan=true",
+       "kahan=true is not available: f32 masters need no compensation; use kahan=false, or params=bf16"},
       {"saturate=true", "saturate=true is not available: overflow goes to infinity; use saturate=false"},
       {"flush_subnormals=true",
        "flush_subnormals=true is not available: subnormals are kept; use flush_subnormals=false"},
   };
   for (const auto& [line, message] : cases)
     EXPECT_EQ(message_of([&] { check_supported(Policy::parse(line)); }), message + kTrains);
+}
+
+TEST(Supported, MomentsThatWouldStandStillAreRefused) {
+  for (const char* line : {"bf16-true optimizer=bf16", "bf16-true optimizer=bf16 rounding=toward-zero",
+                           "bf16-true optimizer=bf16 rounding=toward-zero kahan=true", "optimizer=bf16",
+                           "optimizer=bf16 kahan=true; lm_head: params=bf16"}) {
+    EXPECT_EQ(
+        message_of([&] { check_supported(Policy::parse(line)); }),
+        "optimizer=bf16 is not available with this rounding: a moment changes by less than half a unit in "
+        "its last place where beta is near 1, and stays where it is; use rounding=stochastic, kahan=true "
+        "with params=bf16 and rounding=nearest, or optimizer=f32")
+        << line;
+  }
 }
 
 TEST(Supported, RulesAreCheckedAndNamed) {

@@ -48,20 +48,20 @@ json ops_json(const std::vector<PlanOp>& ops) {
 }
 
 json memory_json(const train::MemoryForecast& m) {
-  return {{"masters", m.masters},         {"copies", m.copies},
-          {"moments", m.moments},         {"gradients", m.gradients},
-          {"activations", m.activations}, {"work", m.work},
-          {"tables", m.tables},           {"data", m.data},
-          {"process", m.process},         {"peak", m.peak()}};
+  return {{"masters", m.masters},     {"copies", m.copies},
+          {"moments", m.moments},     {"compensation", m.compensation},
+          {"gradients", m.gradients}, {"activations", m.activations},
+          {"work", m.work},           {"tables", m.tables},
+          {"data", m.data},           {"process", m.process},
+          {"peak", m.peak()}};
 }
 
 std::string memory_line(const train::MemoryForecast& m) {
   std::string line;
   const std::pair<const char*, std::size_t> parts[] = {
-      {"masters", m.masters},         {"moments", m.moments},
-      {"copies", m.copies},           {"gradients", m.gradients},
-      {"activations", m.activations}, {"work", m.work},
-      {"tables", m.tables},           {"data", m.data},
+      {"masters", m.masters}, {"moments", m.moments},     {"compensation", m.compensation},
+      {"copies", m.copies},   {"gradients", m.gradients}, {"activations", m.activations},
+      {"work", m.work},       {"tables", m.tables},       {"data", m.data},
       {"process", m.process}};
   for (const auto& [name, bytes] : parts) {
     if (bytes > 0)
@@ -169,7 +169,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
   p.ops = ops_of(rows);
   const train::MemoryForecast memory = train::forecast_memory(program, 0);
-  p.predicted_peak_bytes = memory.peak() - memory.moments;
+  p.predicted_peak_bytes = memory.peak() - memory.moments - memory.compensation;
   // One token at a time reads every weight once.
   p.seconds_per_step = static_cast<double>(program.memory.weights()) / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);

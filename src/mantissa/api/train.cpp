@@ -113,9 +113,11 @@ class Run {
     if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
   }
 
-  /// Masters and moments as they were saved; rounded or widened where the precision has changed.
+  /// Masters, moments and compensations as they were saved; rounded or widened where the precision has
+  /// changed.
   void read_memory(const io::StateReader& state, const train::Trainer::NamedMemory& m) const {
     const io::TensorInfo* info = state.tensors().find(m.name);
+    if (info == nullptr && m.begins_at_zero) return;  // as it was allocated
     if (info == nullptr || info->shape != m.shape) {
       throw FileError(
           fmt::format("{}: tensor \"{}\" is missing or of another shape than in this config's model; resume "

@@ -1,5 +1,5 @@
 // The state of a run from which it goes on with the same bits: state/step-00000100/ holds state.json (where
-// the run stands, and a checksum of every file) and state.safetensors (masters, moments).
+// the run stands, and a checksum of every file) and state.safetensors (masters, moments, compensations).
 #pragma once
 
 #include <cstdint>

@@ -23,13 +23,28 @@ GradientNorm gradient_norm(const Context& ctx, const void* gradient, Scalar type
 /// order.
 double chunked_sum(const void* values, Scalar type, std::int64_t count);
 
+/// What the random bits of stochastic rounding are keyed by, beside the element's index: the run's seed, the
+/// attempted step, and hash_name() of the parameter's name.
+struct RoundingKey {
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint64_t name_hash = 0;
+};
+
 /// AdamW (Loshchilov and Hutter, 2019): decay decoupled and multiplied by the learning rate, ε added after
 /// the bias correction. g = gradient · gradient_factor (unscaling and clipping); m = β1·m + (1−β1)·g; v =
 /// β2·v + (1−β2)·(g·g); w = w·(1 − lr·decay) − (lr·(m/c1)) / (√(v/c2) + ε), c1 = 1 − β1^t, c2 = 1 − β2^t.
 /// Arithmetic in f32 (f64 where the master is f64): the factors (1−β1), (1−β2), (1 − lr·decay), c1 and c2 are
 /// formed in double and rounded once, then every operation is rounded, none is fused. w takes the m and v
-/// that are not yet rounded to their storage; the copy is the stored master, rounded. Writes master, moments
-/// and, where there is one, the copy in the compute format, in one sweep.
+/// that are not yet rounded to their storage. What is stored in fewer bits than the arithmetic is rounded as
+/// `rounding` says, stochastically with a stream of random bits each for the weight, its two moments and its
+/// compensation. The copy is the stored master, rounded to nearest.
+///
+/// With a compensation c (Kahan, 1965): s = c − (lr·decay·w + update), w' = round(w + s), c' = round(s − (w'
+/// − w)), the factor lr·decay formed in double. So w + c moves by what the update asks for, though w may not.
+///
+/// Writes master, moments and, where there are some, the compensation and the copy in the compute format, in
+/// one sweep.
 struct AdamW {
   std::int64_t count = 0;
   void* master = nullptr;
@@ -41,6 +56,9 @@ struct AdamW {
   void* first_moment = nullptr;
   void* second_moment = nullptr;
   Scalar moment_type = Scalar::f32;
+  void* compensation = nullptr;  // of master_type; may be null
+  Rounding rounding = Rounding::nearest;
+  RoundingKey key{};
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   double gradient_factor = 1;
   std::int64_t t = 1;  // of applied updates, from 1

@@ -24,7 +24,16 @@ PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key);
 std::uint64_t hash_name(std::string_view name);
 
 /// What random numbers are for, so that two purposes never share any.
-enum class RandomUse : std::uint8_t { rounding = 1, initial_weights = 2, sampling = 3, data = 4 };
+/// The four of an update: what it rounds of a weight, of its two moments, and of its compensation.
+enum class RandomUse : std::uint8_t {
+  rounding = 1,
+  initial_weights = 2,
+  sampling = 3,
+  data = 4,
+  first_moment = 5,
+  second_moment = 6,
+  compensation = 7
+};
 
 /// The random numbers of one (seed, use, name, step), by element index: philox({name, step | use << 56},
 /// seed) gives the key and the upper half of the counter, the lower half counts. Steps are below 2^56.

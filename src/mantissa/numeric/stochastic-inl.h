@@ -1,5 +1,6 @@
-// Rows rounded stochastically, with random bits that depend on the stream and the element's index alone.
-// Included once per instruction set (Highway's -inl.h idiom).
+// Rows rounded stochastically, with random bits that depend on the stream and the element's index alone, and
+// toward zero, which is the same with a draw that never rounds up. Included once per instruction set
+// (Highway's -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_STOCHASTIC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_STOCHASTIC_INL_H_
 #undef MANTISSA_NUMERIC_STOCHASTIC_INL_H_
@@ -13,7 +14,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 
 #include "mantissa/numeric/convert-inl.h"
 #include "mantissa/numeric/philox.h"
@@ -25,11 +25,12 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// The words of `blocks` blocks of the stream from block `first` on; `words` has room for 4 × (blocks rounded
-/// up to 8).
+/// up to 16).
 HWY_INLINE void RandomBlocks(const RandomStream& stream, std::uint64_t first, std::size_t blocks,
                              std::uint64_t* HWY_RESTRICT words) {
-  // One block per 64-bit lane, each of its words in the lane's lower half: the multiply gives both halves of
-  // a product at once.
+  // One block per 64-bit lane, each of its words in the lane's lower half: the multiply reads that half only
+  // and gives both halves of a product at once. The upper halves are not cleared before the end. Two vectors
+  // at a time: each round waits for the one before.
   const hn::CappedTag<std::uint64_t, 8> d;
   const hn::Repartition<std::uint32_t, decltype(d)> d32;
   using V = hn::Vec<decltype(d)>;
@@ -37,42 +38,69 @@ HWY_INLINE void RandomBlocks(const RandomStream& stream, std::uint64_t first, st
   const auto times = [&](V x, std::uint32_t by) HWY_ATTR {
     return hn::MulEven(hn::BitCast(d32, x), hn::BitCast(d32, hn::Set(d, by)));
   };
-  for (std::size_t at = 0; at < blocks; at += hn::Lanes(d)) {
-    const V number = hn::Iota(d, first + at);
-    V c0 = hn::And(number, low_mask);
-    V c1 = hn::ShiftRight<32>(number);
-    V c2 = hn::Set(d, stream.counter_high()[0]);
-    V c3 = hn::Set(d, stream.counter_high()[1]);
+  const std::size_t lanes = hn::Lanes(d);
+  for (std::size_t at = 0; at < blocks; at += 2 * lanes) {
+    V a0 = hn::Iota(d, first + at), b0 = hn::Iota(d, first + at + lanes);
+    V a1 = hn::ShiftRight<32>(a0), b1 = hn::ShiftRight<32>(b0);
+    V a2 = hn::Set(d, stream.counter_high()[0]), b2 = a2;
+    V a3 = hn::Set(d, stream.counter_high()[1]), b3 = a3;
     PhiloxKey key = stream.key();
     for (int round = 0; round < kPhiloxRounds; ++round) {
-      const V product0 = times(c0, kPhiloxMultiply0);
-      const V product1 = times(c2, kPhiloxMultiply1);
-      c0 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product1), c1), hn::Set(d, key[0]));
-      c1 = hn::And(product1, low_mask);
-      c2 = hn::Xor(hn::Xor(hn::ShiftRight<32>(product0), c3), hn::Set(d, key[1]));
-      c3 = hn::And(product0, low_mask);
+      const V a_product0 = times(a0, kPhiloxMultiply0), b_product0 = times(b0, kPhiloxMultiply0);
+      const V a_product1 = times(a2, kPhiloxMultiply1), b_product1 = times(b2, kPhiloxMultiply1);
+      const V key0 = hn::Set(d, key[0]), key1 = hn::Set(d, key[1]);
+      a0 = hn::Xor3(hn::ShiftRight<32>(a_product1), a1, key0);
+      b0 = hn::Xor3(hn::ShiftRight<32>(b_product1), b1, key0);
+      a2 = hn::Xor3(hn::ShiftRight<32>(a_product0), a3, key1);
+      b2 = hn::Xor3(hn::ShiftRight<32>(b_product0), b3, key1);
+      a1 = a_product1, b1 = b_product1;
+      a3 = a_product0, b3 = b_product0;
       key[0] += kPhiloxAdd0;
       key[1] += kPhiloxAdd1;
     }
-    const V first_half = hn::Or(c0, hn::ShiftLeft<32>(c1));
-    const V second_half = hn::Or(c2, hn::ShiftLeft<32>(c3));
-    hn::StoreInterleaved2(first_half, second_half, d, words + 2 * at);
+    const auto joined = [&](V low, V high)
+                            HWY_ATTR { return hn::Or(hn::And(low, low_mask), hn::ShiftLeft<32>(high)); };
+    hn::StoreInterleaved2(joined(a0, a1), joined(a2, a3), d, words + 2 * at);
+    hn::StoreInterleaved2(joined(b0, b1), joined(b2, b3), d, words + 2 * (at + lanes));
   }
 }
 
-/// Lanes of f32 on the grid of bf16 or tf32: away from zero where the dropped bits exceed the leading bits of
-/// `random`.
+/// Magnitudes below the smallest normal of S, on its grid: the multiple of the smallest subnormal below, or
+/// the next where the first 32 bits of the fraction exceed `random`. Exact: the multiple is below 2^24.
+template <Scalar S, F32Lanes D>
+HWY_INLINE hn::Vec<D> RoundSubnormal(D d, hn::Vec<D> magnitude, hn::Vec<hn::RebindToUnsigned<D>> random) {
+  const hn::RebindToUnsigned<D> du;
+  constexpr int kPlace = traits(S).min_normal_exp - traits(S).mantissa_bits;
+  const auto scaled = hn::Mul(magnitude, hn::Set(d, PowerOfTwo<float>(-kPlace)));
+  const auto multiple = hn::Floor(scaled);
+  const auto places = hn::Mul(hn::Sub(scaled, multiple), hn::Set(d, 0x1p16f));
+  const auto high = hn::Floor(places);
+  const auto low = hn::Floor(hn::Mul(hn::Sub(places, high), hn::Set(d, 0x1p16f)));
+  const hn::RebindToSigned<D> di;
+  const auto fraction = hn::Or(hn::ShiftLeft<16>(hn::BitCast(du, hn::ConvertTo(di, high))),
+                               hn::BitCast(du, hn::ConvertTo(di, low)));
+  const auto up = hn::IfThenElseZero(hn::RebindMask(d, hn::Gt(fraction, random)), hn::Set(d, 1.0f));
+  return hn::Mul(hn::Add(multiple, up), hn::Set(d, PowerOfTwo<float>(kPlace)));
+}
+
+/// Lanes of f32 on the grid of S: away from zero where the first 32 of the dropped bits exceed `random`.
+/// Beyond the largest finite value the grid goes on as if the exponents did.
 template <Scalar S, F32Lanes D>
 HWY_INLINE hn::Vec<D> RoundStochastic(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> random) {
   const hn::RebindToUnsigned<D> du;
-  static_assert(traits(S).min_normal_exp == traits(Scalar::f32).min_normal_exp);
   constexpr int kDrop = traits(Scalar::f32).mantissa_bits - traits(S).mantissa_bits;
   constexpr std::uint32_t kDropped = (std::uint32_t{1} << kDrop) - 1;
   const auto bits = hn::BitCast(du, v);
   // The sum carries into the last kept place exactly where dropped > random's leading bits.
   const auto threshold = hn::Sub(hn::Set(du, kDropped), hn::ShiftRight<32 - kDrop>(random));
   const auto carried = hn::Add(bits, threshold);
-  const auto rounded = hn::BitCast(d, hn::And(carried, hn::Set(du, ~kDropped)));
+  auto rounded = hn::BitCast(d, hn::And(carried, hn::Set(du, ~kDropped)));
+  if constexpr (traits(S).min_normal_exp != traits(Scalar::f32).min_normal_exp) {
+    const auto magnitude = hn::Abs(v);
+    const auto is_subnormal = hn::Lt(magnitude, hn::Set(d, PowerOfTwo<float>(traits(S).min_normal_exp)));
+    const auto small = hn::IfThenElseZero(is_subnormal, magnitude);
+    rounded = hn::IfThenElse(is_subnormal, hn::CopySign(RoundSubnormal<S>(d, small, random), v), rounded);
+  }
   return hn::IfThenElse(hn::IsNaN(v), RoundToGrid<S>(d, v), rounded);
 }
 
@@ -84,6 +112,30 @@ HWY_INLINE void StoreStochasticByOne(const T* HWY_RESTRICT src, std::size_t n, s
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t code = encode(src[i], type, {Rounding::stochastic}, random[i]);
     std::memcpy(dst + i * bytes, &code, bytes);  // little-endian, as every target here is
+  }
+}
+
+/// Lanes of f32 on the grid of S, toward zero; what is finite stays so.
+template <Scalar S, F32Lanes D>
+HWY_INLINE hn::Vec<D> RoundTowardZero(D d, hn::Vec<D> v) {
+  const hn::RebindToUnsigned<D> du;
+  const auto rounded = RoundStochastic<S>(d, v, hn::Set(du, ~std::uint32_t{0}));
+  const auto most = hn::CopySign(hn::Set(d, static_cast<float>(traits(S).max_finite)), v);
+  const auto beyond = hn::And(hn::Gt(hn::Abs(rounded), hn::Abs(most)), hn::IsFinite(v));
+  return hn::IfThenElse(beyond, most, rounded);
+}
+
+template <Scalar S>
+HWY_INLINE void StoreTowardZeroLanes(const float* HWY_RESTRICT src, std::size_t n,
+                                     std::uint8_t* HWY_RESTRICT dst) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes)
+    StoreGridLanes<S>(d, RoundTowardZero<S>(d, hn::LoadU(d, src + i)), dst + i * bytes_of(S));
+  for (; i < n; ++i) {
+    const std::uint64_t code = encode(src[i], S, {Rounding::toward_zero});
+    std::memcpy(dst + i * bytes_of(S), &code, bytes_of(S));
   }
 }
 
@@ -100,6 +152,32 @@ HWY_INLINE void StoreStochasticLanes(const float* HWY_RESTRICT src, std::size_t 
     StoreGridLanes<S>(d, rounded, dst + i * bytes_of(S));
   }
   StoreStochasticByOne(src + i, n - i, dst + i * bytes_of(S), S, random + i);
+}
+
+HWY_INLINE void StoreStochasticPart(const float* HWY_RESTRICT src, std::size_t n,
+                                    std::uint8_t* HWY_RESTRICT dst, Scalar type,
+                                    const std::uint32_t* HWY_RESTRICT random) {
+  switch (type) {
+    case Scalar::f64:
+    case Scalar::f32:
+      return StoreStochasticByOne(src, n, dst, type, random);
+    case Scalar::tf32:
+      return StoreStochasticLanes<Scalar::tf32>(src, n, dst, random);
+    case Scalar::bf16:
+      return StoreStochasticLanes<Scalar::bf16>(src, n, dst, random);
+    case Scalar::f16:
+      return StoreStochasticLanes<Scalar::f16>(src, n, dst, random);
+    case Scalar::e5m2:
+      return StoreStochasticLanes<Scalar::e5m2>(src, n, dst, random);
+    case Scalar::e4m3:
+      return StoreStochasticLanes<Scalar::e4m3>(src, n, dst, random);
+  }
+}
+
+HWY_INLINE void StoreStochasticPart(const double* HWY_RESTRICT src, std::size_t n,
+                                    std::uint8_t* HWY_RESTRICT dst, Scalar type,
+                                    const std::uint32_t* HWY_RESTRICT random) {
+  StoreStochasticByOne(src, n, dst, type, random);
 }
 
 /// Elements [offset, offset + n) of `dst`, stored as `type`, = src[0, n) rounded stochastically:
@@ -119,16 +197,43 @@ HWY_INLINE void StoreRowStochastic(const T* HWY_RESTRICT src, std::size_t n, voi
     RandomBlocks(stream, at / 4, (skip + count + 3) / 4, words);
     std::memcpy(random, words, sizeof(random));
     std::uint8_t* chunk = to + done * bytes_of(type);
-    if (std::is_same_v<T, float> && type == Scalar::bf16) {
-      StoreStochasticLanes<Scalar::bf16>(reinterpret_cast<const float*>(src + done), count, chunk,
-                                         random + skip);
-    } else if (std::is_same_v<T, float> && type == Scalar::tf32) {
-      StoreStochasticLanes<Scalar::tf32>(reinterpret_cast<const float*>(src + done), count, chunk,
-                                         random + skip);
-    } else {
-      StoreStochasticByOne(src + done, count, chunk, type, random + skip);
-    }
+    StoreStochasticPart(src + done, count, chunk, type, random + skip);
     done += count;
+  }
+}
+
+/// The same elements = src[0, n) rounded toward zero: encode(src[i], type, toward_zero).
+HWY_INLINE void StoreRowTowardZero(const float* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
+                                   std::size_t offset) {
+  std::uint8_t* to = static_cast<std::uint8_t*>(dst) + offset * bytes_of(type);
+  switch (type) {
+    case Scalar::f64:
+    case Scalar::f32:
+      return StoreRow(src, n, dst, type, offset);
+    case Scalar::tf32:
+      return StoreTowardZeroLanes<Scalar::tf32>(src, n, to);
+    case Scalar::bf16:
+      return StoreTowardZeroLanes<Scalar::bf16>(src, n, to);
+    case Scalar::f16:
+      return StoreTowardZeroLanes<Scalar::f16>(src, n, to);
+    case Scalar::e5m2:
+      return StoreTowardZeroLanes<Scalar::e5m2>(src, n, to);
+    case Scalar::e4m3:
+      return StoreTowardZeroLanes<Scalar::e4m3>(src, n, to);
+  }
+}
+
+/// The same elements, rounded as `rounding` says; `stream` and `index` are those of the stochastic one.
+HWY_INLINE void StoreRowRounded(const float* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
+                                std::size_t offset, Rounding rounding, const RandomStream& stream,
+                                std::uint64_t index) {
+  switch (rounding) {
+    case Rounding::nearest:
+      return StoreRow(src, n, dst, type, offset);
+    case Rounding::toward_zero:
+      return StoreRowTowardZero(src, n, dst, type, offset);
+    case Rounding::stochastic:
+      return StoreRowStochastic(src, n, dst, type, offset, stream, index);
   }
 }
 

@@ -21,6 +21,10 @@ void StochasticF64(const double* src, std::size_t n, void* dst, Scalar type, con
   StoreRowStochastic(src, n, dst, type, 0, stream, index);
 }
 
+void TowardZeroF32(const float* src, std::size_t n, void* dst, Scalar type) {
+  StoreRowTowardZero(src, n, dst, type, 0);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa
 HWY_AFTER_NAMESPACE();
@@ -30,6 +34,7 @@ namespace mantissa {
 
 HWY_EXPORT(StochasticF32);
 HWY_EXPORT(StochasticF64);
+HWY_EXPORT(TowardZeroF32);
 
 void stochastic_round(const float* src, std::size_t n, void* dst, Scalar type, const RandomStream& stream,
                       std::uint64_t index, SimdTarget target) {
@@ -39,6 +44,10 @@ void stochastic_round(const float* src, std::size_t n, void* dst, Scalar type, c
 void stochastic_round(const double* src, std::size_t n, void* dst, Scalar type, const RandomStream& stream,
                       std::uint64_t index, SimdTarget target) {
   HWY_DISPATCH_TABLE(StochasticF64)[simd_index(target)](src, n, dst, type, stream, index);
+}
+
+void round_toward_zero(const float* src, std::size_t n, void* dst, Scalar type, SimdTarget target) {
+  HWY_DISPATCH_TABLE(TowardZeroF32)[simd_index(target)](src, n, dst, type);
 }
 
 }  // namespace mantissa

@@ -1,4 +1,5 @@
-// Stochastic rounding of arrays, for weights and moments kept in fewer bits than their updates need.
+// Rounding of arrays other than to nearest, for weights and moments kept in fewer bits than their updates
+// need.
 #pragma once
 
 #include <cstddef>
@@ -17,5 +18,9 @@ void stochastic_round(const float* src, std::size_t n, void* dst, Scalar type, c
                       std::uint64_t index = 0, SimdTarget target = kBestTarget);
 void stochastic_round(const double* src, std::size_t n, void* dst, Scalar type, const RandomStream& stream,
                       std::uint64_t index = 0, SimdTarget target = kBestTarget);
+
+/// dst[i] (stored as `type`) = src[i] rounded toward zero, i < n: encode(src[i], type, toward_zero).
+void round_toward_zero(const float* src, std::size_t n, void* dst, Scalar type,
+                       SimdTarget target = kBestTarget);
 
 }  // namespace mantissa

@@ -21,7 +21,8 @@ kernels::GradientNorm norm_of_all(const kernels::Context& ctx, std::span<const P
 }  // namespace
 
 StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
-                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale) {
+                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale,
+                      std::int64_t step) {
   const kernels::GradientNorm all = norm_of_all(ctx, parameters);
   StepResult result{std::sqrt(all.sum_of_squares) / loss_scale, all.finite};
   if (!all.finite) return result;
@@ -41,6 +42,9 @@ StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> pa
     u.first_moment = p.first_moment.data;
     u.second_moment = p.second_moment.data;
     u.moment_type = p.first_moment.type;
+    u.compensation = p.compensation.data;
+    u.rounding = p.rounding;
+    u.key = {options.seed, static_cast<std::uint64_t>(step), p.name_hash};
     u.lr = lr;
     u.beta1 = options.beta1;
     u.beta2 = options.beta2;

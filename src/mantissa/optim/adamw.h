@@ -17,9 +17,10 @@ struct AdamWOptions {
   double eps = 1e-8;
   double weight_decay = 0.1;
   double max_grad_norm = 1.0;  // 0: gradients are not clipped
+  std::uint64_t seed = 0;      // of stochastic rounding
 };
 
-/// One parameter's memory. All of `count` elements; `copies` may be empty.
+/// One parameter's memory. All of `count` elements; `copies` may be empty, `compensation` without data.
 struct Parameter {
   std::int64_t count = 0;
   bool decays = true;  // weight decay acts on tensors of two or more dimensions only
@@ -28,6 +29,9 @@ struct Parameter {
   Matrix gradient;
   Matrix first_moment;
   Matrix second_moment;
+  Matrix compensation;                    // what updates lost in rounding the master, in its format
+  Rounding rounding = Rounding::nearest;  // of masters and moments below the arithmetic's format
+  std::uint64_t name_hash = 0;            // hash_name() of its name: a key of stochastic rounding
 };
 
 struct StepResult {
@@ -35,10 +39,11 @@ struct StepResult {
   bool finite = true;        // false: nothing was changed
 };
 
-/// One update. `t`: of applied updates, from 1. `loss_scale`: what the gradients were multiplied by.
-/// Order: finite check and norm of all gradients → if not finite nothing is changed → clip by min(1, c /
-/// (norm + 1e-6)) → sweep.
+/// One update. `t`: of applied updates, from 1. `loss_scale`: what the gradients were multiplied by. `step`:
+/// of attempted updates, a key of stochastic rounding. Order: finite check and norm of all gradients → if not
+/// finite nothing is changed → clip by min(1, c / (norm + 1e-6)) → sweep.
 StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
-                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale = 1);
+                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale = 1,
+                      std::int64_t step = 0);
 
 }  // namespace mantissa::optim

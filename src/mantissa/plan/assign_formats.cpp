@@ -5,6 +5,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/precision/supported.h"
 
 namespace mantissa::plan {
 namespace {
@@ -118,7 +119,21 @@ class Lowering {
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
       program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer});
+      set_update(program_.slots.back());
     }
+  }
+
+  /// How the optimizer keeps this parameter.
+  void set_update(Slot& slot) {
+    const precision::Resolved r = program_.policy.resolve({slot.name, "update", precision::Pass::update, 0});
+    try {
+      precision::check_update(r);
+    } catch (const ConfigError& e) {
+      throw ConfigError(fmt::format("{}: {}", slot.name, e.what()));
+    }
+    slot.moments = r.optimizer;
+    slot.rounding = r.rounding;
+    slot.compensated = r.kahan && bytes_of(slot.master) < bytes_of(program_.arithmetic);
   }
 
   static std::string_view scope_of_name(std::string_view name) { return name.substr(0, name.rfind('.')); }

@@ -82,25 +82,74 @@ PlanRow softmax_row(const Program& p, const Step& s) {
   return r;
 }
 
-PlanRow optimizer_row(const Program& p) {
+/// "bf16+f32": each once, in the order in which they come.
+class Formats {
+ public:
+  void add(Scalar s) {
+    if (std::find(all_.begin(), all_.end(), s) == all_.end()) all_.push_back(s);
+  }
+  bool empty() const { return all_.empty(); }
+  std::string text() const {
+    std::string text;
+    for (const Scalar s : all_) text += fmt::format("{}{}", text.empty() ? "" : "+", name(s));
+    return text;
+  }
+
+ private:
+  std::vector<Scalar> all_;
+};
+
+std::string rounding_text(Rounding rounding) {
+  switch (rounding) {
+    case Rounding::nearest:
+      return "to nearest";
+    case Rounding::toward_zero:
+      return "toward zero";
+    case Rounding::stochastic:
+      return "stochastically, keyed by seed, step, name and element";
+  }
+  return {};
+}
+
+PlanRow update_row(const Program& p, const char* op, const Formats& stored, const Formats& written) {
   PlanRow r;
   r.scope = "optimizer";
-  r.op = "adamw";
+  r.op = op;
   r.pass = "update";
-  r.stored = std::string(name(p.slots.front().master));
+  r.stored = stored.text();
   r.multiplied = kNoFormat;
   r.accumulated = std::string(name(p.arithmetic));
-  std::vector<std::string> out = {r.stored};
-  for (const Slot& s : p.slots) {
-    for (const BufferId c : s.copies) {
-      const std::string copy(name(p.buffer(c).type));
-      if (std::find(out.begin(), out.end(), copy) == out.end()) out.push_back(copy);
-    }
-  }
-  for (std::size_t i = 0; i < out.size(); ++i) r.output += (i == 0 ? "" : "+") + out[i];
+  r.output = written.text();
   r.decided_by = p.policy.preset();
-  r.kernel = "one sweep: clip, update, copy";
   return r;
+}
+
+/// The sweep's rows: masters and copies, moments, and what updates lose where that is kept.
+std::vector<PlanRow> optimizer_rows(const Program& p) {
+  Formats masters, written, moments, compensations;
+  std::string narrow;  // how what is below the arithmetic is rounded
+  for (const Slot& s : p.slots) {
+    masters.add(s.master);
+    written.add(s.master);
+    moments.add(s.moments);
+    if (s.compensated) compensations.add(s.master);
+    const bool rounds = std::min(bytes_of(s.master), bytes_of(s.moments)) < bytes_of(p.arithmetic);
+    if (rounds && narrow.find(rounding_text(s.rounding)) == std::string::npos)
+      narrow +=
+          fmt::format("{}{}", narrow.empty() ? "; 16 bits rounded " : ", or ", rounding_text(s.rounding));
+  }
+  for (const Slot& s : p.slots) {
+    for (const BufferId c : s.copies) written.add(p.buffer(c).type);
+  }
+  std::vector<PlanRow> rows = {update_row(p, "adamw", masters, written),
+                               update_row(p, "moments", moments, moments)};
+  rows[0].kernel = "one sweep: clip, update, copy" + narrow;
+  rows[1].kernel = "in the same sweep";
+  if (!compensations.empty()) {
+    rows.push_back(update_row(p, "kahan", compensations, compensations));
+    rows.back().kernel = "in the same sweep: what the update lost in rounding the master";
+  }
+  return rows;
 }
 
 /// "model.layers.12.mlp.up_proj" → "model.layers.*.mlp.up_proj"
@@ -118,8 +167,8 @@ std::string without_layer(const std::string& scope) {
 }
 
 std::string cells(const PlanRow& r) {
-  return fmt::format("{:<10}{:<7}{:<6}{:<6}{:<9}{}", r.op, r.stored, r.multiplied, r.accumulated, r.output,
-                     r.decided_by);
+  return fmt::format("{:<9} {:<6} {:<5} {:<5} {:<8} {}", r.op, r.stored, r.multiplied, r.accumulated,
+                     r.output, r.decided_by);
 }
 
 /// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
@@ -149,7 +198,9 @@ std::vector<PlanRow> plan_rows(const Program& p) {
   }
   const bool trains =
       std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
-  if (trains) rows.push_back(optimizer_row(p));
+  if (trains) {
+    for (PlanRow& row : optimizer_rows(p)) rows.push_back(std::move(row));
+  }
   return rows;
 }
 

@@ -23,7 +23,7 @@ struct PlanRow {
 };
 
 /// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
-/// their own (attention's softmax), and one for the optimizer.
+/// their own (attention's softmax), and some for the optimizer.
 std::vector<PlanRow> plan_rows(const Program& program);
 
 /// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a

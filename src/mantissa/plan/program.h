@@ -64,6 +64,9 @@ struct Slot {
   BufferId master_buffer = kNoBuffer;
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
   BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
+  Scalar moments = Scalar::f32;
+  Rounding rounding = Rounding::nearest;  // of master and moments below the arithmetic's format
+  bool compensated = false;               // what an update loses in rounding the master is kept
 };
 
 struct MemoryRegions {

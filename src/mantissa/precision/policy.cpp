@@ -145,6 +145,8 @@ Resolved Policy::resolve(const Use& use) const {
   out.grads = *fields.grads;
   out.optimizer = *fields.optimizer;
   out.kv = *fields.kv;
+  out.rounding = *fields.rounding;
+  out.kahan = *fields.kahan;
   return out;
 }
 

@@ -61,6 +61,8 @@ struct Use {
 struct Resolved {
   Scalar params = Scalar::f32, compute = Scalar::f32, accumulate = Scalar::f32, residual = Scalar::f32,
          output = Scalar::f32, grads = Scalar::f32, optimizer = Scalar::f32, kv = Scalar::f32;
+  Rounding rounding = Rounding::nearest;
+  bool kahan = false;
   std::string decided_by;  // preset name, "policy line", or the rule's origin
 };
 

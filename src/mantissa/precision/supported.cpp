@@ -31,12 +31,10 @@ const std::vector<Allowed>& allowed_in_f32() {
       {"grads", {"f32", "bf16", "f16"}, "gradients in other formats need scales"},
       {"reduce", {"f32"}, "sums over ranks are f32"},
       {"optimizer",
-       {"f32"},
-       "in 16 bits (1-beta2)*g^2 rounds to 0 where g is small, and the first moment over eps explodes"},
+       {"f32", "bf16"},
+       "in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the first moment over eps explodes"},
       {"kv", {"f32", "bf16", "f16"}, "8-bit keys and values need scales"},
       {"checkpoint", {"f32"}, "models are written in f32"},
-      {"rounding", {"nearest"}, "only low-precision weights and moments round otherwise"},
-      {"kahan", {"false"}, "f32 masters need no compensation"},
       {"saturate", {"false"}, "overflow goes to infinity"},
       {"flush_subnormals", {"false"}, "subnormals are kept"},
   };
@@ -79,14 +77,56 @@ void check_rule_supported(const Rule& rule, bool f64) {
   check_fields(rule.fields, f64);
 }
 
+/// Whether the policy, or one of its rules, gives a format below 32 bits to `member`.
+bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
+  const auto narrow = [member](const Fields& f) { return f.*member && bytes_of(*(f.*member)) < 4; };
+  return narrow(policy.fields()) ||
+         std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
+}
+
+/// A way of rounding that would round nothing, and a compensation of what is not lost, are refused.
+void check_update_fields(const Policy& policy, const Fields& fields) {
+  const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
+  if (fields.kahan.value_or(false) && !weights) {
+    throw ConfigError(
+        fmt::format("kahan=true is not available: {} masters need no compensation; use kahan=false, or "
+                    "params=bf16 ({})",
+                    name(*policy.fields().params), trainable()));
+  }
+  if (fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights && !moments) {
+    throw ConfigError(fmt::format(
+        "rounding={} is not available: only weights and moments below f32 are rounded so, and here both are "
+        "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
+        field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable()));
+  }
+}
+
 }  // namespace
+
+void check_update(const Resolved& parameter) {
+  const bool compensated = parameter.kahan && bytes_of(parameter.params) < 4;
+  if (bytes_of(parameter.optimizer) >= 4 || parameter.rounding == Rounding::stochastic ||
+      (parameter.rounding == Rounding::nearest && compensated)) {
+    return;
+  }
+  throw ConfigError(fmt::format(
+      "optimizer={} is not available with this rounding: a moment changes by less than half a unit in its "
+      "last "
+      "place where beta is near 1, and stays where it is; use rounding=stochastic, kahan=true with "
+      "params=bf16 "
+      "and rounding=nearest, or optimizer=f32",
+      name(parameter.optimizer)));
+}
 
 void check_supported(const Policy& policy) {
   const bool f64 = policy.arithmetic() == Scalar::f64;
   check_fields(policy.fields(), f64);
+  check_update_fields(policy, policy.fields());
+  check_update(policy.resolve({"", "update", Pass::update, 0}));
   for (const Rule& rule : policy.rules()) {
     try {
       check_rule_supported(rule, f64);
+      check_update_fields(policy, rule.fields);
     } catch (const ConfigError& e) {
       throw ConfigError(fmt::format("rule {} ({}): {}", quoted(rule.str()), rule.origin, e.what()));
     }

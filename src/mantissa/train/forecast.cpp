@@ -50,9 +50,16 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
 
 std::size_t moment_bytes(const plan::Program& program) {
   std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots)
+    bytes += 2 * aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.moments));
+  return bytes;
+}
+
+std::size_t compensation_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
   for (const plan::Slot& slot : program.slots) {
-    const Scalar type = program.policy.resolve({slot.name, "update", precision::Pass::update, 0}).optimizer;
-    bytes += 2 * aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(type));
+    if (slot.compensated)
+      bytes += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.master));
   }
   return bytes;
 }
@@ -62,6 +69,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   f.masters = program.memory.masters;
   f.copies = program.memory.copies;
   f.moments = moment_bytes(program);
+  f.compensation = compensation_bytes(program);
   f.gradients = program.memory.gradients;
   f.activations = program.memory.activations;
   f.work = program.memory.work;
@@ -91,11 +99,11 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
         is_product(s) || s.op->op == "attention" ? flops / (share * machine.flops_per_second) : 0;
     micro += std::max(compute, s.bytes / machine.bytes_per_second);
   }
-  // The norm reads the gradients; the sweep reads them again, reads and writes masters and moments, and
-  // writes the copies.
+  // The norm reads the gradients; the sweep reads them again, reads and writes masters, moments and
+  // compensations, and writes the copies.
   const plan::MemoryRegions& m = program.memory;
-  const double update =
-      static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) + m.copies);
+  const double update = static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) +
+                                            2 * compensation_bytes(program) + m.copies);
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
   return micros * micro + update / machine.bytes_per_second;

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/train/nonfinite.h"
 
@@ -20,8 +21,9 @@ optim::Schedule schedule_of(const RunConfig& c) {
           c.schedule.warmup_steps, c.run.steps};
 }
 
-optim::AdamWOptions adamw_of(const OptimizerSection& o) {
-  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, o.max_grad_norm};
+optim::AdamWOptions adamw_of(const RunConfig& c) {
+  const OptimizerSection& o = c.optimizer;
+  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, o.max_grad_norm, c.run.seed};
 }
 
 /// Copies `count` elements of `type` from `data`, or fills them.
@@ -42,7 +44,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
       ctx_(ctx),
       program_(compile_training(config_, source_.config, config_.batch.micro_batch_size, ctx)),
       schedule_(schedule_of(config_)),
-      adamw_(adamw_of(config_.optimizer)),
+      adamw_(adamw_of(config_)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
   if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
     scaler_.emplace(*scaler);
@@ -62,8 +64,13 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   executor_ = std::make_unique<runtime::Executor>(program_, *weights_, ctx_);
-  moments_ = Storage(moment_bytes(program_));
+  moments_ = Storage(moment_bytes(program_) + compensation_bytes(program_));
   std::size_t offset = 0;
+  const auto take = [&](const plan::Slot& slot, Scalar type) {
+    const Matrix m{moments_.data() + offset, type, slot.shape.last()};
+    offset += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(type));
+    return m;
+  };
   for (std::size_t i = 0; i < program_.slots.size(); ++i) {
     const plan::Slot& slot = program_.slots[i];
     optim::Parameter p;
@@ -72,11 +79,11 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
     p.master = weights_->master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) p.copies.push_back(weights_->copy(i, c));
     p.gradient = executor_->buffer(slot.gradient);
-    const Scalar type = program_.policy.resolve({slot.name, "update", precision::Pass::update, 0}).optimizer;
-    for (Matrix* moment : {&p.first_moment, &p.second_moment}) {
-      *moment = {moments_.data() + offset, type, slot.shape.last()};
-      offset += aligned(static_cast<std::size_t>(p.count) * bytes_of(type));
-    }
+    p.first_moment = take(slot, slot.moments);
+    p.second_moment = take(slot, slot.moments);
+    if (slot.compensated) p.compensation = take(slot, slot.master);
+    p.rounding = slot.rounding;
+    p.name_hash = hash_name(slot.name);
     parameters_.push_back(std::move(p));
   }
 }
@@ -144,7 +151,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (stop.stop_requested()) return std::nullopt;
   if (!std::isfinite(r.loss) && !scaler_) stop_non_finite(find_overflow(rows), r.loss);
   r.lr = schedule_.at(applied_ + 1);
-  const optim::StepResult update = optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1, scale());
+  const optim::StepResult update =
+      optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1, scale(), r.step);
   r.grad_norm = update.gradient_norm;
   if (update.finite) {
     ++applied_;
@@ -236,11 +244,18 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
     std::vector<std::int64_t> shape;
     for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
     const optim::Parameter& p = parameters_[i];
-    const std::pair<const char*, Matrix> parts[] = {
-        {"master.", p.master}, {"first_moment.", p.first_moment}, {"second_moment.", p.second_moment}};
+    const std::pair<const char*, Matrix> parts[] = {{"master.", p.master},
+                                                    {"first_moment.", p.first_moment},
+                                                    {"second_moment.", p.second_moment},
+                                                    {"compensation.", p.compensation}};
     for (const auto& [prefix, m] : parts) {
+      if (m.data == nullptr) continue;
       const std::size_t bytes = static_cast<std::size_t>(p.count) * bytes_of(m.type);
-      all.push_back({prefix + slot.name, m.type, shape, {static_cast<std::byte*>(m.data), bytes}});
+      all.push_back({prefix + slot.name,
+                     m.type,
+                     shape,
+                     {static_cast<std::byte*>(m.data), bytes},
+                     m.data == p.compensation.data});
     }
   }
   return all;

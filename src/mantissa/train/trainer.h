@@ -80,13 +80,14 @@ class Trainer {
   const std::vector<std::string>& notes() const { return notes_; }
   const kernels::Context& context() const { return ctx_; }
 
-  /// The memory that a resumable state holds: masters and moments by name. Spans stay valid while the trainer
-  /// lives.
+  /// The memory that a resumable state holds: masters, moments and compensations by name. Spans stay valid
+  /// while the trainer lives.
   struct NamedMemory {
     std::string name;
     Scalar type = Scalar::f32;
     std::vector<std::int64_t> shape;
     std::span<std::byte> bytes;
+    bool begins_at_zero = false;  // a state saved under another policy may lack it
   };
   std::vector<NamedMemory> state_memory();
 
@@ -109,7 +110,7 @@ class Trainer {
   Machine machine_;
   std::unique_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Executor> executor_;
-  Storage moments_;
+  Storage moments_;  // and compensations
   std::vector<optim::Parameter> parameters_;
   optim::Schedule schedule_;
   optim::AdamWOptions adamw_;

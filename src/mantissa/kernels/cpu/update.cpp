@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "mantissa/kernels/cpu/tasks.h"
@@ -14,6 +15,7 @@
 
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -33,15 +35,27 @@ struct Factors {
         beta2(static_cast<T>(u.beta2)),
         beta2_rest(static_cast<T>(1 - u.beta2)),
         keep(static_cast<T>(1 - u.lr * u.weight_decay)),
+        decay(static_cast<T>(u.lr * u.weight_decay)),
         lr(static_cast<T>(u.lr)),
         correction1(static_cast<T>(1 - std::pow(u.beta1, static_cast<double>(u.t)))),
         correction2(static_cast<T>(1 - std::pow(u.beta2, static_cast<double>(u.t)))),
         eps(static_cast<T>(u.eps)) {}
-  T gradient, beta1, beta1_rest, beta2, beta2_rest, keep, lr, correction1, correction2, eps;
+  T gradient, beta1, beta1_rest, beta2, beta2_rest, keep, decay, lr, correction1, correction2, eps;
 };
 
-template <class T>
-void UpdateElements(const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v) {
+/// The streams of random bits of one parameter's update.
+struct Streams {
+  explicit Streams(const RoundingKey& k)
+      : weight(k.seed, RandomUse::rounding, k.name_hash, k.step),
+        first(k.seed, RandomUse::first_moment, k.name_hash, k.step),
+        second(k.seed, RandomUse::second_moment, k.name_hash, k.step),
+        compensation(k.seed, RandomUse::compensation, k.name_hash, k.step) {}
+  RandomStream weight, first, second, compensation;
+};
+
+/// Where `kCompensated`, c takes what w is to change by and w is left as it is.
+template <bool kCompensated, class T>
+void UpdateElements(const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v, T* c) {
   ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
     const auto g = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, f.gradient));
     const auto first =
@@ -53,13 +67,49 @@ void UpdateElements(const Factors<T>& f, std::size_t n, const T* gradient, T* w,
     const auto update = hn::Div(step, hn::Add(root, hn::Set(d, f.eps)));
     hn::StoreU(first, d, m + i);
     hn::StoreU(second, d, v + i);
-    hn::StoreU(hn::Sub(hn::Mul(hn::LoadU(d, w + i), hn::Set(d, f.keep)), update), d, w + i);
+    const auto weight = hn::LoadU(d, w + i);
+    if constexpr (kCompensated) {
+      const auto change = hn::Add(hn::Mul(hn::Set(d, f.decay), weight), update);
+      hn::StoreU(hn::Sub(hn::LoadU(d, c + i), change), d, c + i);
+    } else {
+      hn::StoreU(hn::Sub(hn::Mul(weight, hn::Set(d, f.keep)), update), d, w + i);
+    }
   });
 }
 
+/// Stores a row where it is rounded; nothing where it is updated in place.
 template <class T>
-void UpdatePiece(const AdamW& u, const Factors<T>& f, std::size_t offset, std::size_t n) {
-  alignas(64) T buffers[4][kPiece];
+void StoreUpdated(const T* row, std::size_t n, void* dst, Scalar type, std::size_t offset, Rounding rounding,
+                  const RandomStream& stream) {
+  if (IsStoredAs<T>(type)) return;
+  if constexpr (std::is_same_v<T, float>) {
+    mantissa::HWY_NAMESPACE::StoreRowRounded(row, n, dst, type, offset, rounding, stream, offset);
+  } else {
+    StoreRow(row, n, dst, type, offset);
+  }
+}
+
+/// w + s into w, rounded and stored; c = s − (w' − w), where c holds s.
+template <class T>
+void StoreCompensated(const AdamW& u, const Streams& streams, std::size_t offset, std::size_t n, OutRow<T>& w,
+                      OutRow<T>& c) {
+  alignas(64) T before[kPiece];
+  T *weight = w.data(), *sum = c.data();
+  std::copy_n(weight, n, before);
+  AddRow(sum, n, weight);
+  StoreUpdated(weight, n, u.master, u.master_type, offset, u.rounding, streams.weight);
+  w.Load();
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    const auto moved = hn::Sub(hn::LoadU(d, weight + i), hn::LoadU(d, before + i));
+    hn::StoreU(hn::Sub(hn::LoadU(d, sum + i), moved), d, sum + i);
+  });
+  StoreUpdated(sum, n, u.compensation, u.master_type, offset, u.rounding, streams.compensation);
+}
+
+template <class T>
+void UpdatePiece(const AdamW& u, const Factors<T>& f, const Streams& streams, std::size_t offset,
+                 std::size_t n) {
+  alignas(64) T buffers[5][kPiece];
   const T* g = ViewRow<T>(u.gradient, u.gradient_type, offset, n, buffers[0]);
   OutRow<T> w(u.master, u.master_type, offset, n, buffers[1]);
   OutRow<T> m(u.first_moment, u.moment_type, offset, n, buffers[2]);
@@ -67,18 +117,26 @@ void UpdatePiece(const AdamW& u, const Factors<T>& f, std::size_t offset, std::s
   w.Load();
   m.Load();
   v.Load();
-  UpdateElements(f, n, g, w.data(), m.data(), v.data());
-  RoundRow(w.data(), n, u.master_type);  // so that the copy is the rounded master, not rounded beside it
-  w.Store();
-  m.Store();
-  v.Store();
+  if (u.compensation != nullptr) {
+    OutRow<T> c(u.compensation, u.master_type, offset, n, buffers[4]);
+    c.Load();
+    UpdateElements<true>(f, n, g, w.data(), m.data(), v.data(), c.data());
+    StoreCompensated(u, streams, offset, n, w, c);
+  } else {
+    UpdateElements<false>(f, n, g, w.data(), m.data(), v.data(), static_cast<T*>(nullptr));
+    StoreUpdated(w.data(), n, u.master, u.master_type, offset, u.rounding, streams.weight);
+    if (u.copy != nullptr) w.Load();  // so that the copy is the rounded master, not rounded beside it
+  }
+  StoreUpdated(m.data(), n, u.first_moment, u.moment_type, offset, u.rounding, streams.first);
+  StoreUpdated(v.data(), n, u.second_moment, u.moment_type, offset, u.rounding, streams.second);
   if (u.copy != nullptr) StoreRow(w.data(), n, u.copy, u.copy_type, offset);
 }
 
 template <class T>
 void UpdateRange(const AdamW& u, std::size_t begin, std::size_t end) {
   const Factors<T> f(u);
-  for (std::size_t i = begin; i < end; i += kPiece) UpdatePiece(u, f, i, std::min(kPiece, end - i));
+  const Streams streams(u.key);
+  for (std::size_t i = begin; i < end; i += kPiece) UpdatePiece(u, f, streams, i, std::min(kPiece, end - i));
 }
 
 void AdamWRange(const AdamW& u, std::size_t begin, std::size_t end) {
