@@ -249,6 +249,13 @@ inline std::vector<OpRow> op_rows() {
        },
        [](const Case& c) { return Bound{token_chain(c)}; },
        {{"entries", 50}}});
+  rows.push_back({"gather.add_rows", "",
+                  [](T t, T) {
+                    return std::vector<InputSpec>{{Shape{50, kWidth}, Stored::arithmetic},
+                                                  {Shape::tokens(t), Stored::ids, 1, 50},
+                                                  {Shape::tokens(t, {kWidth})}};
+                  },
+                  [](const Case& c) { return Bound{token_chain(c) + 1}; }});
   rows.push_back(
       {"select", "",
        [](T t, T r) {

@@ -142,6 +142,39 @@ INSTANTIATE_TEST_SUITE_P(
              "_leaf" + std::to_string(f.leaf) + (f.accumulate ? "_accumulate" : "");
     });
 
+TEST_P(GatherBackwardCases, ApartHasTheBitsOfATableOfItsOwnThatIsAdded) {
+  const Case& f = GetParam();
+  std::mt19937 random(kSeed);
+  const Batch batch({300, 1, 256, 40, 513}, f.leaf);
+  const std::vector<std::int32_t> ids = random_ids(batch.tokens, f.entries, random);
+  const Tensor dy = Tensor(f.dy, batch.tokens, f.width, 3).fill_normal(random);
+  for (const Scalar stored : {f.arithmetic(), Scalar::bf16, Scalar::f16}) {
+    Tensor before = Tensor(stored, f.entries, f.width, 2).fill_normal(random);
+    for (std::int64_t c = 0; c < f.width; c += 3) before.set(f.entries / 2, c, -0.0);
+    for (const Context& ctx : contexts()) {
+      SCOPED_TRACE(std::string(name(stored)) + ", " + describe(ctx));
+      const Workplace place(ctx, batch.tokens, f.width);
+      Tensor own(f.arithmetic(), f.entries, f.width);
+      gather_backward(place.ctx, batch.extent(), {f.entries, f.width, ids.data(), dy, own});
+      Tensor expected = before;
+      for (std::int64_t v = 0; v < f.entries; ++v) {
+        for (std::int64_t c = 0; c < f.width; ++c) {
+          const double rounded = round_to(own.get(v, c), stored);
+          const double sum = f.arithmetic() == Scalar::f64
+                                 ? before.get(v, c) + rounded
+                                 : static_cast<float>(before.get(v, c)) + static_cast<float>(rounded);
+          expected.set(v, c, sum);
+        }
+      }
+      Tensor table = before;
+      GatherBackward g{f.entries, f.width, ids.data(), dy, table};
+      g.apart = true;
+      gather_backward(place.ctx, batch.extent(), g);
+      EXPECT_EQ(table, expected);
+    }
+  }
+}
+
 TEST(GatherBackward, LeavesRowsThatDoNotOccurUntouchedWhenItAccumulates) {
   const Batch batch({3});
   const std::int32_t ids[] = {4, 1, 4};

@@ -85,6 +85,23 @@ TEST(Passes, ChangeNoByteOfAnyResult) {
   }
 }
 
+TEST(Passes, OneGradientForBothUsesOfATiedWeightChangesNoByte) {
+  const Segments rows({9, 4, 1}, 2);
+  const Data data(rows.tokens, 29, 11);
+  const graph::Graph graph = training(true, rows.tokens);
+  for (const std::string& policy : kPolicies) {
+    CompileOptions options = options_for(rows);
+    const Compiled two(graph, policy_of(policy), options);
+    options.one_micro_batch = true;
+    const Compiled one(graph, policy_of(policy), options);
+    EXPECT_TRUE(results(one, rows, data) == results(two, rows, data)) << policy;
+    const Slot& slot = one.program.slots.front();
+    const std::size_t accumulator = aligned(static_cast<std::size_t>(slot.shape.count()) *
+                                            bytes_of(one.program.buffer(slot.gradient).type));
+    EXPECT_EQ(two.program.memory.gradients - one.program.memory.gradients, accumulator) << policy;
+  }
+}
+
 TEST(Passes, LeaveNoCastInMixedPrecision) {
   for (const bool tied : {false, true}) {
     const Program p = compile(training(tied, 16), precision::Policy::parse("bf16-mixed"), {16, 16}, {});

@@ -101,7 +101,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.predicted_peak_bytes = memory.peak();
   p.seconds_per_step = train::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
-      train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory.data, ctx);
+      train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   p.warnings = plan::rule_warnings(program);
   const plan::CastsLeft casts = plan::casts_left(program);
   const double micros = static_cast<double>(config.batch.global_batch_size) /

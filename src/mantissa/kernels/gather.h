@@ -17,6 +17,10 @@ void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMat
 /// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves,
 /// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first.
 /// Only rows that occur are touched otherwise. Needs gather_workspace(tokens) bytes.
+///
+/// With `apart` the sum is made apart from dtable, rounded to dtable's format, which may be any, and added
+/// once: dtable has the bytes of dtable + s, where s is a table of that format that was summed without
+/// `accumulate`.
 struct GatherBackward {
   std::int64_t entries = 0;
   std::int64_t width = 0;
@@ -24,6 +28,7 @@ struct GatherBackward {
   ConstMatrix dy;
   Matrix dtable;
   bool accumulate = false;
+  bool apart = false;
 };
 std::size_t gather_workspace(const Context& ctx, std::int64_t tokens, std::int64_t width);
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g);

@@ -70,6 +70,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.fold) fold_casts(program);
   if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);
+  if (options.one_micro_batch) join_uses(program);
   recompute(program, options.recompute);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);

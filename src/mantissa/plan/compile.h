@@ -30,6 +30,8 @@ struct CompileOptions {
   bool join_head =
       false;  // log-probabilities come with the backward phase, or from `evaluate` (changes no bit)
   Recompute recompute = Recompute::none;
+  bool one_micro_batch =
+      false;                 // of which a step consists: nothing is accumulated over runs (changes no bit)
   bool keep_values = false;  // every value of the graph stays readable after the run (traces)
 };
 

@@ -20,6 +20,10 @@ void join_head(Program& program);
 /// Joins pointwise steps that follow each other into one expression program.
 void fuse_pointwise(Program& program);
 
+/// For steps of one micro-batch: a tied weight's look-up adds its rows to the gradient of the head as they
+/// are complete, and needs no accumulator of its own.
+void join_uses(Program& program);
+
 /// Runs steps of the forward phase again in the backward phase, so that their results need not be kept.
 void recompute(Program& program, Recompute what);
 

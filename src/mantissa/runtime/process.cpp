@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -24,6 +26,27 @@ std::size_t status_bytes(const std::string& key) {
   return 0;
 }
 
+/// Code of the program itself that is not resident: a page is when its code first runs.
+std::size_t code_to_come_bytes() {
+  std::error_code error;
+  const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
+  std::ifstream in("/proc/self/smaps");
+  std::string line;
+  bool own_code = false;
+  std::size_t size = 0, resident = 0;
+  while (!self.empty() && std::getline(in, line)) {
+    // A mapping begins with "begin-end r-xp …  path"; lines about it are "Key:  123 kB".
+    const std::size_t colon = line.find(':');
+    const bool about = colon != std::string::npos && line.find(' ') > colon;
+    if (!about) own_code = line.find(" r-xp ") != std::string::npos && line.ends_with(self);
+    if (!about || !own_code) continue;
+    const std::size_t bytes = std::strtoull(line.c_str() + colon + 1, nullptr, 10) * 1024;
+    if (line.starts_with("Size:")) size += bytes;
+    if (line.starts_with("Rss:")) resident += bytes;
+  }
+  return size - resident;
+}
+
 }  // namespace
 
 std::size_t resident_bytes() {
@@ -33,7 +56,7 @@ std::size_t peak_resident_bytes() {
   return status_bytes("VmHWM:");
 }
 std::size_t baseline_bytes() {
-  return resident_bytes();
+  return resident_bytes() + code_to_come_bytes();
 }
 
 std::size_t machine_memory_bytes() {

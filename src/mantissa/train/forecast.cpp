@@ -41,6 +41,7 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   plan::CompileOptions options;
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
+  options.one_micro_batch = rows == config.batch.global_batch_size;
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = options.join_head = fuse;
@@ -110,7 +111,7 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
 }
 
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
-                                 std::size_t memory_bytes, std::size_t data_bytes,
+                                 std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx) {
   std::vector<std::int64_t> sizes;  // that a micro-batch may have
   for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
@@ -118,8 +119,12 @@ std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConf
     if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
   }
   const auto fits = [&](std::int64_t rows) {
-    return forecast_memory(compile_training(config, model, rows, ctx), data_bytes).peak() <= memory_bytes;
+    MemoryForecast f = forecast_memory(compile_training(config, model, rows, ctx), run.data);
+    f.process = run.process;
+    return f.peak() <= memory_bytes;
   };
+  // All rows at once need less than their share: a tied embedding then has one accumulator.
+  if (fits(sizes.back())) return sizes.back();
   const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
   return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
 }

@@ -43,9 +43,10 @@ double product_flops(const plan::Program& program);
 /// bandwidth, whichever is longer, and the update's sweep.
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine);
 
-/// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does.
+/// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does. Data and
+/// process take what they take in `run`.
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
-                                 std::size_t memory_bytes, std::size_t data_bytes,
+                                 std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx);
 
 /// Bytes of moments of all parameters.

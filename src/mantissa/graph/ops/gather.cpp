@@ -60,6 +60,27 @@ void run_dtable(const Call& c) {
   kernels::gather_backward(c.ctx, c.extent, g);
 }
 
+// The same, added to the gradient of the table's other uses. Inputs that gradient, ids, dy; output the
+// gradient.
+std::vector<OutputSpec> infer_add_rows(const NodeView& n) {
+  return {{n.shape(0), Role::weight_gradient, n.inputs[0], ValueKind::weight_gradient}};
+}
+
+std::size_t workspace_add_rows(const NodeView& n, const Sizes&, const kernels::Context& ctx) {
+  return kernels::gather_workspace(ctx, n.shape(1).count(), n.shape(2).last());
+}
+
+void run_add_rows(const Call& c) {
+  kernels::GatherBackward g;
+  g.entries = c.outputs[0].rows;
+  g.width = c.outputs[0].width;
+  g.ids = ids(c.inputs[1]);
+  g.dy = c.inputs[2].in();
+  g.dtable = c.outputs[0].out();
+  g.apart = true;
+  kernels::gather_backward(c.ctx, c.extent, g);
+}
+
 // Inputs x [tokens, width], index [rows]; output [rows, width], exactly as stored.
 std::vector<OutputSpec> infer_select(const NodeView& n) {
   std::vector<Dim> dims = n.shape(1).dims();
@@ -94,6 +115,13 @@ void reference_dtable(const ReferenceCall& c) {
                                       whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data());
 }
 
+void reference_add_rows(const ReferenceCall& c) {
+  std::vector<double> sum(c.outputs[0].values.size());
+  kernels::reference::gather_backward(c.inputs[2].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[1]).data(), c.inputs[2].data(), sum.data());
+  for (std::size_t i = 0; i < sum.size(); ++i) c.outputs[0].values[i] += sum[i];
+}
+
 }  // namespace
 
 const OpDef kGather = {
@@ -118,6 +146,20 @@ const OpDef kGatherDtable = {
     .workspace = workspace_dtable,
     .run = run_dtable,
     .reference = reference_dtable,
+};
+
+const OpDef kGatherAddRows = {
+    .id = "gather.add_rows",
+    .op = "gather",
+    .doc =
+        "rows of dy summed per id over leaves in f32, rounded to grads, added to the gradient of another use",
+    .reads = {Read::value},
+    .alias = 0,
+    .infer = infer_add_rows,
+    .cost = no_flops,
+    .workspace = workspace_add_rows,
+    .run = run_add_rows,
+    .reference = reference_add_rows,
 };
 
 const OpDef kSelect = {

@@ -40,13 +40,43 @@ const Row* RowOf(const Row* row, const Row* end, std::int64_t t) {
                           [](std::int64_t token, const Row& r) { return token < r.begin + r.length; });
 }
 
+/// to[place …] += `sum`, which is rounded to to's format first.
+template <class T>
+void AddRounded(const T* sum, std::size_t n, Matrix to, std::size_t place) {
+  alignas(64) std::byte narrow[kPiece * sizeof(T)];
+  alignas(64) T rounded[kPiece], row[kPiece];
+  StoreRow(sum, n, narrow, to.type, 0);
+  LoadRow(narrow, to.type, 0, n, rounded);
+  LoadRow(to.data, to.type, place, n, row);
+  AddRow(rounded, n, row);
+  StoreRow(row, n, to.data, to.type, place);
+}
+
+/// Writes only where there is a −0, which is almost nowhere.
+template <class T>
+void AddZeroPiece(Matrix table, std::size_t place, std::size_t n) {
+  alignas(64) T buffer[kPiece], sum[kPiece];
+  const T* row = ViewRow<T>(table.data, table.type, place, n, buffer);
+  bool differs = false;
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(d)> bits;
+    const auto x = hn::LoadU(d, row + i), y = hn::Add(x, hn::Zero(d));
+    differs = differs || !hn::AllTrue(bits, hn::Eq(hn::BitCast(bits, x), hn::BitCast(bits, y)));
+    hn::StoreU(y, d, sum + i);
+  });
+  if (differs) StoreRow(sum, n, table.data, table.type, place);
+}
+
 /// Adds to dtable[entry, c … c + width) the rows of dy at `tokens` (ascending): a chain per block, blocks
 /// into leaves, leaves into the table. Blocks and leaves without a token of this entry would add zeros.
 template <class T>
 void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, const std::uint64_t* tokens,
               std::size_t count, std::size_t c, std::size_t width) {
   alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece];
-  T* sum = static_cast<T*>(g.dtable.data) + entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  alignas(64) T apart[kPiece];
+  const std::size_t place = entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  T* sum = g.apart ? apart : static_cast<T*>(g.dtable.data) + place;
+  if (g.apart) std::fill_n(sum, width, T{0});
   const Row* const rows = extent.rows.data();
   const Row* const rows_end = rows + extent.rows.size();
   const Row* row = rows;
@@ -71,6 +101,15 @@ void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, 
   }
   AddRow(chain, width, leaf);
   AddRow(leaf, width, sum);
+  if (g.apart) AddRounded(apart, width, g.dtable, place);
+}
+
+/// Adds +0 to row `entry`: what −0 becomes where nothing else is added.
+void AddZero(Matrix table, std::size_t entry, std::size_t width) {
+  for (std::size_t c = 0; c < width; c += kPiece) {
+    const std::size_t n = std::min(kPiece, width - c), place = entry * static_cast<std::size_t>(table.ld) + c;
+    table.type == Scalar::f64 ? AddZeroPiece<double>(table, place, n) : AddZeroPiece<float>(table, place, n);
+  }
 }
 
 /// Channels [c, c + width) of the entries whose tokens begin in [begin, end) of `sorted`, pairs (entry,
@@ -99,6 +138,7 @@ namespace mantissa::kernels {
 
 HWY_EXPORT(GatherRow);
 HWY_EXPORT(SumEntries);
+HWY_EXPORT(AddZero);
 
 namespace {
 
@@ -142,7 +182,7 @@ std::size_t gather_workspace(const Context&, std::int64_t tokens, std::int64_t) 
 }
 
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g) {
-  if (!g.accumulate) zero_table(ctx, g);
+  if (!g.accumulate && !g.apart) zero_table(ctx, g);
   // Tokens sorted by entry, and in order within one.
   std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
   for (std::int64_t t = 0; t < extent.tokens; ++t) {
@@ -157,6 +197,18 @@ void gather_backward(const Context& ctx, const Extent& extent, const GatherBackw
     sum(extent, g, sorted, static_cast<std::size_t>(extent.tokens), static_cast<std::size_t>(begin),
         static_cast<std::size_t>(std::min(extent.tokens, begin + kTokens)), static_cast<std::size_t>(c),
         static_cast<std::size_t>(std::min(kChannels, g.width - c)));
+  });
+  if (!g.apart) return;
+  const auto add_zero = HWY_DISPATCH_TABLE(AddZero)[ctx.target()];
+  for_row_ranges(ctx, g.entries, g.width, [&](std::size_t first, std::size_t end) {
+    const std::uint64_t* next = std::lower_bound(sorted, sorted + extent.tokens, first << 32);
+    for (std::size_t v = first; v < end; ++v) {
+      const std::uint64_t* after =
+          std::find_if(next, static_cast<const std::uint64_t*>(sorted) + extent.tokens,
+                       [&](std::uint64_t pair) { return pair >> 32 != v; });
+      if (after == next) add_zero(g.dtable, v, static_cast<std::size_t>(g.width));
+      next = after;
+    }
   });
 }
 

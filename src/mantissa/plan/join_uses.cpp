@@ -1,0 +1,58 @@
+// A tied weight's uses as one gradient: where a step is one micro-batch, the look-up's rows are complete as
+// they are made, and are added to the gradient of the use before it.
+#include <algorithm>
+
+#include "mantissa/plan/passes.h"
+#include "mantissa/plan/uses.h"
+
+namespace mantissa::plan {
+namespace {
+
+bool writes(const Step& s, BufferId b) {
+  return std::find(s.outputs.begin(), s.outputs.end(), b) != s.outputs.end();
+}
+
+/// Whether `sum` is the only one that adds to `gradient`, and all else that writes it comes before the step
+/// at `lookup`.
+bool is_complete(const Program& p, BufferId gradient, std::size_t lookup, const Step& sum) {
+  for (std::size_t i = lookup; i < p.steps.size(); ++i) {
+    if (&p.steps[i] != &sum && writes(p.steps[i], gradient)) return false;
+  }
+  return true;
+}
+
+/// Lets the look-up whose table of gradients `sum` adds do so itself. What it replaces has no outputs then.
+void join(Program& p, const Uses& uses, Step& sum) {
+  const BufferId gradient = sum.inputs[0].buffer, table = sum.inputs[1].buffer;
+  std::int64_t made = uses.writer(table);
+  // Gradients of fewer bits than the arithmetic: the table is rounded into its accumulator.
+  Step* rounding = made >= 0 ? &p.steps[static_cast<std::size_t>(made)] : nullptr;
+  if (rounding != nullptr && rounding->op->id == "accumulate") {
+    made = uses.writer(rounding->inputs[1].buffer);
+  } else {
+    rounding = nullptr;
+  }
+  if (made < 0) return;
+  Step& lookup = p.steps[static_cast<std::size_t>(made)];
+  if (lookup.op->id != "gather.dtable" || !is_complete(p, gradient, static_cast<std::size_t>(made), sum))
+    return;
+  lookup.op = &graph::find_op("gather.add_rows");
+  lookup.inputs.insert(lookup.inputs.begin(), {gradient, p.buffer(gradient).type});
+  lookup.outputs = {gradient};
+  lookup.attributes = {};
+  if (rounding != nullptr) rounding->outputs.clear();
+  sum.outputs.clear();
+  p.buffer(table).home = Home::activation;  // nobody's: it gets no place
+}
+
+}  // namespace
+
+void join_uses(Program& program) {
+  const Uses uses(program);
+  for (Step& s : program.steps) {
+    if (s.op->id == "sum_uses") join(program, uses, s);
+  }
+  std::erase_if(program.steps, [](const Step& s) { return s.outputs.empty(); });
+}
+
+}  // namespace mantissa::plan
