@@ -1,5 +1,5 @@
 // Matrix products as a share of the machine's own FMA peak: squares, the shapes of a training step,
-// generation. bench_gemm [THREADS]
+// generation; beside them OpenBLAS and oneDNN where they are installed. bench_gemm [THREADS]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,6 +15,7 @@
 #include "mantissa/kernels/peak.h"
 #include "mantissa/kernels/thread_pool.h"
 #include "mantissa/numeric/convert.h"
+#include "peer_gemm.h"
 
 namespace {
 
@@ -95,6 +96,15 @@ struct Matrices {
     kernels::gemm(ctx, g);
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
+
+  /// The same product by another library, its operands in f32.
+  double seconds(const mantissa::bench::Peer& peer) const {
+    const auto floats = [](const Storage& s) { return reinterpret_cast<float*>(s.data()); };
+    const auto start = std::chrono::steady_clock::now();
+    peer.product({g.m, g.n, g.k, g.a.transposed, g.b.transposed, floats(a), g.a.matrix.ld, floats(b),
+                  g.b.matrix.ld, floats(c), g.c.ld, g.accumulate});
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  }
 };
 
 double median(std::vector<double> values) {
@@ -111,16 +121,20 @@ void measure(const Work& w, const kernels::Context& ctx, const std::vector<Scala
   for (const Scalar type : formats) matrices.emplace_back(w, type, ctx);
   for (const Matrices& m : matrices) m.seconds();
   std::vector<std::vector<double>> seconds(formats.size());
+  const std::vector<mantissa::bench::Peer> others = mantissa::bench::peers(ctx.threads);
+  std::vector<std::vector<double>> peer_seconds(others.size());
   const double flops = 2.0 * static_cast<double>(w.m * w.n * w.k);
   const int rounds = std::clamp(static_cast<int>(4e10 / flops), 7, 2000);
   for (int round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < formats.size(); ++i) seconds[i].push_back(matrices[i].seconds());
+    for (std::size_t i = 0; i < others.size(); ++i) peer_seconds[i].push_back(matrices[0].seconds(others[i]));
   }
   fmt::print("{:24} {:5} × {:4} × {:4}", w.name, w.m, w.n, w.k);
   const double fastest = flops / *std::min_element(seconds[0].begin(), seconds[0].end());
   fmt::print("{:9.1f}{:6.0f} %", fastest / 1e9, 100 * fastest / peak);
   for (std::size_t i = 1; i < formats.size(); ++i)
     fmt::print("{:8.2f}", median(seconds[0]) / median(seconds[i]));
+  for (const std::vector<double>& s : peer_seconds) fmt::print("{:10.2f}", median(seconds[0]) / median(s));
   fmt::print("\n");
 }
 
@@ -135,12 +149,16 @@ int main(int argc, char** argv) {
     ctx.simd = simd;
     double peak = 0;
     fmt::print("{}, {} threads\n", kernels::name(simd), ctx.threads);
-    fmt::print("{:24} {:>19}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}\n", "product", "m × n × k", "GFLOP/s", "of peak",
+    fmt::print("{:24} {:>19}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}", "product", "m × n × k", "GFLOP/s", "of peak",
                "bf16", "f16", "e4m3", "f64");
+    for (const mantissa::bench::Peer& peer : mantissa::bench::peers(ctx.threads))
+      fmt::print("{:>10}", peer.name);
+    fmt::print("\n");
     const std::vector<Scalar> formats = {Scalar::f32, Scalar::bf16, Scalar::f16, Scalar::e4m3, Scalar::f64};
     for (const Work& w : kWorks) measure(w, ctx, formats, peak);
     fmt::print("FMA peak {:.0f} GFLOP/s in f32\n\n", peak / 1e9);
     if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;
   }
-  fmt::print("GFLOP/s are f32's; the columns of the other formats are their speeds relative to it.\n");
+  fmt::print(
+      "GFLOP/s are f32's; the other columns are speeds relative to it, those of other libraries in f32.\n");
 }

@@ -1,0 +1,32 @@
+// Matrix products of other libraries, where the build found them: what bench_gemm measures beside its own.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace mantissa::bench {
+
+/// C[m, n] = A·B, or C + A·B, in f32. Rows lie `ld` apart; element (i, j) of a transposed operand is
+/// data[j * ld + i].
+struct PeerProduct {
+  std::int64_t m, n, k;
+  bool a_transposed, b_transposed;
+  const float* a;
+  std::int64_t lda;
+  const float* b;
+  std::int64_t ldb;
+  float* c;
+  std::int64_t ldc;
+  bool accumulate;
+};
+
+struct Peer {
+  std::string_view name;
+  void (*product)(const PeerProduct&);
+};
+
+/// Those that are there, told to use `threads` threads where they can be told.
+std::vector<Peer> peers(int threads);
+
+}  // namespace mantissa::bench
