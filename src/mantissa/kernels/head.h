@@ -34,7 +34,8 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
 /// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to
 /// `operand` as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
-/// dx.type; dweight += dlogitsᵀ·x over leaves. The logits are recomputed chunk by chunk. Tokens with id −1
+/// dx.type; dweight += dlogitsᵀ·x over leaves, and where dweight has fewer bits than the arithmetic, rounded
+/// once after all leaves. The logits are recomputed chunk by chunk. Tokens with id −1
 /// contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
@@ -46,11 +47,12 @@ struct LogProbBackward {
   ConstMatrix dlog_prob;
   Scalar operand = Scalar::f32;
   Matrix dx;       // [tokens, channels]
-  Matrix dweight;  // [vocabulary, channels], f32 (f64 in f64)
+  Matrix dweight;  // [vocabulary, channels], rows side by side
   bool accumulate = false;
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
 /// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in

@@ -28,7 +28,8 @@ class Folding {
     while (changed) {
       index();
       changed = fold_one_kind(&Folding::drop_identity) || fold_one_kind(&Folding::fold_into_store) ||
-                fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads);
+                fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads) ||
+                fold_one_kind(&Folding::fold_into_gradient);
     }
   }
 
@@ -156,6 +157,22 @@ class Folding {
         if (o.buffer == to) o = {from, format};
       }
     }
+    p_.steps[i].inputs.clear();
+    p_.steps[i].outputs.clear();
+    return true;
+  }
+
+  /// A micro-batch's weight gradient that is only made to be added to one of fewer bits: the kernel that
+  /// makes it adds and rounds as it stores.
+  bool fold_into_gradient(std::size_t i) {
+    const Step& s = p_.steps[i];
+    if (s.op->id != "accumulate") return false;
+    const BufferId wide = s.inputs[1].buffer;
+    const std::int64_t w = writer_[static_cast<std::size_t>(wide)];
+    if (w < 0 || !is_private(wide) || readers(wide).size() != 1) return false;
+    Step& writer = p_.steps[static_cast<std::size_t>(w)];
+    if (!writer.op->rounds_gradient || writer.phase != s.phase) return false;
+    std::replace(writer.outputs.begin(), writer.outputs.end(), wide, s.outputs[0]);
     p_.steps[i].inputs.clear();
     p_.steps[i].outputs.clear();
     return true;

@@ -48,7 +48,8 @@ std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                              n.shape(1).dim(0).size, s.arithmetic);
+                                              n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
+                                              s.outputs.at(1));
 }
 
 void run_forward(const Call& c) {
@@ -138,6 +139,7 @@ const OpDef kLogProbGrad = {
         "dlogits = d·(onehot − p) in f32, rounded to compute as a factor; dx and dW from recomputed logits, "
         "chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .rounds_gradient = true,
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,

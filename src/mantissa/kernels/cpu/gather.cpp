@@ -40,13 +40,30 @@ const Row* RowOf(const Row* row, const Row* end, std::int64_t t) {
                           [](std::int64_t token, const Row& r) { return token < r.begin + r.length; });
 }
 
+/// Adds zeros to rows [begin, end) of the table.
+void AddZeros(const GatherBackward& g, std::size_t begin, std::size_t end) {
+  alignas(64) float zeros[kPiece] = {}, row[kPiece];
+  for (std::size_t v = begin; v < end; ++v) {
+    for (std::size_t c = 0; c < static_cast<std::size_t>(g.width); c += kPiece) {
+      const std::size_t n = std::min(kPiece, static_cast<std::size_t>(g.width) - c);
+      const std::size_t at = v * static_cast<std::size_t>(g.dtable.ld) + c;
+      LoadRow(g.dtable.data, g.dtable.type, at, n, row);
+      AddRow(zeros, n, row);
+      StoreRow(row, n, g.dtable.data, g.dtable.type, at);
+    }
+  }
+}
+
 /// Adds to dtable[entry, c … c + width) the rows of dy at `tokens` (ascending): a chain per block, blocks
 /// into leaves, leaves into the table. Blocks and leaves without a token of this entry would add zeros.
 template <class T>
 void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, const std::uint64_t* tokens,
               std::size_t count, std::size_t c, std::size_t width) {
-  alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece];
-  T* sum = static_cast<T*>(g.dtable.data) + entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece], micro[kPiece];
+  const std::size_t at = entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  const bool direct = IsStoredAs<T>(g.dtable.type);
+  T* sum = direct ? static_cast<T*>(g.dtable.data) + at : micro;
+  if (!direct) std::fill_n(micro, width, T{0});
   const Row* const rows = extent.rows.data();
   const Row* const rows_end = rows + extent.rows.size();
   const Row* row = rows;
@@ -71,6 +88,12 @@ void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, 
   }
   AddRow(chain, width, leaf);
   AddRow(leaf, width, sum);
+  if (direct) return;
+  if (g.accumulate) {
+    LoadRow(g.dtable.data, g.dtable.type, at, width, buffer);
+    AddRow(buffer, width, micro);
+  }
+  StoreRow(micro, width, g.dtable.data, g.dtable.type, at);
 }
 
 /// Channels [c, c + width) of the entries whose tokens begin in [begin, end) of `sorted`, pairs (entry,
@@ -99,6 +122,7 @@ namespace mantissa::kernels {
 
 HWY_EXPORT(GatherRow);
 HWY_EXPORT(SumEntries);
+HWY_EXPORT(AddZeros);
 
 namespace {
 
@@ -142,7 +166,13 @@ std::size_t gather_workspace(const Context&, std::int64_t tokens, std::int64_t) 
 }
 
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g) {
-  if (!g.accumulate) zero_table(ctx, g);
+  if (!g.accumulate) {
+    zero_table(ctx, g);
+  } else if (bytes_of(g.dtable.type) < bytes_of(Scalar::f32)) {
+    const auto add_zeros = HWY_DISPATCH_TABLE(AddZeros)[ctx.target()];
+    for_row_ranges(ctx, g.entries, g.width,
+                   [&](std::size_t begin, std::size_t end) { add_zeros(g, begin, end); });
+  }
   // Tokens sorted by entry, and in order within one.
   std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
   for (std::int64_t t = 0; t < extent.tokens; ++t) {

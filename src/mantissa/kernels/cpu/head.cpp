@@ -279,58 +279,59 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent) {
 
 struct BackwardScratch {
   Matrix logits;
-  Matrix dx;  // in arithmetic precision; unused where dx is stored so
+  Matrix dx;       // of all tokens in arithmetic precision; unused where dx is stored so
+  Matrix dweight;  // of one chunk likewise, where several groups add to it
 };
 
-void backward_group(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
-                    const LeafGroup& group, const Extent& extent, bool accumulate) {
+/// Entries [v, v + n) of the vocabulary for one group of tokens. `collects`: the group's sums are added to
+/// what is in `dweight`.
+void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
+                   const LeafGroup& group, const Extent& extent, std::int64_t v, std::int64_t n,
+                   Matrix dweight, bool collects) {
   const Scalar arithmetic = s.logits.type;
   std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
                         extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
   for (Row& r : rows) r.begin -= group.begin;
-  Matrix dx = s.dx;
-  if (h.dx.type == arithmetic) dx = {row_of(h.dx, group.begin), h.dx.type, h.dx.ld};
-  for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
-    const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
-    logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, s.logits);
-    for_rows(ctx, group.count, [&](std::int64_t i) {
-      const std::int64_t t = group.begin + i;
-      const std::int32_t id = h.ids[t];
-      const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
-      if (id < 0) {
-        std::fill_n(static_cast<std::byte*>(row_of(s.logits, i)),
-                    static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
-        return;
-      }
-      HWY_DISPATCH_TABLE(LogitGradientImpl)
-      [ctx.target()](arithmetic, row_of(s.logits, i), static_cast<std::size_t>(n),
-                     read_number(h.lse.data, h.lse.type, t), d, id - v);
-    });
-    Gemm to_x;
-    to_x.m = group.count;
-    to_x.n = h.channels;
-    to_x.k = n;
-    to_x.a = GemmOperand{s.logits, h.operand, false};
-    to_x.b = rows_from(h.weight, v);
-    to_x.b.transposed = false;
-    to_x.c = dx;
-    to_x.accumulate = to_x.continue_blocks = v > 0;
-    gemm(ctx, to_x);
-    Gemm to_weight;
-    to_weight.m = n;
-    to_weight.n = h.channels;
-    to_weight.k = group.count;
-    to_weight.a = GemmOperand{s.logits, h.operand, true};
-    to_weight.b = rows_from(h.x, group.begin);
-    to_weight.c = {row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
-    to_weight.accumulate = accumulate;
-    to_weight.rows = rows;
-    to_weight.rows_per_leaf = extent.rows_per_leaf;
-    gemm(ctx, to_weight);
+  logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, s.logits);
+  for_rows(ctx, group.count, [&](std::int64_t i) {
+    const std::int64_t t = group.begin + i;
+    const std::int32_t id = h.ids[t];
+    const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
+    if (id < 0) {
+      std::fill_n(static_cast<std::byte*>(row_of(s.logits, i)),
+                  static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
+      return;
+    }
+    HWY_DISPATCH_TABLE(LogitGradientImpl)
+    [ctx.target()](arithmetic, row_of(s.logits, i), static_cast<std::size_t>(n),
+                   read_number(h.lse.data, h.lse.type, t), d, id - v);
+  });
+  const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
+  Gemm to_x;
+  to_x.m = group.count;
+  to_x.n = h.channels;
+  to_x.k = n;
+  to_x.a = GemmOperand{s.logits, h.operand, false};
+  to_x.b = rows_from(h.weight, v);
+  to_x.b.transposed = false;
+  to_x.c = {row_of(dx, group.begin), dx.type, dx.ld};
+  to_x.accumulate = to_x.continue_blocks = v > 0;
+  gemm(ctx, to_x);
+  Gemm to_weight;
+  to_weight.m = n;
+  to_weight.n = h.channels;
+  to_weight.k = group.count;
+  to_weight.a = GemmOperand{s.logits, h.operand, true};
+  to_weight.b = rows_from(h.x, group.begin);
+  to_weight.c = dweight;
+  if (dweight.type == arithmetic) {
+    to_weight.accumulate = collects;
+  } else if (collects) {
+    to_weight.addend = dweight;
   }
-  if (h.dx.type != arithmetic) {
-    cast(ctx, group.count * h.channels, dx.data, arithmetic, row_of(h.dx, group.begin), h.dx.type);
-  }
+  to_weight.rows = rows;
+  to_weight.rows_per_leaf = extent.rows_per_leaf;
+  gemm(ctx, to_weight);
 }
 
 std::int64_t chunk_of(std::int64_t vocabulary) {
@@ -363,14 +364,18 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 }
 
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type) {
   const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
   const std::int64_t chunk = chunk_of(vocabulary);
+  const auto numbers = [&](std::int64_t rows, std::int64_t columns) {
+    return aligned(static_cast<std::size_t>(rows * columns) * bytes_of(arithmetic));
+  };
   const std::size_t products = std::max({gemm_workspace(ctx, group, chunk, channels, arithmetic),
                                          gemm_workspace(ctx, group, channels, chunk, arithmetic),
                                          gemm_workspace(ctx, chunk, channels, group, arithmetic)});
-  return aligned(static_cast<std::size_t>(group * chunk) * bytes_of(arithmetic)) +
-         aligned(static_cast<std::size_t>(group * channels) * bytes_of(arithmetic)) + products;
+  return numbers(group, chunk) + (dx_type == arithmetic ? 0 : numbers(tokens, channels)) +
+         (dweight_type == arithmetic || tokens <= kBackwardTokens ? 0 : numbers(chunk, channels)) + products;
 }
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
@@ -380,17 +385,31 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   for (const LeafGroup& g : groups) largest = std::max(largest, g.count);
   const std::int64_t chunk = chunk_of(h.vocabulary);
   Scratch scratch(ctx);
+  const auto numbers = [&](std::int64_t rows, std::int64_t columns) -> Matrix {
+    return {scratch.take(static_cast<std::size_t>(rows * columns) * bytes_of(arithmetic)), arithmetic,
+            columns};
+  };
   BackwardScratch s;
-  s.logits = {scratch.take(static_cast<std::size_t>(largest * chunk) * bytes_of(arithmetic)), arithmetic,
-              chunk};
-  if (h.dx.type != arithmetic) {
-    s.dx = {scratch.take(static_cast<std::size_t>(largest * h.channels) * bytes_of(arithmetic)), arithmetic,
-            h.channels};
+  s.logits = numbers(largest, chunk);
+  if (h.dx.type != arithmetic) s.dx = numbers(extent.tokens, h.channels);
+  // What has to be rounded once is collected first where it has several parts.
+  const bool apart = h.dweight.type != arithmetic && groups.size() > 1;
+  if (apart) s.dweight = numbers(chunk, h.channels);
+  for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
+    const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
+    const Matrix dweight{row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
+    bool collects = h.accumulate && !apart;
+    for (const LeafGroup& g : groups) {
+      backward_part(scratch.rest(), h, s, g, extent, v, n, apart ? s.dweight : dweight, collects);
+      collects = true;
+    }
+    if (apart) {
+      collect_gradient(ctx, n * h.channels, s.dweight.data, arithmetic, dweight.data, dweight.type,
+                       h.accumulate);
+    }
   }
-  bool accumulate = h.accumulate;
-  for (const LeafGroup& g : groups) {
-    backward_group(scratch.rest(), h, s, g, extent, accumulate);
-    accumulate = true;
+  if (h.dx.type != arithmetic) {
+    cast(ctx, extent.tokens * h.channels, s.dx.data, arithmetic, h.dx.data, h.dx.type);
   }
 }
 
