@@ -78,6 +78,7 @@ class Case {
     make_node();
     sizes_.tokens = tokens_;
     sizes_.arithmetic = formats.arithmetic;
+    sizes_.outputs = output_types_;
     sizes_.longest_row = *std::max_element(rows.lengths.begin(), rows.lengths.end()) + row.position;
     for (std::size_t r = 0; r < rows_.size(); r += static_cast<std::size_t>(rows.per_leaf)) {
       std::int64_t leaf = 0;

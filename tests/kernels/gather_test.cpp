@@ -8,6 +8,7 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/reference/gather.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -171,6 +172,37 @@ TEST_P(GatherBackwardCases, ApartHasTheBitsOfATableOfItsOwnThatIsAdded) {
       g.apart = true;
       gather_backward(place.ctx, batch.extent(), g);
       EXPECT_EQ(table, expected);
+    }
+  }
+}
+
+/// As the whole table in f32 would be rounded, or added and rounded.
+TEST_P(GatherBackwardCases, RoundsATableOfFewerBitsOnce) {
+  const Case& f = GetParam();
+  if (is_f64(f.dy)) GTEST_SKIP() << "f64 is not stored in fewer bits";
+  std::mt19937 random(kSeed);
+  const Batch batch({300, 1, 256, 40, 513}, f.leaf);
+  const std::vector<std::int32_t> ids = random_ids(batch.tokens, f.entries, random);
+  const Tensor dy = Tensor(f.dy, batch.tokens, f.width, 3).fill_normal(random);
+  Tensor micro(Scalar::f32, f.entries, f.width);
+  const Workplace place({.simd = best_simd()}, batch.tokens, f.width);
+  gather_backward(place.ctx, batch.extent(), {f.entries, f.width, ids.data(), dy, micro});
+  for (const Scalar narrow : {Scalar::bf16, Scalar::f16}) {
+    Tensor before = Tensor(narrow, f.entries, f.width, 2).fill_normal(random);
+    for (std::int64_t v = 0; v < f.entries; v += 3) before.set(v, 0, -0.0);
+    Tensor expected = before;
+    for (std::int64_t v = 0; v < f.entries; ++v) {
+      for (std::int64_t c = 0; c < f.width; ++c) {
+        const float sum = static_cast<float>(micro.get(v, c)) +
+                          (f.accumulate ? static_cast<float>(before.get(v, c)) : 0.0F);
+        expected.set(v, c, static_cast<double>(sum));
+      }
+    }
+    for (const Context& ctx : contexts()) {
+      const Workplace there(ctx, batch.tokens, f.width);
+      Tensor table = before;
+      gather_backward(there.ctx, batch.extent(), {f.entries, f.width, ids.data(), dy, table, f.accumulate});
+      EXPECT_EQ(table, expected) << name(narrow) << ", " << describe(ctx);
     }
   }
 }

@@ -32,22 +32,25 @@ struct Head {
     for (std::int64_t t = 0; t < b.tokens; ++t)
       ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
   }
-  /// log_prob, lse, entropy, dx, dweight: in two calls, or the first two and the last two `joined` in one.
-  std::vector<Tensor> run(Context ctx, bool joined = false) const {
+  /// log_prob, lse, entropy, dx, dweight: in two calls, or all but the entropy `joined` in one. The last two
+  /// in the arithmetic, or where `before` is given like it, and then added to it.
+  std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false) const {
+    const Scalar gradients = before == nullptr ? arithmetic : before->type;
     const Extent extent = batch.extent();
     const auto leaf = static_cast<std::int64_t>(batch.tokens);
     std::vector<std::byte> work(
-        64 +
-        (joined ? log_prob_training_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic)
-                : std::max(log_prob_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic),
-                           log_prob_backward_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic))));
+        64 + (joined ? log_prob_training_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic,
+                                                   gradients, gradients)
+                     : std::max(log_prob_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic),
+                                log_prob_backward_workspace(ctx, leaf, leaf, kChannels, vocabulary,
+                                                            arithmetic, gradients, gradients))));
     void* begin = work.data();
     std::size_t space = work.size();
     ctx.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
     ctx.workspace_bytes = work.size() - 64;
     std::vector<Tensor> out(3, Tensor(arithmetic, batch.tokens, 1));
-    out.emplace_back(arithmetic, batch.tokens, kChannels);
-    out.emplace_back(arithmetic, vocabulary, kChannels);
+    out.emplace_back(gradients, batch.tokens, kChannels);
+    out.push_back(before == nullptr ? Tensor(arithmetic, vocabulary, kChannels) : *before);
     LogProb f{kChannels, vocabulary, {x, x.type, false}, {weight, weight.type, false}, ids.data(), out[0],
               out[1],    out[2]};
     if (!joined) log_prob(ctx, extent, f);
@@ -62,6 +65,7 @@ struct Head {
     g.operand = arithmetic;
     g.dx = out[3];
     g.dweight = out[4];
+    g.accumulate = before != nullptr;
     if (joined) f.entropy.data = nullptr;
     joined ? log_prob_training(ctx, extent, f, g) : log_prob_backward(ctx, extent, g);
     return out;
@@ -129,9 +133,36 @@ TEST(Head, JoinedGivesTheBytesOfItsHalves) {
     const Head h(arithmetic, storage, 1061, Batch({300, 260, 3}, 1));
     const std::vector<Tensor> halves = h.run({.simd = best_simd()});
     for (const Context& ctx : contexts()) {
-      const std::vector<Tensor> joined = h.run(ctx, true);
+      const std::vector<Tensor> joined = h.run(ctx, nullptr, true);
       for (const std::size_t o : {0U, 1U, 3U, 4U})
         EXPECT_TRUE(joined[o] == halves[o]) << describe(ctx) << " output " << o;
+    }
+  }
+}
+
+/// Of one group of leaves and of several, on a chunk that is full and one that is not.
+TEST(Head, RoundsAGradientOfFewerBitsOnceAMicroBatch) {
+  for (const auto& lengths : {std::vector<std::int64_t>{300, 260, 3}, {1500, 1400, 7}}) {
+    for (const Scalar narrow : {Scalar::bf16, Scalar::f16}) {
+      const Head h(Scalar::f32, Scalar::bf16, 1061, Batch(lengths));
+      const std::vector<Tensor> wide = h.run({.simd = best_simd()});
+      std::mt19937 random(kSeed);
+      const Tensor before = Tensor(narrow, 1061, kChannels).fill_normal(random);
+      Tensor dx(narrow, h.batch.tokens, kChannels, wide[3].values().data()), dweight = before;
+      for (std::int64_t v = 0; v < 1061; ++v) {
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          const float sum = static_cast<float>(before.get(v, c)) + static_cast<float>(wide[4].get(v, c));
+          dweight.set(v, c, static_cast<double>(sum));
+        }
+      }
+      for (const Context& ctx : contexts()) {
+        for (const bool joined : {false, true}) {
+          const std::vector<Tensor> got = h.run(ctx, &before, joined);
+          EXPECT_TRUE(got[3] == dx) << name(narrow) << ", " << describe(ctx) << (joined ? ", joined" : "");
+          EXPECT_TRUE(got[4] == dweight)
+              << name(narrow) << ", " << describe(ctx) << (joined ? ", joined" : "");
+        }
+      }
     }
   }
 }
@@ -142,8 +173,10 @@ TEST(Head, JoinedMakesLogitsTwiceWhereOneLeafHasTooMany) {
   ASSERT_FALSE(keeps_logits(830, vocabulary));
   const Head h(Scalar::f32, Scalar::f32, vocabulary, Batch({830}));
   const Context ctx{.simd = best_simd()};
-  EXPECT_LT(log_prob_training_workspace(ctx, 830, 830, kChannels, vocabulary, Scalar::f32), 16U << 20U);
-  const std::vector<Tensor> halves = h.run(ctx), joined = h.run(ctx, true);
+  EXPECT_LT(log_prob_training_workspace(ctx, 830, 830, kChannels, vocabulary, Scalar::f32, Scalar::f32,
+                                        Scalar::f32),
+            16U << 20U);
+  const std::vector<Tensor> halves = h.run(ctx), joined = h.run(ctx, nullptr, true);
   for (const std::size_t o : {0U, 1U, 3U, 4U}) EXPECT_TRUE(joined[o] == halves[o]) << "output " << o;
 }
 

@@ -88,6 +88,7 @@ struct Sizes {
   std::int64_t longest_row = 0;   // tokens of the longest sequence, with what its cache holds
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf
   Scalar arithmetic = Scalar::f32;
+  std::vector<Scalar> outputs = {};  // their formats
 };
 
 /// Bytes at rest are the plan's to count; this is the arithmetic.
@@ -109,6 +110,7 @@ struct OpDef {
   std::string_view doc;          // one line: formula and rounding points
   std::vector<Read> reads;       // per input; the last one repeats
   bool takes_addend = false;     // its kernel can add an f32 sum before the last rounding
+  bool rounds_gradient = false;  // its kernel can add to a weight gradient of fewer bits, rounding once
   bool in_place = false;         // output 0 may be the memory of an unbroadcast input or addend of its type
   std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)
   bool fixed_arithmetic = true;  // the interior is f32 (f64 in 64-true) whatever the policy says

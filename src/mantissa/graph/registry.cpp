@@ -8,10 +8,12 @@ namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
   static constexpr const OpDef* kOps[] = {
-      &kMatmul,   &kMatmulDx,    &kMatmulDw,      &kRmsNorm,    &kRmsNormDx,    &kRmsNormDgain, &kRope,
-      &kRopeGrad, &kAttention,   &kAttentionGrad, &kGather,     &kGatherDtable, &kGatherAddRows, &kSelect,       &kAdd,
-      &kSwiglu,   &kSwigluGrad,  &kSum,           &kSumUses,    &kCast,         &kRoundKv,      &kFused,
-      &kLogProb,  &kLogProbGrad, &kLogProbTraining, &kCacheAppend,   &kAccumulate,
+      &kMatmul,       &kMatmulDx,     &kMatmulDw,      &kRmsNorm,     &kRmsNormDx,
+      &kRmsNormDgain, &kRope,         &kRopeGrad,      &kAttention,   &kAttentionGrad,
+      &kGather,       &kGatherDtable, &kGatherAddRows, &kSelect,      &kAdd,
+      &kSwiglu,       &kSwigluGrad,   &kSum,           &kSumUses,     &kCast,
+      &kRoundKv,      &kFused,        &kLogProb,       &kLogProbGrad, &kLogProbTraining,
+      &kCacheAppend,  &kAccumulate,
   };
   return kOps;
 }

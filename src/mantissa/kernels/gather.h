@@ -16,7 +16,9 @@ void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMat
 
 /// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves,
 /// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first.
-/// Only rows that occur are touched otherwise. Needs gather_workspace(tokens) bytes.
+/// Only rows that occur are touched otherwise. A dtable of fewer bits takes the sums in f32, rounded once: as
+/// if a whole table of them were added, so that rows that do not occur lose the signs of zeros. Needs
+/// gather_workspace(tokens) bytes.
 ///
 /// With `apart` the sum is made apart from dtable, rounded to dtable's format, which may be any, and added
 /// once: dtable has the bytes of dtable + s, where s is a table of that format that was summed without

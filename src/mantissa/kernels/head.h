@@ -34,7 +34,8 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
 /// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to
 /// `operand` as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
-/// dx.type; dweight += dlogitsᵀ·x over leaves. The logits are recomputed chunk by chunk. Tokens with id −1
+/// dx.type; dweight += dlogitsᵀ·x over leaves, and where dweight has fewer bits than the arithmetic, rounded
+/// once after all leaves. The logits are recomputed chunk by chunk. Tokens with id −1
 /// contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
@@ -46,11 +47,12 @@ struct LogProbBackward {
   ConstMatrix dlog_prob;
   Scalar operand = Scalar::f32;
   Matrix dx;       // [tokens, channels]
-  Matrix dweight;  // [vocabulary, channels], f32 (f64 in f64)
+  Matrix dweight;  // [vocabulary, channels], rows side by side
   bool accumulate = false;
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
 /// Both: log_prob(forward), then log_prob_backward(backward) from its lse, with the same bits. The logits of
@@ -58,7 +60,8 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
 /// more than that (keeps_logits() is false), or the workspace is too small for it, they are made twice.
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type);
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward);
 

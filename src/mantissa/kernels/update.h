@@ -65,6 +65,11 @@ struct AdamW {
 };
 void adamw(const Context& ctx, const AdamW& u);
 
+/// gradient[i] = gradient[i] + contribution[i], a micro-batch's, in the contribution's format (f32 or f64)
+/// and rounded to nearest once. Without `accumulate` the contribution, rounded.
+void collect_gradient(const Context& ctx, std::int64_t count, const void* contribution,
+                      Scalar contribution_type, void* gradient, Scalar gradient_type, bool accumulate);
+
 /// dst[i] = src[i] rounded to nearest to dst_type (exact where it is wider).
 void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
           Scalar dst_type);

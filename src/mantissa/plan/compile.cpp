@@ -35,8 +35,7 @@ bool is_output(const Program& program, BufferId id) {
 }
 
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {
-  const graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf,
-                           program.arithmetic};
+  graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
   const auto bytes = [&](BufferId b) {
     const Buffer& buffer = program.buffer(b);
     return static_cast<double>(buffer.shape.count()) *
@@ -53,7 +52,11 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
       ids.push_back(operands.add_value(std::move(value)));
       s.bytes += bytes(o.buffer);
     }
-    for (const BufferId o : s.outputs) s.bytes += bytes(o);
+    sizes.outputs.clear();
+    for (const BufferId o : s.outputs) {
+      s.bytes += bytes(o);
+      sizes.outputs.push_back(program.buffer(o).type);
+    }
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
     const graph::NodeView node{operands, ids, s.attributes};
     if (s.op->cost != nullptr) s.flops = s.op->cost(node, sizes).flops;

@@ -26,7 +26,8 @@ class Folding {
 
   void run() {
     while (fold_one_kind(&Folding::drop_identity) || fold_one_kind(&Folding::fold_into_store) ||
-           fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads)) {
+           fold_one_kind(&Folding::fold_into_addend) || fold_one_kind(&Folding::fold_into_loads) ||
+           fold_one_kind(&Folding::fold_into_gradient)) {
     }
   }
 
@@ -140,6 +141,24 @@ class Folding {
     uses_.remove_reader(from, i);
     uses_.move_readers(to, from);
     uses_.set_writer(to, -1);
+    return true;
+  }
+
+  /// A micro-batch's weight gradient that is only made to be added to one of fewer bits: the kernel that
+  /// makes it adds and rounds as it stores.
+  bool fold_into_gradient(std::size_t i) {
+    const Step& s = p_.steps[i];
+    if (s.op->id != "accumulate") return false;
+    const BufferId wide = s.inputs[1].buffer;
+    const std::int64_t w = uses_.writer(wide);
+    if (w < 0 || !is_private(wide) || readers(wide).size() != 1) return false;
+    Step& writer = p_.steps[static_cast<std::size_t>(w)];
+    if (!writer.op->rounds_gradient || writer.phase != s.phase) return false;
+    std::replace(writer.outputs.begin(), writer.outputs.end(), wide, s.outputs[0]);
+    uses_.remove_reader(s.inputs[0].buffer, i);
+    uses_.remove_reader(wide, i);
+    uses_.set_writer(wide, -1);
+    uses_.set_writer(s.outputs[0], w);
     return true;
   }
 

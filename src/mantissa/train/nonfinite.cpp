@@ -108,8 +108,12 @@ class Search {
       out.type = out.rounded = call.arithmetic;
     }
     again.outputs = outputs;
+    again.accumulate = false;
     step.op->run(again);
-    return Unrounded{widened(outputs[output], call.ctx)[element], before_sum ? of.rounded : of.type};
+    const Unrounded found{widened(outputs[output], call.ctx)[element], before_sum ? of.rounded : of.type};
+    // A weight gradient may be beyond its format with what earlier micro-batches left there only.
+    const bool fits = std::isfinite(found.value) && std::isfinite(round_to(found.value, found.format));
+    return fits ? std::nullopt : std::optional(found);
   }
 
   /// The rows that the values of a token axis belong to.

@@ -1,8 +1,5 @@
 // A weight gradient of fewer bits than the arithmetic: each micro-batch's is made in full, then added.
-#include <array>
-
 #include "mantissa/graph/ops/ops.h"
-#include "mantissa/kernels/pointwise.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::graph {
@@ -17,28 +14,11 @@ Cost cost(const NodeView& n, const Sizes&) {
   return {static_cast<double>(n.shape(0).count())};
 }
 
-kernels::Expression sum_of_two() {
-  using kernels::Opcode;
-  return {{{.op = Opcode::load, .dst = 0, .index = 0},
-           {.op = Opcode::load, .dst = 1, .index = 1},
-           {.op = Opcode::add, .dst = 0, .a = 0, .b = 1},
-           {.op = Opcode::store, .a = 0, .index = 0}},
-          2,
-          1};
-}
-
 void run(const Call& c) {
   const Argument& contribution = c.inputs[1];
   const Argument& gradient = c.outputs[0];
-  if (!c.accumulate) {
-    return kernels::cast(c.ctx, gradient.rows * gradient.width, contribution.data, contribution.type,
-                         gradient.data, gradient.type);
-  }
-  const std::array<kernels::PointwiseInput, 2> inputs = {
-      {{gradient.data, gradient.type, kernels::Broadcast::none},
-       {contribution.data, contribution.type, kernels::Broadcast::none}}};
-  const std::array<kernels::PointwiseOutput, 1> outputs = {{{gradient.data, gradient.type}}};
-  kernels::pointwise(c.ctx, sum_of_two(), gradient.rows, gradient.width, inputs, outputs);
+  kernels::collect_gradient(c.ctx, gradient.rows * gradient.width, contribution.data, contribution.type,
+                            gradient.data, gradient.type, c.accumulate);
 }
 
 void reference(const ReferenceCall& c) {

@@ -141,6 +141,7 @@ const OpDef kGatherDtable = {
     .op = "gather",
     .doc = "rows of dy summed per id over leaves in f32, unrounded into grads",
     .reads = {Read::value},
+    .rounds_gradient = true,
     .infer = infer_dtable,
     .cost = no_flops,
     .workspace = workspace_dtable,

@@ -48,7 +48,8 @@ std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                              n.shape(1).dim(0).size, s.arithmetic);
+                                              n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
+                                              s.outputs.at(1));
 }
 
 kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
@@ -117,7 +118,8 @@ Cost cost_training(const NodeView& n, const Sizes&) {
 
 std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                              n.shape(1).dim(0).size, s.arithmetic);
+                                              n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
+                                              s.outputs.at(1));
 }
 
 void run_training(const Call& c) {
@@ -177,6 +179,7 @@ const OpDef kLogProbGrad = {
         "dlogits = d·(onehot − p) in f32, rounded to compute as a factor; dx and dW from recomputed logits, "
         "chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .rounds_gradient = true,
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,
@@ -190,6 +193,7 @@ const OpDef kLogProbTraining = {
     .doc =
         "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .rounds_gradient = true,
     .infer = infer_training,
     .cost = cost_training,
     .workspace = workspace_training,

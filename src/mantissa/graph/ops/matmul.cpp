@@ -118,7 +118,11 @@ void run_dw(const Call& c) {
   g.a = GemmOperand{dy.in(), dy.operand, true};
   g.b = GemmOperand{x.in(), x.operand, false};
   g.c = c.outputs[0].out();
-  g.accumulate = c.accumulate;
+  if (g.c.type == c.arithmetic) {
+    g.accumulate = c.accumulate;
+  } else if (c.accumulate) {
+    g.addend = g.c;  // the micro-batch's sum is rounded with it, once
+  }
   g.rows = c.extent.rows;
   g.rows_per_leaf = c.extent.rows_per_leaf;
   kernels::gemm(c.ctx, g);
@@ -190,6 +194,7 @@ const OpDef kMatmulDw = {
     .op = "matmul",
     .doc = "dW += dyᵀ·x; operands rounded to compute, f32 sum over leaves, unrounded into grads",
     .reads = {Read::matmul, Read::matmul},
+    .rounds_gradient = true,
     .infer = infer_dw,
     .cost = cost_dw,
     .workspace = workspace_dw,

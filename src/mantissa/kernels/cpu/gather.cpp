@@ -72,11 +72,11 @@ void AddZeroPiece(Matrix table, std::size_t place, std::size_t n) {
 template <class T>
 void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, const std::uint64_t* tokens,
               std::size_t count, std::size_t c, std::size_t width) {
-  alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece];
-  alignas(64) T apart[kPiece];
-  const std::size_t place = entry * static_cast<std::size_t>(g.dtable.ld) + c;
-  T* sum = g.apart ? apart : static_cast<T*>(g.dtable.data) + place;
-  if (g.apart) std::fill_n(sum, width, T{0});
+  alignas(64) T chain[kPiece], leaf[kPiece], buffer[kPiece], micro[kPiece];
+  const std::size_t at = entry * static_cast<std::size_t>(g.dtable.ld) + c;
+  const bool direct = !g.apart && IsStoredAs<T>(g.dtable.type);
+  T* sum = direct ? static_cast<T*>(g.dtable.data) + at : micro;
+  if (!direct) std::fill_n(micro, width, T{0});
   const Row* const rows = extent.rows.data();
   const Row* const rows_end = rows + extent.rows.size();
   const Row* row = rows;
@@ -101,7 +101,13 @@ void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, 
   }
   AddRow(chain, width, leaf);
   AddRow(leaf, width, sum);
-  if (g.apart) AddRounded(apart, width, g.dtable, place);
+  if (direct) return;
+  if (g.apart) return AddRounded(micro, width, g.dtable, at);
+  if (g.accumulate) {
+    LoadRow(g.dtable.data, g.dtable.type, at, width, buffer);
+    AddRow(buffer, width, micro);
+  }
+  StoreRow(micro, width, g.dtable.data, g.dtable.type, at);
 }
 
 /// Adds +0 to row `entry`: what −0 becomes where nothing else is added.
@@ -182,7 +188,14 @@ std::size_t gather_workspace(const Context&, std::int64_t tokens, std::int64_t) 
 }
 
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g) {
-  if (!g.accumulate && !g.apart) zero_table(ctx, g);
+  const auto add_zero = HWY_DISPATCH_TABLE(AddZero)[ctx.target()];
+  if (!g.accumulate && !g.apart) {
+    zero_table(ctx, g);
+  } else if (!g.apart && bytes_of(g.dtable.type) < bytes_of(Scalar::f32)) {
+    for_row_ranges(ctx, g.entries, g.width, [&](std::size_t begin, std::size_t end) {
+      for (std::size_t v = begin; v < end; ++v) add_zero(g.dtable, v, static_cast<std::size_t>(g.width));
+    });
+  }
   // Tokens sorted by entry, and in order within one.
   std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
   for (std::int64_t t = 0; t < extent.tokens; ++t) {
@@ -199,7 +212,6 @@ void gather_backward(const Context& ctx, const Extent& extent, const GatherBackw
         static_cast<std::size_t>(std::min(kChannels, g.width - c)));
   });
   if (!g.apart) return;
-  const auto add_zero = HWY_DISPATCH_TABLE(AddZero)[ctx.target()];
   for_row_ranges(ctx, g.entries, g.width, [&](std::size_t first, std::size_t end) {
     const std::uint64_t* next = std::lower_bound(sorted, sorted + extent.tokens, first << 32);
     for (std::size_t v = first; v < end; ++v) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 #include <vector>
 
 #include "mantissa/kernels/update.h"
@@ -297,59 +298,78 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
 
 struct BackwardScratch {
   Logits logits;
-  Matrix dx;  // in arithmetic precision; unused where dx is stored so
+  Matrix dx;       // of all tokens in arithmetic precision; unused where dx is stored so
+  Matrix dweight;  // of one chunk likewise, where several groups add to it
 };
 
-/// Gradients of one group, from logits that are made again, or from `s.logits` where they are `kept` there.
-void backward_group(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
-                    const LeafGroup& group, const Extent& extent, bool accumulate, bool kept) {
+/// Entries [v, v + n) of the vocabulary for one group of tokens, whose logits are made again, or `kept` in s.
+/// `collects`: the group's sums are added to what is in `dweight`.
+void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
+                   const LeafGroup& group, const Extent& extent, std::int64_t v, std::int64_t n,
+                   Matrix dweight, bool collects, bool kept) {
   const Scalar arithmetic = s.logits.memory.type;
   std::vector<Row> rows(extent.rows.begin() + static_cast<std::ptrdiff_t>(group.first_row),
                         extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
   for (Row& r : rows) r.begin -= group.begin;
-  Matrix dx = s.dx;
-  if (h.dx.type == arithmetic) dx = {row_of(h.dx, group.begin), h.dx.type, h.dx.ld};
+  const Matrix chunk = s.logits.chunk(v, group.count);
+  if (!kept) logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, chunk);
+  for_rows(ctx, group.count, [&](std::int64_t i) {
+    const std::int64_t t = group.begin + i;
+    const std::int32_t id = h.ids[t];
+    const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
+    if (id < 0) {
+      std::fill_n(static_cast<std::byte*>(row_of(chunk, i)),
+                  static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
+      return;
+    }
+    HWY_DISPATCH_TABLE(LogitGradientImpl)
+    [ctx.target()](arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
+                   read_number(h.lse.data, h.lse.type, t), d, id - v);
+  });
+  const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
+  Gemm to_x;
+  to_x.m = group.count;
+  to_x.n = h.channels;
+  to_x.k = n;
+  to_x.a = GemmOperand{chunk, h.operand, false};
+  to_x.b = rows_from(h.weight, v);
+  to_x.b.transposed = false;
+  to_x.c = {row_of(dx, group.begin), dx.type, dx.ld};
+  to_x.accumulate = to_x.continue_blocks = v > 0;
+  gemm(ctx, to_x);
+  Gemm to_weight;
+  to_weight.m = n;
+  to_weight.n = h.channels;
+  to_weight.k = group.count;
+  to_weight.a = GemmOperand{chunk, h.operand, true};
+  to_weight.b = rows_from(h.x, group.begin);
+  to_weight.c = dweight;
+  if (dweight.type == arithmetic) {
+    to_weight.accumulate = collects;
+  } else if (collects) {
+    to_weight.addend = dweight;
+  }
+  to_weight.rows = rows;
+  to_weight.rows_per_leaf = extent.rows_per_leaf;
+  gemm(ctx, to_weight);
+}
+
+/// Gradients of some groups, chunk by chunk. `collects`: dweight is added to.
+void backward_groups(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
+                     std::span<const LeafGroup> groups, const Extent& extent, bool collects, bool kept) {
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
-    const Matrix chunk = s.logits.chunk(v, group.count);
-    if (!kept) logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, chunk);
-    for_rows(ctx, group.count, [&](std::int64_t i) {
-      const std::int64_t t = group.begin + i;
-      const std::int32_t id = h.ids[t];
-      const double d = id < 0 ? 0.0 : read_number(h.dlog_prob.data, h.dlog_prob.type, t);
-      if (id < 0) {
-        std::fill_n(static_cast<std::byte*>(row_of(chunk, i)),
-                    static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
-        return;
-      }
-      HWY_DISPATCH_TABLE(LogitGradientImpl)
-      [ctx.target()](arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
-                     read_number(h.lse.data, h.lse.type, t), d, id - v);
-    });
-    Gemm to_x;
-    to_x.m = group.count;
-    to_x.n = h.channels;
-    to_x.k = n;
-    to_x.a = GemmOperand{chunk, h.operand, false};
-    to_x.b = rows_from(h.weight, v);
-    to_x.b.transposed = false;
-    to_x.c = dx;
-    to_x.accumulate = to_x.continue_blocks = v > 0;
-    gemm(ctx, to_x);
-    Gemm to_weight;
-    to_weight.m = n;
-    to_weight.n = h.channels;
-    to_weight.k = group.count;
-    to_weight.a = GemmOperand{chunk, h.operand, true};
-    to_weight.b = rows_from(h.x, group.begin);
-    to_weight.c = {row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
-    to_weight.accumulate = accumulate;
-    to_weight.rows = rows;
-    to_weight.rows_per_leaf = extent.rows_per_leaf;
-    gemm(ctx, to_weight);
-  }
-  if (h.dx.type != arithmetic) {
-    cast(ctx, group.count * h.channels, dx.data, arithmetic, row_of(h.dx, group.begin), h.dx.type);
+    const Matrix dweight{row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
+    const bool apart = s.dweight.data != nullptr;
+    bool adds = collects && !apart;
+    for (const LeafGroup& g : groups) {
+      backward_part(ctx, h, s, g, extent, v, n, apart ? s.dweight : dweight, adds, kept);
+      adds = true;
+    }
+    if (apart) {
+      collect_gradient(ctx, n * h.channels, s.dweight.data, s.dweight.type, dweight.data, dweight.type,
+                       collects);
+    }
   }
 }
 
@@ -362,35 +382,37 @@ std::int64_t whole_chunks(std::int64_t vocabulary) {
   return (vocabulary + chunk - 1) / chunk * chunk;
 }
 
-std::size_t logits_bytes(std::int64_t tokens, std::int64_t width, Scalar arithmetic) {
-  return aligned(static_cast<std::size_t>(tokens * width) * bytes_of(arithmetic));
+std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, Scalar type) {
+  return aligned(static_cast<std::size_t>(rows * columns) * bytes_of(type));
 }
+Matrix take_matrix(Scratch& scratch, std::int64_t rows, std::int64_t columns, Scalar type) {
+  return {scratch.take(matrix_bytes(rows, columns, type)), type, columns};
+}
+
 /// Memory for the logits of `tokens` tokens, of one chunk or of all.
 Logits take_logits(Scratch& scratch, std::int64_t tokens, std::int64_t vocabulary, Scalar arithmetic,
                    bool all_chunks) {
   const std::int64_t chunk = chunk_of(vocabulary);
-  const std::size_t bytes = logits_bytes(tokens, all_chunks ? whole_chunks(vocabulary) : chunk, arithmetic);
-  return {{scratch.take(bytes), arithmetic, chunk}, all_chunks};
+  const std::int64_t chunks = all_chunks ? whole_chunks(vocabulary) / chunk : 1;
+  return {take_matrix(scratch, chunks * tokens, chunk, arithmetic), all_chunks};
 }
 
 std::size_t running_bytes(std::int64_t tokens) {
   return aligned(static_cast<std::size_t>(tokens) * kRunningBytes);
 }
 
-/// Scratch of the backward pass for `tokens` tokens at once, without their logits.
-std::size_t backward_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
+/// Of the three products of a group of `tokens` tokens.
+std::size_t products_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
                            std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t chunk = chunk_of(vocabulary);
-  const std::size_t products = std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic),
-                                         gemm_workspace(ctx, tokens, channels, chunk, arithmetic),
-                                         gemm_workspace(ctx, chunk, channels, tokens, arithmetic)});
-  return aligned(static_cast<std::size_t>(tokens * channels) * bytes_of(arithmetic)) + products;
+  return std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic),
+                   gemm_workspace(ctx, tokens, channels, chunk, arithmetic),
+                   gemm_workspace(ctx, chunk, channels, tokens, arithmetic)});
 }
 
-Matrix take_dx(Scratch& scratch, std::int64_t tokens, const LogProbBackward& h, Scalar arithmetic) {
-  if (h.dx.type == arithmetic) return {};
-  return {scratch.take(static_cast<std::size_t>(tokens * h.channels) * bytes_of(arithmetic)), arithmetic,
-          h.channels};
+/// For dx of all tokens where it is not stored in the arithmetic.
+std::size_t dx_bytes(std::int64_t tokens, std::int64_t channels, Scalar arithmetic, Scalar dx_type) {
+  return dx_type == arithmetic ? 0 : matrix_bytes(tokens, channels, arithmetic);
 }
 
 std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
@@ -399,14 +421,22 @@ std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
   return largest;
 }
 
+/// dx as it is stored.
+void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h, Matrix dx) {
+  if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
+}
+
 /// Tokens of a group whose logits are all kept.
 std::int64_t kept_tokens(std::int64_t vocabulary) {
   return std::min(kKeptTokens, kKeptLogits / whole_chunks(vocabulary));
 }
-std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t channels,
-                           std::int64_t vocabulary, Scalar arithmetic) {
-  return logits_bytes(tokens, whole_chunks(vocabulary), arithmetic) + running_bytes(tokens) +
-         backward_bytes(ctx, tokens, channels, vocabulary, arithmetic);
+
+/// Scratch of one pass over `tokens` tokens that keeps the logits of `group` tokens.
+std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, std::int64_t channels,
+                           std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type) {
+  return matrix_bytes(group, whole_chunks(vocabulary), arithmetic) + running_bytes(group) +
+         dx_bytes(tokens, channels, arithmetic, dx_type) +
+         products_bytes(ctx, group, channels, vocabulary, arithmetic);
 }
 
 }  // namespace
@@ -415,7 +445,7 @@ std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int
                                std::int64_t vocabulary, Scalar arithmetic) {
   const std::int64_t group = std::min(tokens, kForwardTokens);
   const std::int64_t chunk = chunk_of(vocabulary);
-  return logits_bytes(group, chunk, arithmetic) + running_bytes(group) +
+  return matrix_bytes(group, chunk, arithmetic) + running_bytes(group) +
          gemm_workspace(ctx, group, chunk, channels, arithmetic);
 }
 
@@ -431,25 +461,28 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 }
 
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type) {
   const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
-  return logits_bytes(group, chunk_of(vocabulary), arithmetic) +
-         backward_bytes(ctx, group, channels, vocabulary, arithmetic);
+  const std::int64_t chunk = chunk_of(vocabulary);
+  const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
+  return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
+         (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
+         products_bytes(ctx, group, channels, vocabulary, arithmetic);
 }
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
   const std::vector<LeafGroup> groups = leaf_groups(extent, kBackwardTokens);
-  const std::int64_t largest = largest_of(groups);
   Scratch scratch(ctx);
   BackwardScratch s;
-  s.logits = take_logits(scratch, largest, h.vocabulary, arithmetic, false);
-  s.dx = take_dx(scratch, largest, h, arithmetic);
-  bool accumulate = h.accumulate;
-  for (const LeafGroup& g : groups) {
-    backward_group(scratch.rest(), h, s, g, extent, accumulate, false);
-    accumulate = true;
-  }
+  s.logits = take_logits(scratch, largest_of(groups), h.vocabulary, arithmetic, false);
+  if (h.dx.type != arithmetic) s.dx = take_matrix(scratch, extent.tokens, h.channels, arithmetic);
+  // What has to be rounded once is collected first where it has several parts.
+  if (h.dweight.type != arithmetic && groups.size() > 1)
+    s.dweight = take_matrix(scratch, chunk_of(h.vocabulary), h.channels, arithmetic);
+  backward_groups(scratch.rest(), h, s, groups, extent, h.accumulate, false);
+  store_dx(ctx, extent.tokens, h, s.dx);
 }
 
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
@@ -457,13 +490,16 @@ bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
 }
 
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic) {
-  if (keeps_logits(longest_leaf, vocabulary)) {
-    const std::int64_t group = std::min(tokens, std::max(kept_tokens(vocabulary), longest_leaf));
-    return kept_workspace(ctx, group, channels, vocabulary, arithmetic);
-  }
-  return std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic),
-                  log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic));
+                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                                        Scalar dx_type, Scalar dweight_type) {
+  const std::size_t halves =
+      std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic),
+               log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
+                                           dx_type, dweight_type));
+  const std::int64_t group = std::min(tokens, std::max(kept_tokens(vocabulary), longest_leaf));
+  if (!keeps_logits(longest_leaf, vocabulary)) return halves;
+  const std::size_t kept = kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type);
+  return dweight_type == arithmetic ? kept : std::max(kept, halves);
 }
 
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
@@ -471,22 +507,27 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   const Scalar arithmetic = arithmetic_of(forward.x);
   const std::vector<LeafGroup> groups = leaf_groups(extent, kept_tokens(forward.vocabulary));
   const std::int64_t largest = largest_of(groups);
-  if (!keeps_logits(largest, forward.vocabulary) ||
-      kept_workspace(ctx, largest, forward.channels, forward.vocabulary, arithmetic) > ctx.workspace_bytes) {
+  // What has to be rounded once cannot be added to group by group.
+  const bool rounds_parts = backward.dweight.type != arithmetic && groups.size() > 1;
+  if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||
+      kept_workspace(ctx, extent.tokens, largest, forward.channels, forward.vocabulary, arithmetic,
+                     backward.dx.type) > ctx.workspace_bytes) {
     log_prob(ctx, extent, forward);
     return log_prob_backward(ctx, extent, backward);
   }
   Scratch scratch(ctx);
   BackwardScratch back;
   back.logits = take_logits(scratch, largest, forward.vocabulary, arithmetic, true);
-  ForwardScratch front{back.logits, static_cast<std::byte*>(scratch.take(running_bytes(largest)))};
-  back.dx = take_dx(scratch, largest, backward, arithmetic);
-  bool accumulate = backward.accumulate;
+  const ForwardScratch front{back.logits, static_cast<std::byte*>(scratch.take(running_bytes(largest)))};
+  if (backward.dx.type != arithmetic)
+    back.dx = take_matrix(scratch, extent.tokens, backward.channels, arithmetic);
+  bool collects = backward.accumulate;
   for (const LeafGroup& g : groups) {
     forward_group(scratch.rest(), forward, front, g.begin, g.count);
-    backward_group(scratch.rest(), backward, back, g, extent, accumulate, true);
-    accumulate = true;
+    backward_groups(scratch.rest(), backward, back, {&g, 1}, extent, collects, true);
+    collects = true;
   }
+  store_dx(ctx, extent.tokens, backward, back.dx);
 }
 
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,

@@ -201,6 +201,25 @@ void CastRange(const void* src, Scalar src_type, void* dst, Scalar dst_type, std
       : CastElements<float>(src, src_type, dst, dst_type, begin, end);
 }
 
+template <class T>
+void AddElements(const T* contribution, void* gradient, Scalar type, std::size_t begin, std::size_t end) {
+  alignas(64) T buffer[kPiece];
+  for (std::size_t i = begin; i < end; i += kPiece) {
+    const std::size_t n = std::min(kPiece, end - i);
+    OutRow<T> sum(gradient, type, i, n, buffer);
+    sum.Load();
+    AddRow(contribution + i, n, sum.data());
+    sum.Store();
+  }
+}
+
+void CollectRange(const void* contribution, Scalar contribution_type, void* gradient, Scalar type,
+                  std::size_t begin, std::size_t end) {
+  contribution_type == Scalar::f64
+      ? AddElements(static_cast<const double*>(contribution), gradient, type, begin, end)
+      : AddElements(static_cast<const float*>(contribution), gradient, type, begin, end);
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels
 HWY_AFTER_NAMESPACE();
@@ -211,6 +230,7 @@ namespace mantissa::kernels {
 HWY_EXPORT(AdamWRange);
 HWY_EXPORT(GradientChunk);
 HWY_EXPORT(CastRange);
+HWY_EXPORT(CollectRange);
 
 namespace {
 
@@ -257,6 +277,15 @@ double chunked_sum(const void* values, Scalar type, std::int64_t count) {
 void adamw(const Context& ctx, const AdamW& u) {
   const auto range = HWY_DISPATCH_TABLE(AdamWRange)[ctx.target()];
   for_row_ranges(ctx, u.count, 1, [&](std::size_t begin, std::size_t end) { range(u, begin, end); });
+}
+
+void collect_gradient(const Context& ctx, std::int64_t count, const void* contribution,
+                      Scalar contribution_type, void* gradient, Scalar gradient_type, bool accumulate) {
+  if (!accumulate) return cast(ctx, count, contribution, contribution_type, gradient, gradient_type);
+  const auto range = HWY_DISPATCH_TABLE(CollectRange)[ctx.target()];
+  for_row_ranges(ctx, count, 1, [&](std::size_t begin, std::size_t end) {
+    range(contribution, contribution_type, gradient, gradient_type, begin, end);
+  });
 }
 
 void cast(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
