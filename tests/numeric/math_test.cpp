@@ -15,17 +15,18 @@ using testing::bits;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr MathFunction kFunctions[] = {MathFunction::exp, MathFunction::log, MathFunction::tanh,
-                                       MathFunction::sigmoid};
+constexpr MathFunction kFunctions[] = {MathFunction::exp,     MathFunction::log,   MathFunction::tanh,
+                                       MathFunction::sigmoid, MathFunction::rsqrt, MathFunction::sin,
+                                       MathFunction::cos};
 
 std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
-  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid"};
+  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid", "rsqrt", "sin", "cos"};
   return kNames[static_cast<int>(info.param)];
 }
 
 /// The largest errors that numeric/math-inl.h states, in ulp.
 double stated_ulp(MathFunction f) {
-  constexpr double kStated[] = {0.78, 0.84, 1.35, 1.97};
+  constexpr double kStated[] = {0.78, 0.84, 1.35, 1.97, 1.50, 0.5000001, 0.5000001};
   return kStated[static_cast<int>(f)];
 }
 
@@ -40,6 +41,12 @@ double exact(MathFunction f, double x) {
       return std::tanh(x);
     case MathFunction::sigmoid:
       return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
+    case MathFunction::rsqrt:
+      return 1 / std::sqrt(x);
+    case MathFunction::sin:
+      return std::sin(x);
+    case MathFunction::cos:
+      return std::cos(x);
   }
   return 0;
 }
@@ -141,6 +148,10 @@ TEST(Math, KnowsTheSpecialValues) {
   expect_values(MathFunction::tanh, in, {0.0f, -0.0f, 1, -1, kNan});
   expect_values(MathFunction::sigmoid, in, {0.5f, 0.5f, 1, 0, kNan});
   expect_values(MathFunction::log, {1.0f, -1.0f}, {0.0f, kNan});
+  expect_values(MathFunction::rsqrt, in, {kInf, -kInf, 0, kNan, kNan});
+  expect_values(MathFunction::rsqrt, {4.0f, -1.0f, 0x1p-126f}, {0.5f, kNan, 0x1p63f});
+  expect_values(MathFunction::sin, in, {0.0f, -0.0f, kNan, kNan, kNan});
+  expect_values(MathFunction::cos, in, {1, 1, kNan, kNan, kNan});
 }
 
 TEST(Math, ExpUnderflowsGradually) {
@@ -154,6 +165,49 @@ TEST(Math, ExpUnderflowsGradually) {
   EXPECT_EQ(out[4], 0.0f);
   EXPECT_LT(out[5], kInf);
   EXPECT_EQ(out[6], kInf);
+}
+
+double by_mpfr(MathFunction f, double x) {
+  mpfr_t y;
+  mpfr_init2(y, 200);
+  mpfr_set_d(y, x, MPFR_RNDN);
+  f == MathFunction::sin ? mpfr_sin(y, y, MPFR_RNDN) : mpfr_cos(y, y, MPFR_RNDN);
+  const double result = mpfr_get_d(y, MPFR_RNDN);
+  mpfr_clear(y);
+  return result;
+}
+
+/// Angles that are hard to reduce: the f32 nearest to multiples of π/2 in every binade, and their neighbours;
+/// and those of a rotary table, positions times frequencies.
+TEST(Math, SinAndCosKeepTheirErrorWhereTheAngleIsNearlyAQuarterTurnOrLarge) {
+  std::vector<float> angles;
+  for (int exponent = 0; exponent < 128; ++exponent) {
+    for (const double odd : {1.0, 1.25, 1.5, 1.75}) {
+      const double quarters = std::ldexp(odd, exponent);
+      mpfr_t x;
+      mpfr_init2(x, 300);
+      mpfr_const_pi(x, MPFR_RNDN);
+      mpfr_mul_d(x, x, quarters / 2, MPFR_RNDN);
+      const float nearest = mpfr_get_flt(x, MPFR_RNDN);
+      mpfr_clear(x);
+      if (!std::isfinite(nearest)) continue;
+      for (const float angle : {nearest, std::nextafter(nearest, 0.0f), std::nextafter(nearest, kInf)}) {
+        angles.push_back(angle);
+        angles.push_back(-angle);
+      }
+    }
+  }
+  for (int position = 0; position < 4000; ++position)
+    angles.push_back(static_cast<float>(position * 37) * std::exp2(-static_cast<float>(position % 17)));
+  // The nearest of all f32 to a multiple of π/2.
+  angles.push_back(0x1.f37c8ap+95f);
+  for (const MathFunction f : {MathFunction::sin, MathFunction::cos}) {
+    const std::vector<float> out = mapped(f, angles);
+    for (std::size_t i = 0; i < angles.size(); ++i) {
+      if (!std::isfinite(angles[i])) continue;
+      ASSERT_LE(error_in_ulp(out[i], by_mpfr(f, angles[i])), stated_ulp(f)) << std::hexfloat << angles[i];
+    }
+  }
 }
 
 class SlowFunctions : public Functions {};

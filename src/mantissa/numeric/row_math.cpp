@@ -23,6 +23,12 @@ HWY_INLINE hn::Vec<D> Apply(D d, MathFunction function, hn::Vec<D> v) {
       return Tanh(d, v);
     case MathFunction::sigmoid:
       return Sigmoid(d, v);
+    case MathFunction::rsqrt:
+      return Rsqrt(d, v);
+    case MathFunction::sin:
+      return Sin(d, v);
+    case MathFunction::cos:
+      return Cos(d, v);
   }
   return v;
 }

@@ -1,7 +1,6 @@
 #include "mantissa/kernels/norm.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "mantissa/kernels/cpu/tasks.h"
 
@@ -12,6 +11,7 @@
 
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -37,7 +37,9 @@ void NormalizeRow(const RmsNorm& n, std::size_t t) {
     x = ViewRow<T>(n.x.data, n.x.type, x_row + c, count, x_buffer);
     squares.AddProduct(x, x, count);
   }
-  const T rstd = T{1} / std::sqrt(squares.Total() / static_cast<T>(n.channels) + static_cast<T>(n.eps));
+  const hn::CappedTag<T, 1> one;
+  const T square = squares.Total() / static_cast<T>(n.channels) + static_cast<T>(n.eps);
+  const T rstd = hn::GetLane(mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, square)));
   static_cast<T*>(n.rstd.data)[t] = rstd;
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mantissa/kernels/rope.h"
+#include "mantissa/numeric/sin_cos.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -21,6 +22,13 @@ std::vector<T> inverse_frequencies(std::int64_t head_dim, double theta) {
   return frequencies;
 }
 
+SinCos sin_cos_of(float angle) {
+  return sin_cos(angle);
+}
+SinCos sin_cos_of(double angle) {
+  return {std::sin(angle), std::cos(angle)};
+}
+
 template <class T>
 void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
   const std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
@@ -29,8 +37,9 @@ void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix co
     T* sin_row = static_cast<T*>(sin.data) + p * sin.ld;
     for (std::size_t i = 0; i < frequencies.size(); ++i) {
       const T angle = static_cast<T>(p) * frequencies[i];
-      cos_row[i] = static_cast<T>(std::cos(static_cast<double>(angle)));
-      sin_row[i] = static_cast<T>(std::sin(static_cast<double>(angle)));
+      const SinCos of = sin_cos_of(angle);
+      cos_row[i] = static_cast<T>(of.cos);
+      sin_row[i] = static_cast<T>(of.sin);
     }
   }
 }
