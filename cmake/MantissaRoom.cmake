@@ -1,12 +1,21 @@
-# A room is one folder of src/mantissa, built as one static library that links only the rooms it may use.
+# Where seconds of running do not count, those of compiling do: -O1 takes a quarter less of them than -O3.
+function(mantissa_compile_quickly target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# A room is one folder of src/mantissa, built as one static library that links only the rooms it may use. QUICK: it
+# reads, decides and prints, and computes nothing in bulk.
 function(mantissa_room name)
-  cmake_parse_arguments(ARG "" "" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK" "" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${name}/*.cpp)
   list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/cli/main.cpp)
   if(sources)
     add_library(mantissa_${name} STATIC ${sources})
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY MANTISSA_ROOMS mantissa_${name})
+    if(ARG_QUICK)
+      mantissa_compile_quickly(mantissa_${name})
+    endif()
   else()
     add_library(mantissa_${name} INTERFACE)
     set(scope INTERFACE)

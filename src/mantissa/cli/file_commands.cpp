@@ -1,6 +1,7 @@
 // mantissa inspect, loss-scale
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <cmath>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 // mantissa generate, eval, trace, explain, data, doctor
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

@@ -1,12 +1,15 @@
 // The options that every command takes, and how a command is declared.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "mantissa/api/mantissa.h"
+
+namespace CLI {
+class App;
+}
 
 namespace mantissa::cli {
 
