@@ -15,4 +15,8 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic);
 /// see.
 double measure_bandwidth(const Context& ctx, std::size_t bytes);
 
+/// A sum over 256 MB, far more than caches hold: bytes/s read, the best of a few passes of about 10 ms. What
+/// generation is limited by, which reads every weight once a token.
+double measure_read_bandwidth(const Context& ctx);
+
 }  // namespace mantissa::kernels

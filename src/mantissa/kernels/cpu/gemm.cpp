@@ -83,34 +83,40 @@ class GemmRun {
     return std::max(rows / gemm_plan::kRowUnit * gemm_plan::kRowUnit, gemm_plan::kRowUnit);
   }
 
-  /// Few rows: B is not packed, A is kept as [k][rows], rows that are not there being zero.
-  void RunThin() {
-    const std::size_t rows = thin_rows(m_);
-    T* a = Shared();
-    std::fill_n(a, total_.depth * rows, T{0});
-    Blocks walk = Walk();
-    for (Block b; walk.next(b);) {
-      HWY_ALIGN T staged[static_cast<std::size_t>(kSumBlock)];
-      for (std::size_t i = 0; i < m_; ++i) {
-        const T* x = OperandRow<T>(a_, i * a_.ld + b.k, b.depth, staged);
-        for (std::size_t j = 0; j < b.depth; ++j) a[(b.packed + j) * rows + i] = x[j];
-      }
+  /// Few rows: B is not packed, A is kept in strips of kThinStrip rows as [k][rows].
+  void RunThin() const {
+    for (std::size_t row = 0; row < m_; row += kThinStrip) {
+      Blocks walk = Walk();
+      for (Block b; walk.next(b);) PackThin<T>(a_, row, m_ - row, b.k, b.depth, ThinA(row, b));
     }
     const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
     parallel_for(ctx_, Count(ceil_div(n_, columns)), [&](std::int64_t task, int thread) {
-      const std::size_t column = static_cast<std::size_t>(task) * columns;
-      RunThinTile(rows, a, column, std::min(columns, n_ - column), thread);
+      RunThinTile(static_cast<std::size_t>(task) * columns, columns, thread);
     });
   }
 
-  void RunThinTile(std::size_t rows, const T* a, std::size_t column, std::size_t columns, int thread) const {
+  T* ThinA(std::size_t row, const Block& b) const {
+    return Shared() + row * total_.depth + b.packed * thin_rows(m_ - row);
+  }
+
+  /// The tile of `width` columns from `column` on.
+  void RunThinTile(std::size_t column, std::size_t width, int thread) const {
+    const std::size_t columns = std::min(width, n_ - column);
+    const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
+    const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };
+    if (column < stride && whole(column)) AskForColumns<T>(b_, column);  // a thread's first: nobody has yet
     T* sums = Temporary(thread);
     for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
+      // After the tile comes this thread's next one, if all are equally fast.
+      const std::size_t next = j + kThinColumns<T> < columns ? column + j + kThinColumns<T> : column + stride;
       Blocks walk = Walk();
       for (Block b; walk.next(b);) {
-        ThinColumnsOf<T>(b_, column + j, std::min(kThinColumns<T>, columns - j), b.k, b.depth, rows,
-                         a + b.packed * rows, sums + j, kColumns,
-                         b.first() ? TileStore::set : TileStore::add);
+        const ThinColumns<T> some(b_, column + j, std::min(kThinColumns<T>, columns - j), b.k, b.depth,
+                                  whole(next) ? next : column + j, m_ <= kThinStrip);
+        for (std::size_t row = 0; row < m_; row += kThinStrip) {
+          some.Multiply(thin_rows(m_ - row), ThinA(row, b), sums + row * kColumns + j, kColumns,
+                        b.first() ? TileStore::set : TileStore::add);
+        }
       }
     }
     for (std::size_t i = 0; i < m_; ++i) Finish(i, column, columns, sums + i * kColumns);

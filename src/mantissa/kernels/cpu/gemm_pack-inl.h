@@ -106,27 +106,27 @@ HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::
   return buffer;
 }
 
-/// The 128-bit pieces at rows[0] + k, rows[step] + k, rows[2 step] + k … as one vector, step = lanes of 128
-/// bits.
-template <class D, class T>
-HWY_INLINE hn::Vec<D> LoadPieces(D d, const T* const* rows, std::size_t k) {
-  if constexpr (hn::MaxLanes(D()) * sizeof(T) == 16) {
-    return hn::LoadU(d, rows[0] + k);
+/// The 128-bit pieces at row(i), row(i + step), row(i + 2 step) … as one vector, step = lanes of 128 bits.
+template <class D, class RowAt>
+HWY_INLINE hn::Vec<D> LoadPieces(D d, const RowAt& row, std::size_t i) {
+  if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 16) {
+    return hn::LoadU(d, row(i));
   } else {
     const hn::Half<D> half;
-    return hn::Combine(d, LoadPieces(half, rows + hn::MaxLanes(half), k), LoadPieces(half, rows, k));
+    return hn::Combine(d, LoadPieces(half, row, i + hn::MaxLanes(half)), LoadPieces(half, row, i));
   }
 }
 
-/// Element k of every row as one vector, for 16 / sizeof(T) neighbouring k, each handed to put(k, vector).
-template <class D, class T, class Put>
-HWY_INLINE void TransposePieces(D d, const T* const* rows, std::size_t k, const Put& put) {
-  const auto r0 = LoadPieces(d, rows, k), r1 = LoadPieces(d, rows + 1, k);
-  if constexpr (sizeof(T) == 8) {
+/// Elements k, k + 1 … of every row, one vector each, for as many as 128 bits hold, each handed to put(k,
+/// vector). row(i) is where element k of row i is.
+template <class D, class RowAt, class Put>
+HWY_INLINE void TransposePieces(D d, const RowAt& row, std::size_t k, const Put& put) {
+  const auto r0 = LoadPieces(d, row, 0), r1 = LoadPieces(d, row, 1);
+  if constexpr (sizeof(hn::TFromD<D>) == 8) {
     put(k, hn::InterleaveLower(d, r0, r1));
     put(k + 1, hn::InterleaveUpper(d, r0, r1));
   } else {
-    const auto r2 = LoadPieces(d, rows + 2, k), r3 = LoadPieces(d, rows + 3, k);
+    const auto r2 = LoadPieces(d, row, 2), r3 = LoadPieces(d, row, 3);
     const auto low02 = hn::InterleaveLower(d, r0, r2), low13 = hn::InterleaveLower(d, r1, r3);
     const auto high02 = hn::InterleaveUpper(d, r0, r2), high13 = hn::InterleaveUpper(d, r1, r3);
     put(k, hn::InterleaveLower(d, low02, low13));
@@ -160,7 +160,9 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
   // it; the last depth is written element by element.
   const std::size_t end = width == kLanes ? depth : depth - std::min<std::size_t>(depth, 1);
   const auto put = [&](std::size_t j, hn::Vec<decltype(d)> v) HWY_ATTR { hn::StoreU(v, d, to + j * kPanel); };
-  for (; k + kStep <= end; k += kStep) TransposePieces(d, rows, k, put);
+  for (; k + kStep <= end; k += kStep)
+    TransposePieces(
+        d, [&](std::size_t i) { return rows[i] + k; }, k, put);
   for (; k < depth; ++k) {
     for (std::size_t i = 0; i < width; ++i) to[k * kPanel + i] = rows[i][k];
   }

@@ -8,11 +8,12 @@
 #define MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_
 #endif
 
-#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/tensor/extent.h"
@@ -22,13 +23,36 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rows of A that a thin product has at most.
-inline constexpr std::size_t kThinRows = 16;
+/// Rows of A that are multiplied at once, and that a thin product has at most.
+inline constexpr std::size_t kThinStrip = 16;
+inline constexpr std::size_t kThinRows = 64;
 /// Columns of C that are made at a time: one vector.
 template <class T>
 inline constexpr std::size_t kThinColumns = HWY_LANES(T);
-/// Bytes of each row of B that are asked for ahead of their use.
-inline constexpr std::size_t kThinAhead = 512;
+
+/// What is asked for ahead goes to the second-level cache: the first one has too few misses under way at a
+/// time to keep the memory busy (Highway's Prefetch knows the first one only).
+inline constexpr int kThinLevel = 2;
+
+/// A vector of columns, each `stride` elements after the one before, at one depth. Every fourth is a pointer,
+/// so that all of them can be addressed with the registers there are.
+template <class Stored>
+class SideBySide {
+ public:
+  SideBySide(const Stored* first, std::size_t stride) : stride_(stride) {
+    for (std::size_t i = 0; i < kFourths; ++i) fourth_[i] = first + 4 * i * stride;
+  }
+  HWY_INLINE const Stored* operator()(std::size_t c) const { return fourth_[c / 4] + c % 4 * stride_; }
+  HWY_INLINE void Advance(std::size_t depth) {
+    HWY_UNROLL(4)
+    for (std::size_t i = 0; i < kFourths; ++i) fourth_[i] += depth;
+  }
+
+ private:
+  static constexpr std::size_t kFourths = (HWY_LANES(float) + 3) / 4;
+  const Stored* fourth_[kFourths];
+  std::size_t stride_;
+};
 
 /// B as T: element k of every column as one vector, for neighbouring k, each handed to put(k, vector).
 template <class T>
@@ -36,10 +60,10 @@ struct PlainColumns {
   using Stored = T;
   static constexpr std::size_t kStep = 16 / sizeof(T);  // elements of one call
   template <class Put>
-  static HWY_INLINE void Each(const T* const* columns, std::size_t k, const Put& put) {
+  static HWY_INLINE void Each(const SideBySide<T>& columns, std::size_t k, const Put& put) {
     TransposePieces(hn::ScalableTag<T>(), columns, k, put);
   }
-  static HWY_INLINE T One(const T* column, std::size_t k) { return column[k]; }
+  static HWY_INLINE T One(const T* element) { return *element; }
 };
 
 /// The 16-bit halves of vectors of pairs as f32.
@@ -71,20 +95,18 @@ struct PairColumns {
   using Stored = std::uint16_t;
   static constexpr std::size_t kStep = 8;
   template <class Put>
-  static HWY_INLINE void Each(const std::uint16_t* const* columns, std::size_t k, const Put& put) {
+  static HWY_INLINE void Each(const SideBySide<std::uint16_t>& columns, std::size_t k, const Put& put) {
     const hn::ScalableTag<std::uint32_t> du;
     const hn::ScalableTag<float> df;
-    const std::uint32_t* pairs[HWY_LANES(std::uint32_t)];
-    for (std::size_t c = 0; c < HWY_LANES(std::uint32_t); ++c)
-      pairs[c] = reinterpret_cast<const std::uint32_t*>(columns[c] + k);
+    const auto pairs = [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(columns(c)); };
     TransposePieces(du, pairs, 0, [&](std::size_t pair, hn::Vec<decltype(du)> v) HWY_ATTR {
       put(k + 2 * pair, Halves::Low(df, v));
       put(k + 2 * pair + 1, Halves::High(df, v));
     });
   }
-  static HWY_INLINE float One(const std::uint16_t* column, std::size_t k) {
+  static HWY_INLINE float One(const std::uint16_t* element) {
     float value = 0;
-    mantissa::HWY_NAMESPACE::LoadRow<float>(column, kStored, k, 1, &value);
+    mantissa::HWY_NAMESPACE::LoadRow<float>(element, kStored, 0, 1, &value);
     return value;
   }
 };
@@ -92,14 +114,16 @@ using BfloatColumns = PairColumns<Scalar::bf16, BfloatHalves>;
 using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 
 /// out[i * ld + c] = the chain of row i and column c over one block, or that added to what is there. a is
-/// [depth][kRows]; columns[c] is the block of column c.
+/// [depth][kRows]; the block of column c begins at columns + c * stride. As many bytes as are read here are
+/// asked for from `ahead` on: the columns lie side by side, and the hardware foresees neither their ends nor
+/// so many streams.
 template <std::size_t kRows, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
-                            const typename Columns::Stored* const* columns, T* HWY_RESTRICT out,
-                            std::size_t ld, TileStore store) {
+                            const typename Columns::Stored* columns, std::size_t stride,
+                            const std::uint8_t* ahead, T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr std::size_t kLine = 64 / sizeof(typename Columns::Stored);
+  constexpr std::size_t kStepBytes = Columns::kStep * HWY_LANES(T) * sizeof(typename Columns::Stored);
   V sum[kRows];
   HWY_UNROLL(16)
   for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::Zero(d);
@@ -107,17 +131,16 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
     HWY_UNROLL(16)
     for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::MulAdd(hn::Set(d, a[k * kRows + i]), v, sum[i]);
   };
+  SideBySide<typename Columns::Stored> at(columns, stride);
   std::size_t k = 0;
-  for (; k + Columns::kStep <= depth; k += Columns::kStep) {
-    if (k % kLine == 0) {
-      for (std::size_t c = 0; c < HWY_LANES(T); ++c)
-        hwy::Prefetch(reinterpret_cast<const char*>(columns[c] + k) + kThinAhead);
-    }
-    Columns::Each(columns, k, put);
+  for (; k + Columns::kStep <= depth; k += Columns::kStep, at.Advance(Columns::kStep)) {
+    for (std::size_t i = 0; i < kStepBytes; i += 64) __builtin_prefetch(ahead + i, 0, kThinLevel);
+    ahead += kStepBytes;
+    Columns::Each(at, k, put);
   }
-  for (; k < depth; ++k) {
+  for (; k < depth; ++k, at.Advance(1)) {
     HWY_ALIGN T last[HWY_LANES(T)];
-    for (std::size_t c = 0; c < HWY_LANES(T); ++c) last[c] = Columns::One(columns[c], k);
+    for (std::size_t c = 0; c < HWY_LANES(T); ++c) last[c] = Columns::One(at(c));
     put(k, hn::Load(d, last));
   }
   HWY_UNROLL(16)
@@ -127,51 +150,121 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
   }
 }
 
-/// The same for m ≤ kThinRows rows, of which a holds thin_rows(m).
+/// Rows of a strip where `m` are left: those that are not there are zero.
 constexpr std::size_t thin_rows(std::size_t m) {
   std::size_t rows = 1;
-  while (rows < m) rows *= 2;
+  while (rows < m && rows < kThinStrip) rows *= 2;
   return rows;
 }
-template <class Columns, class T>
-void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a,
-                 const typename Columns::Stored* const* columns, T* out, std::size_t ld, TileStore store) {
+
+/// The strip of A's rows from `row` on, of which `left` are left, as [depth][thin_rows(left)].
+template <class T>
+void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_t k, std::size_t depth,
+              T* to) {
+  const std::size_t rows = thin_rows(left), count = std::min(rows, left);
   switch (rows) {
     case 1:
-      return ThinBlock<1, Columns, T>(depth, a, columns, out, ld, store);
+      return PackPanels<1>(a, row, count, k, depth, to);
     case 2:
-      return ThinBlock<2, Columns, T>(depth, a, columns, out, ld, store);
+      return PackPanels<2>(a, row, count, k, depth, to);
     case 4:
-      return ThinBlock<4, Columns, T>(depth, a, columns, out, ld, store);
+      return PackPanels<4>(a, row, count, k, depth, to);
     case 8:
-      return ThinBlock<8, Columns, T>(depth, a, columns, out, ld, store);
+      return PackPanels<8>(a, row, count, k, depth, to);
     default:
-      return ThinBlock<16, Columns, T>(depth, a, columns, out, ld, store);
+      return PackPanels<kThinStrip>(a, row, count, k, depth, to);
   }
 }
 
-/// One block of the columns [column, column + count) of B, count ≤ kThinColumns; columns that are not there
-/// give sums that nobody reads. B is read where it lies, or as OperandRow makes it.
-template <class T>
-void ThinColumnsOf(const PackSource& b, std::size_t column, std::size_t count, std::size_t k,
-                   std::size_t depth, std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) {
-  constexpr std::size_t kLanes = kThinColumns<T>;
-  const auto place = [&](std::size_t c) { return (column + std::min(c, count - 1)) * b.ld + k; };
-  if constexpr (std::is_same_v<T, float>) {
-    if ((b.type == Scalar::bf16 || b.type == Scalar::f16) && Holds(b.operand, b.type)) {
-      const std::uint16_t* columns[kLanes];
-      for (std::size_t c = 0; c < kLanes; ++c)
-        columns[c] = static_cast<const std::uint16_t*>(b.data) + place(c);
-      return b.type == Scalar::bf16 ? ThinBlockOf<BfloatColumns>(rows, depth, a, columns, out, ld, store)
-                                    : ThinBlockOf<HalfColumns>(rows, depth, a, columns, out, ld, store);
-    }
+/// ThinBlock of that many rows.
+template <class Columns, class T>
+void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
+                 std::size_t stride, const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
+  switch (rows) {
+    case 1:
+      return ThinBlock<1, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+    case 2:
+      return ThinBlock<2, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+    case 4:
+      return ThinBlock<4, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+    case 8:
+      return ThinBlock<8, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+    default:
+      return ThinBlock<16, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
   }
-  HWY_ALIGN T staged[kLanes * static_cast<std::size_t>(kSumBlock)];
-  const T* columns[kLanes];
-  for (std::size_t c = 0; c < kLanes; ++c)
-    columns[c] = OperandRow<T>(b, place(c), depth, staged + c * static_cast<std::size_t>(kSumBlock));
-  ThinBlockOf<PlainColumns<T>>(rows, depth, a, columns, out, ld, store);
 }
+
+/// Asks for the kThinColumns columns from `column` on, which lie side by side.
+template <class T>
+void AskForColumns(const PackSource& b, std::size_t column) {
+  const auto* from = static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * column * b.ld;
+  for (std::size_t i = 0; i < bytes_of(b.type) * kThinColumns<T> * b.ld; i += 64)
+    __builtin_prefetch(from + i, 0, kThinLevel);
+}
+
+/// Columns so far apart that all of them have their lines in the same few sets of the first-level cache,
+/// which holds fewer than a vector of them. For several strips of A they are copied first.
+constexpr bool ThinColumnsCollide(std::size_t bytes) {
+  return bytes % 2048 == 0;
+}
+
+/// One block of the columns [column, column + count) of B, count ≤ kThinColumns; columns that are not there
+/// give sums that nobody reads. They are read where they lie; or as OperandRow makes them; or, where they
+/// collide or are too few, from a copy. The columns from `next` on are asked for meanwhile.
+template <class T>
+class ThinColumns {
+ public:
+  ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
+              std::size_t next, bool once)
+      : depth_(depth),
+        first_(static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * (column * b.ld + k)),
+        stride_(b.ld),
+        ahead_(static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * (next * b.ld + k * kLanes)) {
+    constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
+    const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
+    const bool as_stored = (pairs || b.type == kPlain) && Holds(b.operand, b.type);
+    type_ = as_stored ? b.type : kPlain;
+    if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.ld * bytes_of(b.type)))) return;
+    for (std::size_t c = 0; c < kLanes; ++c) {
+      const std::size_t skip = std::min(c, count - 1) * b.ld;
+      T* to = staged_ + c * kBlock;
+      if (as_stored) {
+        std::memcpy(reinterpret_cast<std::uint8_t*>(staged_) + c * kBlock * bytes_of(type_),
+                    first_ + skip * bytes_of(type_), depth * bytes_of(type_));
+      } else if (const T* row = OperandRow<T>(b, column * b.ld + k + skip, depth, to); row != to) {
+        std::memcpy(to, row, depth * sizeof(T));
+      }
+    }
+    first_ = reinterpret_cast<const std::uint8_t*>(staged_);
+    stride_ = kBlock;
+  }
+
+  /// out[i * ld + c] as ThinBlock makes it, of `rows` rows.
+  void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (type_ == Scalar::bf16) return MultiplyAs<BfloatColumns>(rows, a, out, ld, store);
+      if (type_ == Scalar::f16) return MultiplyAs<HalfColumns>(rows, a, out, ld, store);
+    }
+    MultiplyAs<PlainColumns<T>>(rows, a, out, ld, store);
+  }
+
+ private:
+  static constexpr std::size_t kLanes = kThinColumns<T>;
+  static constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
+
+  template <class Columns>
+  void MultiplyAs(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
+    ThinBlockOf<Columns>(rows, depth_, a, reinterpret_cast<const typename Columns::Stored*>(first_), stride_,
+                         ahead_, out, ld, store);
+  }
+
+  std::size_t depth_;
+  Scalar type_ = Scalar::f32;  // as they are read
+  const std::uint8_t* first_;
+  std::size_t stride_;  // elements from one column to the next
+  const std::uint8_t* ahead_;
+  HWY_ALIGN T staged_[kLanes * kBlock];
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels

@@ -63,6 +63,19 @@ void TriadImpl(const float* b, const float* c, float* a, std::size_t n) {
     hn::StoreU(hn::MulAdd(scale, hn::LoadU(d, c + i), hn::LoadU(d, b + i)), d, a + i);
 }
 
+double SumImpl(const float* x, std::size_t n) {
+  const hn::ScalableTag<float> d;
+  const std::size_t lanes = hn::Lanes(d);
+  auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
+  for (std::size_t i = 0; i < n; i += 4 * lanes) {
+    s0 = hn::Add(s0, hn::LoadU(d, x + i));
+    s1 = hn::Add(s1, hn::LoadU(d, x + i + lanes));
+    s2 = hn::Add(s2, hn::LoadU(d, x + i + 2 * lanes));
+    s3 = hn::Add(s3, hn::LoadU(d, x + i + 3 * lanes));
+  }
+  return static_cast<double>(hn::GetLane(hn::SumOfLanes(d, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3)))));
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels
 HWY_AFTER_NAMESPACE();
@@ -73,6 +86,7 @@ namespace {
 
 HWY_EXPORT(FmaImpl);
 HWY_EXPORT(TriadImpl);
+HWY_EXPORT(SumImpl);
 
 double seconds_of(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
@@ -121,6 +135,32 @@ double measure_bandwidth(const Context& ctx, std::size_t bytes) {
       });
     });
     best = std::max(best, 3.0 * static_cast<double>(elements * sizeof(float)) / seconds);
+  }
+  return best;
+}
+
+double measure_read_bandwidth(const Context& ctx) {
+  constexpr std::size_t kPart = std::size_t{1} << 16, kParts = 1024;
+  const Storage memory(kParts * kPart * sizeof(float));
+  auto* x = reinterpret_cast<float*>(memory.data());
+  std::vector<double> sums(kParts);
+  const auto pass = [&](const std::function<double(float*)>& work) {
+    return seconds_of([&] {
+      parallel_for(ctx, kParts, [&](std::int64_t i, int) {
+        const auto part = static_cast<std::size_t>(i);
+        sums[part] = work(x + part * kPart);
+      });
+    });
+  };
+  pass([](float* part) {
+    std::fill_n(part, kPart, 1.0F);
+    return 0.0;
+  });
+  double best = 0;
+  for (int run = 0; run < 5; ++run) {
+    const double seconds =
+        pass([&](float* part) { return HWY_DISPATCH_TABLE(SumImpl)[ctx.target()](part, kPart); });
+    best = std::max(best, static_cast<double>(memory.size()) / seconds);
   }
   return best;
 }

@@ -1,0 +1,137 @@
+// Decoding of a 134M Llama with random weights: tokens per second of one stream and of sixteen, the share of
+// what the memory could deliver where every weight is read once per step, and the time by kind of op; medians
+// over the steps.
+//
+//   bench_generate [THREADS [STREAMS…]]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mantissa/kernels/peak.h"
+#include "mantissa/kernels/thread_pool.h"
+#include "mantissa/rollout/generate.h"
+
+namespace {
+
+using namespace mantissa;  // NOLINT: a program of its own
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kPrompt = 16;
+constexpr std::int64_t kNew = 64;
+
+model::ModelConfig llama_134m() {
+  model::ModelConfig c;
+  c.vocab_size = 32000;
+  c.hidden_size = 768;
+  c.intermediate_size = 2048;
+  c.num_hidden_layers = 12;
+  c.num_attention_heads = c.num_key_value_heads = 12;
+  c.head_dim = 64;
+  return c;
+}
+
+/// Bytes of the matrices that a step reads: all weights that are factors of products.
+double bytes_read(const plan::Program& program) {
+  double bytes = 0;
+  for (const plan::Step& s : program.steps) {
+    if (s.op->id != "matmul") continue;
+    const plan::Buffer& weight = program.buffer(s.inputs[1].buffer);
+    bytes += static_cast<double>(weight.shape.count()) * static_cast<double>(bytes_of(weight.type));
+  }
+  return bytes;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Seconds of each decoding step, from one set of tokens to the next, by kind of op.
+class Stopwatch {
+ public:
+  explicit Stopwatch(std::size_t streams) : streams_(streams) {}
+
+  void op(const std::string& kind) {
+    const Clock::time_point now = Clock::now();
+    spent_[kind] += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+  void token() {
+    if (++tokens_ % streams_ != 0) return;
+    op("choosing");
+    double all = 0;
+    for (auto& [kind, seconds] : spent_) {
+      if (tokens_ > streams_) steps_[kind].push_back(seconds);  // the first were the prompts'
+      all += seconds;
+      seconds = 0;
+    }
+    if (tokens_ > streams_) steps_["all"].push_back(all);
+  }
+  std::map<std::string, double> medians() const {
+    std::map<std::string, double> out;
+    for (const auto& [kind, seconds] : steps_) out[kind] = median(seconds);
+    return out;
+  }
+
+ private:
+  std::size_t streams_, tokens_ = 0;
+  Clock::time_point last_ = Clock::now();
+  std::map<std::string, double> spent_;
+  std::map<std::string, std::vector<double>> steps_;
+};
+
+void measure(const char* policy, std::int64_t streams, const kernels::Context& ctx) {
+  const plan::Program program =
+      rollout::compile_decode(llama_134m(), precision::Policy::parse(policy), kPrompt + kNew, ctx, streams);
+  runtime::WeightSet weights(program);
+  weights.initialise(1, ctx);
+  runtime::Executor executor(program, weights, ctx);
+  std::vector<rollout::Request> requests;
+  for (std::int64_t s = 0; s < streams; ++s)
+    requests.push_back({std::vector<std::int32_t>(kPrompt, static_cast<std::int32_t>(s)), s});
+  Stopwatch watch(static_cast<std::size_t>(streams));
+  executor.after_step = [&](const plan::Step& step, const graph::Call&) {
+    watch.op(step.scope == "lm_head" ? "matmul, head" : std::string(step.op->id));
+  };
+  rollout::GenerateOptions options;
+  options.max_new_tokens = kNew;
+  options.on_token = [&](std::size_t, std::int32_t) {
+    watch.token();
+    return true;
+  };
+  const double before = kernels::measure_read_bandwidth(ctx);
+  rollout::generate(executor, llama_134m(), requests, options);
+  const double bandwidth = (before + kernels::measure_read_bandwidth(ctx)) / 2;
+  std::map<std::string, double> ops = watch.medians();
+  const double step = ops["all"], limit = bytes_read(program) / bandwidth;
+  ops.erase("all");
+  fmt::print(
+      "{:<11} {:>2} streams  {:7.1f} tokens/s  {:6.2f} ms a step, {:6.2f} by memory ({:.1f} GB/s): {:.0f} "
+      "%\n",
+      policy, streams, static_cast<double>(streams) / step, 1e3 * step, 1e3 * limit, bandwidth / 1e9,
+      100 * limit / step);
+  for (const auto& [op, seconds] : ops) fmt::print("    {:<14} {:7.3f} ms\n", op, 1e3 * seconds);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  kernels::Context ctx;
+  ctx.simd = kernels::best_simd();
+  ctx.threads =
+      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
+  std::vector<std::int64_t> streams;
+  for (int i = 2; i < argc; ++i) streams.push_back(std::atoi(argv[i]));
+  if (streams.empty()) streams = {1, 16};
+  fmt::print("Llama 134M, {} threads, {}\n", ctx.threads, kernels::name(ctx.simd));
+  for (const char* policy : {"32-true", "bf16-mixed"}) {
+    for (const std::int64_t s : streams) measure(policy, s, ctx);
+  }
+}
