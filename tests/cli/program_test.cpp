@@ -157,6 +157,31 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   EXPECT_EQ(read_all(folder / "err"), "");
 }
 
+TEST(Program, AModelThatIsCutShortUnderItIsAnError) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const std::filesystem::path weights = folder / "r/model/model.safetensors";
+  const std::string command =
+      "cd " + folder.path().string() +
+      " && exec " MANTISSA_BINARY_DIR
+      "/mantissa generate r/model --prompt-ids 1 --max-new-tokens 1000000 > out 2> err";
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  int status = 0;
+  while (read_all("/proc/" + std::to_string(child) + "/maps").find(weights.string()) == std::string::npos)
+    ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << read_all(folder / "err");
+  std::filesystem::resize_file(weights, 0);
+  waitpid(child, &status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_NE(read_all(folder / "err").find("was cut short while it was read"), std::string::npos);
+  EXPECT_EQ(read_all(folder / "out"), "");
+}
+
 TEST(Program, PuzzlesOfTheTwoSplitsDiffer) {
   const TemporaryFolder folder;
   const Result train = mantissa(folder, "data kk --count 50 --people-max 2");

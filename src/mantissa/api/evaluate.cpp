@@ -39,8 +39,7 @@ double loss_of(const train::ModelSource& source, const precision::Policy& policy
   const plan::Program program =
       plan::compile(model::build_log_prob(source.config, length, length, false), policy, compile, ctx);
   check_plan(program);
-  runtime::WeightSet weights(program);
-  train::load_weights(weights, source, ctx);
+  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   const runtime::Batch batch(1, length, 1);
   double sum = 0;
@@ -72,8 +71,7 @@ void answer_puzzles(const train::ModelSource& source, const precision::Policy& p
   const plan::Program program = rollout::compile_decode_within(
       runtime::machine_memory_bytes(), source.config, policy,
       static_cast<std::int64_t>(longest) + kLongestAnswer, ctx, std::min(options.count, kMostStreams));
-  runtime::WeightSet weights(program);
-  train::load_weights(weights, source, ctx);
+  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;

@@ -169,17 +169,22 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
   p.ops = ops_of(rows);
   const train::MemoryForecast memory = train::forecast_memory(program, 0);
-  p.predicted_peak_bytes = memory.peak() - memory.moments - memory.compensation;
-  // One token at a time reads every weight once.
-  p.seconds_per_step = static_cast<double>(program.memory.weights()) / machine.bytes_per_second;
+  const std::size_t weights = runtime::read_weight_bytes(program);
+  p.predicted_peak_bytes =
+      memory.peak() - memory.moments - memory.compensation - program.memory.weights() + weights;
+  // One token at a time reads every matrix once.
+  double matrices = 0;
+  for (const plan::Step& s : program.steps) {
+    if (s.op->id == "matmul") matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
+  }
+  p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
   p.text = fmt::format(
       "{} {} · generation, {} positions · {} threads\npolicy  {}\n        {}\n\n{}\nmemory  weights {} + "
       "cache {} + work {} = {}\n",
       source.config.model_type, parameters_text(static_cast<double>(source.config.parameters())), capacity,
       ctx.threads, policy.preset(), policy.line(), plan::plan_table(rows, graph::Phase::forward),
-      human_bytes(static_cast<double>(program.memory.weights())),
-      human_bytes(static_cast<double>(program.memory.states)),
+      human_bytes(static_cast<double>(weights)), human_bytes(static_cast<double>(program.memory.states)),
       human_bytes(static_cast<double>(program.memory.activations + program.memory.work)),
       human_bytes(static_cast<double>(p.predicted_peak_bytes)));
   for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
@@ -187,9 +192,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
                 {"loss_scale", policy.loss_scale().str()},
                 {"ops", ops_json(p.ops)},
                 {"memory",
-                 {{"weights", program.memory.weights()},
-                  {"cache", program.memory.states},
-                  {"peak", p.predicted_peak_bytes}}},
+                 {{"weights", weights}, {"cache", program.memory.states}, {"peak", p.predicted_peak_bytes}}},
                 {"seconds_per_token", p.seconds_per_step},
                 {"warnings", p.warnings}}
                .dump(2);

@@ -94,8 +94,7 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
       static_cast<std::int64_t>(longest) + o.max_new_tokens, ctx,
       std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, o.streams));
   check_plan(program);
-  runtime::WeightSet weights(program);
-  train::load_weights(weights, source, ctx);
+  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,6 +57,13 @@ class WeightFiles {
   /// The stored bytes from `offset` on, whatever their dtype.
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
+  /// The stored bytes as memory (io/mapping.h), which `keep` holds.
+  struct Mapped {
+    std::span<const std::byte> bytes;
+    std::shared_ptr<const Mapping> keep;
+  };
+  Mapped map(std::string_view name);
+
   /// The weights' file that holds the tensor.
   const std::filesystem::path& path_of(std::string_view name) const;
 
@@ -72,6 +80,7 @@ class WeightFiles {
 
   std::filesystem::path path_;  // as given
   std::vector<SafetensorsReader> shards_;
+  std::vector<std::shared_ptr<const Mapping>> mappings_;  // of the shards that were mapped
   std::vector<TensorInfo> tensors_;
   std::map<std::string, Place, std::less<>> places_;
 };

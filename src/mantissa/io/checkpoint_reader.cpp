@@ -131,6 +131,14 @@ void WeightFiles::read(std::string_view name, std::span<std::byte> out, std::uin
   shards_[at.shard].read(tensors_[at.tensor], out, offset);
 }
 
+WeightFiles::Mapped WeightFiles::map(std::string_view name) {
+  const Place& at = place(name);
+  mappings_.resize(shards_.size());
+  std::shared_ptr<const Mapping>& mapping = mappings_[at.shard];
+  if (mapping == nullptr) mapping = shards_[at.shard].map();
+  return {shards_[at.shard].view(tensors_[at.tensor], *mapping), mapping};
+}
+
 template <class T>
 void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   const Place& at = place(name);

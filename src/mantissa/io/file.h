@@ -34,6 +34,8 @@ class File {
   /// Closes and reports what the system held back until now.
   void close();
   const std::filesystem::path& path() const { return path_; }
+  /// For calls of the system that this class does not have.
+  int descriptor() const { return descriptor_; }
 
  private:
   File(int descriptor, std::filesystem::path path) : descriptor_(descriptor), path_(std::move(path)) {}

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/io/mapping.h"
+
 namespace mantissa::io {
 
 /// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL").
@@ -44,6 +46,10 @@ class SafetensorsReader {
   /// Reads the tensor's bytes [offset, offset + out.size()) into `out`.
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset = 0) const;
   const std::filesystem::path& path() const;
+  /// The tensor's bytes as they lie in `mapping`, which is map()'s of this file.
+  std::span<const std::byte> view(const TensorInfo& tensor, const Mapping& mapping) const;
+  /// The file as it was opened, whatever stands at its path now.
+  std::shared_ptr<const Mapping> map() const;
 
  private:
   struct Impl;

@@ -110,4 +110,17 @@ void SafetensorsReader::read(const TensorInfo& tensor, std::span<std::byte> out,
   impl_->file.read_at(impl_->data_begin + tensor.begin + offset, out);
 }
 
+std::shared_ptr<const Mapping> SafetensorsReader::map() const {
+  return std::make_shared<const Mapping>(impl_->file);
+}
+
+std::span<const std::byte> SafetensorsReader::view(const TensorInfo& tensor, const Mapping& mapping) const {
+  const std::uint64_t end = impl_->data_begin + tensor.end;
+  if (end > mapping.bytes().size()) {
+    throw FileError(fmt::format("{}: ends at byte {}, while it was read; copy it again", path().string(),
+                                mapping.bytes().size()));
+  }
+  return mapping.bytes().subspan(impl_->data_begin + tensor.begin, tensor.end - tensor.begin);
+}
+
 }  // namespace mantissa::io

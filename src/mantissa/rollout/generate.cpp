@@ -146,7 +146,7 @@ plan::Program compile_decode_within(std::size_t bytes, const model::ModelConfig&
                                     const kernels::Context& ctx, std::int64_t streams) {
   for (;; streams /= 2) {
     plan::Program program = compile_decode(config, policy, capacity, ctx, streams);
-    if (streams == 1 || program.memory.weights() + program.memory.arena() <= bytes) return program;
+    if (streams == 1 || runtime::read_weight_bytes(program) + program.memory.arena() <= bytes) return program;
   }
 }
 

@@ -12,7 +12,58 @@ namespace mantissa::runtime {
 using plan::BufferId;
 using plan::Slot;
 
-WeightSet::WeightSet(const plan::Program& program) : program_(&program), storage_(program.memory.weights()) {}
+namespace {
+
+bool is_weight(const plan::Buffer& b) {
+  return b.home == plan::Home::master || b.home == plan::Home::copy;
+}
+
+/// Of each buffer, whether it is a weight that a step reads.
+std::vector<bool> read_weights(const plan::Program& program) {
+  std::vector<bool> read(program.buffers.size(), false);
+  const auto see = [&](BufferId id) {
+    if (id != plan::kNoBuffer && is_weight(program.buffer(id))) read[static_cast<std::size_t>(id)] = true;
+  };
+  for (const plan::Step& s : program.steps) {
+    for (const plan::Operand& o : s.inputs) see(o.buffer);
+    see(s.addend);
+  }
+  return read;
+}
+
+}  // namespace
+
+std::size_t read_weight_bytes(const plan::Program& program) {
+  const std::vector<bool> read = read_weights(program);
+  std::size_t bytes = 0;
+  for (std::size_t b = 0; b < read.size(); ++b) bytes += read[b] ? aligned(program.buffers[b].bytes) : 0;
+  return bytes;
+}
+
+WeightSet::WeightSet(const plan::Program& program)
+    : program_(&program), storage_(program.memory.weights()), places_(program.buffers.size(), nullptr) {
+  for (std::size_t b = 0; b < places_.size(); ++b) {
+    if (is_weight(program.buffers[b])) places_[b] = storage_.data() + program.buffers[b].offset;
+  }
+}
+
+WeightSet::WeightSet(const plan::Program& program, std::vector<View> views)
+    : program_(&program), views_(std::move(views)), places_(program.buffers.size(), nullptr) {
+  std::vector<bool> own = read_weights(program);
+  for (const View& v : views_) {
+    own[static_cast<std::size_t>(v.buffer)] = false;
+    places_[static_cast<std::size_t>(v.buffer)] = const_cast<std::byte*>(v.data);
+  }
+  std::size_t bytes = 0;
+  for (std::size_t b = 0; b < own.size(); ++b) bytes += own[b] ? aligned(program.buffers[b].bytes) : 0;
+  storage_ = Storage(bytes);
+  std::byte* next = storage_.data();
+  for (std::size_t b = 0; b < own.size(); ++b) {
+    if (!own[b]) continue;
+    places_[b] = next;
+    next += aligned(program.buffers[b].bytes);
+  }
+}
 
 std::byte* WeightSet::at(const plan::Program& program, BufferId id) const {
   const plan::Buffer& wanted = program.buffer(id);
@@ -21,18 +72,23 @@ std::byte* WeightSet::at(const plan::Program& program, BufferId id) const {
   for (const BufferId c : slot.copies) {
     if (wanted.home == plan::Home::copy && program_->buffer(c).type == wanted.type) mine = c;
   }
-  assert(mine != plan::kNoBuffer && "the weight set was made for a program with other slots or formats");
-  return storage_.data() + program_->buffer(mine).offset;
+  assert(mine != plan::kNoBuffer && has(mine) &&
+         "the weight set was made for a program with other slots or formats");
+  return places_[static_cast<std::size_t>(mine)];
+}
+
+Matrix WeightSet::matrix(BufferId id) const {
+  assert(has(id) && "no step of the program reads this weight");
+  const plan::Buffer& b = program_->buffer(id);
+  return {places_[static_cast<std::size_t>(id)], b.type, b.shape.last()};
 }
 
 Matrix WeightSet::master(std::size_t slot) const {
-  const plan::Buffer& b = program_->buffer(program_->slots.at(slot).master_buffer);
-  return {storage_.data() + b.offset, b.type, b.shape.last()};
+  return matrix(program_->slots.at(slot).master_buffer);
 }
 
 Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
-  const plan::Buffer& b = program_->buffer(program_->slots.at(slot).copies.at(c));
-  return {storage_.data() + b.offset, b.type, b.shape.last()};
+  return matrix(program_->slots.at(slot).copies.at(c));
 }
 
 void WeightSet::initialise(std::uint64_t seed, const kernels::Context& ctx) {

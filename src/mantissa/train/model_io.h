@@ -28,6 +28,13 @@ ModelSource find_model(const std::filesystem::path& directory);
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
                                       const kernels::Context& ctx);
 
+/// Weights for a program that does not train, with the bits that load_weights() gives. What a step reads in
+/// the format in which the file has it is read where the file is mapped (io/mapping.h); what no step reads,
+/// such as the f32 masters of matrices that are read as bf16, takes no memory. Checks every value, and throws
+/// as load_weights() does.
+runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
+                                const kernels::Context& ctx);
+
 /// Writes `directory` in Hugging Face's layout with the masters in f32; returns xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const kernels::Context& ctx);

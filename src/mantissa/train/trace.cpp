@@ -165,8 +165,7 @@ class Tracer {
     compile.fuse = options_.fuse && !compile.keep_values;
     const plan::Program program = plan::compile(graph, options_.policy, compile, ctx_);
     if (options_.check) options_.check(program);
-    runtime::WeightSet weights(program);
-    load_weights(weights, source_, ctx_);
+    const runtime::WeightSet weights = open_weights(program, source_, ctx_);
     runtime::Executor executor(program, weights, ctx_);
     Collector out(program.arithmetic, ctx_);
     const runtime::Batch batch(1, ids_.length, 1);

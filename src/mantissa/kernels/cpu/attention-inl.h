@@ -112,18 +112,30 @@ void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std
   some.template operator()<1>();
 }
 
+/// Rows of a head are short and far apart, which the hardware does not foresee: they are asked for this many
+/// rows ahead, into the second-level cache.
+inline constexpr std::size_t kHeadRowsAhead = 24;
+
 /// Reads rows [first, first + rows) of a head, whose columns begin at `column`, into
-/// to[rows][padded(head_dim)] with zeros in the padding. Returns whether all of it is finite.
+/// to[rows][padded(head_dim)] with zeros in the padding. Returns whether all of it is finite, or true where
+/// nobody `asks`.
 template <class T>
 bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std::size_t column,
-              std::size_t head_dim, T* to) {
+              std::size_t head_dim, T* to, bool asks = true) {
   const hn::ScalableTag<T> d;
-  const std::size_t stride = padded(head_dim), lanes = hn::Lanes(d);
+  const std::size_t stride = padded(head_dim), lanes = hn::Lanes(d), size = bytes_of(from.type);
+  const auto place = [&](std::size_t i) { return (first + i) * static_cast<std::size_t>(from.ld) + column; };
+  const auto prefetch = [&](std::size_t i) {
+    const auto* row = static_cast<const std::uint8_t*>(from.data) + place(i) * size;
+    for (std::size_t j = 0; j < head_dim * size; j += 64) __builtin_prefetch(row + j, 0, 2);
+  };
+  for (std::size_t i = 0; i < std::min(rows, kHeadRowsAhead); ++i) prefetch(i);
   auto taint = hn::Zero(d);  // x − x is NaN where x is not finite, else zero
   for (std::size_t i = 0; i < rows; ++i, to += stride) {
-    LoadRow<T>(from.data, from.type, (first + i) * static_cast<std::size_t>(from.ld) + column, head_dim, to);
+    if (i + kHeadRowsAhead < rows) prefetch(i + kHeadRowsAhead);
+    LoadRow<T>(from.data, from.type, place(i), head_dim, to);
     std::fill(to + head_dim, to + stride, T{0});
-    for (std::size_t j = 0; j < stride; j += lanes) {
+    for (std::size_t j = 0; asks && j < stride; j += lanes) {
       const auto x = hn::LoadU(d, to + j);
       taint = hn::Add(taint, hn::Sub(x, x));
     }

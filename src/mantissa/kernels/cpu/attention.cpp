@@ -49,8 +49,10 @@ class ForwardTask {
     const std::size_t end = Limit(rows_ - 1);
     for (std::size_t key = 0; key < end; key += kBlock) {
       const std::size_t count = std::min(kBlock, end - key), column = kv_head_ * dim_;
-      LoadHead<T>(a_.k, keys_.row + key, count, column, dim_, s_.keys);
-      const bool finite = LoadHead<T>(a_.v, keys_.row + key, count, column, dim_, s_.values);
+      // Where all rows see the same keys, as in decoding, none of them is masked.
+      const bool masks = Limit(0) < end;
+      LoadHead<T>(a_.k, keys_.row + key, count, column, dim_, s_.keys, false);
+      const bool finite = LoadHead<T>(a_.v, keys_.row + key, count, column, dim_, s_.values, masks);
       for (std::size_t row = 0; row < rows_; row += kWidth) {
         if (Limit(LastRow(row)) > key) AddKeyBlock(row, key, finite);
       }
