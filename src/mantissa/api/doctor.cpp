@@ -46,7 +46,7 @@ double product_speed(const kernels::Context& ctx, Scalar format) {
 Doctor doctor(const Hardware& hardware) {
   const kernels::Context ctx = context_for(hardware);
   const double peak = kernels::measure_fma_peak(ctx, Scalar::f32);
-  const double bandwidth = kernels::measure_bandwidth(ctx, std::size_t{96} << 20U);
+  const double bandwidth = kernels::measure_bandwidth(ctx, std::size_t{384} << 20U);
   const std::size_t memory = runtime::machine_memory_bytes();
   Doctor d;
   d.text = fmt::format(
