@@ -186,7 +186,8 @@ class Case {
   static Argument argument(Tensor& t, const ReferenceOperand& shape) {
     Argument a;
     a.data = t.bytes.data();
-    a.type = a.operand = a.rounded = t.type;
+    a.type = a.rounded = t.type;
+    a.operand = t.type;
     a.rows = shape.rows;
     a.width = shape.width;
     return a;

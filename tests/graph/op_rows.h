@@ -279,6 +279,12 @@ inline std::vector<OpRow> op_rows() {
                   },
                   chain(1)});
   rows.push_back({"cast", "", same_shape(1, Stored::arithmetic), chain(0)});
+  rows.push_back({"round", "", same_shape(1, Stored::arithmetic), chain(0)});
+  rows.push_back({"quantize",
+                  "",
+                  same_shape(1, Stored::arithmetic),
+                  chain(0),
+                  {{"blocks", -1}, {"along_rows", 0}, {"current", 0}, {"margin", 0}}});
   rows.push_back({"kv", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"fused", "", same_shape(4), chain(16), {}, 0, {}, fused_expression()});
   rows.push_back({"log_prob", "", [](T t, T) { return head_inputs(t); }, log_prob_bound});

@@ -125,7 +125,8 @@ inline void run_forward(const Machine& machine, const std::vector<Segment>& segm
   Context ctx{machine.simd, machine.threads, nullptr, 0};
   const Extent extent = extent_of(segments);
   Storage workspace(attention_workspace(ctx, a.shape, extent.tokens, longest(segments),
-                                        a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32));
+                                        a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32,
+                                        a.operand.parts));
   ctx.workspace = workspace.data();
   ctx.workspace_bytes = workspace.size();
   attention(ctx, extent, a);
@@ -136,7 +137,8 @@ inline void run_backward(const Machine& machine, const std::vector<Segment>& seg
   Context ctx{machine.simd, machine.threads, nullptr, 0};
   const Extent extent = extent_of(segments);
   Storage workspace(attention_backward_workspace(ctx, a.shape, extent.tokens, longest(segments),
-                                                 a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32));
+                                                 a.q.type == Scalar::f64 ? Scalar::f64 : Scalar::f32,
+                                                 a.operand.parts));
   ctx.workspace = workspace.data();
   ctx.workspace_bytes = workspace.size();
   attention_backward(ctx, extent, a);
@@ -148,6 +150,7 @@ struct Case {
   Formats formats;
   std::vector<Segment> segments;
   Tensor q, k, v, out, lse, dout, dq, dk, dv;
+  Factor factor;  // as the formats say, in one part
 
   Case(const Sizes& s, const Formats& f)
       : sizes(s),
@@ -161,23 +164,35 @@ struct Case {
         dout(f.gradient, s.tokens(), s.heads * s.head_dim),
         dq(f.gradient, s.tokens(), s.heads * s.head_dim),
         dk(f.gradient, s.tokens(), s.kv_heads * s.head_dim),
-        dv(f.gradient, s.tokens(), s.kv_heads * s.head_dim) {}
+        dv(f.gradient, s.tokens(), s.kv_heads * s.head_dim),
+        factor(f.operand) {}
 
   static Case random(const Sizes& s, const Formats& f) {
     Case c(s, f);
     std::mt19937 random(kSeed);
     for (Tensor* t : {&c.q, &c.k, &c.v, &c.dout}) t->fill_normal(random);
+    c.round_factors();
     return c;
+  }
+
+  /// Makes q, k, v and dout values of the operand's format, so that the kernel has nothing to round there.
+  void round_factors() {
+    for (Tensor* t : {&q, &k, &v, &dout}) {
+      std::vector<double> values(t->count());
+      load_row(t->storage.data(), t->type, 0, values.size(), values.data());
+      round_row(values.data(), values.size(), formats.operand);
+      store_row(values.data(), values.size(), t->storage.data(), t->type, 0);
+    }
   }
 
   void forward(const Machine& machine = {}) {
     run_forward(machine, segments,
-                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), formats.operand, {}});
+                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), factor, {}});
   }
   void backward(const Machine& machine = {}) {
     run_backward(machine, segments,
                  {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), dout.view(), dq.view(),
-                  dk.view(), dv.view(), formats.operand});
+                  dk.view(), dv.view(), factor});
   }
 };
 

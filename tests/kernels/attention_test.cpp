@@ -294,5 +294,69 @@ TEST(AttentionMemory, GrowsAtMostLinearlyWithTheLength) {
             8 * attention_backward_workspace(ctx, shape, 2048, 2048, Scalar::f32));
 }
 
+// ---- Factors
+
+/// Values of `t`.
+std::vector<double> values_of(const Tensor& t) {
+  std::vector<double> values(t.count());
+  load_row(t.storage.data(), t.type, 0, values.size(), values.data());
+  return values;
+}
+
+TEST(AttentionFactors, AreRoundedWhereTheirStorageIsWider) {
+  for (const Scalar operand : {Scalar::bf16, Scalar::tf32}) {
+    const Sizes sizes{4, 2, 34, {140, 7}};
+    Formats formats = all_of(Scalar::f32);
+    Case rounds = Case::random(sizes, formats);  // of values that the operand's format does not hold
+    rounds.factor = operand;
+    formats.operand = operand;
+    Case rounded = Case::random(sizes, formats);
+    rounds.forward();
+    rounded.forward();
+    EXPECT_TRUE(same_bits(rounds.out, rounded.out)) << name(operand);
+    EXPECT_TRUE(same_bits(rounds.lse, rounded.lse)) << name(operand);
+  }
+}
+
+TEST(AttentionFactors, InMorePartsComeNearerToTheExactProducts) {
+  const Sizes sizes{4, 2, 64, {300}};
+  Formats of_f32_values = all_of(Scalar::f64);
+  of_f32_values.operand = Scalar::f32;
+  Case exact = Case::random(sizes, of_f32_values);
+  exact.factor = Scalar::f64;
+  exact.forward();
+  exact.backward();
+  std::vector<double> before;
+  for (const int parts : {1, 2, 3}) {
+    Case c = Case::random(sizes, all_of(Scalar::f32));
+    c.factor = Factor(Scalar::bf16, static_cast<std::int8_t>(parts));
+    c.forward();
+    c.backward();
+    std::vector<double> errors;
+    for (const auto& [result, reference] :
+         {std::pair{&c.out, &exact.out}, {&c.dq, &exact.dq}, {&c.dk, &exact.dk}, {&c.dv, &exact.dv}}) {
+      const std::vector<double> want = values_of(*reference), have = values_of(*result);
+      double error = 0, size = 0;
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        error += (have[i] - want[i]) * (have[i] - want[i]);
+        size += want[i] * want[i];
+      }
+      errors.push_back(std::sqrt(error / size));
+    }
+    for (std::size_t i = 0; i < errors.size(); ++i) {
+      SCOPED_TRACE(::testing::Message() << parts << " parts, result " << i);
+      // Each part holds 8 bits more: 256 times less is dropped. An eighth of that is left to what is rounded
+      // in f32 all the same.
+      if (parts == 2) {
+        EXPECT_LT(errors[i], before[i] / 32);
+      }
+      if (parts == 3) {
+        EXPECT_LT(errors[i], 16 * unit_roundoff(Scalar::f32));
+      }
+    }
+    before = errors;
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::kernels::attention_test

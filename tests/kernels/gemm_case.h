@@ -13,6 +13,7 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/gemm.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::gemm_test {
 
@@ -57,8 +58,10 @@ inline Context with_threads(int threads) {
 /// is written.
 inline void run(const Gemm& g, Context ctx = best()) {
   constexpr std::size_t kGuard = 256;
-  const bool f64 = g.a.operand == Scalar::f64 && g.b.operand == Scalar::f64 && g.c.type == Scalar::f64;
-  ctx.workspace_bytes = gemm_workspace(ctx, g.m, g.n, g.k, f64 ? Scalar::f64 : Scalar::f32);
+  const bool f64 =
+      g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
+  ctx.workspace_bytes =
+      gemm_workspace(ctx, g.m, g.n, g.k, f64 ? Scalar::f64 : Scalar::f32, g.a.operand.parts);
   const Storage workspace(ctx.workspace_bytes + kGuard);
   std::memset(workspace.data(), 0xff, workspace.size());
   ctx.workspace = workspace.data();
@@ -114,31 +117,68 @@ struct Case {
   }
 };
 
-/// The dense values of `t`, rounded once to `operand`, as T.
+/// Part `part` of the dense values of `t` as factors, as T.
 template <class T>
-std::vector<T> values_as(const Tensor& t, Scalar operand = Scalar::f64) {
-  std::vector<double> all = t.values();
-  round_row(all.data(), all.size(), operand);
-  return {all.begin(), all.end()};
+std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, int part = 0) {
+  std::vector<T> all;
+  for (double x : t.values()) {
+    double whole = round_to(x, factor.format,
+                            {.saturate = factor.saturate, .flush_subnormals = factor.flush_subnormals});
+    for (int p = 0; p < part; ++p) {
+      x -= whole;
+      whole = std::isfinite(x) ? round_to(x, factor.format) : 0;
+    }
+    all.push_back(static_cast<T>(whole));
+  }
+  return all;
 }
 
-/// C by the header's words: leaves, rows, blocks of 256, chains, one rounding for each operation in T.
+/// C by the header's words: leaves, rows, blocks of 256 or up to where the accumulator rounds, products of
+/// parts, chains, one rounding for each operation in T.
 template <class T>
 Tensor as_stated(const Case& x) {
   const Gemm& g = x.g;
-  const auto a = values_as<T>(x.a, g.a.operand), b = values_as<T>(x.b, g.b.operand),
-             before = values_as<T>(x.c);
+  const int parts = g.a.operand.parts;
+  std::vector<std::vector<T>> a, b;
+  for (int part = 0; part < parts; ++part) {
+    a.push_back(values_as<T>(x.a, g.a.operand, part));
+    b.push_back(values_as<T>(x.b, g.b.operand, part));
+  }
+  const auto before = values_as<T>(x.c);
   const auto bias = values_as<T>(x.bias), addend = values_as<T>(x.addend);
   const testing::Batch whole({g.k});
   const std::vector<Row>& rows = x.rows.empty() ? whole.rows : x.rows;
   const auto at = [](const std::vector<T>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
-  const auto chain = [&](std::int64_t i, std::int64_t j, std::int64_t begin, std::int64_t end) {
+  const auto chain = [&](const std::vector<T>& left, const std::vector<T>& right, std::int64_t i,
+                         std::int64_t j, std::int64_t begin, std::int64_t end) {
     T sum = 0;
     for (std::int64_t k = begin; k < end; ++k) {
-      sum = std::fma(at(a, g.a.transposed ? k * g.m + i : i * g.k + k),
-                     at(b, g.b.transposed ? j * g.k + k : k * g.n + j), sum);
+      sum = std::fma(at(left, g.a.transposed ? k * g.m + i : i * g.k + k),
+                     at(right, g.b.transposed ? j * g.k + k : k * g.n + j), sum);
     }
     return sum;
+  };
+  const bool rounds = g.accumulator.rounds();
+  const std::int64_t cut = rounds ? g.accumulator.block : 0;
+  const auto sum_of_leaf = [&](std::int64_t i, std::int64_t j, std::size_t first, std::size_t last) {
+    T leaf = 0;
+    std::int64_t seen = 0;
+    for (std::size_t r = first; r < last; ++r) {
+      const std::int64_t end = rows[r].begin + rows[r].length;
+      for (std::int64_t k = rows[r].begin, next = k; k < end; k = next) {
+        next = std::min(end, k + kSumBlock);
+        if (cut > 0) next = std::min({next, k + cut - seen % cut, k + kSumBlock - seen % cut % kSumBlock});
+        for (int sum = parts - 1; sum >= 0; --sum) {
+          for (int p = sum; p >= 0; --p)
+            leaf +=
+                chain(a[static_cast<std::size_t>(p)], b[static_cast<std::size_t>(sum - p)], i, j, k, next);
+        }
+        seen += next - k;
+        if (rounds && (cut == 0 || seen % cut == 0))
+          leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
+      }
+    }
+    return rounds ? static_cast<T>(round_to(leaf, g.accumulator.format)) : leaf;
   };
   Tensor to = x.c;
   for (std::int64_t i = 0; i < g.m; ++i) {
@@ -147,13 +187,7 @@ Tensor as_stated(const Case& x) {
       T total = g.accumulate ? at(before, i * g.n + j) : 0;
       const auto step = static_cast<std::size_t>(g.rows_per_leaf);
       for (std::size_t first = 0; first < rows.size(); first += step) {
-        T leaf = 0;
-        for (std::size_t r = first; r < std::min(rows.size(), first + step); ++r) {
-          const std::int64_t end = rows[r].begin + rows[r].length;
-          for (std::int64_t k = rows[r].begin; k < end; k += kSumBlock)
-            leaf += chain(i, j, k, std::min(end, k + kSumBlock));
-        }
-        total += leaf;
+        total += sum_of_leaf(i, j, first, std::min(rows.size(), first + step));
       }
       c.push_back(g.bias == nullptr ? total : total + at(bias, j));
     }

@@ -62,14 +62,5 @@ TEST(ParseScalar, RefusesWhatIsNotOne) {
   }
 }
 
-TEST(Format, BytesCountTheScales) {
-  EXPECT_EQ(Format(Scalar::bf16).bytes(10), 20u);
-  EXPECT_EQ(Format(Scalar::f64).bytes(0), 0u);
-  EXPECT_EQ(Format(Scalar::e4m3, {.granularity = Granularity::tensor}).bytes(100), 104u);
-  const Scaling blocks = {.granularity = Granularity::block, .block = 32, .axis = 0, .scale = Scalar::f32};
-  EXPECT_EQ(Format(Scalar::e4m3, blocks).bytes(64), 64u + 8u);
-  EXPECT_EQ(Format(Scalar::e4m3, blocks).bytes(65), 65u + 12u);
-}
-
 }  // namespace
 }  // namespace mantissa

@@ -26,8 +26,19 @@ TEST(Policy, IsThirtyTwoTrueUnlessSaid) {
 }
 
 TEST(Policy, PresetsHaveTheFieldsOfTheTable) {
-  EXPECT_EQ(Policy::preset_names(), (std::vector<std::string>{"64-true", "32-true", "bf16-mixed", "16-mixed",
-                                                              "bf16-true", "16-true"}));
+  EXPECT_EQ(Policy::preset_names(),
+            (std::vector<std::string>{"64-true", "32-true", "tf32", "bf16-matmul", "bf16-matmul-x3",
+                                      "bf16-matmul-x6", "bf16-mixed", "16-mixed", "bf16-true", "16-true",
+                                      "fp8-hybrid"}));
+  for (const auto& [preset, compute] : {std::pair{"tf32", "tf32"},
+                                        {"bf16-matmul", "bf16x1"},
+                                        {"bf16-matmul-x3", "bf16x3"},
+                                        {"bf16-matmul-x6", "bf16x6"}}) {
+    EXPECT_EQ(Policy::parse(preset).line(), Policy::parse(std::string("compute=") + compute).line());
+    EXPECT_EQ(Policy::parse(preset).preset(), preset);
+  }
+  EXPECT_EQ(Policy::parse("transformer-engine").preset(), "fp8-hybrid");
+  EXPECT_EQ(Policy::parse("fp8-hybrid").line(), Policy::parse("bf16-mixed compute=fp8-hybrid").line());
   EXPECT_EQ(Policy::parse("64-true").line(),
             "params=f64 compute=f64 accumulate=f64 accumulate_block=0 residual=f64 output=f64 grads=f64 "
             "reduce=f64 optimizer=f64 "
@@ -134,6 +145,8 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
   const auto pick = [&](const std::vector<std::string>& from) { return from[random() % from.size()]; };
   const auto value = [&](const Field& field) {
     if (field.name == "loss_scale") return pick({"none", "dynamic:2^16", "dynamic:3", "128", "0.1"});
+    if (field.name == "compute") return pick({"f64", "f32", "tf32", "bf16x3", "e4m3", "fp8-hybrid", "mxfp4"});
+    if (field.name == "scaling") return pick({"delayed", "current", "none"});
     if (field.name == "rounding") return pick({"nearest", "toward-zero", "stochastic"});
     if (field.name == "output" && random() % 2 == 0) return std::string("compute>f32");
     if (std::holds_alternative<std::optional<bool> Fields::*>(field.member)) return pick({"true", "false"});
@@ -188,23 +201,19 @@ TEST(Policy, ArithmeticIsF64OnlyWithF64Masters) {
 TEST(PolicyErrors, NameTheNearestPreset) {
   EXPECT_EQ(message_of([] { Policy::parse("bf16-mixd"); }),
             "policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean \"bf16-mixed\"? (presets: "
-            "64-true, 32-true, bf16-mixed, 16-mixed, bf16-true, 16-true)");
+            "64-true, 32-true, tf32, bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, "
+            "bf16-true, 16-true, fp8-hybrid)");
   EXPECT_EQ(message_of([] { Policy::parse("qqqqqqqqqqqq"); }),
             "policy \"qqqqqqqqqqqq\": no preset is called \"qqqqqqqqqqqq\" (presets: 64-true, 32-true, "
-            "bf16-mixed, 16-mixed, bf16-true, 16-true)");
+            "tf32, bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, "
+            "fp8-hybrid)");
 }
 
-TEST(PolicyErrors, LaterPresetsAreKnownByName) {
-  for (const char* name : {"tf32", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6", "fp8-hybrid"}) {
-    EXPECT_EQ(message_of([&] { Policy::parse(name); }),
-              std::string("policy \"") + name + "\": preset \"" + name +
-                  "\" is not available: this version trains 64-true, 32-true, bf16-mixed, 16-mixed, "
-                  "bf16-true, 16-true, and policy lines whose compute is f32, tf32, bf16 or f16");
-  }
-  EXPECT_NE(message_of([] { Policy::parse("fp8"); }).find("preset \"fp8-hybrid\" is not available"),
-            std::string::npos);
-  EXPECT_NE(message_of([] { Policy::parse("transformer-engine"); }).find("preset \"fp8-hybrid\""),
-            std::string::npos);
+TEST(Policy, LeavesUsualScalingOutOfItsLine) {
+  EXPECT_EQ(Policy::parse("fp8-hybrid").line().find("scaling"), std::string::npos);
+  const Policy policy = Policy::parse("fp8-hybrid scaling=current margin=1 amax_history=16");
+  EXPECT_NE(policy.line().find("scaling=current scale_margin=1 amax_history=16"), std::string::npos);
+  EXPECT_EQ(Policy::parse(policy.line()), policy);
 }
 
 TEST(PolicyErrors, NameFieldAndValue) {
@@ -215,15 +224,14 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16"},
       {"compute=bff16",
        "policy \"compute=bff16\": compute=\"bff16\": no number format has this name; did you mean \"bf16\"? "
-       "(formats: f64, f32, tf32, "
-       "bf16, f16, e5m2, e4m3)"},
-      {"compute=mxfp8",
-       "policy \"compute=mxfp8\": compute=mxfp8: mxfp8 shares scales over blocks of elements, and this "
-       "version trains in plain "
-       "formats only; write bf16, f16, tf32 or f32"},
+       "(formats: f64, f32, tf32, bf16, f16, e5m2, "
+       "e4m3, fp8-hybrid, bf16x1, bf16x3, bf16x6, mxfp8, mxfp4, nvfp4)"},
+      {"residual=mxfp8",
+       "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of factors of products only; write "
+       "compute=mxfp8, and for residual a number format such as bf16"},
       {"compute=",
        "policy \"compute=\": compute=\"\": no number format has this name (formats: f64, f32, tf32, bf16, "
-       "f16, e5m2, e4m3)"},
+       "f16, e5m2, e4m3, fp8-hybrid, bf16x1, bf16x3, bf16x6, mxfp8, mxfp4, nvfp4)"},
       {"accumulate_block=-1",
        "policy \"accumulate_block=-1\": accumulate_block=\"-1\": must be a whole number, 0 or more"},
       {"accumulate_block=12x",

@@ -76,16 +76,34 @@ TEST(Rule, DecidedByNamesWhoSetCompute) {
 TEST(Rule, EveryFieldOfThePolicyReachesTheAnswer) {
   const Resolved r =
       Policy::parse(
-          "params=f64 compute=tf32 accumulate=bf16 residual=f16 output=e5m2 grads=e4m3 optimizer=bf16 kv=f16")
+          "params=f64 compute=tf32 accumulate=bf16 accumulate_block=32 residual=f16 output=e5m2 grads=e4m3 "
+          "optimizer=bf16 kv=f16 "
+          "rounding=stochastic kahan=true saturate=true flush_subnormals=true scaling=current scale_margin=2 "
+          "amax_history=16")
           .resolve({.scope = "x", .op = "y"});
   EXPECT_EQ(r.params, Scalar::f64);
   EXPECT_EQ(r.compute, Scalar::tf32);
-  EXPECT_EQ(r.accumulate, Scalar::bf16);
+  EXPECT_EQ(r.accumulator, Accumulator(Scalar::bf16, 32));
   EXPECT_EQ(r.residual, Scalar::f16);
   EXPECT_EQ(r.output, Scalar::e5m2);
   EXPECT_EQ(r.grads, Scalar::e4m3);
   EXPECT_EQ(r.optimizer, Scalar::bf16);
   EXPECT_EQ(r.kv, Scalar::f16);
+  EXPECT_EQ(r.rounding, Rounding::stochastic);
+  EXPECT_TRUE(r.kahan && r.saturate && r.flush_subnormals);
+  EXPECT_EQ(r.scaling, Scaling::current);
+  EXPECT_EQ(r.scale_margin, 2);
+  EXPECT_EQ(r.amax_history, 16);
+}
+
+TEST(Rule, OfAnOperandSpeaksOfThatOnly) {
+  const Policy policy = Policy::parse("bf16-mixed; *: operand=weight compute=tf32");
+  const auto compute = [&](std::string_view operand) {
+    return policy.resolve({.scope = "x", .op = "matmul", .operand = operand}).compute;
+  };
+  EXPECT_EQ(compute("weight"), Scalar::tf32);
+  EXPECT_EQ(compute("input"), Scalar::bf16);
+  EXPECT_EQ(compute(""), Scalar::bf16);
 }
 
 TEST(Rule, MatchesByScopeOpPassAndStep) {

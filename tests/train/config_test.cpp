@@ -245,8 +245,8 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
       message_of([&] {
         parse_under({"bf17", {}});
       }),
-      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, bf16-mixed, "
-      "16-mixed, bf16-true, 16-true)");
+      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, tf32, "
+      "bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, fp8-hybrid)");
   EXPECT_EQ(message_of([&] {
               parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});
             }),
@@ -257,8 +257,8 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
             }).find("--precision: kahan=true is not available"),
             0U);
   EXPECT_EQ(message_of([&] {
-              parse_under({std::nullopt, {"*: kv=e4m3"}});
-            }).find("--rule 1: rule \"*: kv=e4m3\" (--rule 1): kv=e4m3 is not available"),
+              parse_under({std::nullopt, {"*: grads=e4m3"}});
+            }).find("--rule 1: rule \"*: grads=e4m3\" (--rule 1): grads=e4m3 is not available"),
             0U);
 }
 
@@ -531,11 +531,8 @@ TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
   const auto with = [](const std::string& precision) { return refused("[precision]\n" + precision); };
   EXPECT_EQ(with("policy = \"bf16-mixd\""),
             "dir/run.toml:8: policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean "
-            "\"bf16-mixed\"? (presets: 64-true, "
-            "32-true, bf16-mixed, 16-mixed, bf16-true, 16-true)");
-  EXPECT_EQ(with("policy = \"fp8-hybrid\"")
-                .find("dir/run.toml:8: policy \"fp8-hybrid\": preset \"fp8-hybrid\" is not available: "),
-            0U);
+            "\"bf16-mixed\"? (presets: 64-true, 32-true, tf32, bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, "
+            "bf16-mixed, 16-mixed, bf16-true, 16-true, fp8-hybrid)");
   EXPECT_EQ(with("policy = [1]"),
             "dir/run.toml:8: precision.policy = an array: must be a string, such as "
             "\"bf16-mixed\"");

@@ -111,7 +111,8 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                        parameters_text(static_cast<double>(model.parameters())), config.data.sequence_length,
                        config.batch.global_batch_size, micros, config.batch.micro_batch_size, ctx.threads);
   p.text += fmt::format("policy  {}\n        {}\n", program.policy.preset(), program.policy.line());
-  p.text += fmt::format("here    {}\n\nforward\n{}", native_line(ctx, *program.policy.fields().compute),
+  p.text += fmt::format("here    {}\n\nforward\n{}",
+                        native_line(ctx, (*program.policy.fields().compute)->factor.format),
                         plan::plan_table(rows, graph::Phase::forward));
   p.text += fmt::format("\nbackward\n{}", plan::plan_table(rows, graph::Phase::backward));
   if (config.batch.recompute != "none") {

@@ -11,7 +11,9 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/pointwise.h"
+#include "mantissa/numeric/factor.h"
 #include "mantissa/numeric/format.h"
+#include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/extent.h"
 
 namespace mantissa::graph {
@@ -38,12 +40,14 @@ struct OutputSpec {
 struct Argument {
   void* data = nullptr;
   Scalar type = Scalar::f32;
-  Scalar operand = Scalar::f32;  // inputs read as Read::matmul: rounded to this
+  Factor operand = Scalar::f32;  // inputs read as Read::matmul: rounded like this
   Scalar rounded = Scalar::f32;  // outputs: rounded to this before an addend is added
   std::int64_t rows = 1;
   std::int64_t width = 1;
   bool integer = false;
+  TensorScale* scale = nullptr;  // of tensors that are stored scaled
 
+  float unscale() const { return scale == nullptr ? 1.0F : scale->unscale; }
   ConstMatrix in() const { return {data, type, width}; }
   Matrix out() const { return {data, type, width}; }
 };
@@ -59,7 +63,8 @@ struct Call {
   Argument addend;                                  // data == nullptr: none
   bool accumulate = false;                          // weight gradients: add to what is there
   Scalar arithmetic = Scalar::f32;
-  Scalar compute = Scalar::f32;  // format of factors that the op makes itself (P and dS in attention)
+  Factor compute = Scalar::f32;  // rounding of factors that the op makes itself (P and dS in attention)
+  Accumulator accumulator = {};  // of products
 };
 
 /// An operand of a reference: its numbers at the extent's size, row after row. Ids are whole numbers.
@@ -89,6 +94,7 @@ struct Sizes {
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf
   Scalar arithmetic = Scalar::f32;
   std::vector<Scalar> outputs = {};  // their formats
+  int parts = 1;                     // that factors of products are split in
 };
 
 /// Bytes at rest are the plan's to count; this is the arithmetic.
@@ -105,11 +111,12 @@ struct NodeView {
 };
 
 struct OpDef {
-  std::string_view id;           // unique: "matmul.dx"
-  std::string_view op;           // what rules, explain and traces call it: "matmul"
-  std::string_view doc;          // one line: formula and rounding points
-  std::vector<Read> reads;       // per input; the last one repeats
-  bool takes_addend = false;     // its kernel can add an f32 sum before the last rounding
+  std::string_view id;                          // unique: "matmul.dx"
+  std::string_view op;                          // what rules, explain and traces call it: "matmul"
+  std::string_view doc;                         // one line: formula and rounding points
+  std::vector<Read> reads;                      // per input; the last one repeats
+  std::vector<std::string_view> operands = {};  // what rules call the inputs that are factors of products
+  bool takes_addend = false;                    // its kernel can add an f32 sum before the last rounding
   bool rounds_gradient = false;  // its kernel can add to a weight gradient of fewer bits, rounding once
   bool in_place = false;         // output 0 may be the memory of an unbroadcast input or addend of its type
   std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)

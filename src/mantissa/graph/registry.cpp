@@ -13,7 +13,7 @@ std::span<const OpDef* const> all_ops() {
       &kGather,       &kGatherDtable, &kGatherAddRows, &kSelect,      &kAdd,
       &kSwiglu,       &kSwigluGrad,   &kSum,           &kSumUses,     &kCast,
       &kRoundKv,      &kFused,        &kLogProb,       &kLogProbGrad, &kLogProbTraining,
-      &kCacheAppend,  &kAccumulate,
+      &kCacheAppend,  &kAccumulate,   &kRound,         &kQuantize,
   };
   return kOps;
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
@@ -38,33 +39,35 @@ struct KeyCache {
 /// [tokens, heads], f32 (f64 in f64). Products of q·k are one FMA chain over head_dim in f32; scores and
 /// softmax are f32; per key block p = exp(s − running maximum) is rounded to `operand` before P·V (one chain
 /// per key block, then added to the rescaled sum); the denominator is the sum of the unrounded values over 16
-/// virtual lanes (lane = key index mod 16); the output is rounded once, to out.type.
+/// virtual lanes (lane = key index mod 16); the output is rounded once, to out.type. q, k and v are rounded
+/// to `operand`, too, where it does not hold them; in several parts all are split, and every product is one
+/// chain over the products of parts.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
   Matrix out;
   Matrix lse;
-  Scalar operand = Scalar::f32;  // format of P (and of dS in the backward) as a matmul operand
+  Factor operand = Scalar::f32;  // format of P (and of dS in the backward) as a matmul operand
   KeyCache cache;
 };
 
 std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,
-                                std::int64_t longest_row, Scalar arithmetic);
+                                std::int64_t longest_row, Scalar arithmetic, int parts = 1);
 void attention(const Context& ctx, const Extent& extent, const Attention& a);
 
 /// Gradients of `attention` (without a cache): P recomputed from lse, D = Σ dO∘O, dS = P∘(dO·Vᵀ − D)·scale,
 /// all in f32; P and dS are rounded to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO. dQ:
 /// key blocks of 512 in order, one chain each. dK and dV: query heads of the group in order, within one query
-/// blocks of 128 in order, one chain each.
+/// blocks of 128 in order, one chain each. Operands in several parts are split as in the forward.
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;
   Matrix dq, dk, dv;
-  Scalar operand = Scalar::f32;
+  Factor operand = Scalar::f32;
 };
 
 std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,
-                                         std::int64_t longest_row, Scalar arithmetic);
+                                         std::int64_t longest_row, Scalar arithmetic, int parts = 1);
 void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a);
 
 }  // namespace mantissa::kernels

@@ -6,17 +6,19 @@
 #include <span>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
 /// One operand. Element (i, j) is data[i * ld + j], or data[j * ld + i] where `transposed`. It is read in
-/// `matrix.type`, rounded to nearest to `operand`, and multiplied.
+/// `matrix.type`, rounded as `operand` says, and multiplied. Both operands have the same number of parts.
 struct GemmOperand {
   ConstMatrix matrix;
-  Scalar operand = Scalar::f32;
+  Factor operand = Scalar::f32;
   bool transposed = false;
+  float unscale = 1;  // what stored values are multiplied by first, in f32 (numeric/scaled.h)
 };
 
 /// C[m, n] = Σ_k A[m, k] · B[k, n], in f32 (f64 where both operands' `operand` and C are f64).
@@ -24,7 +26,10 @@ struct GemmOperand {
 /// Order of summation, the same for every shape of m and n, thread count and instruction set: k is cut into
 /// leaves (the whole of k where `leaves` is empty), a leaf into rows, a row into blocks of 256 from its
 /// start; a block is one FMA chain from zero in ascending k; blocks are added in order into the leaf's sum,
-/// the leaf's sum is added to C.
+/// the leaf's sum is added to C. Operands in several parts: each product of parts of a block is a chain of
+/// its own; those of the smallest terms are added first, among equals those of A's smaller part. An
+/// accumulator that rounds also ends blocks where it rounds the leaf's sum, and rounds that after adding
+/// them.
 struct Gemm {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -42,6 +47,7 @@ struct Gemm {
   /// The rows of k, for weight gradients: k is the token axis. Empty: one row of length k.
   std::span<const Row> rows;
   std::int64_t rows_per_leaf = 1;
+  Accumulator accumulator = {};  // f32 in f64 arithmetic is no rounding either
 
   // Epilogue, per element: x = acc (+ bias[n]); rounded to `rounded`; (+ addend[m, n], in f32); rounded to
   // c.type.
@@ -51,9 +57,10 @@ struct Gemm {
   ConstMatrix addend;            // data == nullptr: none. May be C itself where the types are equal.
 };
 
-/// Scratch that gemm() needs with `ctx.threads` threads; never more for smaller m, n, k.
+/// Scratch that gemm() needs with `ctx.threads` threads and operands in `parts` parts; never more for smaller
+/// m, n, k.
 std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
-                           Scalar arithmetic);
+                           Scalar arithmetic, int parts = 1);
 
 void gemm(const Context& ctx, const Gemm& g);
 

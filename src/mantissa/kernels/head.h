@@ -16,10 +16,11 @@ namespace mantissa::kernels {
 /// semantics.
 inline constexpr std::int64_t kVocabularyChunk = 1024;
 
-/// For each token: logits l = x·Wᵀ (f32, unrounded, k order of gemm()), lse = log Σ exp l, log_prob = l[id] −
-/// lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l − m') over 16
-/// virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 where no id is
-/// asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be null.
+/// For each token: logits l = x·Wᵀ (f32, rounded to `rounded`, k order of gemm()), lse = log Σ exp l,
+/// log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l
+/// − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1
+/// where no id is asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be
+/// null.
 struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -27,9 +28,12 @@ struct LogProb {
   GemmOperand weight;  // [vocabulary, channels], as stored
   const std::int32_t* ids = nullptr;
   Matrix log_prob, lse, entropy;
+  Accumulator accumulator = {};  // of the logits
+  Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
 };
 std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                               std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic);
+                               std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                               int parts = 1);
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
 /// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to
@@ -45,14 +49,16 @@ struct LogProbBackward {
   const std::int32_t* ids = nullptr;
   ConstMatrix lse;
   ConstMatrix dlog_prob;
-  Scalar operand = Scalar::f32;
-  Matrix dx;       // [tokens, channels]
-  Matrix dweight;  // [vocabulary, channels], rows side by side
+  Factor operand = Scalar::f32;
+  Accumulator accumulator = {};  // of all three products; dx begins its blocks anew with every chunk
+  Scalar rounded = Scalar::f32;  // of the logits
+  Matrix dx;                     // [tokens, channels]
+  Matrix dweight;                // [vocabulary, channels], rows side by side
   bool accumulate = false;
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type);
+                                        Scalar dx_type, Scalar dweight_type, int parts = 1);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
 /// Both: log_prob(forward), then log_prob_backward(backward) from its lse, with the same bits. The logits of
@@ -61,7 +67,7 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type);
+                                        Scalar dx_type, Scalar dweight_type, int parts = 1);
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward);
 

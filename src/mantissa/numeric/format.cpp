@@ -57,18 +57,4 @@ double unit_roundoff(Scalar s) {
   return std::ldexp(1.0, -(traits(s).mantissa_bits + 1));
 }
 
-std::size_t Format::bytes(std::size_t count) const {
-  const std::size_t elements = count * bytes_of(element);
-  switch (scaling.granularity) {
-    case Granularity::none:
-      return elements;
-    case Granularity::tensor:
-      return elements + bytes_of(scaling.scale);
-    case Granularity::block:
-      break;
-  }
-  const std::size_t block = static_cast<std::size_t>(scaling.block);
-  return elements + (count + block - 1) / block * bytes_of(scaling.scale);
-}
-
 }  // namespace mantissa

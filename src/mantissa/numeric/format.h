@@ -1,5 +1,5 @@
-// Number formats: the scalar element types, and what a scaled format adds to them (docs/numerics.md,
-// "Formats").
+// Number formats: the scalar element types (docs/numerics.md, "Formats"). Formats with scales are in
+// numeric/scaled.h.
 #pragma once
 
 #include <cstddef>
@@ -59,34 +59,6 @@ std::optional<Scalar> parse_scalar(std::string_view text);
 
 /// The unit roundoff: half the distance between 1 and the next value, 2^-(mantissa_bits + 1).
 double unit_roundoff(Scalar s);
-
-enum class Granularity : std::uint8_t { none, tensor, block };
-enum class ScaleSource : std::uint8_t { current, delayed };
-
-/// How a scaled format finds its scales. `none` for plain formats.
-struct Scaling {
-  Granularity granularity = Granularity::none;
-  std::int32_t block = 0;  // elements that share a scale, along `axis`
-  std::int32_t axis = -1;
-  Scalar scale = Scalar::f32;  // format of a scale
-  ScaleSource source = ScaleSource::delayed;
-  friend bool operator==(const Scaling&, const Scaling&) = default;
-};
-
-/// A format is a value: an element, and if scaled how.
-struct Format {
-  Scalar element = Scalar::f32;
-  Scaling scaling{};
-  constexpr Format() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor): a scalar is a plain format
-  constexpr Format(Scalar s) : element(s) {}
-  constexpr Format(Scalar s, Scaling how) : element(s), scaling(how) {}
-  friend bool operator==(const Format&, const Format&) = default;
-
-  /// Bytes of `count` elements, scales included; `count` elements form whole runs along `axis` where blocks
-  /// share scales.
-  std::size_t bytes(std::size_t count) const;
-};
 
 enum class Rounding : std::uint8_t { nearest, toward_zero, stochastic };
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/plan/passes.h"
@@ -19,9 +20,13 @@ using graph::Value;
 using graph::ValueId;
 using graph::ValueKind;
 
-/// What a result in `compute` is stored in: tf32 is a format of factors only.
-Scalar stored(Scalar compute) {
-  return compute == Scalar::tf32 ? Scalar::f32 : compute;
+/// How this use rounds factors that have no scale; those of formats that have are multiplied as they are
+/// stored.
+Factor factor_of(const precision::Resolved& r) {
+  Factor f = r.compute->scaled == precision::Scaled::none ? r.compute->factor : Factor(r.compute->stored);
+  f.saturate = r.saturate;
+  f.flush_subnormals = r.flush_subnormals;
+  return f;
 }
 
 /// Whether every value of `from` is one of `to`.
@@ -53,8 +58,8 @@ class Lowering {
   }
 
  private:
-  precision::Resolved resolve(const Node& node) {
-    const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0};
+  precision::Resolved resolve(const Node& node, std::string_view operand = {}) {
+    const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
     for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
     return program_.policy.resolve(use);
   }
@@ -67,7 +72,7 @@ class Lowering {
       case Role::output:
         return program_.arithmetic;
       case Role::compute:
-        return stored(resolve(node).compute);
+        return resolve(node).compute->stored;
       case Role::residual:
         return resolve(node).residual;
       case Role::kv:
@@ -79,7 +84,7 @@ class Lowering {
       case Role::like: {
         const Value& of = graph_.value(value.of);
         if (of.role == Role::kv && of.producer != graph::kNone)
-          return stored(resolve(graph_.node(of.producer)).compute);
+          return resolve(graph_.node(of.producer)).compute->stored;
         return program_.buffer(buffer(value.of)).type;
       }
     }
@@ -144,7 +149,7 @@ class Lowering {
   BufferId copy_of(BufferId master, Scalar type) {
     Slot& slot = program_.slots[static_cast<std::size_t>(program_.buffer(master).slot)];
     for (const BufferId c : slot.copies) {
-      if (program_.buffer(c).type == type) return c;
+      if (program_.buffer(c).type == type && !program_.buffer(c).quantization) return c;
     }
     const Buffer m = program_.buffer(master);
     const BufferId c =
@@ -160,20 +165,33 @@ class Lowering {
     s.op = node.op;
     s.scope = node.scope;
     s.phase = node.phase;
-    s.rounded = program_.arithmetic;
-    s.compute = r.compute;
+    s.rounded = makes_logits(node) ? logits_rounding(r) : program_.arithmetic;
+    s.compute = factor_of(r);
+    s.accumulator = r.accumulator;
     s.decided_by = r.decided_by;
     s.attributes = node.attributes;
     return s;
   }
 
+  static bool makes_logits(const Node& node) {
+    return node.op->op == "log_prob" || (node.op->id == "matmul" && node.attributes.flag("logits"));
+  }
+
+  /// What logits are rounded to before they leave as f32.
+  Scalar logits_rounding(const precision::Resolved& r) const {
+    if (program_.arithmetic == Scalar::f64) return Scalar::f64;
+    return r.output_via_compute ? r.compute->stored : r.output;
+  }
+
   void emit_cast(const Node& node, BufferId from, BufferId to) {
     Step s = step_for(node);
-    s.op = &graph::find_op("cast");
+    const bool plain = s.compute.plain() || s.compute.parts > 1;
+    s.op = &graph::find_op(plain ? "cast" : "round");
     s.attributes = {};
+    s.rounded = program_.arithmetic;
     s.inputs = {{from, program_.buffer(from).type}};
     s.outputs = {to};
-    s.expression = copy_expression();
+    if (plain) s.expression = copy_expression();
     program_.steps.push_back(std::move(s));
   }
 
@@ -192,14 +210,96 @@ class Lowering {
     return {{{.op = Opcode::load, .dst = 0, .index = 0}, {.op = Opcode::store, .a = 0, .index = 0}}, 1, 1};
   }
 
+  static bool is_linear(const Node& node) { return node.op->op == "matmul" && !makes_logits(node); }
+
+  /// How input i of a Linear op is stored under scales; none where the policy asks for no format that has
+  /// any. `element`: the format of what is stored.
+  std::optional<Quantization> quantization_of(const Node& node, std::size_t i, const precision::Resolved& r,
+                                              Scalar& element) const {
+    if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
+    Quantization q;
+    if (r.compute->scaled == precision::Scaled::block) {
+      q.blocks = r.compute->block;
+      // Along the sum: over tokens in a weight gradient, over a weight's rows in the gradient of its input.
+      q.along_rows = node.op->id == "matmul.dw" || (node.op->id == "matmul.dx" && i == 1);
+      element = Scalar::bf16;
+    } else {
+      element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
+    }
+    return q;
+  }
+
+  /// The scale of the tensor in `from` as `element`: one for all that read it so.
+  std::int32_t scale_of(const Buffer& from, const Quantization& q, const precision::Resolved& r,
+                        Scalar element) {
+    const bool nvfp4 = q.blocks == BlockFormat::nvfp4;
+    if ((q.blocks && !nvfp4) || (!nvfp4 && r.scaling == precision::Scaling::none)) return -1;
+    ScaleSlot slot;
+    slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
+    for (std::size_t s = 0; s < program_.scales.size(); ++s) {
+      if (program_.scales[s].name == slot.name) return static_cast<std::int32_t>(s);
+    }
+    slot.element = element;
+    slot.nvfp4 = nvfp4;
+    slot.current = r.scaling == precision::Scaling::current;
+    slot.margin = static_cast<std::int32_t>(r.scale_margin);
+    slot.history = slot.current ? 0 : r.amax_history;
+    program_.scales.push_back(slot);
+    return static_cast<std::int32_t>(program_.scales.size() - 1);
+  }
+
+  /// A copy of `b` under scales: of a weight kept up to date with it, of an activation made where it is first
+  /// read.
+  Operand quantized(const Node& node, BufferId b, Quantization q, const precision::Resolved& r,
+                    Scalar element) {
+    const Buffer from = program_.buffer(b);
+    q.scale = scale_of(from, q, r, element);
+    for (const BufferId c : quantized_[b]) {
+      if (program_.buffer(c).quantization == q && program_.buffer(c).type == element) return {c, element};
+    }
+    const bool weight = from.home == Home::master;
+    const BufferId to =
+        add_buffer(fmt::format("{}:{}{}", from.name, q.blocks ? traits(*q.blocks).name : name(element),
+                               q.along_rows ? ".rows" : ""),
+                   from.shape, element, weight ? Home::copy : Home::activation, graph::kNone);
+    program_.buffer(to).quantization = q;
+    quantized_[b].push_back(to);
+    if (weight) {
+      program_.buffer(to).slot = from.slot;
+      program_.slots[static_cast<std::size_t>(from.slot)].copies.push_back(to);
+      return {to, element};
+    }
+    Step s = step_for(node);
+    s.op = &graph::find_op("quantize");
+    s.rounded = program_.arithmetic;
+    s.attributes = {{"blocks", q.blocks ? static_cast<double>(*q.blocks) : -1.0},
+                    {"along_rows", q.along_rows},
+                    {"current", r.scaling == precision::Scaling::current},
+                    {"margin", static_cast<double>(r.scale_margin)}};
+    s.inputs = {{b, from.type}};
+    s.outputs = {to};
+    program_.steps.push_back(std::move(s));
+    return {to, element};
+  }
+
   /// Input i of `node`, cast first where the op multiplies it in a format that cannot hold its values.
-  Operand operand(const Node& node, std::size_t i, Scalar compute) {
+  Operand operand(const Node& node, std::size_t i) {
     BufferId b = buffer(node.inputs[i]);
     const Read read = node.op->reads[std::min(i, node.op->reads.size() - 1)];
     const Buffer& from = program_.buffer(b);
-    if (from.integer || read == Read::value || holds(compute, from.type)) return {b, from.type};
+    if (from.integer || read == Read::value) return {b, from.type};
+    const precision::Resolved r =
+        resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
+    Scalar element = from.type;
+    if (const std::optional<Quantization> q = quantization_of(node, i, r, element))
+      return quantized(node, b, *q, r, element);
+    const Factor factor = factor_of(r);
+    const Scalar compute = factor.format;
+    if (factor.parts > 1) return {b, factor};
+    if (holds(compute, from.type) && !factor.flush_subnormals) return {b, from.type};
     if (from.home == Home::master) {
-      if (compute == Scalar::tf32) return {b, compute};  // same storage: rounded while it is packed
+      // Rounded while it is packed where its storage stays the same, or a copy would be rounded otherwise.
+      if (compute == Scalar::tf32 || !factor.plain()) return {b, factor};
       return {copy_of(b, compute), compute};
     }
     const auto key = std::make_pair(b, compute);
@@ -212,9 +312,27 @@ class Lowering {
     return {to, compute};
   }
 
+  /// The factors of a product are split in the same number of parts.
+  static void check_parts(const Step& s) {
+    std::optional<int> parts;
+    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+      const Read read = s.op->reads[std::min(i, s.op->reads.size() - 1)];
+      if (read != Read::matmul) continue;
+      const int here = s.inputs[i].operand.parts;
+      if (parts.value_or(here) != here || here != s.compute.parts) {
+        throw ConfigError(
+            fmt::format("{}: a factor of {} is split in {} parts and another in {}; let one rule without "
+                        "\"operand\" set compute for all of them",
+                        s.scope, s.op->op, here, parts.value_or(s.compute.parts)));
+      }
+      parts = here;
+    }
+  }
+
   void lower(const Node& node) {
     Step s = step_for(node);
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i, s.compute));
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i));
+    check_parts(s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
     std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
@@ -292,6 +410,7 @@ class Lowering {
   Program program_;
   std::vector<BufferId> buffer_of_;
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, Phase>> casts_;
+  std::map<BufferId, std::vector<BufferId>> quantized_;  // copies of a buffer under scales
   std::vector<bool> rule_matched_;
 };
 

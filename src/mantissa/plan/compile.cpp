@@ -58,6 +58,7 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
       sizes.outputs.push_back(program.buffer(o).type);
     }
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
+    sizes.parts = s.compute.parts;
     const graph::NodeView node{operands, ids, s.attributes};
     if (s.op->cost != nullptr) s.flops = s.op->cost(node, sizes).flops;
     if (s.op->workspace != nullptr) s.workspace = s.op->workspace(node, sizes, ctx);

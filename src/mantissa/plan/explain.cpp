@@ -31,6 +31,12 @@ bool multiplies(const Step& s) {
                      [](graph::Read r) { return r == graph::Read::matmul; });
 }
 
+/// "bf16", "bf16 × 3": the format of factors, and the products of their parts.
+std::string factor_name(const Factor& f) {
+  return f.parts == 1 ? std::string(name(f.format))
+                      : fmt::format("{} × {}", name(f.format), f.parts * (f.parts + 1) / 2);
+}
+
 std::string kernel_of(const Program& p, const Step& s) {
   std::string kernel(s.op->id);
   if (!s.parts.empty()) {
@@ -40,13 +46,22 @@ std::string kernel_of(const Program& p, const Step& s) {
   if (s.addend != kNoBuffer) kernel += " + add";
   if (s.recomputed) kernel += ", recomputed";
   for (const Operand& o : s.inputs) {
-    if (multiplies(s) && p.buffer(o.buffer).type != o.operand && !p.buffer(o.buffer).integer &&
+    if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&
         s.op->expression == nullptr) {
-      kernel += fmt::format(" ({} → {} while loading)", name(p.buffer(o.buffer).type), name(o.operand));
+      kernel +=
+          fmt::format(" ({} → {} while loading)", name(p.buffer(o.buffer).type), factor_name(o.operand));
       break;
     }
   }
   return kernel;
+}
+
+/// "f32", "f16/32": the format of sums, and the terms after which partial ones are rounded.
+std::string accumulator_name(const Program& p, const Step& s) {
+  const bool product = s.op->op == "matmul" || s.op->op == "log_prob";
+  if (!product || !s.accumulator.rounds()) return std::string(name(p.arithmetic));
+  return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
+                                  : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
 }
 
 PlanRow row_of(const Program& p, const Step& s) {
@@ -56,10 +71,10 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.pass = precision::name(pass_of(s.phase));
   r.stored = format_name(main_input(p, s));
   const bool attention = s.op->op == "attention";
-  r.multiplied = multiplies(s) || attention ? std::string(name(s.compute)) : kNoFormat;
+  r.multiplied = multiplies(s) || attention ? factor_name(s.compute) : kNoFormat;
   const bool moves =
       s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
-  r.accumulated = moves ? kNoFormat : std::string(name(p.arithmetic));
+  r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,6 +20,25 @@ inline constexpr BufferId kNoBuffer = -1;
 /// Where a buffer lives. All but masters and copies are regions of the one arena.
 enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy };
 
+/// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h). Blocks
+/// are kept as their values in the buffer's type.
+struct Quantization {
+  std::optional<BlockFormat> blocks;  // none: one scale, in the buffer's own format
+  bool along_rows = false;            // blocks lie across rows, else along them
+  std::int32_t scale = -1;            // of Program::scales; -1: none
+  friend bool operator==(const Quantization&, const Quantization&) = default;
+};
+
+/// The scale of one tensor: what its values are rounded for.
+struct ScaleSlot {
+  std::string name;               // the tensor's
+  Scalar element = Scalar::e4m3;  // what is scaled to fit; nvfp4: of its blocks' scales
+  bool nvfp4 = false;
+  bool current = false;      // from the tensor itself, else from earlier steps
+  std::int32_t margin = 0;   // binades
+  std::int64_t history = 0;  // steps; 0 where current
+};
+
 struct Buffer {
   std::string name;
   Shape shape;
@@ -27,13 +47,14 @@ struct Buffer {
   Home home = Home::activation;
   graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
   std::int32_t slot = -1;               // masters and copies: which parameter slot
-  std::size_t offset = 0;               // in the arena, or in the weight set
+  std::optional<Quantization> quantization = {};
+  std::size_t offset = 0;  // in the arena, or in the weight set
   std::size_t bytes = 0;
 };
 
 struct Operand {
   BufferId buffer = kNoBuffer;
-  Scalar operand = Scalar::f32;  // where the op multiplies it: rounded to this while it is loaded
+  Factor operand = Scalar::f32;  // where the op multiplies it: rounded like this while it is loaded
 };
 
 struct Step {
@@ -44,7 +65,8 @@ struct Step {
   std::vector<BufferId> outputs;
   BufferId addend = kNoBuffer;
   Scalar rounded = Scalar::f32;  // rounding of the result before the addend
-  Scalar compute = Scalar::f32;  // what the policy says of this use
+  Factor compute = Scalar::f32;  // of factors, as the policy says for this use
+  Accumulator accumulator = {};
   std::string decided_by;
   graph::Attributes attributes;
   kernels::Expression expression;  // pointwise steps
@@ -83,6 +105,7 @@ struct Program {
   std::vector<Buffer> buffers;
   std::vector<Step> steps;
   std::vector<Slot> slots;
+  std::vector<ScaleSlot> scales;
   std::vector<std::pair<std::string, BufferId>> outputs;
   std::vector<std::pair<BufferId, std::function<void(Matrix)>>> constants;
   MemoryRegions memory;

@@ -26,11 +26,17 @@ constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
                                        {"nearest-even", Rounding::nearest},
                                        {"toward_zero", Rounding::toward_zero}};
 
-/// Formats that are no scalars: read, so that they can be refused by name.
-constexpr std::string_view kScaledFormats[] = {"mxfp8", "mxfp4", "nvfp4"};
+constexpr std::pair<std::string_view, Scaling> kScalings[] = {
+    {"delayed", Scaling::delayed}, {"current", Scaling::current}, {"none", Scaling::none}};
 
 std::string printed(Scalar value) {
   return std::string(mantissa::name(value));
+}
+std::string printed(const Compute& value) {
+  return std::string(value->name);
+}
+std::string printed(Scaling value) {
+  return std::string(kScalings[static_cast<std::size_t>(value)].first);
 }
 std::string printed(std::int64_t value) {
   return std::to_string(value);
@@ -51,15 +57,37 @@ std::string printed(Rounding value) {
 void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
   out = parse_scalar(text);
   if (out) return;
-  if (std::ranges::find(kScaledFormats, text) != std::end(kScaledFormats)) {
-    throw ConfigError(fmt::format(
-        "{}={}: {} shares scales over blocks of elements, and this version trains in plain formats only; "
-        "write bf16, f16, tf32 or f32",
-        field, text, text));
+  if (Compute::parse(text)) {
+    throw ConfigError(
+        fmt::format("{}={}: {} is a format of factors of products only; write compute={}, and "
+                    "for {} a number format such as bf16",
+                    field, text, text, text, field));
   }
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
   throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field, quoted(text),
+                                did_you_mean(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
+  out = Compute::parse(text);
+  if (out) return;
+  std::vector<std::string> names;
+  for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
+  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field, quoted(text),
+                                did_you_mean(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : kScalings) {
+    if (name == text) {
+      out = value;
+      return;
+    }
+    names.emplace_back(name);
+  }
+  throw ConfigError(fmt::format("{}={}: no way of scaling has this name{} ({})", field, quoted(text),
                                 did_you_mean(text, names), list_of(names)));
 }
 
@@ -103,7 +131,7 @@ void read(std::string_view, std::string_view text, std::optional<LossScale>& out
 }  // namespace
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 16> table = {{
+  static const std::array<Field, 19> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -135,6 +163,24 @@ std::span<const Field> field_table() {
       {"kahan", {}, &Fields::kahan, true, "keep what an update lost in rounding, and add it to the next"},
       {"saturate", {}, &Fields::saturate, true, "overflow to the largest finite value instead of infinity"},
       {"flush_subnormals", {"flush"}, &Fields::flush_subnormals, true, "subnormal results become zero"},
+      {"scaling",
+       {},
+       &Fields::scaling,
+       true,
+       "scale of a tensor in 8 bits: from earlier steps (delayed), its own (current), or none",
+       "delayed"},
+      {"scale_margin",
+       {"margin"},
+       &Fields::scale_margin,
+       true,
+       "binades that a scale leaves free above the largest magnitude",
+       "0"},
+      {"amax_history",
+       {"amax_history_len"},
+       &Fields::amax_history,
+       true,
+       "steps of which the largest magnitude makes a delayed scale",
+       "1024"},
       {"loss_scale",
        {},
        &Fields::loss_scale,
@@ -182,11 +228,11 @@ std::string field_text(const Fields& fields, const Field& field) {
   return output && fields.output_via_compute.value_or(false) ? std::string(kThroughCompute) + text : text;
 }
 
-std::string fields_text(const Fields& fields) {
+std::string fields_text(const Fields& fields, bool omits) {
   std::string text;
   for (const Field& field : field_table()) {
     const std::string value = field_text(fields, field);
-    if (value.empty()) continue;
+    if (value.empty() || (omits && value == field.usual)) continue;
     text += fmt::format("{}{}={}", text.empty() ? "" : " ", field.name, value);
   }
   return text;

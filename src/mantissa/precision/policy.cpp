@@ -108,13 +108,13 @@ Policy Policy::with_fields(const Fields& fields) const {
 }
 
 std::string Policy::line() const {
-  std::string text = fields_text(fields_);
+  std::string text = fields_text(fields_, true);
   for (const Rule& rule : rules_) text += "; " + rule.str();
   return text;
 }
 
 std::string Policy::toml() const {
-  std::string text = fmt::format("[precision]\npolicy = \"{}\"  # {}\n", fields_text(fields_), preset_);
+  std::string text = fmt::format("[precision]\npolicy = \"{}\"  # {}\n", fields_text(fields_, true), preset_);
   if (rules_.empty()) return text + "rules = []\n";
   text += "rules = [\n";
   for (const Rule& rule : rules_) {
@@ -139,14 +139,20 @@ Resolved Policy::resolve(const Use& use) const {
   }
   out.params = *fields.params;
   out.compute = *fields.compute;
-  out.accumulate = *fields.accumulate;
+  out.accumulator = {*fields.accumulate, *fields.accumulate_block};
   out.residual = *fields.residual;
   out.output = *fields.output;
+  out.output_via_compute = fields.output_via_compute.value_or(false);
   out.grads = *fields.grads;
   out.optimizer = *fields.optimizer;
   out.kv = *fields.kv;
   out.rounding = *fields.rounding;
   out.kahan = *fields.kahan;
+  out.saturate = *fields.saturate;
+  out.flush_subnormals = *fields.flush_subnormals;
+  out.scaling = *fields.scaling;
+  out.scale_margin = *fields.scale_margin;
+  out.amax_history = *fields.amax_history;
   return out;
 }
 

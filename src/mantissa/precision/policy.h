@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/numeric/format.h"
+#include "mantissa/precision/compute.h"
 
 namespace mantissa::precision {
 
@@ -23,14 +24,20 @@ struct LossScale {
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
+/// Where the scale of a tensor in 8 bits comes from: the largest magnitudes of earlier steps, or its own; or
+/// there is none.
+enum class Scaling : std::uint8_t { delayed, current, none };
+
 /// The fields that a policy line, a preset or a rule can set. Unset in a rule: not touched.
 struct Fields {
-  std::optional<Scalar> params, compute, accumulate, residual, output, grads, reduce, optimizer, kv,
-      checkpoint;
+  std::optional<Compute> compute;
+  std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
   std::optional<Rounding> rounding;
   std::optional<bool> kahan, saturate, flush_subnormals;
+  std::optional<Scaling> scaling;
+  std::optional<std::int64_t> scale_margin, amax_history;
   std::optional<LossScale> loss_scale;
   friend bool operator==(const Fields&, const Fields&) = default;
 };
@@ -55,14 +62,19 @@ struct Use {
   std::string_view op;
   Pass pass = Pass::forward;
   std::int64_t step = 0;
+  std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
 };
 
 /// The answer: the resolved fields, and who decided `compute`.
 struct Resolved {
-  Scalar params = Scalar::f32, compute = Scalar::f32, accumulate = Scalar::f32, residual = Scalar::f32,
-         output = Scalar::f32, grads = Scalar::f32, optimizer = Scalar::f32, kv = Scalar::f32;
+  Compute compute = Scalar::f32;
+  Accumulator accumulator;
+  Scalar params = Scalar::f32, residual = Scalar::f32, output = Scalar::f32, grads = Scalar::f32,
+         optimizer = Scalar::f32, kv = Scalar::f32;
   Rounding rounding = Rounding::nearest;
-  bool kahan = false;
+  bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
+  Scaling scaling = Scaling::delayed;
+  std::int64_t scale_margin = 0, amax_history = 1024;
   std::string decided_by;  // preset name, "policy line", or the rule's origin
 };
 

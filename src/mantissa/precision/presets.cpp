@@ -14,13 +14,16 @@ namespace {
 /// Every field in `format`, and what numerics.md says otherwise: models are written in f32.
 Fields uniform(Scalar format) {
   Fields f;
-  f.params = f.compute = f.accumulate = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv =
-      format;
+  f.compute = format;
+  f.params = f.accumulate = f.residual = f.output = f.grads = f.reduce = f.optimizer = f.kv = format;
   f.checkpoint = Scalar::f32;
   f.output_via_compute = false;
   f.accumulate_block = 0;
   f.rounding = Rounding::nearest;
   f.kahan = f.saturate = f.flush_subnormals = false;
+  f.scaling = Scaling::delayed;
+  f.scale_margin = 0;
+  f.amax_history = 1024;
   f.loss_scale = LossScale{};
   return f;
 }
@@ -28,7 +31,22 @@ Fields uniform(Scalar format) {
 /// f32 masters, gradients, moments and residual stream; matrix operands and activations in `compute`.
 Fields mixed(Scalar compute) {
   Fields f = uniform(Scalar::f32);
-  f.compute = f.kv = compute;
+  f.compute = compute;
+  f.kv = compute;
+  return f;
+}
+
+/// f32 everywhere but for factors of products.
+Fields multiplied(const char* compute) {
+  Fields f = uniform(Scalar::f32);
+  f.compute = Compute::parse(compute);
+  return f;
+}
+
+/// bf16-mixed with 8-bit factors in Linear ops.
+Fields hybrid() {
+  Fields f = mixed(Scalar::bf16);
+  f.compute = Compute::parse("fp8-hybrid");
   return f;
 }
 
@@ -41,25 +59,9 @@ Fields scaled(Fields fields) {
 /// Weights, gradients and activations in `format`; sums, moments and outputs in f32.
 Fields narrow(Scalar format) {
   Fields f = uniform(Scalar::f32);
-  f.params = f.compute = f.residual = f.grads = f.kv = format;
+  f.compute = format;
+  f.params = f.residual = f.grads = f.kv = format;
   return f;
-}
-
-/// A name of docs/numerics.md that this version reads and does not train.
-struct Later {
-  std::string_view name;
-  std::vector<std::string_view> aliases;
-};
-
-std::span<const Later> later_presets() {
-  static const std::array<Later, 5> table = {{
-      {"tf32", {}},
-      {"bf16-matmul", {}},
-      {"bf16-matmul-x3", {}},
-      {"bf16-matmul-x6", {}},
-      {"fp8-hybrid", {"transformer-engine", "fp8"}},
-  }};
-  return table;
 }
 
 std::string lowered(std::string_view text) {
@@ -71,22 +73,28 @@ std::string lowered(std::string_view text) {
 }  // namespace
 
 std::span<const Preset> presets() {
-  static const std::array<Preset, 6> table = {{
+  static const std::array<Preset, 11> table = {{
       {"64-true", {"64", "fp64", "f64", "float64", "torch.float64", "double"}, uniform(Scalar::f64)},
       {"32-true", {"32", "fp32", "f32", "float32", "torch.float32", "float", "full"}, uniform(Scalar::f32)},
+      {"tf32", {}, multiplied("tf32")},
+      {"bf16-matmul", {}, multiplied("bf16x1")},
+      {"bf16-matmul-x3", {}, multiplied("bf16x3")},
+      {"bf16-matmul-x6", {}, multiplied("bf16x6")},
       {"bf16-mixed", {"bf16", "bfloat16", "torch.bfloat16"}, mixed(Scalar::bf16)},
       {"16-mixed",
        {"16", "fp16", "f16", "float16", "torch.float16", "half", "fp16-mixed"},
        scaled(mixed(Scalar::f16))},
       {"bf16-true", {}, narrow(Scalar::bf16)},
       {"16-true", {"fp16-true"}, narrow(Scalar::f16)},
+      {"fp8-hybrid", {"transformer-engine", "fp8"}, hybrid()},
   }};
   return table;
 }
 
 std::string trainable() {
-  return "this version trains 64-true, 32-true, bf16-mixed, 16-mixed, bf16-true, 16-true, and policy lines "
-         "whose compute is f32, tf32, bf16 or f16";
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.push_back(preset.name);
+  return fmt::format("presets: {}; or a policy line such as \"bf16-mixed residual=bf16\"", list_of(names));
 }
 
 const Preset& find_preset(std::string_view name) {
@@ -96,11 +104,6 @@ const Preset& find_preset(std::string_view name) {
     if (preset.name == wanted || std::ranges::find(preset.aliases, wanted) != preset.aliases.end())
       return preset;
     names.push_back(preset.name);
-  }
-  for (const Later& later : later_presets()) {
-    if (later.name == wanted || std::ranges::find(later.aliases, wanted) != later.aliases.end()) {
-      throw ConfigError(fmt::format("preset \"{}\" is not available: {}", later.name, trainable()));
-    }
   }
   throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", quoted(name),
                                 did_you_mean(wanted, names), list_of(names)));

@@ -22,57 +22,57 @@ struct Allowed {
 
 const std::vector<Allowed>& allowed_in_f32() {
   static const std::vector<Allowed> table = {
-      {"params", {"f32", "bf16", "f16"}, "weights in other formats need scales"},
-      {"compute", {"f32", "tf32", "bf16", "f16"}, "8-bit operands need scales"},
-      {"accumulate", {"f32"}, "products are summed in f32"},
-      {"accumulate_block", {"0"}, "partial sums are not rounded"},
-      {"residual", {"f32", "bf16", "f16"}, "other formats of the residual stream are not available"},
-      {"output", {"f32"}, "logits and losses are unrounded f32"},
-      {"grads", {"f32", "bf16", "f16"}, "gradients in other formats need scales"},
-      {"reduce", {"f32"}, "sums over ranks are f32"},
+      {"params", {"f32", "bf16", "f16"}, "weights in 8 bits need scales"},
+      {"grads", {"f32", "bf16", "f16"}, "gradients of weights in 8 bits need scales"},
       {"optimizer",
        {"f32", "bf16"},
        "in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the first moment over eps explodes"},
-      {"kv", {"f32", "bf16", "f16"}, "8-bit keys and values need scales"},
       {"checkpoint", {"f32"}, "models are written in f32"},
-      {"saturate", {"false"}, "overflow goes to infinity"},
-      {"flush_subnormals", {"false"}, "subnormals are kept"},
   };
   return table;
 }
 
-/// What a field may be where the masters are f64.
-std::vector<std::string> allowed_in_f64(const Allowed& row) {
-  const bool format = std::holds_alternative<std::optional<Scalar> Fields::*>(find_field(row.field)->member);
-  return format && row.field != "checkpoint" ? std::vector<std::string>{"f64"} : row.values;
+bool is_format(const Field& field) {
+  return std::holds_alternative<std::optional<Scalar> Fields::*>(field.member) ||
+         std::holds_alternative<std::optional<Compute> Fields::*>(field.member);
+}
+
+/// f64 is a format of whole runs.
+void check_f64(const Fields& fields, bool f64) {
+  for (const Field& field : field_table()) {
+    const std::string value = field_text(fields, field);
+    if (!is_format(field) || value.empty() || field.name == "checkpoint" || (value == "f64") == f64) continue;
+    throw ConfigError(
+        fmt::format("{}={} is not available: f64 is computed under 64-true only, where every format is f64; "
+                    "use {}={} ({})",
+                    field.name, value, field.name, f64 ? "f64" : "f32", trainable()));
+  }
 }
 
 void check_fields(const Fields& fields, bool f64) {
+  check_f64(fields, f64);
   for (const Allowed& row : allowed_in_f32()) {
     const std::string value = field_text(fields, *find_field(row.field));
-    const std::vector<std::string> values = f64 ? allowed_in_f64(row) : row.values;
-    if (value.empty() || std::ranges::find(values, value) != values.end()) continue;
-    const bool mixes_f64 = f64 ? values.front() == "f64" : value == "f64";
-    throw ConfigError(
-        fmt::format("{}={} is not available: {}; use {}={} ({})", row.field, value,
-                    mixes_f64 ? "f64 is computed under 64-true only, where every format is f64" : row.why,
-                    row.field, fmt::format("{}", fmt::join(values, "|")), trainable()));
+    if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())
+      continue;
+    throw ConfigError(fmt::format("{}={} is not available: {}; use {}={} ({})", row.field, value, row.why,
+                                  row.field, fmt::format("{}", fmt::join(row.values, "|")), trainable()));
   }
 }
 
 void check_rule_supported(const Rule& rule, bool f64) {
-  if (!rule.operand.empty()) {
-    throw ConfigError(fmt::format(
-        "operand={} is not available: formats are decided for all operands of an op; leave it out",
-        rule.operand));
-  }
   if (rule.first_step || rule.last_step) {
     throw ConfigError(
         "steps is not available: one plan serves the whole run; leave it out, or resume with another policy");
   }
-  if (rule.pass == Pass::update) {
+  Fields others = rule.fields;
+  others.optimizer = {};
+  others.rounding = {};
+  others.kahan = {};
+  if (rule.pass == Pass::update && others != Fields()) {
     throw ConfigError(
-        "pass=update is not available: the optimizer computes in the masters' format; leave the rule out");
+        "pass=update is available for optimizer, rounding and kahan only: the optimizer computes in the "
+        "masters' format; leave the rest out");
   }
   check_fields(rule.fields, f64);
 }

@@ -43,8 +43,11 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;
   a.data = buffer(id).data;
-  a.type = a.operand = a.rounded = b.type;
+  a.type = a.rounded = b.type;
+  a.operand = b.type;
   a.integer = b.integer;
+  if (b.quantization && b.quantization->scale >= 0)
+    a.scale = weights_->scale(*program_, b.quantization->scale);
   const std::vector<Dim>& dims = b.shape.dims();
   const auto extent_of = [&](const Dim& d) {
     if (d.axis == Axis::tokens) return extent.tokens;
@@ -91,7 +94,8 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
                      .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
                      .accumulate = accumulate && collects,
                      .arithmetic = program_->arithmetic,
-                     .compute = s.compute};
+                     .compute = s.compute,
+                     .accumulator = s.accumulator};
     s.op->run(call);
     if (after_step) after_step(s, call);
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cassert>
 
+#include "mantissa/kernels/quantize.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/philox.h"
 
@@ -22,13 +23,25 @@ bool is_weight(const plan::Buffer& b) {
 std::vector<bool> read_weights(const plan::Program& program) {
   std::vector<bool> read(program.buffers.size(), false);
   const auto see = [&](BufferId id) {
-    if (id != plan::kNoBuffer && is_weight(program.buffer(id))) read[static_cast<std::size_t>(id)] = true;
+    if (id == plan::kNoBuffer || !is_weight(program.buffer(id))) return;
+    const plan::Buffer& b = program.buffer(id);
+    read[static_cast<std::size_t>(id)] = true;
+    // A copy under scales is made from its master.
+    if (b.quantization)
+      read[static_cast<std::size_t>(program.slots[static_cast<std::size_t>(b.slot)].master_buffer)] = true;
   };
   for (const plan::Step& s : program.steps) {
     for (const plan::Operand& o : s.inputs) see(o.buffer);
     see(s.addend);
   }
   return read;
+}
+
+/// Whether two copies of a weight in one format hold the same values.
+bool same_blocks(const plan::Buffer& a, const plan::Buffer& b) {
+  if (!a.quantization || !b.quantization) return a.quantization.has_value() == b.quantization.has_value();
+  return a.quantization->blocks == b.quantization->blocks &&
+         a.quantization->along_rows == b.quantization->along_rows;
 }
 
 }  // namespace
@@ -41,14 +54,20 @@ std::size_t read_weight_bytes(const plan::Program& program) {
 }
 
 WeightSet::WeightSet(const plan::Program& program)
-    : program_(&program), storage_(program.memory.weights()), places_(program.buffers.size(), nullptr) {
+    : program_(&program),
+      scales_(std::make_unique<Scales>(program)),
+      storage_(program.memory.weights()),
+      places_(program.buffers.size(), nullptr) {
   for (std::size_t b = 0; b < places_.size(); ++b) {
     if (is_weight(program.buffers[b])) places_[b] = storage_.data() + program.buffers[b].offset;
   }
 }
 
 WeightSet::WeightSet(const plan::Program& program, std::vector<View> views)
-    : program_(&program), views_(std::move(views)), places_(program.buffers.size(), nullptr) {
+    : program_(&program),
+      scales_(std::make_unique<Scales>(program)),
+      views_(std::move(views)),
+      places_(program.buffers.size(), nullptr) {
   std::vector<bool> own = read_weights(program);
   for (const View& v : views_) {
     own[static_cast<std::size_t>(v.buffer)] = false;
@@ -70,7 +89,9 @@ std::byte* WeightSet::at(const plan::Program& program, BufferId id) const {
   const Slot& slot = program_->slots.at(static_cast<std::size_t>(wanted.slot));
   BufferId mine = wanted.home == plan::Home::master ? slot.master_buffer : plan::kNoBuffer;
   for (const BufferId c : slot.copies) {
-    if (wanted.home == plan::Home::copy && program_->buffer(c).type == wanted.type) mine = c;
+    if (wanted.home == plan::Home::copy && program_->buffer(c).type == wanted.type &&
+        same_blocks(program_->buffer(c), wanted))
+      mine = c;
   }
   assert(mine != plan::kNoBuffer && has(mine) &&
          "the weight set was made for a program with other slots or formats");
@@ -127,9 +148,34 @@ void WeightSet::refresh_copies(const kernels::Context& ctx) {
   for (std::size_t i = 0; i < program_->slots.size(); ++i) {
     const Slot& slot = program_->slots[i];
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (program_->buffer(slot.copies[c]).quantization) continue;
       kernels::cast(ctx, slot.shape.count(), master(i).data, slot.master, copy(i, c).data, copy(i, c).type);
     }
   }
+  quantize_copies(ctx);
+}
+
+void WeightSet::quantize_copies(const kernels::Context& ctx) {
+  for (std::size_t i = 0; i < program_->slots.size(); ++i) {
+    for (const BufferId c : program_->slots[i].copies) {
+      const plan::Buffer& b = program_->buffer(c);
+      if (!b.quantization || !has(c)) continue;
+      const plan::ScaleSlot* slot =
+          b.quantization->scale < 0 ? nullptr
+                                    : &program_->scales.at(static_cast<std::size_t>(b.quantization->scale));
+      const kernels::Quantize how{.blocks = b.quantization->blocks,
+                                  .along_rows = b.quantization->along_rows,
+                                  .current = slot != nullptr && slot->current,
+                                  .margin = slot != nullptr ? slot->margin : 0};
+      kernels::quantize(ctx, b.shape.leading(), b.shape.last(), master(i), matrix(c), how,
+                        slot == nullptr ? nullptr : scale(*program_, b.quantization->scale));
+    }
+  }
+}
+
+TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) const {
+  if (&program == program_) return &scales_->scale(static_cast<std::size_t>(i));
+  return scales_->find(program.scales.at(static_cast<std::size_t>(i)).name);
 }
 
 }  // namespace mantissa::runtime

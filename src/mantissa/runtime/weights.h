@@ -9,6 +9,7 @@
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/runtime/scales.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::runtime {
@@ -46,6 +47,14 @@ class WeightSet {
   void initialise(std::uint64_t seed, const kernels::Context& ctx);
   /// Writes every copy from its master.
   void refresh_copies(const kernels::Context& ctx);
+  /// Only those that are stored under scales: the optimizer writes the others.
+  void quantize_copies(const kernels::Context& ctx);
+
+  /// The scales of the program's scaled tensors. They change while it runs.
+  Scales& scales() const { return *scales_; }
+  /// Scale `i` of `program`, which may be another program: by the tensor's name. Null where this set has
+  /// none.
+  TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
   const plan::Program& program() const { return *program_; }
   /// Of its own memory.
@@ -55,6 +64,7 @@ class WeightSet {
   Matrix matrix(plan::BufferId id) const;
 
   const plan::Program* program_;
+  std::unique_ptr<Scales> scales_;
   Storage storage_;
   std::vector<View> views_;
   std::vector<std::byte*> places_;  // of each buffer of the program; null where it is no weight or not there

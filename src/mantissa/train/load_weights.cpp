@@ -233,10 +233,13 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
     TensorLoad load(files, tensor, slot);
     load.master = weights.master(i);
-    for (std::size_t c = 0; c < slot.copies.size(); ++c) load.copies.push_back(weights.copy(i, c));
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (!program.buffer(slot.copies[c]).quantization) load.copies.push_back(weights.copy(i, c));
+    }
     load.run(ctx);
     narrow = narrow || io::bytes_of(tensor.dtype) < 4;
   }
+  weights.quantize_copies(ctx);
   if (!narrow) return {};
   return {fmt::format("{}: the weights are stored in 16 bits; the masters start from rounded values",
                       source.weights.string())};
@@ -253,6 +256,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     TensorLoad& load = loads.emplace_back(files, tensor, slot);
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
+      if (program.buffer(id).quantization) return;
       // Rounded to the master's format on the way, a copy has the stored values where that has them.
       if (type != load.stored() || !holds(slot.master, type)) return;
       const io::WeightFiles::Mapped file = files.map(slot.name);
@@ -273,10 +277,12 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     };
     if (fills(slot.master_buffer)) loads[i].master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (fills(slot.copies[c])) loads[i].copies.push_back(weights.copy(i, c));
+      if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).quantization)
+        loads[i].copies.push_back(weights.copy(i, c));
     }
     loads[i].run(ctx);
   }
+  weights.quantize_copies(ctx);
   return weights;
 }
 

@@ -69,7 +69,8 @@ class Search {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       graph::Argument in = call.inputs[i];
       if (in.integer) continue;
-      Scalar format = bytes_of(in.operand) < bytes_of(in.type) ? in.operand : step.compute;
+      Scalar format =
+          bytes_of(in.operand.format) < bytes_of(in.type) ? in.operand.format : step.compute.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
       if (buffer.home == plan::Home::copy) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];

@@ -77,7 +77,9 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
     p.count = slot.shape.count();
     p.decays = slot.shape.rank() >= 2;
     p.master = weights_->master(i);
-    for (std::size_t c = 0; c < slot.copies.size(); ++c) p.copies.push_back(weights_->copy(i, c));
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (!program_.buffer(slot.copies[c]).quantization) p.copies.push_back(weights_->copy(i, c));
+    }
     p.gradient = executor_->buffer(slot.gradient);
     p.first_moment = take(slot, slot.moments);
     p.second_moment = take(slot, slot.moments);
@@ -94,6 +96,7 @@ void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t toke
   applied_ = applied;
   tokens_ = tokens;
   if (scaler_ && scaler) scaler_->restore(*scaler);
+  weights_->scales().refresh();
   weights_->refresh_copies(ctx_);
 }
 
@@ -114,6 +117,7 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
 
 double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
   executor_->stop = stop;
+  weights_->scales().record(train);
   const std::int64_t length = data.sequence_length;
   const std::int64_t micro = config_.batch.micro_batch_size;
   const std::int64_t total = data.rows * length;
@@ -160,6 +164,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
     overflowed(r, rows);
   }
   if (scaler_) scaler_->update(!update.finite);
+  weights_->scales().end_step();
+  weights_->quantize_copies(ctx_);
   step_ = r.step;
   tokens_ += rows.rows * rows.sequence_length;
   r.tokens = tokens_;
@@ -227,7 +233,8 @@ void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
                   std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
   if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
   message += fmt::format("; data {}; no weight was changed by this step. ", overflow.rows);
-  if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_}).compute) < 4) {
+  if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_})
+                   .compute->factor.format) < 4) {
     message += fmt::format("Go on with --resume --rule '{}: compute=f32', or --resume --precision 32-true",
                            overflow.scope);
   } else {
@@ -257,6 +264,16 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
                      {static_cast<std::byte*>(m.data), bytes},
                      m.data == p.compensation.data});
     }
+  }
+  runtime::Scales& scales = weights_->scales();
+  for (std::size_t i = 0; i < scales.size(); ++i) {
+    const std::span<float> history = scales.history(i);
+    if (history.empty()) continue;
+    all.push_back({"amax." + scales.slot(i).name,
+                   Scalar::f32,
+                   {static_cast<std::int64_t>(history.size())},
+                   std::as_writable_bytes(history),
+                   true});
   }
   return all;
 }

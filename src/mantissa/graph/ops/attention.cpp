@@ -52,12 +52,12 @@ Cost cost_grad(const NodeView& n, const Sizes& s) {
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::attention_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size, s.longest_row,
-                                      s.arithmetic);
+                                      s.arithmetic, s.parts);
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::attention_backward_workspace(ctx, shape_of(n.attributes), n.shape(0).dim(0).size,
-                                               s.longest_row, s.arithmetic);
+                                               s.longest_row, s.arithmetic, s.parts);
 }
 
 void run_forward(const Call& c) {

@@ -43,13 +43,13 @@ Cost cost_grad(const NodeView& n, const Sizes&) {
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                     n.shape(1).dim(0).size, s.arithmetic);
+                                     n.shape(1).dim(0).size, s.arithmetic, s.parts);
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
                                               n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
-                                              s.outputs.at(1));
+                                              s.outputs.at(1), s.parts);
 }
 
 kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
@@ -61,6 +61,8 @@ kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argum
   h.ids = ids(c.inputs[2]);
   h.log_prob = log_prob.out();
   h.lse = lse.out();
+  h.accumulator = c.accumulator;
+  h.rounded = log_prob.rounded;
   return h;
 }
 
@@ -94,9 +96,11 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.lse = lse.in();
   h.dlog_prob = dlog_prob.in();
   h.operand = c.compute;
+  h.accumulator = c.accumulator;
   h.dx = dx.out();
   h.dweight = dweight.out();
   h.accumulate = c.accumulate;
+  h.rounded = dx.rounded;
   return h;
 }
 
@@ -119,7 +123,7 @@ Cost cost_training(const NodeView& n, const Sizes&) {
 std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
                                               n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
-                                              s.outputs.at(1));
+                                              s.outputs.at(1), s.parts);
 }
 
 void run_training(const Call& c) {
@@ -164,6 +168,7 @@ const OpDef kLogProb = {
         "log-probability of each id under softmax(x·Wᵀ); operands rounded to compute, logits and softmax "
         "f32, chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_forward,
@@ -179,6 +184,7 @@ const OpDef kLogProbGrad = {
         "dlogits = d·(onehot − p) in f32, rounded to compute as a factor; dx and dW from recomputed logits, "
         "chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
     .rounds_gradient = true,
     .infer = infer_grad,
     .cost = cost_grad,
@@ -193,6 +199,7 @@ const OpDef kLogProbTraining = {
     .doc =
         "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
     .reads = {Read::matmul, Read::matmul, Read::value},
+    .operands = {"input", "weight"},
     .rounds_gradient = true,
     .infer = infer_training,
     .cost = cost_training,

@@ -36,10 +36,11 @@ Cost cost_forward(const NodeView& n, const Sizes&) {
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).dim(0).size, n.shape(1).last(),
-                                 s.arithmetic);
+                                 s.arithmetic, s.parts);
 }
 
 void set_epilogue(Gemm& g, const Call& c) {
+  g.accumulator = c.accumulator;
   g.c = c.outputs[0].out();
   g.rounded = c.outputs[0].rounded;
   if (c.addend.data != nullptr) g.addend = c.addend.in();
@@ -52,8 +53,8 @@ void run_forward(const Call& c) {
   g.m = x.rows;
   g.n = w.rows;
   g.k = x.width;
-  g.a = GemmOperand{x.in(), x.operand, false};
-  g.b = GemmOperand{w.in(), w.operand, true};
+  g.a = GemmOperand{x.in(), x.operand, false, x.unscale()};
+  g.b = GemmOperand{w.in(), w.operand, true, w.unscale()};
   set_epilogue(g, c);
   kernels::gemm(c.ctx, g);
 }
@@ -74,7 +75,7 @@ std::vector<OutputSpec> infer_dx(const NodeView& n) {
 
 std::size_t workspace_dx(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).last(), n.shape(1).dim(0).size,
-                                 s.arithmetic);
+                                 s.arithmetic, s.parts);
 }
 
 void run_dx(const Call& c) {
@@ -84,8 +85,8 @@ void run_dx(const Call& c) {
   g.m = dy.rows;
   g.n = w.width;
   g.k = dy.width;
-  g.a = GemmOperand{dy.in(), dy.operand, false};
-  g.b = GemmOperand{w.in(), w.operand, false};
+  g.a = GemmOperand{dy.in(), dy.operand, false, dy.unscale()};
+  g.b = GemmOperand{w.in(), w.operand, false, w.unscale()};
   set_epilogue(g, c);
   kernels::gemm(c.ctx, g);
 }
@@ -105,7 +106,7 @@ Cost cost_dw(const NodeView& n, const Sizes&) {
 
 std::size_t workspace_dw(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::gemm_workspace(ctx, n.shape(0).last(), n.shape(1).last(), n.shape(0).leading(),
-                                 s.arithmetic);
+                                 s.arithmetic, s.parts);
 }
 
 void run_dw(const Call& c) {
@@ -115,8 +116,8 @@ void run_dw(const Call& c) {
   g.m = dy.width;
   g.n = x.width;
   g.k = dy.rows;
-  g.a = GemmOperand{dy.in(), dy.operand, true};
-  g.b = GemmOperand{x.in(), x.operand, false};
+  g.a = GemmOperand{dy.in(), dy.operand, true, dy.unscale()};
+  g.b = GemmOperand{x.in(), x.operand, false, x.unscale()};
   g.c = c.outputs[0].out();
   if (g.c.type == c.arithmetic) {
     g.accumulate = c.accumulate;
@@ -125,6 +126,7 @@ void run_dw(const Call& c) {
   }
   g.rows = c.extent.rows;
   g.rows_per_leaf = c.extent.rows_per_leaf;
+  g.accumulator = c.accumulator;
   kernels::gemm(c.ctx, g);
 }
 
@@ -167,6 +169,7 @@ const OpDef kMatmul = {
     .op = "matmul",
     .doc = "y = x·Wᵀ; operands rounded to compute, f32 sum, rounded once",
     .reads = {Read::matmul, Read::matmul},
+    .operands = {"input", "weight"},
     .takes_addend = true,
     .infer = infer_forward,
     .gradient = gradient_forward,
@@ -181,6 +184,7 @@ const OpDef kMatmulDx = {
     .op = "matmul",
     .doc = "dx = dy·W; operands rounded to compute, f32 sum, unrounded contribution",
     .reads = {Read::matmul, Read::matmul},
+    .operands = {"gradient", "weight"},
     .takes_addend = true,
     .infer = infer_dx,
     .cost = cost_forward,
@@ -194,6 +198,7 @@ const OpDef kMatmulDw = {
     .op = "matmul",
     .doc = "dW += dyᵀ·x; operands rounded to compute, f32 sum over leaves, unrounded into grads",
     .reads = {Read::matmul, Read::matmul},
+    .operands = {"gradient", "input"},
     .rounds_gradient = true,
     .infer = infer_dw,
     .cost = cost_dw,

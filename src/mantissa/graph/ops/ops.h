@@ -10,7 +10,8 @@ extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect;
-extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRoundKv, kFused;
+extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRound, kRoundKv, kFused;
+extern const OpDef kQuantize;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;
 

@@ -21,6 +21,7 @@
 #include "mantissa/kernels/cpu/attention_layout.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/numeric/convert-inl.h"
+#include "mantissa/numeric/factor-inl.h"
 #include "mantissa/tensor/storage.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -30,6 +31,7 @@ namespace attention_parts {
 namespace hn = hwy::HWY_NAMESPACE;
 
 using namespace attention_layout;  // NOLINT(google-build-using-namespace): the other half of this one
+using mantissa::HWY_NAMESPACE::FactorRow;
 using mantissa::HWY_NAMESPACE::LoadRow;
 using mantissa::HWY_NAMESPACE::RoundRow;
 using mantissa::HWY_NAMESPACE::StoreRow;
@@ -110,6 +112,45 @@ void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std
   some.template operator()<4>();
   some.template operator()<2>();
   some.template operator()<1>();
+}
+
+/// An operand of a product in parts: their planes lie `plane` elements apart.
+template <class T>
+struct Planes {
+  const T* first;
+  std::size_t plane;
+  Planes from(std::size_t offset) const { return {first + offset, plane}; }
+  const T* part(int i) const { return first + static_cast<std::size_t>(i) * plane; }
+};
+
+/// The product of operands in `parts` parts: those of the smallest terms first (numeric/factor.h), each a
+/// chain that goes on from the one before, or is added.
+template <Left kLeft, class T>
+void ProductOfParts(int parts, std::size_t rows, Planes<T> a, std::size_t a_stride, Planes<T> b,
+                    std::size_t b_stride, std::size_t columns, std::size_t depth, T* c, std::size_t c_stride,
+                    Into into) {
+  for (int sum = parts - 1; sum >= 0; --sum) {
+    for (int i = sum; i >= 0; --i) {
+      Product<kLeft>(rows, a.part(i), a_stride, b.part(sum - i), b_stride, columns, depth, c, c_stride, into);
+      if (into == Into::set) into = Into::extend;
+    }
+  }
+}
+
+/// Whether a factor that is stored as `type` is to be rounded or split.
+inline bool Rounds(const Factor& factor, Scalar type) {
+  const ScalarTraits &f = traits(factor.format), &t = traits(type);
+  return factor.parts > 1 || t.mantissa_bits > f.mantissa_bits || t.exponent_bits > f.exponent_bits;
+}
+
+/// Splits row[0, n) into its parts: part i is written i planes further, the first one in place.
+template <class T>
+void SplitRow(T* row, std::size_t n, std::size_t plane, const Factor& factor) {
+  for (int i = factor.parts - 1; i >= 0; --i) {
+    T* part = row + static_cast<std::size_t>(i) * plane;
+    if (i > 0) std::copy_n(row, n, part);
+    FactorRow<T>(part, n, factor, i);
+  }
 }
 
 /// Rows of a head are short and far apart, which the hardware does not foresee: they are asked for this many

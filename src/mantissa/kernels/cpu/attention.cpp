@@ -53,6 +53,8 @@ class ForwardTask {
       const bool masks = Limit(0) < end;
       LoadHead<T>(a_.k, keys_.row + key, count, column, dim_, s_.keys, false);
       const bool finite = LoadHead<T>(a_.v, keys_.row + key, count, column, dim_, s_.values, masks);
+      if (Rounds(a_.operand, a_.k.type)) SplitRow(s_.keys, count * stride_, s_.keys_plane, a_.operand);
+      if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values, count * stride_, s_.keys_plane, a_.operand);
       for (std::size_t row = 0; row < rows_; row += kWidth) {
         if (Limit(LastRow(row)) > key) AddKeyBlock(row, key, finite);
       }
@@ -66,6 +68,7 @@ class ForwardTask {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kKeyBlock;
 
+  int Parts() const { return a_.operand.parts; }
   std::size_t Limit(std::size_t row) const { return keys_.position + first_query_ + row / group_ + 1; }
   std::size_t LastRow(std::size_t row) const { return std::min(rows_, row + kWidth) - 1; }
   /// Queries that the tile computes: one vector where that holds its rows, as in decoding.
@@ -79,7 +82,9 @@ class ForwardTask {
       LoadHead<T>(a_.q, Token(row + i), 1, Head(row + i) * dim_, dim_, s_.rows + i * stride_);
     }
     std::fill(s_.rows + count * stride_, s_.rows + width * stride_, T{0});
-    Transpose(s_.rows, stride_, stride_, width, s_.queries + row * stride_, width);
+    T* queries = s_.queries + row * stride_;
+    Transpose(s_.rows, stride_, stride_, width, queries, width);
+    if (Rounds(a_.operand, a_.q.type)) SplitRow(queries, width * stride_, s_.queries_plane, a_.operand);
     std::fill(s_.sums + row * stride_, s_.sums + (row + width) * stride_, T{0});
     std::fill(s_.maximum + row, s_.maximum + row + width, -std::numeric_limits<T>::infinity());
     std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
@@ -91,13 +96,13 @@ class ForwardTask {
     const auto visible = [&](std::size_t r) { return std::min(kBlock, std::max(Limit(r), key) - key); };
     const std::size_t count = visible(last);
     for (std::size_t j = 0; j < count; j += kMr) {
-      Product<Left::rows>(std::min(kMr, count - j), s_.keys + j * stride_, stride_,
-                          s_.queries + row * stride_, width, width, dim_, s_.scores + j * width, width,
-                          Into::set);
+      ProductOfParts<Left::rows, T>(Parts(), std::min(kMr, count - j), {s_.keys + j * stride_, s_.keys_plane},
+                                    stride_, {s_.queries + row * stride_, s_.queries_plane}, width, width,
+                                    dim_, s_.scores + j * width, width, Into::set);
     }
     for (std::size_t i = 0; i < width; ++i) s_.limit[i] = static_cast<T>(visible(std::min(row + i, last)));
     for (std::size_t i = 0; i < width; i += hn::Lanes(D())) Softmax(row, i, width, visible(row), count);
-    RoundRow<T>(s_.scores, count * width, a_.operand);
+    SplitRow(s_.scores, count * width, s_.scores_plane, a_.operand);
 
     // A masked probability is zero, and so is its product with a finite value. Where a value is not finite,
     // rows are multiplied one by one, each up to its own last key.
@@ -105,8 +110,9 @@ class ForwardTask {
     for (std::size_t i = 0; row + i <= last; i += step) {
       const std::size_t some = std::min(step, last + 1 - row - i), depth = visible(row + i + some - 1);
       if (depth == 0) continue;
-      Product<Left::columns>(some, s_.scores + i, width, s_.values, stride_, dim_, depth, s_.chain, stride_,
-                             Into::set);
+      ProductOfParts<Left::columns, T>(Parts(), some, {s_.scores + i, s_.scores_plane}, width,
+                                       {s_.values, s_.keys_plane}, stride_, dim_, depth, s_.chain, stride_,
+                                       Into::set);
       for (std::size_t r = 0; r < some; ++r) AddChain(s_.rescale[i + r], s_.chain + r * stride_, row + i + r);
     }
   }
@@ -197,9 +203,10 @@ void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
   const auto body = [&](std::int64_t index, int thread) {
     auto* begin = reinterpret_cast<T*>(ctx.workspace);
     Arena<T> sizes(nullptr);
-    ForwardScratch<T>{sizes, a.shape};
+    const auto parts = static_cast<std::size_t>(a.operand.parts);
+    ForwardScratch<T>{sizes, a.shape, parts};
     Arena<T> arena(begin + static_cast<std::size_t>(thread) * sizes.used());
-    const ForwardScratch<T> scratch(arena, a.shape);
+    const ForwardScratch<T> scratch(arena, a.shape, parts);
     ForwardTask<T>(a, task_at(extent, a.shape.kv_heads, pieces, index), static_cast<std::size_t>(queries),
                    scratch)
         .Run();
@@ -226,9 +233,9 @@ namespace mantissa::kernels {
 namespace {
 
 template <class T>
-std::size_t forward_bytes(const Context& ctx, const AttentionShape& shape) {
+std::size_t forward_bytes(const Context& ctx, const AttentionShape& shape, int parts) {
   attention_layout::Arena<T> arena(nullptr);
-  attention_layout::ForwardScratch<T>{arena, shape};
+  attention_layout::ForwardScratch<T>{arena, shape, static_cast<std::size_t>(parts)};
   return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
 }
 
@@ -237,12 +244,14 @@ std::size_t forward_bytes(const Context& ctx, const AttentionShape& shape) {
 HWY_EXPORT(AttentionImpl);
 
 std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t /*tokens*/,
-                                std::int64_t /*longest_row*/, Scalar arithmetic) {
-  return arithmetic == Scalar::f64 ? forward_bytes<double>(ctx, shape) : forward_bytes<float>(ctx, shape);
+                                std::int64_t /*longest_row*/, Scalar arithmetic, int parts) {
+  return arithmetic == Scalar::f64 ? forward_bytes<double>(ctx, shape, parts)
+                                   : forward_bytes<float>(ctx, shape, parts);
 }
 
 void attention(const Context& ctx, const Extent& extent, const Attention& a) {
-  assert(ctx.workspace_bytes >= attention_workspace(ctx, a.shape, extent.tokens, 0, a.lse.type));
+  assert(ctx.workspace_bytes >=
+         attention_workspace(ctx, a.shape, extent.tokens, 0, a.lse.type, a.operand.parts));
   HWY_DISPATCH_TABLE(AttentionImpl)[ctx.target()](ctx, extent, a);
 }
 

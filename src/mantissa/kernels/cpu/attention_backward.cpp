@@ -72,6 +72,7 @@ class BackwardTask {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
+  int Parts() const { return a_.operand.parts; }
   T* DQuery(std::size_t g, std::size_t t) const {
     return s_.dqueries + (g * dqueries_.count() + t - dqueries_.begin) * stride_;
   }
@@ -79,10 +80,20 @@ class BackwardTask {
     StoreRow<T>(from, dim_, to.data, to.type, (first_token_ + t) * static_cast<std::size_t>(to.ld) + column);
   }
 
+  void SplitKeys(T* rows, Range keys) const {
+    SplitRow(rows, keys.count() * stride_, s_.keys_plane, a_.operand);
+  }
+  void SplitQueries(T* rows, T* across, std::size_t count) const {
+    SplitRow(rows, count * stride_, s_.queries_plane, a_.operand);
+    SplitRow(across, dim_ * kBlock, s_.queries_plane, a_.operand);
+  }
+
   void AddKeyBlock(Range keys) {
     const std::size_t column = kv_head_ * dim_;
     keys_finite_ = LoadHead<T>(a_.k, first_token_ + keys.begin, keys.count(), column, dim_, s_.keys);
     LoadHead<T>(a_.v, first_token_ + keys.begin, keys.count(), column, dim_, s_.values);
+    if (Rounds(a_.operand, a_.k.type)) SplitKeys(s_.keys, keys);
+    if (Rounds(a_.operand, a_.v.type)) SplitKeys(s_.values, keys);
     const bool want_dkeys = keys.begin < dkeys_.end;
     std::fill(s_.dkeys, s_.dkeys + keys.count() * stride_, T{0});
     std::fill(s_.dvalues, s_.dvalues + keys.count() * stride_, T{0});
@@ -149,6 +160,8 @@ class BackwardTask {
       delta.AddProduct(s_.douts + i * stride_, out, dim_);
       s_.delta[i] = delta.Total();
     }
+    if (Rounds(a_.operand, a_.q.type)) SplitQueries(s_.queries, s_.queries_across, count);
+    if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
   }
 
   /// Unrounded P and dS of the queries [at, at + kWidth) of the block and a part of the keys, whose rows
@@ -159,10 +172,12 @@ class BackwardTask {
     T *p = s_.p + at, *ds = s_.ds + at;
     for (std::size_t j = 0; j < seen; j += kMr) {
       const std::size_t some = std::min(kMr, seen - j), row = rows + j * stride_;
-      Product<Left::rows>(some, s_.keys + row, stride_, s_.queries_across + at, kBlock, kWidth, dim_,
-                          p + j * kBlock, kBlock, Into::set);
-      Product<Left::rows>(some, s_.values + row, stride_, s_.douts_across + at, kBlock, kWidth, dim_,
-                          ds + j * kBlock, kBlock, Into::set);
+      ProductOfParts<Left::rows, T>(Parts(), some, {s_.keys + row, s_.keys_plane}, stride_,
+                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+                                    p + j * kBlock, kBlock, Into::set);
+      ProductOfParts<Left::rows, T>(Parts(), some, {s_.values + row, s_.keys_plane}, stride_,
+                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+                                    ds + j * kBlock, kBlock, Into::set);
     }
     // A product tile of rows that begins within what is seen may reach this far beyond.
     const std::size_t read = std::min(keys.count(), std::max(last + 1 + kMr, keys.begin) - keys.begin);
@@ -205,9 +220,10 @@ class BackwardTask {
 
   void RoundOperands(Range queries, Range keys) {
     for (std::size_t j = 0; j < keys.count(); ++j) {
-      const std::size_t from = FirstQuery(queries, keys.begin + j);
-      RoundRow<T>(s_.p + j * kBlock + from, queries.count() - from, a_.operand);
-      RoundRow<T>(s_.ds + j * kBlock + from, queries.count() - from, a_.operand);
+      // Of several parts the masked zeros are split, too: those of their planes are read as well.
+      const std::size_t from = Parts() > 1 ? 0 : FirstQuery(queries, keys.begin + j);
+      for (T* each : {s_.p, s_.ds})
+        SplitRow(each + j * kBlock + from, queries.count() - from, s_.scores_plane, a_.operand);
     }
   }
 
@@ -219,10 +235,13 @@ class BackwardTask {
     for (std::size_t j = 0; j < keys.count(); j += step) {
       const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
       const std::size_t from = FirstQuery(queries, keys.begin + j), depth = queries.count() - from;
-      Product<Left::rows>(some, s_.p + j * kBlock + from, kBlock, s_.douts + from * stride_, stride_, dim_,
-                          depth, s_.dvalues + row, stride_, Into::add);
-      Product<Left::rows>(some, s_.ds + j * kBlock + from, kBlock, s_.queries + from * stride_, stride_, dim_,
-                          depth, s_.dkeys + row, stride_, Into::add);
+      const std::size_t at = j * kBlock + from;
+      ProductOfParts<Left::rows, T>(Parts(), some, {s_.p + at, s_.scores_plane}, kBlock,
+                                    {s_.douts + from * stride_, s_.queries_plane}, stride_, dim_, depth,
+                                    s_.dvalues + row, stride_, Into::add);
+      ProductOfParts<Left::rows, T>(Parts(), some, {s_.ds + at, s_.scores_plane}, kBlock,
+                                    {s_.queries + from * stride_, s_.queries_plane}, stride_, dim_, depth,
+                                    s_.dkeys + row, stride_, Into::add);
     }
   }
 
@@ -231,9 +250,9 @@ class BackwardTask {
     for (std::size_t i = 0; i < queries.count(); i += step) {
       const std::size_t some = std::min(step, queries.count() - i), last = queries.begin + i + some - 1;
       if (last < keys.begin) continue;
-      Product<Left::columns>(some, s_.ds + i, kBlock, s_.keys + rows, stride_, dim_,
-                             std::min(keys.end, last + 1) - keys.begin, s_.chain + i * stride_, stride_,
-                             Into::extend);
+      ProductOfParts<Left::columns, T>(
+          Parts(), some, {s_.ds + i, s_.scores_plane}, kBlock, {s_.keys + rows, s_.keys_plane}, stride_, dim_,
+          std::min(keys.end, last + 1) - keys.begin, s_.chain + i * stride_, stride_, Into::extend);
     }
   }
 
@@ -292,9 +311,10 @@ class Backward {
 
   void RunOne(const Task& task, Range keys, Range queries, int thread) const {
     Arena<T> sizes(nullptr);
-    BackwardScratch<T>{sizes, a_.shape, longest_};
+    const auto parts = static_cast<std::size_t>(a_.operand.parts);
+    BackwardScratch<T>{sizes, a_.shape, longest_, parts};
     Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
-    const BackwardScratch<T> scratch(arena, a_.shape, longest_);
+    const BackwardScratch<T> scratch(arena, a_.shape, longest_, parts);
     BackwardTask<T>(a_, *task.segment, task.kv_head, keys, queries, scratch).Run();
   }
 
@@ -323,9 +343,10 @@ namespace mantissa::kernels {
 namespace {
 
 template <class T>
-std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std::int64_t longest) {
+std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std::int64_t longest, int parts) {
   attention_layout::Arena<T> arena(nullptr);
-  attention_layout::BackwardScratch<T>{arena, shape, static_cast<std::size_t>(longest)};
+  attention_layout::BackwardScratch<T>{arena, shape, static_cast<std::size_t>(longest),
+                                       static_cast<std::size_t>(parts)};
   return static_cast<std::size_t>(ctx.threads) * arena.used() * sizeof(T);
 }
 
@@ -334,10 +355,10 @@ std::size_t backward_bytes(const Context& ctx, const AttentionShape& shape, std:
 HWY_EXPORT(AttentionBackwardImpl);
 
 std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape,
-                                         std::int64_t /*tokens*/, std::int64_t longest_row,
-                                         Scalar arithmetic) {
-  return arithmetic == Scalar::f64 ? backward_bytes<double>(ctx, shape, longest_row)
-                                   : backward_bytes<float>(ctx, shape, longest_row);
+                                         std::int64_t /*tokens*/, std::int64_t longest_row, Scalar arithmetic,
+                                         int parts) {
+  return arithmetic == Scalar::f64 ? backward_bytes<double>(ctx, shape, longest_row, parts)
+                                   : backward_bytes<float>(ctx, shape, longest_row, parts);
 }
 
 void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {

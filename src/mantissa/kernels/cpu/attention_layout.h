@@ -94,7 +94,7 @@ inline std::int64_t task_queries(std::int64_t task_rows, const AttentionShape& s
 }
 
 /// Scratch of one thread of the forward pass. The tile that begins at row r owns every per-row buffer from r
-/// on.
+/// on. Factors of products have a plane for each of their parts, one after the other.
 template <class T>
 struct ForwardScratch {
   T *keys, *values;              // [kKeyBlock, padded(head_dim)]
@@ -106,17 +106,21 @@ struct ForwardScratch {
   T* maximum;                    // [rows]
   T* denominator;                // per tile [16 lanes, width]
   T *rescale, *limit, *log_sum;  // [kWidestTile]: of the tile at hand
+  std::size_t keys_plane, queries_plane, scores_plane;  // elements; values have as many as keys
 
-  ForwardScratch(Arena<T>& arena, const AttentionShape& shape) {
+  ForwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t parts) {
     const std::size_t d = padded(static_cast<std::size_t>(shape.head_dim)), block = kKeyBlock;
     const auto group = static_cast<std::size_t>(shape.heads / shape.kv_heads);
     const std::size_t most = static_cast<std::size_t>(task_queries(kTaskRows, shape)) * group;
     const std::size_t count = (most + kWidestTile - 1) / kWidestTile * kWidestTile;
-    keys = arena.take(block * d);
-    values = arena.take(block * d);
+    keys_plane = block * d;
+    queries_plane = count * d;
+    scores_plane = block * kWidestTile;
+    keys = arena.take(parts * keys_plane);
+    values = arena.take(parts * keys_plane);
     rows = arena.take(kWidestTile * d);
-    queries = arena.take(count * d);
-    scores = arena.take(block * kWidestTile);
+    queries = arena.take(parts * queries_plane);
+    scores = arena.take(parts * scores_plane);
     chain = arena.take(kWidestTile * d);
     sums = arena.take(count * d);
     maximum = arena.take(count);
@@ -131,7 +135,8 @@ struct ForwardScratch {
 /// f32.
 inline constexpr std::size_t kKeyPart = 128;
 
-/// Scratch of one thread of the backward pass, for `rows` queries of every head of the group.
+/// Scratch of one thread of the backward pass, for `rows` queries of every head of the group. Factors of
+/// products have a plane for each of their parts, one after the other.
 template <class T>
 struct BackwardScratch {
   T *keys, *values;                  // [kKeyBlock, padded(head_dim)]
@@ -142,13 +147,20 @@ struct BackwardScratch {
   T* chain;                          // [kQueryBlock, padded(head_dim)]: one key block's dS·K
   T* dqueries;                       // [group, rows, padded(head_dim)]: the sums of dQ
   T *log_sum, *delta;                // [kQueryBlock]
+  std::size_t keys_plane, queries_plane, scores_plane;  // elements: of K and V; of Q and dO; of P and dS
 
-  BackwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t rows) {
-    const std::size_t d = padded(static_cast<std::size_t>(shape.head_dim)), keys_d = kKeyBlock * d;
-    const std::size_t block = kQueryBlock, group = static_cast<std::size_t>(shape.heads / shape.kv_heads);
-    for (T** each : {&keys, &values, &dkeys, &dvalues}) *each = arena.take(keys_d);
-    for (T** each : {&queries, &douts, &queries_across, &douts_across, &chain}) *each = arena.take(block * d);
-    for (T** each : {&p, &ds}) *each = arena.take(kKeyPart * block);
+  BackwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t rows, std::size_t parts) {
+    const std::size_t d = padded(static_cast<std::size_t>(shape.head_dim)), block = kQueryBlock;
+    const auto group = static_cast<std::size_t>(shape.heads / shape.kv_heads);
+    keys_plane = kKeyBlock * d;
+    queries_plane = block * d;
+    scores_plane = kKeyPart * block;
+    for (T** each : {&keys, &values}) *each = arena.take(parts * keys_plane);
+    for (T** each : {&dkeys, &dvalues}) *each = arena.take(keys_plane);
+    for (T** each : {&queries, &douts, &queries_across, &douts_across})
+      *each = arena.take(parts * queries_plane);
+    chain = arena.take(queries_plane);
+    for (T** each : {&p, &ds}) *each = arena.take(parts * scores_plane);
     for (T** each : {&log_sum, &delta}) *each = arena.take(block);
     dqueries = arena.take(group * rows * d);
   }

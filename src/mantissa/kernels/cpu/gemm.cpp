@@ -27,6 +27,7 @@ namespace HWY_NAMESPACE {
 using gemm_plan::Block;
 using gemm_plan::Blocks;
 using gemm_plan::ceil_div;
+using gemm_plan::Pieces;
 
 /// Rows [row, row + rows) × columns [column, column + columns) of C.
 struct GemmTile {
@@ -43,25 +44,31 @@ class GemmRun {
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
         a_{g.a.matrix.data, g.a.matrix.type, g.a.operand, static_cast<std::size_t>(g.a.matrix.ld),
-           !g.a.transposed},
+           !g.a.transposed, g.a.unscale},
         b_{g.b.matrix.data, g.b.matrix.type, g.b.operand, static_cast<std::size_t>(g.b.matrix.ld),
-           g.b.transposed},
+           g.b.transposed,  g.b.unscale},
         one_row_{0, g.k},
+        parts_(g.a.operand.parts),
+        rounds_(g.accumulator.rounds()),
         total_(gemm_plan::summarize(Walk())),
-        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T)) {
+        pieces_(total_.blocks * Pieces::count(parts_)),
+        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), static_cast<std::size_t>(parts_)) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     constexpr bool kF64 = std::is_same_v<T, double>;
     direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
               g.addend.data == nullptr && (kF64 || Holds(g.rounded, Scalar::f32));
     // A leaf is summed apart where there is already something to add its sum to.
+    const bool all_long = parts_ > 1 || rounds_;
     const bool leaf_sums =
-        !g.continue_blocks && (total_.long_leaf || (g.accumulate && total_.long_first_leaf));
+        !g.continue_blocks && (all_long ? g.accumulate || total_.leaves > 1
+                                        : total_.long_leaf || (g.accumulate && total_.long_first_leaf));
     sum_sets_ = (direct_ ? 0 : 1) + (leaf_sums ? 1 : 0);
   }
 
   void Run() {
     if (total_.blocks == 0) return Clear();
-    if (m_ <= kThinRows && a_.depth_contiguous && b_.depth_contiguous && g_.rows.empty() && !g_.accumulate)
+    if (m_ <= kThinRows && parts_ == 1 && !rounds_ && a_.depth_contiguous && b_.depth_contiguous &&
+        g_.rows.empty() && !g_.accumulate)
       return RunThin();
     m_ < n_ ? ShareA() : ShareB();
   }
@@ -70,7 +77,13 @@ class GemmRun {
   static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
   static constexpr std::size_t kLeastStrips = 4;  // of a task that shares B
 
-  Blocks Walk() const { return Blocks(g_.rows, g_.rows_per_leaf, one_row_); }
+  Blocks Walk() const {
+    return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0);
+  }
+  /// Where part `part` of a packed block begins, after its first part, whose sides are padded to `padded`.
+  static std::size_t PartAt(std::size_t part, std::size_t padded, const Block& b) {
+    return part * padded * b.depth;
+  }
   T* Shared() const { return reinterpret_cast<T*>(ctx_.workspace); }
   T* Own(int thread) const {
     return Shared() + scratch_.shared +
@@ -115,7 +128,7 @@ class GemmRun {
                                   whole(next) ? next : column + j, m_ <= kThinStrip);
         for (std::size_t row = 0; row < m_; row += kThinStrip) {
           some.Multiply(thin_rows(m_ - row), ThinA(row, b), sums + row * kColumns + j, kColumns,
-                        b.first() ? TileStore::set : TileStore::add);
+                        b.first ? TileStore::set : TileStore::add);
         }
       }
     }
@@ -126,7 +139,7 @@ class GemmRun {
   void ShareA() const {
     const std::size_t most = std::min(gemm_plan::kMostRows, sum_sets_ > 0 ? TemporaryRows(kColumns) : m_);
     const std::size_t chunk =
-        gemm_plan::chunk(m_, total_.depth, gemm_plan::kRowUnit, gemm_plan::kLeastRows, most);
+        gemm_plan::chunk(m_, PackedDepth(), gemm_plan::kRowUnit, gemm_plan::kLeastRows, most);
     const std::size_t width = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
     for (std::size_t row = 0; row < m_; row += chunk) {
       const std::size_t rows = std::min(chunk, m_ - row), panels = ceil_div(rows, kMr);
@@ -149,9 +162,14 @@ class GemmRun {
     SourceAhead nothing;
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
-      PackPanels<kNr<T>>(b_, t.column, t.columns, b.k, b.depth, packed_b);
-      const T* packed_a = Shared() + b.packed * padded + first * b.depth;
-      RunTile(b, t, packed_a, packed_b, Temporary(thread), kColumns, t.rows, nothing);
+      const std::size_t width = gemm_plan::round_up(t.columns, kNr<T>);
+      PackParts<kNr<T>>(b_, t.column, t.columns, width, b, packed_b);
+      const T* packed_a = Shared() + b.packed * padded * Parts() + first * b.depth;
+      Pieces pieces(b, parts_);
+      for (Block piece; pieces.next(piece);) {
+        RunTile(piece, t, packed_a + PartAt(piece.a_part, padded, b),
+                packed_b + PartAt(piece.b_part, width, b), Temporary(thread), kColumns, t.rows, nothing);
+      }
     }
   }
 
@@ -159,17 +177,17 @@ class GemmRun {
   void ShareB() const {
     // Where sums are kept, a few rows of them are to fit the temporary.
     const std::size_t most_columns =
-        sum_sets_ > 0 && total_.blocks > 1
+        sum_sets_ > 0 && pieces_ > 1
             ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * gemm_plan::kRowUnit) / kColumns * kColumns,
                          kColumns, gemm_plan::kMostColumns)
             : gemm_plan::kMostColumns;
-    const std::size_t chunk = gemm_plan::chunk(n_, total_.depth, kColumns, kColumns, most_columns);
+    const std::size_t chunk = gemm_plan::chunk(n_, PackedDepth(), kColumns, kColumns, most_columns);
     for (std::size_t column = 0; column < n_; column += chunk) {
       const std::size_t columns = std::min(chunk, n_ - column);
       const std::size_t padded = gemm_plan::round_up(columns, kNr<T>);
       PackShared<kNr<T>>(b_, column, columns);
       std::size_t most = gemm_plan::kTaskRows / kMr;
-      if (total_.blocks > 1 && sum_sets_ > 0) most = std::min(most, TemporaryRows(padded) / kMr);
+      if (pieces_ > 1 && sum_sets_ > 0) most = std::min(most, TemporaryRows(padded) / kMr);
       const std::size_t strips =
           gemm_plan::task_strips(ceil_div(m_, kMr), std::min(most, kLeastStrips), most, ctx_.threads);
       const std::size_t rows = strips * kMr;
@@ -187,18 +205,22 @@ class GemmRun {
     Blocks walk = Walk();
     Block b, next;
     for (bool more = walk.next(b); more; b = next) {
-      PackPanels<kMr>(a_, t.row, t.rows, b.k, b.depth, packed_a);
+      PackParts<kMr>(a_, t.row, t.rows, rows, b, packed_a);
       more = walk.next(next);
       SourceAhead ahead;
       // Rows of A that lie along k the hardware foresees.
       if (more && !a_.depth_contiguous)
         ahead = {a_, t.row, t.rows, next.k, next.depth, Tiles(t.rows, t.columns)};
-      const T* packed_b = Shared() + b.packed * padded;
+      const T* packed_b = Shared() + b.packed * padded * Parts();
       for (std::size_t j = 0; j < t.columns; j += kColumns) {
         const GemmTile tile{t.row, t.rows, t.column + j, std::min(kColumns, t.columns - j)};
-        const bool one = total_.blocks == 1;
-        RunTile(b, tile, packed_a, packed_b + j * b.depth, Temporary(thread) + (one ? 0 : j),
-                one ? kColumns : padded, rows, ahead);
+        const bool one = pieces_ == 1;
+        Pieces pieces(b, parts_);
+        for (Block piece; pieces.next(piece);) {
+          RunTile(piece, tile, packed_a + PartAt(piece.a_part, rows, b),
+                  packed_b + PartAt(piece.b_part, padded, b) + j * b.depth, Temporary(thread) + (one ? 0 : j),
+                  one ? kColumns : padded, rows, ahead);
+        }
       }
     }
   }
@@ -219,10 +241,18 @@ class GemmRun {
       Blocks walk = Walk();
       for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
         if (turn > 0) continue;
-        T* to = Shared() + b.packed * padded + begin * b.depth;
-        PackPanels<kPanel>(from, first + begin, std::min(step, sides - begin), b.k, b.depth, to);
+        T* to = Shared() + b.packed * padded * Parts() + begin * b.depth;
+        PackParts<kPanel>(from, first + begin, std::min(step, sides - begin), padded, b, to);
       }
     });
+  }
+
+  /// Packs all parts of a block's sides [first, first + sides), one part after the other as PartAt says.
+  template <std::size_t kPanel>
+  void PackParts(const PackSource& from, std::size_t first, std::size_t sides, std::size_t padded,
+                 const Block& b, T* to) const {
+    for (std::size_t part = 0; part < Parts(); ++part)
+      PackPanels<kPanel>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
   }
 
   /// One block of a tile, strip by strip. Its sums, where they are kept, lie at `temporary`, `ld` apart;
@@ -232,7 +262,7 @@ class GemmRun {
                std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
     for (std::size_t i = 0; i < t.rows; i += kMr) {
       const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
-      T* sums = temporary + (total_.blocks == 1 ? 0 : i) * ld;
+      T* sums = temporary + (pieces_ == 1 ? 0 : i) * ld;
       RunStrip(b, strip, packed_a + i * b.depth, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
                ahead);
     }
@@ -245,13 +275,19 @@ class GemmRun {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
     T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
     const std::size_t sum_ld = direct_ ? ldc : ld;
-    const bool whole = b.opens_leaf && b.closes_leaf;
+    const bool whole = b.opens_leaf && b.closes_leaf && !rounds_;
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
-    const bool fresh = into_sum ? b.first() && !g_.accumulate : b.opens_leaf;
+    const bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
     for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
       Microkernel<T>(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j,
                      into_sum ? sum_ld : ld, t.rows, std::min(kNr<T>, t.columns - j),
                      fresh ? TileStore::set : TileStore::add, ahead.Next());
+    }
+    if (rounds_ && b.rounds) {
+      for (std::size_t i = 0; i < t.rows; ++i) {
+        mantissa::HWY_NAMESPACE::RoundRow<T>(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns,
+                                             g_.accumulator.format);
+      }
     }
     if (!into_sum && b.closes_leaf) {
       for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
@@ -261,6 +297,8 @@ class GemmRun {
     }
   }
 
+  std::size_t Parts() const { return static_cast<std::size_t>(parts_); }
+  std::size_t PackedDepth() const { return total_.depth * Parts(); }
   static std::size_t Tiles(std::size_t rows, std::size_t columns) {
     return ceil_div(rows, kMr) * ceil_div(columns, kNr<T>);
   }
@@ -303,7 +341,10 @@ class GemmRun {
   std::size_t m_, n_;
   PackSource a_, b_;
   Row one_row_;
+  int parts_;    // of both operands
+  bool rounds_;  // partial sums
   gemm_plan::BlockSummary total_;
+  std::size_t pieces_;  // chains that an element's sum is made of
   gemm_plan::GemmScratch scratch_;
   bool direct_ = false;       // sums are kept in C itself
   std::size_t sum_sets_ = 0;  // kept in the temporary: those that are not in C, and those of leaves
@@ -328,7 +369,8 @@ HWY_EXPORT(GemmF32);
 HWY_EXPORT(GemmF64);
 
 Scalar arithmetic_of(const Gemm& g) {
-  const bool f64 = g.a.operand == Scalar::f64 && g.b.operand == Scalar::f64 && g.c.type == Scalar::f64;
+  const bool f64 =
+      g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
   return f64 ? Scalar::f64 : Scalar::f32;
 }
 
@@ -343,7 +385,11 @@ void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
   if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
     throw ShapeError("gemm: continue_blocks needs accumulate and has no rows; set both accordingly");
   }
-  const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic);
+  if (g.a.operand.parts != g.b.operand.parts) {
+    throw DtypeError(fmt::format("gemm: A is multiplied in {} parts and B in {}; give both the same number",
+                                 g.a.operand.parts, g.b.operand.parts));
+  }
+  const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
   if (ctx.workspace_bytes < need) {
     throw ResourceError(fmt::format(
         "gemm [{} × {} × {}] in {} needs {} bytes of workspace but is given {}; reserve gemm_workspace()",
@@ -354,11 +400,11 @@ void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
 }  // namespace
 
 std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
-                           Scalar arithmetic) {
+                           Scalar arithmetic, int parts) {
   if (m <= 0 || n <= 0 || k <= 0) return 0;
   const std::size_t element = bytes_of(arithmetic == Scalar::f64 ? Scalar::f64 : Scalar::f32);
   const gemm_plan::GemmScratch scratch(static_cast<std::size_t>(m), static_cast<std::size_t>(n),
-                                       static_cast<std::size_t>(k), element);
+                                       static_cast<std::size_t>(k), element, static_cast<std::size_t>(parts));
   return scratch.elements(ctx.threads) * element;
 }
 

@@ -9,7 +9,8 @@
 
 namespace mantissa::kernels::gemm_plan {
 
-/// Terms [k, k + depth) of the sum, at place `packed` of the packed operands (rows may leave gaps in k).
+/// Terms [k, k + depth) of the sum, at place `packed` of the packed operands (rows may leave gaps in k); of
+/// operands in parts, the product of one part of each.
 struct Block {
   std::size_t k = 0;
   std::size_t depth = 0;
@@ -17,17 +18,21 @@ struct Block {
   bool opens_leaf = false;
   bool closes_leaf = false;
   bool in_first_leaf = false;
-  bool first() const { return packed == 0; }
+  bool first = false;
   bool last = false;
+  bool rounds = false;  // after it the leaf's sum is rounded, if the accumulator rounds
+  std::size_t a_part = 0, b_part = 0;
 };
 
 /// Walks over the blocks in order. Empty rows and empty leaves have none.
 class Blocks {
  public:
-  /// `one` is the row to walk over where `rows` is empty. Both are borrowed.
-  Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one)
+  /// `one` is the row to walk over where `rows` is empty. Both are borrowed. `cut`: blocks end after every
+  /// `cut` terms of a leaf, too; 0: they do not.
+  Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one, std::int64_t cut = 0)
       : rows_(rows.empty() ? std::span(&one, 1) : rows),
-        rows_per_leaf_(static_cast<std::size_t>(std::max<std::int64_t>(1, rows_per_leaf))) {
+        rows_per_leaf_(static_cast<std::size_t>(std::max<std::int64_t>(1, rows_per_leaf))),
+        cut_(static_cast<std::size_t>(cut)) {
     skip_empty_rows();
   }
 
@@ -41,7 +46,14 @@ class Blocks {
     block.k = begin + in_row_;
     block.depth = std::min(static_cast<std::size_t>(kSumBlock), length - in_row_);
     block.packed = packed_;
-    block.opens_leaf = packed_ == 0 || leaf != last_leaf_;
+    block.first = packed_ == 0;
+    block.opens_leaf = block.first || leaf != last_leaf_;
+    if (block.opens_leaf) in_leaf_ = 0;
+    if (cut_ > 0) {
+      const std::size_t since = in_leaf_ % cut_, in_block = since % kSumBlock;
+      block.depth = std::min({block.depth, cut_ - since, kSumBlock - in_block});
+    }
+    in_leaf_ += block.depth;
     block.in_first_leaf = leaf == first_leaf_;
     last_leaf_ = leaf;
     packed_ += block.depth;
@@ -53,6 +65,7 @@ class Blocks {
     }
     block.last = row_ == rows_.size();
     block.closes_leaf = block.last || row_ / rows_per_leaf_ != leaf;
+    block.rounds = block.closes_leaf || cut_ == 0 || in_leaf_ % cut_ == 0;
     return true;
   }
 
@@ -62,9 +75,48 @@ class Blocks {
   }
 
   std::span<const Row> rows_;
-  std::size_t rows_per_leaf_;
-  std::size_t row_ = 0, in_row_ = 0, packed_ = 0;
+  std::size_t rows_per_leaf_, cut_;
+  std::size_t row_ = 0, in_row_ = 0, in_leaf_ = 0, packed_ = 0;
   std::size_t first_leaf_ = 0, last_leaf_ = 0;
+};
+
+/// The products of parts of a block, in the order in which they are added.
+class Pieces {
+ public:
+  Pieces(const Block& block, int parts) : block_(block), parts_(static_cast<std::size_t>(parts)) {
+    sum_ = parts_ - 1;
+    a_part_ = sum_;
+  }
+  static constexpr std::size_t count(int parts) {
+    return static_cast<std::size_t>(parts) * (static_cast<std::size_t>(parts) + 1) / 2;
+  }
+
+  /// The next product into `piece`; false where there is none.
+  bool next(Block& piece) {
+    if (done_) return false;
+    piece = block_;
+    piece.a_part = a_part_;
+    piece.b_part = sum_ - a_part_;
+    const bool opens = sum_ + 1 == parts_ && a_part_ == sum_;
+    done_ = sum_ == 0;
+    piece.first = block_.first && opens;
+    piece.opens_leaf = block_.opens_leaf && opens;
+    piece.last = block_.last && done_;
+    piece.closes_leaf = block_.closes_leaf && done_;
+    piece.rounds = block_.rounds && done_;
+    if (a_part_ > 0) {
+      --a_part_;
+    } else if (sum_ > 0) {
+      a_part_ = --sum_;
+    }
+    return true;
+  }
+
+ private:
+  Block block_;
+  std::size_t parts_;
+  std::size_t sum_ = 0, a_part_ = 0;  // of the next product: of both parts, and of A's
+  bool done_ = false;
 };
 
 /// What a product needs to know of its blocks beforehand.

@@ -18,6 +18,7 @@
 
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/numeric/convert-inl.h"
+#include "mantissa/numeric/factor-inl.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -31,9 +32,17 @@ namespace hn = hwy::HWY_NAMESPACE;
 struct PackSource {
   const void* data = nullptr;
   Scalar type = Scalar::f32;     // as stored
-  Scalar operand = Scalar::f32;  // rounded to this
+  Factor operand = Scalar::f32;  // rounded like this
   std::size_t ld = 0;
   bool depth_contiguous = false;
+  float unscale = 1;  // values are multiplied by this first
+  int part = 0;       // which part of the operand is packed
+
+  PackSource Part(std::size_t which) const {
+    PackSource other = *this;
+    other.part = static_cast<int>(which);
+    return other;
+  }
 };
 
 /// The lines that the next block of an operand will be packed from, asked for while `tiles` tiles are
@@ -82,27 +91,39 @@ constexpr bool Holds(Scalar wide, Scalar narrow) {
          n.min_normal_exp - n.mantissa_bits >= w.min_normal_exp - w.mantissa_bits;
 }
 
-/// Elements [offset, offset + n) as T, rounded once to the operand format: where they lie, or in `buffer`.
+/// Whether elements are multiplied as they are stored.
+constexpr bool Unrounded(const PackSource& from) {
+  return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
+         Holds(from.operand.format, from.type);
+}
+
+/// Elements [offset, offset + n) as T, rounded once as a factor: where they lie, or in `buffer`.
 template <class T>
 HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
                                T* HWY_RESTRICT buffer) {
+  using mantissa::HWY_NAMESPACE::FactorRow;
   using mantissa::HWY_NAMESPACE::LoadRow;
-  using mantissa::HWY_NAMESPACE::RoundRow;
+  using mantissa::HWY_NAMESPACE::RewriteRow;
   using mantissa::HWY_NAMESPACE::ViewRow;
-  if (Holds(from.operand, from.type)) return ViewRow<T>(from.data, from.type, offset, n, buffer);
-  if (from.type == Scalar::f64 && std::is_same_v<T, float>) {
+  if (Unrounded(from)) return ViewRow<T>(from.data, from.type, offset, n, buffer);
+  if (from.type == Scalar::f64 && std::is_same_v<T, float> && from.operand.parts == 1) {
     // Loaded as f32 it would be rounded twice.
     double wide[64];
     for (std::size_t i = 0; i < n; i += 64) {
       const std::size_t count = std::min<std::size_t>(64, n - i);
       LoadRow<double>(from.data, from.type, offset + i, count, wide);
-      RoundRow<double>(wide, count, from.operand);
+      FactorRow<double>(wide, count, from.operand, 0);
       LoadRow<T>(wide, Scalar::f64, 0, count, buffer + i);
     }
     return buffer;
   }
   LoadRow<T>(from.data, from.type, offset, n, buffer);
-  RoundRow<T>(buffer, n, from.operand);
+  if (from.unscale != 1) {
+    const T unscale = from.unscale;
+    RewriteRow(buffer, n, [unscale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, unscale)); });
+    if (Holds(from.operand.format, from.type)) return buffer;
+  }
+  FactorRow<T>(buffer, n, from.operand, from.part);
   return buffer;
 }
 

@@ -47,11 +47,12 @@ struct GemmScratch {
   std::size_t own = 0;        // what a task packs, of each thread
   std::size_t temporary = 0;  // sums that are not in C, of each thread
 
-  GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes) {
+  /// Packed operands hold all `parts` of each element.
+  GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes, std::size_t parts) {
     const std::size_t columns = kTileBytes / element_bytes, depth = std::min<std::size_t>(k, kSumBlock);
     const std::size_t side = std::min(m + kRowUnit, n + columns);
-    shared = std::min(side * k, std::max(kChunkElements, kLeastColumns * k));
-    own = depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
+    shared = std::min(side * k * parts, std::max(kChunkElements, kLeastColumns * k * parts));
+    own = parts * depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
     temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
     // Every part begins on a cache line.
     shared = round_up(shared, kAlignment / element_bytes);

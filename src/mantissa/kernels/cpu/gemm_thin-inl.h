@@ -222,7 +222,7 @@ class ThinColumns {
         ahead_(static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * (next * b.ld + k * kLanes)) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
-    const bool as_stored = (pairs || b.type == kPlain) && Holds(b.operand, b.type);
+    const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
     type_ = as_stored ? b.type : kPlain;
     if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.ld * bytes_of(b.type)))) return;
     for (std::size_t c = 0; c < kLanes; ++c) {

@@ -137,7 +137,7 @@ constexpr std::int64_t kRowsPerTask = 8;
 constexpr std::size_t kRunningBytes = 3 * sizeof(double);
 
 Scalar arithmetic_of(const GemmOperand& x) {
-  return x.operand == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+  return x.operand.format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
 }
 
 /// Row `row` of a matrix.
@@ -183,8 +183,11 @@ class Scratch {
 };
 
 void logits_of(const Context& ctx, const GemmOperand& x, const GemmOperand& weight, std::int64_t tokens,
-               std::int64_t first_entry, std::int64_t entries, std::int64_t channels, Matrix logits) {
+               std::int64_t first_entry, std::int64_t entries, std::int64_t channels, Accumulator accumulator,
+               Scalar rounded, Matrix logits) {
   Gemm g;
+  g.rounded = rounded;
+  g.accumulator = accumulator;
   g.m = tokens;
   g.n = entries;
   g.k = channels;
@@ -247,7 +250,7 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
     const Matrix chunk = s.logits.chunk(v, count);
-    logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, chunk);
+    logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, h.accumulator, h.rounded, chunk);
     for_rows(ctx, count, [&](std::int64_t i) {
       const void* logits = row_of(chunk, i);
       HWY_DISPATCH_TABLE(MergeChunkImpl)
@@ -312,7 +315,9 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
                         extent.rows.begin() + static_cast<std::ptrdiff_t>(group.last_row));
   for (Row& r : rows) r.begin -= group.begin;
   const Matrix chunk = s.logits.chunk(v, group.count);
-  if (!kept) logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, chunk);
+  if (!kept)
+    logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, h.accumulator,
+              h.rounded, chunk);
   for_rows(ctx, group.count, [&](std::int64_t i) {
     const std::int64_t t = group.begin + i;
     const std::int32_t id = h.ids[t];
@@ -328,6 +333,7 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   });
   const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
   Gemm to_x;
+  to_x.accumulator = h.accumulator;
   to_x.m = group.count;
   to_x.n = h.channels;
   to_x.k = n;
@@ -338,6 +344,7 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   to_x.accumulate = to_x.continue_blocks = v > 0;
   gemm(ctx, to_x);
   Gemm to_weight;
+  to_weight.accumulator = h.accumulator;
   to_weight.m = n;
   to_weight.n = h.channels;
   to_weight.k = group.count;
@@ -403,11 +410,11 @@ std::size_t running_bytes(std::int64_t tokens) {
 
 /// Of the three products of a group of `tokens` tokens.
 std::size_t products_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
-                           std::int64_t vocabulary, Scalar arithmetic) {
+                           std::int64_t vocabulary, Scalar arithmetic, int parts) {
   const std::int64_t chunk = chunk_of(vocabulary);
-  return std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic),
-                   gemm_workspace(ctx, tokens, channels, chunk, arithmetic),
-                   gemm_workspace(ctx, chunk, channels, tokens, arithmetic)});
+  return std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic, parts),
+                   gemm_workspace(ctx, tokens, channels, chunk, arithmetic, parts),
+                   gemm_workspace(ctx, chunk, channels, tokens, arithmetic, parts)});
 }
 
 /// For dx of all tokens where it is not stored in the arithmetic.
@@ -433,20 +440,20 @@ std::int64_t kept_tokens(std::int64_t vocabulary) {
 
 /// Scratch of one pass over `tokens` tokens that keeps the logits of `group` tokens.
 std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, std::int64_t channels,
-                           std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type) {
+                           std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type, int parts) {
   return matrix_bytes(group, whole_chunks(vocabulary), arithmetic) + running_bytes(group) +
          dx_bytes(tokens, channels, arithmetic, dx_type) +
-         products_bytes(ctx, group, channels, vocabulary, arithmetic);
+         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
 }
 
 }  // namespace
 
 std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t, std::int64_t channels,
-                               std::int64_t vocabulary, Scalar arithmetic) {
+                               std::int64_t vocabulary, Scalar arithmetic, int parts) {
   const std::int64_t group = std::min(tokens, kForwardTokens);
   const std::int64_t chunk = chunk_of(vocabulary);
   return matrix_bytes(group, chunk, arithmetic) + running_bytes(group) +
-         gemm_workspace(ctx, group, chunk, channels, arithmetic);
+         gemm_workspace(ctx, group, chunk, channels, arithmetic, parts);
 }
 
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
@@ -462,13 +469,13 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type) {
+                                        Scalar dx_type, Scalar dweight_type, int parts) {
   const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
   const std::int64_t chunk = chunk_of(vocabulary);
   const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
   return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
          (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
-         products_bytes(ctx, group, channels, vocabulary, arithmetic);
+         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
 }
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
@@ -491,14 +498,15 @@ bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
 
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type) {
+                                        Scalar dx_type, Scalar dweight_type, int parts) {
   const std::size_t halves =
-      std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic),
+      std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic, parts),
                log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
-                                           dx_type, dweight_type));
+                                           dx_type, dweight_type, parts));
   const std::int64_t group = std::min(tokens, std::max(kept_tokens(vocabulary), longest_leaf));
   if (!keeps_logits(longest_leaf, vocabulary)) return halves;
-  const std::size_t kept = kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type);
+  const std::size_t kept =
+      kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, parts);
   return dweight_type == arithmetic ? kept : std::max(kept, halves);
 }
 
@@ -511,7 +519,7 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   const bool rounds_parts = backward.dweight.type != arithmetic && groups.size() > 1;
   if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||
       kept_workspace(ctx, extent.tokens, largest, forward.channels, forward.vocabulary, arithmetic,
-                     backward.dx.type) > ctx.workspace_bytes) {
+                     backward.dx.type, forward.x.operand.parts) > ctx.workspace_bytes) {
     log_prob(ctx, extent, forward);
     return log_prob_backward(ctx, extent, backward);
   }

@@ -26,7 +26,7 @@ std::vector<Values> load_rows(ConstMatrix x, std::int64_t rows, std::int64_t col
 }
 
 bool is_f64(const Gemm& g) {
-  return g.a.operand == Scalar::f64 && g.b.operand == Scalar::f64 && g.c.type == Scalar::f64;
+  return g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
 }
 
 /// An element's running sum and the size of its terms.
@@ -42,8 +42,10 @@ struct Sum {
 }  // namespace
 
 GemmResult gemm(const Gemm& g) {
-  const auto a = load_rows(g.a.matrix, g.a.transposed ? g.k : g.m, g.a.transposed ? g.m : g.k, g.a.operand);
-  const auto b = load_rows(g.b.matrix, g.b.transposed ? g.n : g.k, g.b.transposed ? g.k : g.n, g.b.operand);
+  const auto a =
+      load_rows(g.a.matrix, g.a.transposed ? g.k : g.m, g.a.transposed ? g.m : g.k, g.a.operand.format);
+  const auto b =
+      load_rows(g.b.matrix, g.b.transposed ? g.n : g.k, g.b.transposed ? g.k : g.n, g.b.operand.format);
   const auto element = [](const std::vector<Values>& x, bool transposed, std::int64_t i, std::int64_t j) {
     return x[static_cast<std::size_t>(transposed ? j : i)][static_cast<std::size_t>(transposed ? i : j)];
   };

@@ -1,0 +1,48 @@
+// A factor of a product stored under scales: the plan puts it before Linear ops whose policy asks for 8 or 4
+// bits.
+#include "mantissa/kernels/quantize.h"
+
+#include "mantissa/graph/ops/ops.h"
+
+namespace mantissa::graph {
+namespace {
+
+std::vector<OutputSpec> infer(const NodeView& n) {
+  return {{n.shape(0), Role::compute}};
+}
+
+Cost cost(const NodeView& n, const Sizes&) {
+  return {static_cast<double>(n.shape(0).count())};
+}
+
+/// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from each row's start),
+/// "current", "margin".
+void run(const Call& c) {
+  const Argument& in = c.inputs[0];
+  const Argument& out = c.outputs[0];
+  kernels::Quantize how;
+  if (c.attributes.get("blocks") >= 0) how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
+  how.along_rows = c.attributes.flag("along_rows");
+  how.current = c.attributes.flag("current");
+  how.margin = static_cast<int>(c.attributes.integer("margin"));
+  kernels::quantize(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
+}
+
+void reference(const ReferenceCall& c) {
+  c.outputs[0].values = c.inputs[0].values;
+}
+
+}  // namespace
+
+const OpDef kQuantize = {
+    .id = "quantize",
+    .op = "quantize",
+    .doc = "rounded under the scale of the tensor, or of blocks",
+    .reads = {Read::value},
+    .infer = infer,
+    .cost = cost,
+    .run = run,
+    .reference = reference,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,41 @@
+// A change of format that saturates or flushes subnormals, as a policy may ask for: a step of its own, which
+// no kernel does on the way.
+#include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/quantize.h"
+
+namespace mantissa::graph {
+namespace {
+
+std::vector<OutputSpec> infer(const NodeView& n) {
+  return {{n.shape(0), Role::compute}};
+}
+
+Cost cost(const NodeView& n, const Sizes&) {
+  return {static_cast<double>(n.shape(0).count())};
+}
+
+void run(const Call& c) {
+  const Argument& in = c.inputs[0];
+  const Argument& out = c.outputs[0];
+  kernels::round_to(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,
+                    c.compute.flush_subnormals);
+}
+
+void reference(const ReferenceCall& c) {
+  c.outputs[0].values = c.inputs[0].values;
+}
+
+}  // namespace
+
+const OpDef kRound = {
+    .id = "round",
+    .op = "cast",
+    .doc = "rounded once; overflow to the largest finite value, subnormals to zero, as the policy says",
+    .reads = {Read::value},
+    .infer = infer,
+    .cost = cost,
+    .run = run,
+    .reference = reference,
+};
+
+}  // namespace mantissa::graph

@@ -1,0 +1,82 @@
+// Rows rounded as factors of products (numeric/factor.h). Included once per instruction set (Highway's -inl.h
+// idiom).
+#if defined(MANTISSA_NUMERIC_FACTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_NUMERIC_FACTOR_INL_H_
+#undef MANTISSA_NUMERIC_FACTOR_INL_H_
+#else
+#define MANTISSA_NUMERIC_FACTOR_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cmath>
+#include <cstddef>
+#include <type_traits>
+
+#include "mantissa/numeric/convert-inl.h"
+#include "mantissa/numeric/factor.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// row[i] = f(d, row[i]), vector by vector.
+template <class T, class F>
+HWY_INLINE void RewriteRow(T* HWY_RESTRICT row, std::size_t n, const F& f) {
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  std::size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, row + i)), d, row + i);
+  if (i < n) StoreCount(f(d, LoadCount(d, row + i, n - i)), d, row + i, n - i);
+}
+
+/// row[0, n) rounded to nearest even on the grid of `type` in place, what is too large or, below the normal
+/// values, too small made as asked.
+template <class T>
+HWY_INLINE void RoundRowAs(T* HWY_RESTRICT row, std::size_t n, Scalar type, bool saturate,
+                           bool flush_subnormals) {
+  const ScalarTraits& t = traits(type);
+  if (saturate) {
+    const T most = static_cast<T>(t.max_finite);
+    RewriteRow(row, n, [most](auto d, auto v) HWY_ATTR {
+      const auto limit = hn::Set(d, most);
+      const auto clamped = hn::Min(hn::Max(v, hn::Neg(limit)), limit);
+      return hn::IfThenElse(hn::IsNaN(v), v, clamped);
+    });
+  }
+  RoundRow<T>(row, n, type);
+  if (flush_subnormals) {
+    const T least = static_cast<T>(std::ldexp(1.0, t.min_normal_exp));
+    RewriteRow(row, n, [least](auto d, auto v) HWY_ATTR {
+      const auto small = hn::Lt(hn::Abs(v), hn::Set(d, least));
+      return hn::IfThenElse(small, hn::CopySign(hn::Zero(d), v), v);
+    });
+  }
+}
+
+/// Part `part` of every element of row[0, n), in place.
+template <class T>
+HWY_INLINE void FactorRow(T* HWY_RESTRICT row, std::size_t n, const Factor& factor, int part) {
+  if (factor.parts == 1) {
+    if (factor.plain()) return RoundRow<T>(row, n, factor.format);
+    return RoundRowAs<T>(row, n, factor.format, factor.saturate, factor.flush_subnormals);
+  }
+  if constexpr (std::is_same_v<T, float>) {
+    RewriteRow(row, n, [part](auto d, auto v) HWY_ATTR {
+      const auto first = RoundLanes<Scalar::bf16>(d, v);
+      auto rounded = first, rest = v;
+      for (int p = 0; p < part; ++p) {
+        rest = hn::Sub(rest, rounded);  // exact
+        rounded = RoundLanes<Scalar::bf16>(d, rest);
+      }
+      return part == 0 ? rounded : hn::IfThenElseZero(hn::IsFinite(first), rounded);
+    });
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_NUMERIC_FACTOR_INL_H_

@@ -1,0 +1,112 @@
+// Blocks that share scales, in vectors: the bits of round_block (numeric/scaled.h). Included once per
+// instruction set (Highway's -inl.h idiom).
+#if defined(MANTISSA_NUMERIC_SCALED_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_NUMERIC_SCALED_INL_H_
+#undef MANTISSA_NUMERIC_SCALED_INL_H_
+#else
+#define MANTISSA_NUMERIC_SCALED_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/numeric/convert-inl.h"
+#include "mantissa/numeric/power_of_two.h"
+#include "mantissa/numeric/scaled.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Rounds vectors of elements, each lane under the scale of its own block.
+class BlockRounder {
+ public:
+  using D = hn::ScalableTag<float>;
+  using V = hn::Vec<D>;
+
+  BlockRounder(BlockFormat f, float tensor_scale) : t_(traits(f)), tensor_scale_(tensor_scale) {}
+
+  /// What a lane's scale follows from.
+  struct Range {
+    V amax, taint;  // taint is NaN where a value is not finite
+  };
+  static HWY_INLINE Range Start() { return {hn::Zero(D()), hn::Zero(D())}; }
+  static HWY_INLINE void See(Range& r, V x) {
+    r.amax = hn::Max(r.amax, hn::Abs(x));
+    r.taint = hn::Add(r.taint, hn::Sub(x, x));
+  }
+  /// The range of all lanes together, in every lane.
+  static HWY_INLINE Range Join(const Range& r) {
+    const D d;
+    return {hn::MaxOfLanes(d, r.amax), hn::SumOfLanes(d, r.taint)};
+  }
+
+  struct Scales {
+    V scale, whole;  // of the result; of the elements
+  };
+  HWY_INLINE Scales ScalesOf(const Range& r) const {
+    const D d;
+    if (t_.power_of_two_scale) {
+      const V floor = PowerBelow(r.amax);
+      const V scale = hn::Add(hn::Max(hn::Mul(floor, hn::Set(d, std::ldexp(1.0F, -t_.max_exp))),
+                                      hn::Set(d, std::ldexp(1.0F, -127))),
+                              r.taint);
+      return {scale, scale};
+    }
+    const V most =
+        hn::Div(hn::Div(r.amax, hn::Set(d, static_cast<float>(t_.max_finite))), hn::Set(d, tensor_scale_));
+    const V limit = hn::Set(d, static_cast<float>(traits(Scalar::e4m3).max_finite));
+    const V scale = hn::Add(RoundLanes<Scalar::e4m3>(d, hn::Min(most, limit)), r.taint);
+    return {scale, hn::Mul(scale, hn::Set(d, tensor_scale_))};
+  }
+
+  HWY_INLINE V Round(V x, const Scales& s) const {
+    const D d;
+    const V y = hn::Div(x, s.whole), magnitude = hn::Abs(y);
+    // Adding 1.5 · 2^23 steps makes the hardware's own addition round to a whole number of them.
+    const V step = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, std::ldexp(1.0F, t_.min_normal_exp))),
+                           hn::Set(d, std::ldexp(1.0F, -t_.mantissa_bits)));
+    const V shift = hn::Mul(step, hn::Set(d, 0x1.8p23F));
+    const V rounded =
+        hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, static_cast<float>(t_.max_finite)));
+    const V value = hn::Mul(hn::CopySign(hn::Add(rounded, hn::Sub(s.scale, s.scale)), x), s.scale);
+    return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(d)), hn::CopySign(hn::Zero(d), x), value);
+  }
+
+ private:
+  /// 2^⌊log2 x⌋ of x ≥ 0; 0 below the normal values of f32.
+  static HWY_INLINE V PowerBelow(V x) {
+    const D d;
+    return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), 0x7f800000U)));
+  }
+
+  BlockTraits t_;
+  float tensor_scale_;
+};
+
+/// row[0, n) in blocks from its first element on.
+inline void RoundBlocks(BlockFormat f, float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
+  const hn::ScalableTag<float> d;
+  const BlockRounder rounder(f, tensor_scale);
+  const auto block = static_cast<std::size_t>(traits(f).block);
+  for (std::size_t begin = 0; begin < n; begin += block) {
+    const std::size_t end = std::min(n, begin + block);
+    auto range = BlockRounder::Start();
+    for (std::size_t i = begin; i < end; i += hn::Lanes(d))
+      BlockRounder::See(range, LoadCount(d, row + i, end - i));
+    const auto scales = rounder.ScalesOf(BlockRounder::Join(range));
+    for (std::size_t i = begin; i < end; i += hn::Lanes(d))
+      StoreCount(rounder.Round(LoadCount(d, row + i, end - i), scales), d, row + i, end - i);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_NUMERIC_SCALED_INL_H_

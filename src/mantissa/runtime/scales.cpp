@@ -1,0 +1,53 @@
+#include "mantissa/runtime/scales.h"
+
+#include <algorithm>
+
+namespace mantissa::runtime {
+
+Scales::Scales(const plan::Program& program) : slots_(program.scales), scales_(slots_.size()) {
+  for (const plan::ScaleSlot& slot : slots_) histories_.emplace_back(static_cast<std::size_t>(slot.history));
+}
+
+TensorScale* Scales::find(std::string_view name) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    if (slots_[i].name == name) return &scales_[i];
+  }
+  return nullptr;
+}
+
+void Scales::record(bool on) {
+  for (TensorScale& s : scales_) s.recording = on;
+}
+
+void Scales::end_step() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    std::vector<float>& history = histories_[i];
+    if (history.empty()) continue;
+    std::copy_backward(history.begin(), history.end() - 1, history.end());
+    history.front() = scales_[i].amax;
+    scales_[i].amax = 0;
+  }
+  refresh();
+}
+
+void Scales::refresh() {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    const std::vector<float>& history = histories_[i];
+    if (!history.empty()) set_scale(scales_[i], slots_[i], *std::max_element(history.begin(), history.end()));
+  }
+}
+
+std::span<float> Scales::history(std::size_t i) {
+  return histories_[i];
+}
+
+void set_scale(TensorScale& scale, const plan::ScaleSlot& slot, float amax) {
+  if (slot.nvfp4) {
+    scale.scale = scale.unscale = nvfp4_tensor_scale(amax);
+  } else {
+    scale.scale = tensor_scale(slot.element, amax, slot.margin);
+    scale.unscale = 1 / scale.scale;
+  }
+}
+
+}  // namespace mantissa::runtime

@@ -1,0 +1,43 @@
+// The scales of tensors that are stored in 8 or 4 bits: frozen for an optimizer step, made from the largest
+// magnitudes of the steps before it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/plan/program.h"
+
+namespace mantissa::runtime {
+
+class Scales {
+ public:
+  explicit Scales(const plan::Program& program);
+
+  std::size_t size() const { return slots_.size(); }
+  const plan::ScaleSlot& slot(std::size_t i) const { return slots_[i]; }
+  TensorScale& scale(std::size_t i) { return scales_[i]; }
+  /// The one of this name; null where there is none.
+  TensorScale* find(std::string_view name);
+
+  /// Whether the magnitudes of what runs now are kept.
+  void record(bool on);
+  /// At the end of an optimizer step: what was seen joins the histories, and the next step's scales follow.
+  void end_step();
+  /// Scales from the histories, as after end_step().
+  void refresh();
+  /// The largest magnitudes of slot i in earlier steps, the last one first, 0 before the first; empty where
+  /// its scale is current. A resumable state holds it.
+  std::span<float> history(std::size_t i);
+
+ private:
+  std::vector<plan::ScaleSlot> slots_;
+  std::vector<TensorScale> scales_;
+  std::vector<std::vector<float>> histories_;
+};
+
+/// Sets a scale for a tensor whose largest magnitude is `amax`.
+void set_scale(TensorScale& scale, const plan::ScaleSlot& slot, float amax);
+
+}  // namespace mantissa::runtime
