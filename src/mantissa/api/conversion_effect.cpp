@@ -35,7 +35,6 @@ class RowModel {
     return kernels::chunked_sum(log_prob.data, log_prob.type, length);
   }
   Matrix logits() const { return executor_.buffer("logits"); }
-  Matrix log_sum_exp() const { return executor_.buffer("lse"); }
 
  private:
   runtime::WeightSet weights_;
@@ -43,17 +42,26 @@ class RowModel {
 };
 
 template <class T>
-double divergence_at(const RowModel& from, const RowModel& to, std::int64_t t, std::int64_t vocabulary) {
-  const T* p = static_cast<const T*>(from.logits().data) + t * vocabulary;
-  const T* q = static_cast<const T*>(to.logits().data) + t * vocabulary;
-  const double p_norm = static_cast<double>(static_cast<const T*>(from.log_sum_exp().data)[t]);
-  const double q_norm = static_cast<double>(static_cast<const T*>(to.log_sum_exp().data)[t]);
+double log_sum_exp(const T* logits, std::int64_t n) {
+  const double most = static_cast<double>(*std::max_element(logits, logits + n));
+  double sum = 0;
+  for (std::int64_t v = 0; v < n; ++v) sum += std::exp(static_cast<double>(logits[v]) - most);
+  return most + std::log(sum);
+}
+
+/// Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is the square
+/// of a small difference, less than the rounding of an f32 log-sum-exp.
+template <class T>
+double divergence_at(Matrix from, Matrix to, std::int64_t t, std::int64_t vocabulary) {
+  const T* p = static_cast<const T*>(from.data) + t * vocabulary;
+  const T* q = static_cast<const T*>(to.data) + t * vocabulary;
+  const double p_norm = log_sum_exp(p, vocabulary), q_norm = log_sum_exp(q, vocabulary);
   double sum = 0;
   for (std::int64_t v = 0; v < vocabulary; ++v) {
     const double log_p = static_cast<double>(p[v]) - p_norm, log_q = static_cast<double>(q[v]) - q_norm;
     sum += std::exp(log_p) * (log_p - log_q);
   }
-  return sum;
+  return std::max(0.0, sum);
 }
 
 }  // namespace
@@ -88,9 +96,10 @@ ConversionEffect EffectRows::compare(const std::filesystem::path& converted,
   for (std::int64_t r = 0; r < rows_.rows; ++r) {
     effect.loss -= before.run(rows_, r, batch.extent());
     effect.converted_loss -= after.run(rows_, r, batch.extent());
+    const Matrix p = before.logits(), q = after.logits();
     kernels::parallel_for(ctx, length, [&](std::int64_t t, int) {
-      divergence[static_cast<std::size_t>(t)] = wide ? divergence_at<double>(before, after, t, vocabulary)
-                                                     : divergence_at<float>(before, after, t, vocabulary);
+      divergence[static_cast<std::size_t>(t)] =
+          wide ? divergence_at<double>(p, q, t, vocabulary) : divergence_at<float>(p, q, t, vocabulary);
     });
     for (const double d : divergence) {
       effect.kl += d;
@@ -100,7 +109,7 @@ ConversionEffect EffectRows::compare(const std::filesystem::path& converted,
   const auto tokens = static_cast<double>(effect.tokens);
   effect.loss /= tokens;
   effect.converted_loss /= tokens;
-  effect.kl = std::max(0.0, effect.kl / tokens);
+  effect.kl /= tokens;
   return effect;
 }
 

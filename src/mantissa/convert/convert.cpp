@@ -244,6 +244,12 @@ class Converter {
       integers += io::scalar_of(t.from) ? 0 : 1;
       nonfinite += t.errors.nonfinite;
     }
+    if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
+      result_.notes.push_back(
+          "PyTorch has no 8-bit models: give transformers dtype=torch.bfloat16, which holds every value, "
+          "when "
+          "it loads this one");
+    }
     if (format && integers > 0)
       result_.notes.push_back(
           fmt::format("{} tensors of integers or truth values are as they were", integers));
