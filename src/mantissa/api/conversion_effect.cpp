@@ -79,8 +79,9 @@ EffectRows::EffectRows(const convert::Source& in, const ConvertOptions& options)
       evaluation_rows(in.path, original_.config, options.data, options.data_format, options.sequence_length);
 }
 
-ConversionEffect EffectRows::compare(const std::filesystem::path& converted,
-                                     const kernels::Context& ctx) const {
+std::optional<ConversionEffect> EffectRows::compare(const std::filesystem::path& converted,
+                                                    const kernels::Context& ctx,
+                                                    const std::stop_token& stop) const {
   const std::int64_t length = rows_.sequence_length, vocabulary = original_.config.vocab_size;
   plan::CompileOptions compile;
   compile.longest_row = compile.longest_leaf = length;
@@ -94,6 +95,7 @@ ConversionEffect EffectRows::compare(const std::filesystem::path& converted,
   effect.tokens = rows_.rows * length;
   std::vector<double> divergence(static_cast<std::size_t>(length));
   for (std::int64_t r = 0; r < rows_.rows; ++r) {
+    if (stop.stop_requested()) return std::nullopt;
     effect.loss -= before.run(rows_, r, batch.extent());
     effect.converted_loss -= after.run(rows_, r, batch.extent());
     const Matrix p = before.logits(), q = after.logits();

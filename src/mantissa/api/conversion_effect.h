@@ -18,7 +18,9 @@ class EffectRows {
   EffectRows(const convert::Source& in, const ConvertOptions& options);
 
   /// Runs both models row by row. Both are in memory at once, but for what lies mapped in their files.
-  ConversionEffect compare(const std::filesystem::path& converted, const kernels::Context& ctx) const;
+  /// Nothing where `stop` was used.
+  std::optional<ConversionEffect> compare(const std::filesystem::path& converted, const kernels::Context& ctx,
+                                          const std::stop_token& stop) const;
 
  private:
   train::ModelSource original_;

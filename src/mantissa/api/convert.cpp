@@ -212,7 +212,8 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   }
   c.total = row_of(all);
   c.notes = result->notes;
-  if (rows) c.effect = rows->compare(request.out, ctx);
+  if (rows) c.effect = rows->compare(request.out, ctx, stop);
+  c.interrupted = rows && !c.effect;
   c.text = text_of(c, *result, o, seconds);
   c.json = json_text_of(c, *result, o, request, seconds);
   return c;

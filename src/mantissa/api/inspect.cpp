@@ -46,10 +46,11 @@ std::string origin_of(const io::WeightFiles& files, const Survey& all) {
       said.push_back(fmt::format("{} {}", words, it->second));
   };
   say(convert::kPolicyKey, "written by mantissa under");
-  say(convert::kHistoryKey, "since then");
+  say(convert::kHistoryKey, "converted:");
   say(convert::kRoundedToKey, "last rounded to");
   if (const std::optional<Scalar> format = all.lies_in(); format && *format != Scalar::f32) {
-    said.push_back(fmt::format("every value is a {}: the weights come from {} bits", name(*format),
+    said.push_back(fmt::format("every value is {} {}: the weights come from {} bits",
+                               *format == Scalar::bf16 || *format == Scalar::tf32 ? "a" : "an", name(*format),
                                *format == Scalar::tf32 ? 19 : 8 * bytes_of(*format)));
   }
   return said.empty() ? "not said by the file" : fmt::format("{}", fmt::join(said, "; "));

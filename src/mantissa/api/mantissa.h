@@ -278,7 +278,7 @@ struct Conversion {
   ConvertedTensor total;
   std::optional<ConversionEffect> effect;  // where there are data
   std::vector<std::string> notes;
-  bool interrupted = false;  // the stop token was used, and nothing was written
+  bool interrupted = false;  // the stop token was used: nothing was written, or `out` is not compared
   std::string text;          // for people
   std::string json;          // for programs (docs/cli.md, "convert")
 };

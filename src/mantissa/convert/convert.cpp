@@ -134,7 +134,7 @@ class Converter {
       const bool is_shard =
           std::any_of(files.shards().begin(), files.shards().end(),
                       [&](const io::SafetensorsReader& s) { return s.path().filename() == name; });
-      if (is_shard) continue;
+      if (is_shard || from.filename() == to.filename()) continue;  // OUT may be made within IN
       if (name == "config.json" && request_.change.format) {
         const std::string text = io::read_text_file(from, kLargestConfig);
         io::write_file_atomic(
