@@ -57,6 +57,18 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"loss-scale --overflows 012", "--overflows 012"},
       {"loss-scale --torch --hysteresis 2 --overflows 1", "--hysteresis"},
       {"inspect nowhere", "nowhere"},
+      {"convert nowhere out", "nowhere"},
+      {"convert nowhere", "OUT"},
+      {"convert good.toml out --dtype bf17", "did you mean bf16"},
+      {"convert good.toml out --dtype mxfp8", "not available in this version"},
+      {"convert good.toml out --dtype fp8", "e4m3"},
+      {"convert good.toml out --format gguf", "--format gguf"},
+      {"convert good.toml out --rounding up", "nearest, stochastic, toward-zero"},
+      {"convert good.toml out --saturate", "give --dtype"},
+      {"convert good.toml out --dtype f16 --saturate --allow-overflow", "one of them"},
+      {"convert good.toml out --precision bf16-mixed", "--data"},
+      {"convert good.toml elsewhere --data kk", "is no model directory"},
+      {"convert good.toml elsewhere", "good.toml"},
       {"generate nowhere --prompt x", "nowhere"},
       {"generate nowhere", "--prompt"},
       {"generate nowhere --prompt a --prompt-ids 1", "exactly one"},
@@ -80,7 +92,8 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   for (const char* arguments : {"explain run.toml --json", "train run.toml --out r --json",
-                                "eval r/model --data kk --puzzles 0 --json",
+                                "eval r/model --data kk --puzzles 0 --json", "inspect r --json",
+                                "convert r half --dtype bf16 --data kk --json",
                                 "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
     const Result r = mantissa(folder, arguments);
     EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;

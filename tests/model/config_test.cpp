@@ -94,7 +94,7 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"attention_bias", true, "without bias"},
       {"mlp_bias", true, "without bias"},
       {"sliding_window", 128, "use a model without a window"},
-      {"quantization_config", json::object(), "load the unquantised weights"},
+      {"quantization_config", json::object(), "multiply those of 8-bit"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}, "this version has \"default\""},
       {"rope_parameters", {{"rope_type", "llama3"}}, "this version has \"default\""},
       {"rope_parameters", 7, "must be an object"},

@@ -76,6 +76,84 @@ TEST(ErrorStats, MergesParts) {
   EXPECT_NEAR(parts.mean(), whole.mean(), bound * whole.max_abs);
 }
 
+TEST(ErrorStats, MeasureErrorsAgainstTheValues) {
+  // 1 + 2^-9 becomes 1 and 1 + 3 × 2^-9 becomes 1 + 2^-7; 1e-45 vanishes whole.
+  const ErrorStats stats = stats_of({1 + 0x1p-9, 1 + 0x3p-9, 0.0}, Scalar::bf16);
+  EXPECT_EQ(stats.max_relative, 0x1p-9 / (1 + 0x1p-9));
+  EXPECT_EQ(stats.relative(), std::sqrt(0x2p-18 / (std::pow(1 + 0x1p-9, 2) + std::pow(1 + 0x3p-9, 2))));
+  EXPECT_EQ(stats.largest, 1 + 0x3p-9);
+  EXPECT_EQ(stats_of({1e-45}, Scalar::bf16).max_relative, 1);
+  EXPECT_EQ(stats_of({1e30}, Scalar::f16).largest, 1e30);
+}
+
+TEST(ErrorStats, CountValuesThatAreRoundedBeyondTheRange) {
+  ErrorStats stats;  // 65505 is nearer to 65504, and stochastic rounding may go up
+  stats.add(65505, kInf, Scalar::f16);
+  EXPECT_EQ(stats.overflows, 1U);
+  EXPECT_EQ(stats.measured, 0U);
+}
+
+template <class T>
+void expect_row_stats(std::vector<T> row, Scalar s, RoundingMode mode) {
+  const T inf = std::numeric_limits<T>::infinity();
+  const T specials[] = {T{0},
+                        -T{0},
+                        inf,
+                        -inf,
+                        std::numeric_limits<T>::quiet_NaN(),
+                        T{464},
+                        T{465},
+                        T{65519},
+                        T{65520},
+                        T{-65536},
+                        T(3.3961775e38),
+                        T(1e-45)};
+  row.insert(row.begin() + 3, std::begin(specials), std::end(specials));
+  std::vector<T> after(row.size());
+  for (std::size_t i = 0; i < row.size(); ++i)
+    after[i] = static_cast<T>(round_to(static_cast<double>(row[i]), s, mode));
+  ErrorStats one_by_one;
+  for (std::size_t i = 0; i < row.size(); ++i)
+    one_by_one.add(static_cast<double>(row[i]), static_cast<double>(after[i]), s);
+  ErrorStats first;
+  for (const SimdTarget target : simd_targets()) {
+    ErrorStats stats;
+    stats.add_row(row.data(), after.data(), row.size(), s, target);
+    EXPECT_EQ(stats.count, one_by_one.count);
+    EXPECT_EQ(stats.measured, one_by_one.measured);
+    EXPECT_EQ(stats.nonfinite, one_by_one.nonfinite);
+    EXPECT_EQ(stats.overflows, one_by_one.overflows);
+    EXPECT_EQ(stats.vanished, one_by_one.vanished);
+    EXPECT_EQ(stats.max_abs, one_by_one.max_abs);
+    EXPECT_EQ(stats.max_ulp, one_by_one.max_ulp);
+    EXPECT_EQ(stats.max_relative, one_by_one.max_relative);
+    EXPECT_EQ(stats.largest, one_by_one.largest);
+    // Sums of the same numbers in two orders.
+    const double n = static_cast<double>(row.size()) * std::numeric_limits<double>::epsilon();
+    EXPECT_NEAR(stats.sum_squares, one_by_one.sum_squares, n * one_by_one.sum_squares);
+    EXPECT_NEAR(stats.squares_before, one_by_one.squares_before, n * one_by_one.squares_before);
+    EXPECT_NEAR(stats.sum, one_by_one.sum, n * one_by_one.max_abs * static_cast<double>(row.size()));
+    if (first.count > 0) {
+      EXPECT_EQ(stats.sum, first.sum) << "target " << target;
+      EXPECT_EQ(stats.sum_squares, first.sum_squares) << "target " << target;
+      EXPECT_EQ(stats.squares_before, first.squares_before) << "target " << target;
+    }
+    first = stats;
+  }
+}
+
+TEST(ErrorStats, OfRowsAreThoseOfTheirValuesOnEveryTarget) {
+  for (const Scalar s : testing::kNarrow) {
+    for (const RoundingMode mode :
+         {RoundingMode{}, RoundingMode{Rounding::toward_zero}, RoundingMode{Rounding::nearest, true}}) {
+      SCOPED_TRACE(name(s));
+      const std::vector<double> wide = testing::random_near_range(s, 2'005, 51);
+      expect_row_stats(wide, s, mode);
+      expect_row_stats(std::vector<float>(wide.begin(), wide.end()), s, mode);
+    }
+  }
+}
+
 TEST(ErrorStats, OfNothingAreZero) {
   const ErrorStats stats;
   EXPECT_EQ(stats.mean(), 0);

@@ -92,6 +92,18 @@ void answer_puzzles(const train::ModelSource& source, const precision::Policy& p
   e.accuracy = static_cast<double>(right) / n;
 }
 
+text::KkOptions puzzle_options() {
+  text::KkOptions options;
+  options.split = text::KkSplit::test;
+  options.people_max = 3;
+  options.count = 200;
+  return options;
+}
+
+bool names_puzzles(const std::vector<std::string>& data) {
+  return data.size() == 1 && data.front() == "kk";
+}
+
 Evaluation finish(double loss, std::int64_t tokens, bool bytes) {
   Evaluation e;
   e.tokens = tokens;
@@ -103,24 +115,17 @@ Evaluation finish(double loss, std::int64_t tokens, bool bytes) {
 
 }  // namespace
 
-Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::string>& data,
-                    const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
-                    const Precision& precision, const Hardware& hardware) {
-  const kernels::Context ctx = context_for(hardware);
-  const train::ModelSource source = train::find_model(model);
-  const precision::Policy policy = policy_for(precision);
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
-  const bool kk = data.size() == 1 && data.front() == "kk";
-  text::KkOptions options;
-  options.split = text::KkSplit::test;
-  options.people_max = 3;
-  options.count = 200;
+text::StepData evaluation_rows(const std::filesystem::path& model, const model::ModelConfig& config,
+                               const std::vector<std::string>& data, const std::string& format,
+                               std::int64_t sequence_length) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, config);
+  const bool kk = names_puzzles(data);
   if (kk && tokenizer == nullptr)
     throw ConfigError(fmt::format("{}: puzzles need a model of bytes (vocab_size 256)", model.string()));
   std::vector<std::int32_t> ids =
-      kk ? puzzle_text(options, *tokenizer)
+      kk ? puzzle_text(puzzle_options(), *tokenizer)
          : text::read_tokens(data, format, tokenizer == nullptr ? *text::make_tokenizer("byte") : *tokenizer,
-                             source.config.vocab_size);
+                             config.vocab_size);
   text::Dataset::Options rows;
   // Text shorter than a row is one short row.
   rows.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
@@ -128,10 +133,21 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
     throw ConfigError(fmt::format("{}: fewer than two tokens; nothing can be predicted", data.front()));
   rows.shuffle = false;
   const text::Dataset set(std::move(ids), rows, "--data");
-  const text::StepData all = set.step(1, set.training_rows());
+  return set.step(1, set.training_rows());
+}
+
+Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::string>& data,
+                    const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
+                    const Precision& precision, const Hardware& hardware) {
+  const kernels::Context ctx = context_for(hardware);
+  const train::ModelSource source = train::find_model(model);
+  const precision::Policy policy = policy_for(precision);
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
+  const text::StepData all = evaluation_rows(model, source.config, data, format, sequence_length);
   Evaluation e =
       finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length, tokenizer != nullptr);
-  if (kk && puzzles > 0) {
+  if (names_puzzles(data) && puzzles > 0) {
+    text::KkOptions options = puzzle_options();
     options.count = puzzles;
     answer_puzzles(source, policy, options, *tokenizer, ctx, e);
   }

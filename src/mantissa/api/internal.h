@@ -37,6 +37,11 @@ text::Dataset load_dataset(const train::RunConfig& config, const model::ModelCon
 std::unique_ptr<text::Tokenizer> tokenizer_of(const std::filesystem::path& model,
                                               const model::ModelConfig& config);
 
+/// The rows over which a model directory is measured: files or {"kk"}, in their order.
+text::StepData evaluation_rows(const std::filesystem::path& model, const model::ModelConfig& config,
+                               const std::vector<std::string>& data, const std::string& format,
+                               std::int64_t sequence_length);
+
 /// Plan, memory and time of a training run as text and JSON.
 Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
               const train::MemoryForecast& memory, const train::Machine& machine,

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cmath>
 #include <limits>
 
 #include "mantissa/api/internal.h"
@@ -24,25 +25,6 @@ namespace mantissa::api {
 namespace {
 
 namespace fs = std::filesystem;
-
-io::Dtype dtype_of(Scalar s) {
-  switch (s) {
-    case Scalar::f64:
-      return io::Dtype::f64;
-    case Scalar::f32:
-    case Scalar::tf32:
-      return io::Dtype::f32;
-    case Scalar::bf16:
-      return io::Dtype::bf16;
-    case Scalar::f16:
-      return io::Dtype::f16;
-    case Scalar::e5m2:
-      return io::Dtype::e5m2;
-    case Scalar::e4m3:
-      return io::Dtype::e4m3;
-  }
-  return io::Dtype::f32;
-}
 
 /// One run from its directory to its summary.
 class Run {
@@ -124,10 +106,27 @@ class Run {
                       "with the run's own config.toml",
                       chosen_->path.string(), m.name));
     }
-    if (info->dtype == dtype_of(m.type)) return state.tensors().read(m.name, m.bytes);
-    std::vector<double> wide(static_cast<std::size_t>(info->count()));
+    if (info->dtype == io::dtype_of(m.type)) return state.tensors().read(m.name, m.bytes);
+    if (!io::scalar_of(info->dtype)) {
+      throw DtypeError(fmt::format(
+          "{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start anew with "
+          "--overwrite",
+          m.name, io::safetensors_name(info->dtype), chosen_->path.string(), config_.policy.preset(),
+          name(m.type)));
+    }
+    const std::int64_t count = info->count();
+    std::vector<double> wide(static_cast<std::size_t>(count)), kept(wide.size());
     state.tensors().read_f64(m.name, wide);
-    kernels::cast(trainer_->context(), info->count(), wide.data(), Scalar::f64, m.bytes.data(), m.type);
+    kernels::cast(trainer_->context(), count, wide.data(), Scalar::f64, m.bytes.data(), m.type);
+    kernels::cast(trainer_->context(), count, m.bytes.data(), m.type, kept.data(), Scalar::f64);
+    for (std::size_t i = 0; i < wide.size(); ++i) {
+      if (!std::isfinite(wide[i]) || std::isfinite(kept[i])) continue;
+      throw DtypeError(fmt::format(
+          "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, whose largest is {:g}; "
+          "resume under the policy that wrote the state, or keep this in bf16 or f32",
+          m.name, io::safetensors_name(info->dtype), chosen_->path.string(), wide[i], i,
+          config_.policy.preset(), name(m.type), traits(m.type).max_finite));
+    }
   }
 
   void begin_directory(const kernels::Context& ctx) {
@@ -162,7 +161,7 @@ class Run {
     for (const train::Trainer::NamedMemory& m : trainer_->state_memory()) {
       io::TensorToWrite t;
       t.name = m.name;
-      t.dtype = dtype_of(m.type);
+      t.dtype = io::dtype_of(m.type);
       t.shape = m.shape;
       t.bytes = m.bytes;
       tensors.push_back(std::move(t));

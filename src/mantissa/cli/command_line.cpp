@@ -23,14 +23,13 @@ int fail(const std::string& message, int code) {
 
 /// A command of the plan that this version does not have yet is named, not guessed.
 std::string unknown_command(const std::string& word) {
-  static constexpr std::array kLater = {"rl",   "audit",   "compare", "search",
-                                        "diff", "convert", "reward",  "tokenizer"};
-  static const std::vector<std::string> kCommands = {"train",   "generate",   "eval", "trace", "explain",
-                                                     "inspect", "loss-scale", "data", "doctor"};
+  static constexpr std::array kLater = {"rl", "audit", "compare", "search", "diff", "reward", "tokenizer"};
+  static const std::vector<std::string> kCommands = {"train",   "generate", "eval",       "trace", "explain",
+                                                     "inspect", "convert",  "loss-scale", "data",  "doctor"};
   if (std::find(kLater.begin(), kLater.end(), word) != kLater.end()) {
     return fmt::format(
         "{}: this version does not have the command; it has train, generate, eval, trace, explain, inspect, "
-        "loss-scale, data, doctor",
+        "convert, loss-scale, data, doctor",
         word);
   }
   const std::optional<std::string> near = nearest(word, kCommands);
@@ -71,6 +70,16 @@ void CommonOptions::add_to(CLI::App& command) {
   command.add_flag("--quiet", quiet, "Print errors and results only");
 }
 
+CLI::Validator whole_seed() {
+  return CLI::Validator(
+      [](const std::string& text) {
+        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+        return digits && text.size() <= 19 ? std::string()
+                                           : "a seed is a whole number of at most 19 digits, not " + text;
+      },
+      "");
+}
+
 api::Precision CommonOptions::policy() const {
   if (!deepspeed.empty())
     throw ConfigError(
@@ -92,7 +101,7 @@ int run_command_line(int argc, const char* const* argv) {
   app.require_subcommand(1);
   CommonOptions common;
   Run run;
-  for (const auto add : {add_train, add_generate, add_eval, add_trace, add_explain, add_inspect,
+  for (const auto add : {add_train, add_generate, add_eval, add_trace, add_explain, add_inspect, add_convert,
                          add_loss_scale, add_data, add_doctor})
     add(app, common, run);
   try {

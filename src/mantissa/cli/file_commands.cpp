@@ -1,4 +1,4 @@
-// mantissa inspect, loss-scale
+// mantissa inspect, convert, loss-scale
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,6 +7,7 @@
 
 #include "mantissa/api/error.h"
 #include "mantissa/cli/options.h"
+#include "mantissa/cli/signal_stop.h"
 
 namespace mantissa::cli {
 namespace {
@@ -44,6 +45,22 @@ int run_loss_scale(const api::LossScaleOptions& options, const CommonOptions& co
   return 0;
 }
 
+int run_convert(api::ConvertOptions options, const CommonOptions& common) {
+  constexpr int kInterrupted = 130;
+  if (options.data.empty()) {
+    refuse_run_options(common, "convert without --data");
+  } else if (!common.set.empty()) {
+    throw ConfigError("convert: --set changes a config, and there is none here; leave it out");
+  }
+  options.precision = common.policy();
+  options.hardware = common.hardware();
+  const SignalStop signals;
+  const api::Conversion c = api::convert(options, signals.token());
+  if (c.interrupted) return kInterrupted;
+  fmt::print("{}\n", common.json ? c.json : c.text);
+  return 0;
+}
+
 }  // namespace
 
 void add_inspect(CLI::App& app, CommonOptions& common, Run& run) {
@@ -55,11 +72,36 @@ void add_inspect(CLI::App& app, CommonOptions& common, Run& run) {
   command->callback([path, &common, &run] {
     run = [path, &common] {
       refuse_run_options(common, "inspect");
-      const api::Inspection i = api::inspect(*path);
+      const api::Inspection i = api::inspect(*path, common.hardware());
       fmt::print("{}\n", common.json ? i.json : i.text);
       return 0;
     };
   });
+}
+
+void add_convert(CLI::App& app, CommonOptions& common, Run& run) {
+  CLI::App* command =
+      app.add_subcommand("convert", "Rewrite a checkpoint in another format, and say what that did to it");
+  auto o = std::make_shared<api::ConvertOptions>();
+  command->add_option("IN", o->in, "A safetensors file, a model directory, a state or a run")->required();
+  command->add_option("OUT", o->out, "The file or directory to write")->required();
+  command->add_option("--dtype", o->dtype, "f64, f32, tf32, bf16, f16, e4m3 or e5m2; left out: as it is")
+      ->type_name("FORMAT");
+  command->add_option("--format", o->format, "Layout: hf")->capture_default_str();
+  command->add_option("--rounding", o->rounding, "nearest, stochastic or toward-zero")->capture_default_str();
+  command->add_flag("--saturate", o->saturate, "Values beyond the range become the largest of the format");
+  command->add_flag("--allow-overflow", o->allow_overflow, "Values beyond the range become infinities");
+  command->add_flag("--overwrite", o->overwrite, "Replace the file or model that stands at OUT");
+  command->add_option("--seed", o->seed, "Of stochastic rounding")
+      ->capture_default_str()
+      ->check(whole_seed());
+  command->add_option("--data", o->data, "Files, globs or kk: loss before and after, KL divergence");
+  command->add_option("--data-format", o->data_format, "auto, text, jsonl or tokens")->capture_default_str();
+  command->add_option("--sequence-length", o->sequence_length, "Tokens of a row of the data")
+      ->capture_default_str()
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 24));
+  common.add_to(*command);
+  command->callback([o, &common, &run] { run = [o, &common] { return run_convert(*o, common); }; });
 }
 
 void add_loss_scale(CLI::App& app, CommonOptions& common, Run& run) {

@@ -22,17 +22,6 @@ void refuse_set(const CommonOptions& common, const char* command) {
     throw ConfigError(fmt::format("--set: {} of a model directory has no config; leave it out", command));
 }
 
-/// A seed is a whole number that 64 bits hold; the option's own reading takes "-1" and 24 digits too.
-CLI::Validator whole_seed() {
-  return CLI::Validator(
-      [](const std::string& text) {
-        const bool digits = !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
-        return digits && text.size() <= 19 ? std::string()
-                                           : "a seed is a whole number of at most 19 digits, not " + text;
-      },
-      "");
-}
-
 struct GenerateArguments {
   std::string model;
   std::vector<std::string> prompts, prompt_files;

@@ -9,7 +9,8 @@
 
 namespace CLI {
 class App;
-}
+class Validator;
+}  // namespace CLI
 
 namespace mantissa::cli {
 
@@ -29,6 +30,9 @@ struct CommonOptions {
   api::Hardware hardware() const;
 };
 
+/// A seed is a whole number that 64 bits hold; the option's own reading takes "-1" and 24 digits too.
+CLI::Validator whole_seed();
+
 /// Declares a command on `app`; `run` is set to what it does, which returns the exit code.
 using Run = std::function<int()>;
 void add_train(CLI::App& app, CommonOptions& common, Run& run);
@@ -37,6 +41,7 @@ void add_eval(CLI::App& app, CommonOptions& common, Run& run);
 void add_trace(CLI::App& app, CommonOptions& common, Run& run);
 void add_explain(CLI::App& app, CommonOptions& common, Run& run);
 void add_inspect(CLI::App& app, CommonOptions& common, Run& run);
+void add_convert(CLI::App& app, CommonOptions& common, Run& run);
 void add_loss_scale(CLI::App& app, CommonOptions& common, Run& run);
 void add_data(CLI::App& app, CommonOptions& common, Run& run);
 void add_doctor(CLI::App& app, CommonOptions& common, Run& run);

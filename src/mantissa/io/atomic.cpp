@@ -57,6 +57,14 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   file_->write(bytes);
 }
 
+void AtomicFile::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  file_->write_at(offset, bytes);
+}
+
+void AtomicFile::reserve(std::uint64_t bytes) {
+  file_->reserve(bytes);
+}
+
 void AtomicFile::commit() {
   file_->sync();
   file_->close();

@@ -29,6 +29,9 @@ class AtomicFile {
 
   /// Throws ResourceError where the disk is full.
   void write(std::span<const std::byte> bytes);
+  /// As File's, for files that are written in any order.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  void reserve(std::uint64_t bytes);
   void commit();
 
  private:

@@ -41,10 +41,15 @@ class WeightFiles {
   /// Throws FileError where there are no weights, or they do not fit their index.
   explicit WeightFiles(const std::filesystem::path& path);
 
+  /// The tensor with the scale of the 8-bit weight called `weight`, by the names that quantised checkpoints
+  /// give it ("…weight_scale_inv", "…weight_scale"); nullptr where there is none.
+  const TensorInfo* scale_of(std::string_view weight) const;
   /// Of all shards; shard by shard in the order of their names, within one by place.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// nullptr where there is no such tensor.
   const TensorInfo* find(std::string_view name) const;
+  /// The files, by name.
+  const std::vector<SafetensorsReader>& shards() const { return shards_; }
   /// Of the first shard.
   const std::map<std::string, std::string>& metadata() const { return shards_.front().metadata(); }
   std::uint64_t bytes() const;

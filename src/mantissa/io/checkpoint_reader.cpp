@@ -106,6 +106,13 @@ const TensorInfo* WeightFiles::find(std::string_view name) const {
   return found == places_.end() ? nullptr : &tensors_[found->second.tensor];
 }
 
+const TensorInfo* WeightFiles::scale_of(std::string_view weight) const {
+  for (const char* ending : {"_scale_inv", "_scale"}) {
+    if (const TensorInfo* scale = find(std::string(weight) + ending); scale != nullptr) return scale;
+  }
+  return nullptr;
+}
+
 const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
   const auto found = places_.find(name);
   if (found != places_.end()) return found->second;

@@ -36,6 +36,44 @@ std::size_t bytes_of(Dtype dtype) {
   return kRows.at(static_cast<std::size_t>(dtype)).bytes;
 }
 
+std::optional<Scalar> scalar_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::f64:
+      return Scalar::f64;
+    case Dtype::f32:
+      return Scalar::f32;
+    case Dtype::bf16:
+      return Scalar::bf16;
+    case Dtype::f16:
+      return Scalar::f16;
+    case Dtype::e4m3:
+      return Scalar::e4m3;
+    case Dtype::e5m2:
+      return Scalar::e5m2;
+    default:
+      return std::nullopt;
+  }
+}
+
+Dtype dtype_of(Scalar s) {
+  switch (s) {
+    case Scalar::f64:
+      return Dtype::f64;
+    case Scalar::f32:
+    case Scalar::tf32:
+      return Dtype::f32;
+    case Scalar::bf16:
+      return Dtype::bf16;
+    case Scalar::f16:
+      return Dtype::f16;
+    case Scalar::e5m2:
+      return Dtype::e5m2;
+    case Scalar::e4m3:
+      return Dtype::e4m3;
+  }
+  return Dtype::f32;
+}
+
 std::optional<Dtype> parse_dtype(std::string_view name) {
   for (const Row& row : kRows) {
     if (row.name == name) return row.dtype;

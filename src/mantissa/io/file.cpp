@@ -92,6 +92,27 @@ void File::write(std::span<const std::byte> bytes) {
   }
 }
 
+void File::write_at(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const std::size_t wanted = std::min(bytes.size(), kLargestCall);
+    const ssize_t put = ::pwrite(descriptor_, bytes.data(), wanted, static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) throw_write_error(path_, errno);
+    offset += static_cast<std::uint64_t>(put);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+}
+
+void File::reserve(std::uint64_t bytes) {
+  int error = 0;
+  do {
+    error = ::fallocate(descriptor_, 0, 0, static_cast<off_t>(bytes)) == 0 ? 0 : errno;
+  } while (error == EINTR);
+  if (error == 0) return;
+  if (error != EOPNOTSUPP && error != ENOSYS) throw_write_error(path_, error);
+  if (::ftruncate(descriptor_, static_cast<off_t>(bytes)) != 0) throw_write_error(path_, errno);
+}
+
 void File::sync() {
   if (::fsync(descriptor_) != 0 && errno != EINVAL) throw_write_error(path_, errno);
 }

@@ -27,6 +27,10 @@ class File {
   std::uint64_t size() const;
   /// Fills `out` from `offset`. Throws FileError where the file ends before.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
+  /// Puts `bytes` at `offset`; several threads may at once.
+  void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
+  /// Makes the file `bytes` long and takes the room on the disk now, where the file system can.
+  void reserve(std::uint64_t bytes);
   /// Appends all of `bytes`.
   void write(std::span<const std::byte> bytes);
   /// Returns when the contents are on the disk.

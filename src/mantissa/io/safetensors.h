@@ -8,12 +8,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "mantissa/io/mapping.h"
+#include "mantissa/numeric/format.h"
 
 namespace mantissa::io {
 
@@ -21,6 +23,10 @@ namespace mantissa::io {
 enum class Dtype : std::uint8_t { f64, f32, bf16, f16, e4m3, e5m2, i64, i32, i16, i8, u8, boolean };
 std::string_view safetensors_name(Dtype dtype);
 std::size_t bytes_of(Dtype dtype);
+/// The number format of a dtype's values; nothing for integers and truth values.
+std::optional<Scalar> scalar_of(Dtype dtype);
+/// The dtype that stores values of `s`; f32's for tf32, which safetensors has no name for.
+Dtype dtype_of(Scalar s);
 
 struct TensorInfo {
   std::string name;

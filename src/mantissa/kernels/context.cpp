@@ -7,9 +7,8 @@
 #include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::kernels {
-namespace {
 
-std::int64_t hwy_target(Simd simd) {
+SimdTarget simd_target(Simd simd) {
   switch (simd) {
     case Simd::avx2:
       return HWY_AVX2;
@@ -18,10 +17,8 @@ std::int64_t hwy_target(Simd simd) {
     case Simd::neon:
       return HWY_NEON;
   }
-  return 0;
+  return kBestTarget;
 }
-
-}  // namespace
 
 std::string_view name(Simd simd) {
   switch (simd) {
@@ -38,7 +35,7 @@ std::string_view name(Simd simd) {
 Simd best_simd() {
   const std::int64_t supported = hwy::SupportedTargets();
   for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon}) {
-    if ((supported & hwy_target(simd)) != 0) return simd;
+    if ((supported & simd_target(simd)) != 0) return simd;
   }
   throw ResourceError(
       "this processor has no fused multiply-add (AVX2, AVX-512 or NEON is needed); run on a newer machine");
@@ -47,7 +44,7 @@ Simd best_simd() {
 Simd parse_simd(std::string_view text) {
   for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::neon}) {
     if (text != name(simd)) continue;
-    if ((hwy::SupportedTargets() & hwy_target(simd)) == 0) {
+    if ((hwy::SupportedTargets() & simd_target(simd)) == 0) {
       throw ConfigError(fmt::format("--simd {}: this processor does not have it; the best here is {}", text,
                                     name(best_simd())));
     }
@@ -60,7 +57,7 @@ std::size_t dispatch_index(Simd simd) {
   // The tables that HWY_EXPORT makes are indexed by the lowest set bit of the chosen targets. A local
   // ChosenTarget keeps the choice a value of the caller instead of Highway's process-wide one.
   hwy::ChosenTarget chosen;
-  chosen.Update(hwy_target(simd));
+  chosen.Update(simd_target(simd));
   return chosen.GetIndex();
 }
 

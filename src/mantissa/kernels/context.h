@@ -8,6 +8,8 @@
 #include <optional>
 #include <string_view>
 
+#include "mantissa/numeric/simd_target.h"
+
 namespace mantissa::kernels {
 
 /// Instruction sets that kernels are compiled for. Which one runs changes no bit.
@@ -20,6 +22,9 @@ Simd best_simd();
 
 /// The set called `text` ("avx2"). Throws ConfigError where it is unknown or this machine lacks it.
 Simd parse_simd(std::string_view text);
+
+/// The same set as the rows of `numeric` are told.
+SimdTarget simd_target(Simd simd);
 
 /// Index of `simd` in a Highway dispatch table: HWY_DISPATCH_TABLE(Fn)[ctx.target()].
 std::size_t dispatch_index(Simd simd);

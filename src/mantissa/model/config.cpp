@@ -126,7 +126,11 @@ void refuse_what_changes_the_result(const FieldReader& fields, ModelConfig& c) {
     }
   }
   if (fields.find("quantization_config") != nullptr) {
-    fields.fail("quantization_config", "is set; load the unquantised weights instead");
+    fields.fail(
+        "quantization_config",
+        "is set: the weights are codes with scales of their own; multiply those of 8-bit "
+        "floating-point formats with mantissa convert IN OUT --dtype bf16, or load the weights before "
+        "they were quantised");
   }
   if (fields.number("pretraining_tp", 1) != 1)
     c.notes.push_back("pretraining_tp is read as 1: the products are computed whole");

@@ -32,7 +32,8 @@ enum class RandomUse : std::uint8_t {
   data = 4,
   first_moment = 5,
   second_moment = 6,
-  compensation = 7
+  compensation = 7,
+  conversion = 8
 };
 
 /// The random numbers of one (seed, use, name, step), by element index: philox({name, step | use << 56},

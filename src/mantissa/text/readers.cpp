@@ -6,8 +6,10 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "mantissa/base/error.h"
+#include "mantissa/text/id_dtype.h"
 #include "mantissa/text/sources.h"
 #include "mantissa/text/unicode.h"
 
@@ -121,6 +123,22 @@ std::string document_of(const std::string& line, const std::string& path, std::i
   return field->get<std::string>();
 }
 
+// Looks at the first ids of a token file as what else they may be.
+void refuse_strangers(const std::string& path, std::int64_t vocabulary, std::size_t bits) {
+  constexpr std::size_t kLook = 2048;
+  Input input(path);
+  std::vector<char> begin(std::min<std::uintmax_t>(kLook, input.bytes));
+  input.read(begin.data(), begin.size());
+  const auto stranger = stranger_among_ids(std::as_bytes(std::span(begin)), vocabulary);
+  if (!stranger) return;
+  throw DtypeError(fmt::format(
+      "\"{0}\": {1}, but a token file holds little-endian uint{2} for a vocabulary of {3}, without a header; "
+      "write it with ids.astype(numpy.uint{2}).tofile(path) in NumPy, or give the text itself",
+      path,
+      *stranger == ".npy" ? "is a NumPy array with its header" : fmt::format("holds ids as {}", *stranger),
+      bits, vocabulary));
+}
+
 std::uint32_t id_at(const unsigned char* bytes, std::size_t width) {
   std::uint32_t id = 0;
   for (std::size_t i = 0; i < width; ++i) id |= static_cast<std::uint32_t>(bytes[i]) << (8 * i);
@@ -154,6 +172,7 @@ void append_jsonl_file(const std::string& path, const Tokenizer& tokenizer, std:
 
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
   const std::size_t width = vocabulary < 65536 ? 2 : 4;
+  refuse_strangers(path, vocabulary, 8 * width);
   Input input(path);
   if (input.bytes % width != 0) {
     throw FileError(fmt::format(

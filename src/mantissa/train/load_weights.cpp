@@ -30,8 +30,36 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
   return out;
 }
 
+/// Refuses a weight whose numbers are not those of its tensor alone: integers, truth values, and 8-bit codes
+/// with a scale beside them.
+void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
+                 const plan::Program& program) {
+  const bool floating = io::scalar_of(tensor.dtype).has_value();
+  const io::TensorInfo* scale = files.scale_of(slot.name);
+  if (floating && (scale == nullptr || io::bytes_of(tensor.dtype) > 1)) return;
+  const std::string what = fmt::format("{}: is {} in {}", slot.name, io::safetensors_name(tensor.dtype),
+                                       files.path_of(slot.name).string());
+  const std::string where =
+      fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
+  if (floating) {
+    throw DtypeError(fmt::format(
+        "{} with its scale in \"{}\", {}; multiply them with mantissa convert IN OUT --dtype bf16, "
+        "or load the weights before they were quantised",
+        what, scale->name, where));
+  }
+  throw DtypeError(fmt::format(
+      "{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load the weights "
+      "before they were quantised",
+      what, where));
+}
+
+/// Refuses files that hold something else than the model's weights, or weights that are no numbers.
 void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
                  const std::filesystem::path& where) {
+  for (const Slot& slot : program.slots) {
+    if (const io::TensorInfo* tensor = files.find(slot.name); tensor != nullptr)
+      check_dtype(slot, *tensor, files, program);
+  }
   for (const io::TensorInfo& t : files.tensors()) {
     const bool tied_head = config.tie_word_embeddings && t.name == "lm_head.weight";
     bool known = tied_head || is_derived(t.name);
@@ -45,7 +73,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
   }
 }
 
-/// The stored tensor of a slot. Throws where it is missing, misshapen, or of no format that weights have.
+/// The stored tensor of a slot. Throws where it is missing or misshapen.
 const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,
                                 const std::filesystem::path& where) {
   const io::TensorInfo* info = files.find(slot.name);
@@ -58,23 +86,6 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
                                  slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
   }
   return *info;
-}
-
-Scalar format_of(const io::TensorInfo& tensor, const std::filesystem::path& file) {
-  switch (tensor.dtype) {
-    case io::Dtype::f64:
-      return Scalar::f64;
-    case io::Dtype::f32:
-      return Scalar::f32;
-    case io::Dtype::bf16:
-      return Scalar::bf16;
-    case io::Dtype::f16:
-      return Scalar::f16;
-    default:
-      throw DtypeError(
-          fmt::format("{}: tensor {} is {}, and weights are F64, F32, BF16 or F16; convert the file first",
-                      file.string(), io::in_quotes(tensor.name), io::safetensors_name(tensor.dtype)));
-  }
 }
 
 /// Whether one of the n values is inf or nan: all bits of its exponent are set.
@@ -96,6 +107,10 @@ bool any_nonfinite(const std::byte* x, std::size_t n, Scalar format) {
       return any_nonfinite<std::uint32_t>(x, n, 0x7f800000U);
     case Scalar::bf16:
       return any_nonfinite<std::uint16_t>(x, n, 0x7f80U);
+    case Scalar::e5m2:
+      return any_nonfinite<std::uint8_t>(x, n, 0x7cU);
+    case Scalar::e4m3:  // one nan, all ones
+      return any_nonfinite<std::uint8_t>(x, n, 0x7fU);
     default:
       return any_nonfinite<std::uint16_t>(x, n, 0x7c00U);
   }
@@ -108,7 +123,7 @@ class TensorLoad {
       : files_(files),
         slot_(slot),
         file_(files.path_of(slot.name)),
-        stored_(format_of(tensor, file_)),
+        stored_(*io::scalar_of(tensor.dtype)),
         wide_(slot.master == Scalar::f64 ? Scalar::f64 : Scalar::f32) {}
 
   /// What is to be filled; data that are null are not.
@@ -227,7 +242,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   const io::WeightFiles files(source.weights);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
-  bool narrow = false;
+  std::size_t narrowest = 8;  // bytes of a stored value
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
@@ -237,12 +252,12 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
       if (!program.buffer(slot.copies[c]).quantization) load.copies.push_back(weights.copy(i, c));
     }
     load.run(ctx);
-    narrow = narrow || io::bytes_of(tensor.dtype) < 4;
+    narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
   }
   weights.quantize_copies(ctx);
-  if (!narrow) return {};
-  return {fmt::format("{}: the weights are stored in 16 bits; the masters start from rounded values",
-                      source.weights.string())};
+  if (narrowest >= 4) return {};
+  return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
+                      source.weights.string(), 8 * narrowest)};
 }
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,

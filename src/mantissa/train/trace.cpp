@@ -28,8 +28,11 @@ struct IdTable {
 IdTable read_ids(const io::SafetensorsReader& file, const io::TensorInfo& info) {
   const bool wide = info.dtype == io::Dtype::i64;
   if (!wide && info.dtype != io::Dtype::i32) {
-    throw DtypeError(fmt::format("{}: tensor \"{}\" is {}, but ids are I32 or I64", file.path().string(),
-                                 info.name, io::safetensors_name(info.dtype)));
+    throw DtypeError(
+        fmt::format("{0}: is {1} in {2}, but {3} are I32 or I64 and no policy converts them; save it with "
+                    "tensor.to(torch.int64) in PyTorch, or .astype(numpy.int32) in NumPy",
+                    info.name, io::safetensors_name(info.dtype), file.path().string(),
+                    info.name == "labels" ? "labels" : "ids"));
   }
   if (info.shape.size() != 2 || info.shape[0] < 1 || info.shape[1] < 1) {
     throw ShapeError(

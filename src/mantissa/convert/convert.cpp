@@ -1,0 +1,282 @@
+#include "mantissa/convert/convert.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/convert/origin.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/checkpoint.h"
+#include "mantissa/io/json.h"
+#include "mantissa/io/state.h"
+
+namespace mantissa::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
+constexpr std::uint64_t kLargestBeside = std::uint64_t{1} << 30;  // a tokenizer's file
+constexpr const char* kWeights = "model.safetensors";
+constexpr std::string_view kIndexEnd = ".safetensors.index.json";
+
+/// Weights in files that are not rewritten: they would contradict the ones that are.
+bool is_other_weights(const fs::path& file) {
+  static constexpr std::array kEndings = {".safetensors", ".bin",       ".pt",      ".pth",   ".ckpt",
+                                          ".gguf",        ".ggml",      ".h5",      ".ot",    ".npz",
+                                          ".onnx",        ".onnx_data", ".msgpack", ".tflite"};
+  const std::string name = file.filename().string();
+  return std::find(kEndings.begin(), kEndings.end(), file.extension()) != kEndings.end() ||
+         name.ends_with(".index.json");
+}
+
+bool is_model_directory(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path / "config.json", error) || fs::exists(path / kWeights, error) ||
+         fs::exists(path / "model.safetensors.index.json", error);
+}
+
+/// May `out` be written? Nothing is replaced unasked, and nothing but what this command writes.
+void check_place(const Request& request) {
+  const fs::path& out = request.out;
+  std::error_code error;
+  const bool exists = fs::exists(fs::symlink_status(out, error));
+  if (!exists) return;
+  const bool directory = fs::is_directory(out, error);
+  const bool whole = request.in.kind != Source::Kind::file;
+  if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
+    throw FileError(fmt::format("{}: is the input itself; give another OUT", out.string()));
+  if (whole != directory) {
+    throw FileError(fmt::format("{}: is a {}, and {} becomes a {}; give another OUT", out.string(),
+                                directory ? "directory" : "file", request.in.path.string(),
+                                whole ? "directory" : "file"));
+  }
+  if (directory && fs::is_empty(out, error)) return;
+  if (!request.overwrite) {
+    throw FileError(
+        fmt::format("{}: is there already; give another OUT, or --overwrite to replace it", out.string()));
+  }
+  if (!directory) return;
+  const fs::path inside =
+      fs::weakly_canonical(request.in.path, error).lexically_relative(fs::weakly_canonical(out, error));
+  if (!inside.empty() && *inside.begin() != "..")
+    throw FileError(fmt::format("{}: holds the input; give another OUT", out.string()));
+  if (!is_model_directory(out)) {
+    throw FileError(fmt::format(
+        "{}: is no model directory, and --overwrite replaces nothing else; give another OUT", out.string()));
+  }
+}
+
+class Converter {
+ public:
+  Converter(const Request& request, const kernels::Context& ctx, const std::stop_token& stop)
+      : request_(request), ctx_(ctx), stop_(stop) {}
+
+  std::optional<Result> run() {
+    check_place(request_);
+    const bool done = request_.in.kind == Source::Kind::file    ? file()
+                      : request_.in.kind == Source::Kind::model ? model()
+                                                                : state();
+    if (!done) return std::nullopt;
+    note();
+    return std::move(result_);
+  }
+
+ private:
+  /// Rewrites one file of weights; false where it was stopped.
+  bool rewrite(const io::SafetensorsReader& in, std::span<const Part> parts, const fs::path& out,
+               const Metadata& metadata) {
+    const auto done = rewrite_file(in, parts, out, metadata, request_.change, ctx_, stop_);
+    if (!done) return false;
+    for (const Part& part : parts) result_.bytes_in += part.tensor->end - part.tensor->begin;
+    for (const RewrittenTensor& t : *done) {
+      const auto count = static_cast<std::uint64_t>(
+          std::max<std::int64_t>(0, io::TensorInfo{t.name, t.to, t.shape, 0, 0}.count()));
+      result_.bytes_out += count * io::bytes_of(t.to);
+    }
+    result_.tensors.insert(result_.tensors.end(), done->begin(), done->end());
+    return true;
+  }
+
+  bool file() {
+    const io::WeightFiles files(request_.in.weights);
+    const io::SafetensorsReader& in = files.shards().front();
+    const std::vector<Part> parts = parts_of(files, in);
+    return rewrite(in, parts, request_.out, metadata_after(in.metadata(), parts, request_.change));
+  }
+
+  bool model() {
+    const io::WeightFiles files(request_.in.weights);
+    block_ = block_size(request_.in.path / "config.json");
+    io::AtomicDirectory out(request_.out);
+    for (const io::SafetensorsReader& shard : files.shards()) {
+      const std::vector<Part> parts = parts_of(files, shard);
+      Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
+      metadata.emplace("format", "pt");  // transformers asks for it
+      if (!rewrite(shard, parts, out.beside() / shard.path().filename(), metadata)) return false;
+    }
+    take_along(files, out.beside());
+    out.commit();
+    return true;
+  }
+
+  /// The files beside the weights.
+  void take_along(const io::WeightFiles& files, const fs::path& to) {
+    std::vector<fs::path> beside;
+    for (const fs::directory_entry& entry : fs::directory_iterator(request_.in.path))
+      beside.push_back(entry.path());
+    std::sort(beside.begin(), beside.end());
+    for (const fs::path& from : beside) {
+      const std::string name = from.filename().string();
+      const bool is_shard =
+          std::any_of(files.shards().begin(), files.shards().end(),
+                      [&](const io::SafetensorsReader& s) { return s.path().filename() == name; });
+      if (is_shard || from.filename() == to.filename()) continue;  // OUT may be made within IN
+      if (name == "config.json" && request_.change.format) {
+        const std::string text = io::read_text_file(from, kLargestConfig);
+        io::write_file_atomic(
+            to / name, config_with_dtype(text, from, io::dtype_of(*request_.change.format), scaled_ > 0));
+        result_.copied.push_back(name);
+      } else if (name.ends_with(kIndexEnd) && files.shards().size() > 1) {
+        write_index(from, to / name);
+      } else if (fs::is_directory(from)) {
+        result_.left_out.push_back(name + "/");
+      } else if (is_other_weights(from) || name.starts_with(".") || !fs::is_regular_file(from)) {
+        result_.left_out.push_back(name);
+      } else {
+        io::write_file_atomic(to / name, io::read_text_file(from, kLargestBeside));
+        result_.copied.push_back(name);
+      }
+    }
+  }
+
+  /// All tensors of a file under their own names; without the scales of weights that they are multiplied
+  /// into.
+  std::vector<Part> parts_of(const io::WeightFiles& files, const io::SafetensorsReader& in) {
+    const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
+    const bool quantised =
+        applies && std::any_of(files.tensors().begin(), files.tensors().end(), [&](const io::TensorInfo& t) {
+          return io::scalar_of(t.dtype) && io::bytes_of(t.dtype) == 1 && files.scale_of(t.name) != nullptr;
+        });
+    std::vector<Part> parts;
+    for (const io::TensorInfo& tensor : in.tensors()) {
+      if (quantised && is_scale_name(tensor.name)) continue;
+      Part part{&tensor, tensor.name};
+      if (quantised && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
+      scaled_ += part.scale != nullptr ? 1 : 0;
+      parts.push_back(std::move(part));
+    }
+    return parts;
+  }
+
+  /// Of config.json's quantization_config, where it says one.
+  static std::optional<BlockSize> block_size(const fs::path& config) {
+    std::error_code error;
+    if (!fs::exists(config, error)) return std::nullopt;
+    const nlohmann::json json = io::read_json_file(config);
+    const nlohmann::json size =
+        json.is_object() && json.contains("quantization_config") && json["quantization_config"].is_object()
+            ? json["quantization_config"].value("weight_block_size", nlohmann::json())
+            : nlohmann::json();
+    if (!size.is_array() || size.size() != 2) return std::nullopt;
+    if (!size[0].is_number_integer() || !size[1].is_number_integer()) return std::nullopt;
+    const BlockSize block = {size[0].get<std::int64_t>(), size[1].get<std::int64_t>()};
+    return block.first > 0 && block.second > 0 ? std::optional(block) : std::nullopt;
+  }
+
+  /// Places are as they were, but for scales that are gone; the size is new.
+  void write_index(const fs::path& from, const fs::path& to) const {
+    nlohmann::json index = io::read_json_file(from);
+    if (scaled_ > 0) {
+      for (auto it = index["weight_map"].begin(); it != index["weight_map"].end();)
+        it = is_scale_name(it.key()) ? index["weight_map"].erase(it) : std::next(it);
+    }
+    index["metadata"]["total_size"] = result_.bytes_out;
+    io::write_file_atomic(to, index.dump(2) + "\n");
+  }
+
+  /// The masters, under the weights' names.
+  bool state() {
+    constexpr std::string_view kMaster = "master.";
+    const io::StateReader state(request_.in.path);
+    const io::SafetensorsReader& in = state.tensors().shards().front();
+    std::vector<Part> parts;
+    for (const io::TensorInfo& tensor : in.tensors()) {
+      if (tensor.name.starts_with(kMaster)) parts.push_back({&tensor, tensor.name.substr(kMaster.size())});
+    }
+    io::AtomicDirectory out(request_.out);
+    Metadata metadata = {{"format", "pt"},
+                         {kPolicyKey, state.header().policy},
+                         {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
+    if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
+    metadata = metadata_after(std::move(metadata), parts, request_.change);
+    if (!rewrite(in, parts, out.beside() / kWeights, metadata)) return false;
+    const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
+                            : narrowest(parts)     ? io::dtype_of(*narrowest(parts))
+                                                   : io::Dtype::f32;
+    io::write_file_atomic(out.beside() / "config.json",
+                          config_with_dtype(state.header().model_config, request_.in.path, dtype));
+    result_.copied.push_back("config.json");
+    out.commit();
+    return true;
+  }
+
+  static std::optional<Scalar> narrowest(const std::vector<Part>& parts) {
+    std::optional<Scalar> format;
+    for (const Part& part : parts) {
+      const std::optional<Scalar> s = io::scalar_of(part.tensor->dtype);
+      if (s && (!format || mantissa::bytes_of(*s) < mantissa::bytes_of(*format))) format = s;
+    }
+    return format;
+  }
+
+  void note() {
+    const std::optional<Scalar>& format = request_.change.format;
+    if (format == Scalar::tf32) {
+      result_.notes.push_back(
+          "safetensors has no name for tf32: its values are written as F32, the next wider dtype");
+    }
+    std::uint64_t integers = 0, nonfinite = 0;
+    for (const RewrittenTensor& t : result_.tensors) {
+      integers += io::scalar_of(t.from) ? 0 : 1;
+      nonfinite += t.errors.nonfinite;
+    }
+    if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
+      result_.notes.push_back(
+          "PyTorch has no 8-bit models: give transformers dtype=torch.bfloat16, which holds every value, "
+          "when "
+          "it loads this one");
+    }
+    if (format && integers > 0)
+      result_.notes.push_back(
+          fmt::format("{} tensors of integers or truth values are as they were", integers));
+    if (scaled_ > 0)
+      result_.notes.push_back(
+          fmt::format("{} weights were multiplied with their scales, which are gone", scaled_));
+    if (nonfinite > 0)
+      result_.notes.push_back(fmt::format("{} values were inf or nan before the conversion", nonfinite));
+  }
+
+  const Request& request_;
+  const kernels::Context& ctx_;
+  const std::stop_token& stop_;
+  std::optional<BlockSize> block_;
+  std::uint64_t scaled_ = 0;  // weights that were multiplied with their scales
+  Result result_;
+};
+
+}  // namespace
+
+std::optional<Result> convert(const Request& request, const kernels::Context& ctx,
+                              const std::stop_token& stop) {
+  try {
+    return Converter(request, ctx, stop).run();
+  } catch (const fs::filesystem_error& error) {
+    throw FileError(fmt::format("{}: {}", error.path1().string(), error.code().message()));
+  }
+}
+
+}  // namespace mantissa::convert

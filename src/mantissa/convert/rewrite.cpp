@@ -1,0 +1,234 @@
+#include "mantissa/convert/rewrite.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/safetensors_header.h"
+#include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/encode_row.h"
+
+namespace mantissa::convert {
+namespace {
+
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements that one thread takes at a time
+constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // of which so many are in the cache at once
+
+/// Every value of `narrow` is one of `wide`.
+bool holds(Scalar wide, Scalar narrow) {
+  const ScalarTraits &w = traits(wide), &n = traits(narrow);
+  return w.mantissa_bits >= n.mantissa_bits && w.exponent_bits >= n.exponent_bits;
+}
+
+/// A tensor's way from file to file.
+struct Job {
+  const io::TensorInfo* from = nullptr;
+  std::string name;
+  io::Dtype to = io::Dtype::f32;
+  std::uint64_t out_begin = 0;  // in the data section of the new file
+  bool copied = false;
+  RowRounding how{};
+  const WeightScale* scale = nullptr;
+};
+
+struct Piece {
+  std::size_t job = 0;
+  std::uint64_t first = 0, count = 0;
+};
+
+/// Memory of one thread.
+struct Buffers {
+  std::vector<std::byte> in, out;
+  std::vector<float> before, after;
+  std::vector<double> wide_before, wide_after;
+};
+
+template <class T>
+void round_rows(const Job& job, const std::byte* in, std::byte* out, Scalar format, std::uint64_t first,
+                std::uint64_t count, SimdTarget target, std::vector<T>& before, std::vector<T>& after,
+                ErrorStats& errors) {
+  const Scalar stored = *io::scalar_of(job.from->dtype);
+  before.resize(kRow);
+  after.resize(kRow);
+  for (std::uint64_t at = 0; at < count; at += kRow) {
+    const std::uint64_t n = std::min(kRow, count - at);
+    load_row(in, stored, at, n, before.data(), target);
+    if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
+    std::byte* to = out + at * mantissa::bytes_of(format);
+    encode_row(before.data(), n, to, format, job.how, first + at, target);
+    load_row(to, format, 0, n, after.data(), target);
+    errors.add_row(before.data(), after.data(), n, format, target);
+  }
+}
+
+class Rewriter {
+ public:
+  Rewriter(const io::SafetensorsReader& in, std::span<const Part> parts, const Change& change,
+           const kernels::Context& ctx)
+      : in_(in), change_(change), ctx_(ctx), target_(kernels::simd_target(ctx.simd)) {
+    std::uint64_t at = 0;
+    for (const Part& part : parts) {
+      Job job;
+      job.from = part.tensor;
+      job.name = part.name;
+      job.to = dtype_after(part.tensor->dtype, change);
+      job.copied = keeps(part, change);
+      job.scale = part.scale.get();
+      job.out_begin = at;
+      job.how = {change.rounding, change.saturate,
+                 RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
+      const auto count = static_cast<std::uint64_t>(part.tensor->count());
+      for (std::uint64_t first = 0; first < count; first += kPiece)
+        pieces_.push_back({jobs_.size(), first, std::min(kPiece, count - first)});
+      at += count * io::bytes_of(job.to);
+      jobs_.push_back(std::move(job));
+    }
+    bytes_ = at;
+  }
+
+  std::optional<std::vector<RewrittenTensor>> run(const std::filesystem::path& out,
+                                                  const std::map<std::string, std::string>& metadata,
+                                                  const std::stop_token& stop) {
+    const std::string header = io::build_header(headed(), metadata);
+    io::AtomicFile file(out);
+    const std::uint64_t length = header.size();
+    data_begin_ = sizeof(length) + length;
+    file.reserve(data_begin_ + bytes_);
+    file.write_at(0, std::as_bytes(std::span(&length, 1)));
+    file.write_at(sizeof(length), std::as_bytes(std::span(header)));
+    std::vector<ErrorStats> errors(pieces_.size());
+    std::vector<std::exception_ptr> faults(static_cast<std::size_t>(ctx_.threads));
+    std::vector<Buffers> buffers(static_cast<std::size_t>(ctx_.threads));
+    kernels::parallel_for(ctx_, static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t i, int thread) {
+      const auto t = static_cast<std::size_t>(thread), p = static_cast<std::size_t>(i);
+      if (stop.stop_requested() || faults[t] != nullptr) return;
+      try {
+        errors[p] = move_piece(pieces_[p], buffers[t], file);
+      } catch (...) {
+        faults[t] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& fault : faults) {
+      if (fault != nullptr) std::rethrow_exception(fault);
+    }
+    if (stop.stop_requested()) return std::nullopt;
+    std::vector<RewrittenTensor> done = joined(errors);
+    refuse_overflow(done);
+    file.commit();
+    return done;
+  }
+
+ private:
+  std::vector<io::TensorToWrite> headed() const {
+    std::vector<io::TensorToWrite> tensors;
+    for (const Job& job : jobs_) {
+      io::TensorToWrite t;
+      t.name = job.name;
+      t.dtype = job.to;
+      t.shape = job.from->shape;
+      t.fill = [](std::uint64_t, std::span<std::byte>) {};  // the bytes follow the header in pieces
+      tensors.push_back(std::move(t));
+    }
+    return tensors;
+  }
+
+  ErrorStats move_piece(const Piece& piece, Buffers& memory, io::AtomicFile& file) const {
+    const Job& job = jobs_[piece.job];
+    const std::uint64_t in_width = io::bytes_of(job.from->dtype), out_width = io::bytes_of(job.to);
+    memory.in.resize(kPiece * in_width);
+    const std::span<std::byte> stored = std::span(memory.in).first(piece.count * in_width);
+    in_.read(*job.from, stored, piece.first * in_width);
+    ErrorStats errors;
+    std::span<const std::byte> out = stored;
+    if (!job.copied) {
+      memory.out.resize(kPiece * out_width);
+      const std::span<std::byte> to = std::span(memory.out).first(piece.count * out_width);
+      const Scalar from = *io::scalar_of(job.from->dtype);
+      const Scalar format = *change_.format;
+      if (from == Scalar::f64 || format == Scalar::f64) {
+        round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_,
+                   memory.wide_before, memory.wide_after, errors);
+      } else {
+        round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_, memory.before,
+                   memory.after, errors);
+      }
+      out = to;
+    }
+    file.write_at(data_begin_ + job.out_begin + piece.first * out_width, out);
+    return errors;
+  }
+
+  /// What the pieces gave, tensor by tensor and in order, so that sums have the same bits every time.
+  std::vector<RewrittenTensor> joined(const std::vector<ErrorStats>& errors) const {
+    std::vector<RewrittenTensor> done;
+    for (const Job& job : jobs_)
+      done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied, {}});
+    for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
+    for (RewrittenTensor& t : done) {
+      if (!t.copied || !io::scalar_of(t.from)) continue;
+      t.errors.count = t.errors.measured =
+          static_cast<std::uint64_t>(io::byte_size(t.shape, t.from).value_or(0) / io::bytes_of(t.from));
+    }
+    return done;
+  }
+
+  void refuse_overflow(const std::vector<RewrittenTensor>& done) const {
+    if (change_.saturate || change_.allow_overflow) return;
+    const auto overflows = [](const RewrittenTensor& t) { return t.errors.overflows > 0; };
+    const auto first = std::find_if(done.begin(), done.end(), overflows);
+    if (first == done.end()) return;
+    const auto others = std::count_if(first, done.end(), overflows) - 1;
+    const Scalar format = *change_.format;
+    throw DtypeError(fmt::format(
+        "{}: {} of {} values in {}{} are beyond the largest {} ({:g}), the largest is {:g}; choose {}, give "
+        "--saturate to write the largest {} instead, or --allow-overflow to write {}",
+        first->name, first->errors.overflows, first->errors.count, in_.path().string(),
+        others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", mantissa::name(format),
+        traits(format).max_finite, first->errors.largest, wider(first->from), mantissa::name(format),
+        traits(format).has_infinity ? "infinities" : "nans"));
+  }
+
+  /// A format without the overflow.
+  std::string_view wider(io::Dtype from) const {
+    if (from == io::Dtype::f64 && traits(*change_.format).exponent_bits == 8) return "f64";
+    return traits(*change_.format).exponent_bits == 8 ? "f32" : "bf16";
+  }
+
+  const io::SafetensorsReader& in_;
+  const Change& change_;
+  const kernels::Context& ctx_;
+  SimdTarget target_;
+  std::vector<Job> jobs_;
+  std::vector<Piece> pieces_;
+  std::uint64_t bytes_ = 0, data_begin_ = 0;
+};
+
+}  // namespace
+
+io::Dtype dtype_after(io::Dtype dtype, const Change& change) {
+  return change.format && io::scalar_of(dtype) ? io::dtype_of(*change.format) : dtype;
+}
+
+bool rounds(const Part& part, const Change& change) {
+  const std::optional<Scalar> from = part.scale ? Scalar::f32 : io::scalar_of(part.tensor->dtype);
+  return change.format && from && !holds(*change.format, *from);
+}
+
+bool keeps(const Part& part, const Change& change) {
+  const io::Dtype dtype = part.tensor->dtype;
+  return part.scale == nullptr && dtype_after(dtype, change) == dtype && !rounds(part, change);
+}
+
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
+                                                         std::span<const Part> parts,
+                                                         const std::filesystem::path& out,
+                                                         const std::map<std::string, std::string>& metadata,
+                                                         const Change& change, const kernels::Context& ctx,
+                                                         const std::stop_token& stop) {
+  return Rewriter(in, parts, change, ctx).run(out, metadata, stop);
+}
+
+}  // namespace mantissa::convert

@@ -1,0 +1,69 @@
+// One safetensors file rewritten in another format, piece by piece on all threads, with what that did to
+// every tensor's values.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "mantissa/convert/weight_scale.h"
+#include "mantissa/io/safetensors.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/numeric/error_stats.h"
+#include "mantissa/numeric/format.h"
+
+namespace mantissa::convert {
+
+/// What floating-point tensors become.
+struct Change {
+  std::optional<Scalar> format;  // of their values; nothing: every tensor stays as it is
+  Rounding rounding = Rounding::nearest;
+  bool saturate = false;
+  bool allow_overflow = false;  // values beyond the range become infinities (e4m3: nans)
+  std::uint64_t seed = 1;       // of stochastic rounding
+};
+
+/// A tensor that was rewritten.
+struct RewrittenTensor {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  io::Dtype from = io::Dtype::f32, to = io::Dtype::f32;
+  bool copied = false;  // byte for byte: integers, truth values, and what has the format already
+  ErrorStats errors;    // of floating-point tensors; a copied one has none, and is not looked into
+};
+
+/// A tensor to write, under its own or another name.
+struct Part {
+  const io::TensorInfo* tensor = nullptr;
+  std::string name;
+  std::shared_ptr<const WeightScale> scale = nullptr;  // multiplied in, in f32 (f64 into f64)
+};
+
+/// What a tensor of `dtype` is stored as after `change`.
+io::Dtype dtype_after(io::Dtype dtype, const Change& change);
+
+/// Whether `change` rounds values of `part`: its format does not hold all of them.
+bool rounds(const Part& part, const Change& change);
+
+/// Whether `change` leaves the bytes of `part` as they are.
+bool keeps(const Part& part, const Change& change);
+
+/// Writes `parts` of `in` in their order to `out`, beside it first: it appears whole or not at all. Element i
+/// of a tensor is rounded stochastically with the bits of (seed, hash of the tensor's new name, i), so the
+/// bytes do not depend on threads, pieces or what else is in the file. Returns nothing where `stop` was
+/// used. Throws DtypeError where a value of a tensor overflows and `change` does not allow it, FileError and
+/// ResourceError as io does; there is no `out` then.
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
+                                                         std::span<const Part> parts,
+                                                         const std::filesystem::path& out,
+                                                         const std::map<std::string, std::string>& metadata,
+                                                         const Change& change, const kernels::Context& ctx,
+                                                         const std::stop_token& stop = {});
+
+}  // namespace mantissa::convert

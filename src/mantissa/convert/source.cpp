@@ -1,0 +1,40 @@
+#include "mantissa/convert/source.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/state.h"
+
+namespace mantissa::convert {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kStateFile = "state.safetensors";
+
+Source state_in(const fs::path& folder) {
+  return {Source::Kind::state, folder, folder / kStateFile};
+}
+
+}  // namespace
+
+Source find_source(const fs::path& path) {
+  std::error_code error;  // of a place that cannot be looked at
+  if (!fs::exists(path, error)) {
+    throw FileError(fmt::format(
+        "{}: there is no such file; give a safetensors file, a model directory or a run", path.string()));
+  }
+  if (!fs::is_directory(path, error)) {
+    if (path.extension() != ".json") return {Source::Kind::file, path, path};
+    return {Source::Kind::model, path.has_parent_path() ? path.parent_path() : ".", path};
+  }
+  const auto has = [&](const char* name) { return fs::exists(path / name, error); };
+  if (has("model.safetensors") || has("model.safetensors.index.json"))
+    return {Source::Kind::model, path, path};
+  if (has(kStateFile)) return state_in(path);
+  if (fs::is_directory(path / "model", error)) return {Source::Kind::model, path / "model", path / "model"};
+  const std::vector<io::FoundState> states = io::find_states(path);
+  return states.empty() ? Source{Source::Kind::model, path, path} : state_in(states.back().path);
+}
+
+}  // namespace mantissa::convert

@@ -1,0 +1,86 @@
+// Conversions of a model that was trained: what they do to its loss, and models of every format that run.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+
+namespace mantissa {
+namespace {
+
+using testing::into;
+using testing::TemporaryFolder;
+using testing::tiny_config;
+
+class ConvertedModel : public ::testing::Test {
+ protected:
+  void SetUp() override { api::train(api::Config::parse(tiny_config(4, "32-true")), into(folder / "run")); }
+  api::ConvertOptions options(const std::string& dtype, const std::string& out) const {
+    api::ConvertOptions o;
+    o.in = folder / "run";
+    o.out = folder / out;
+    o.dtype = dtype;
+    o.data = {"kk"};
+    o.sequence_length = 64;
+    return o;
+  }
+  double loss(const std::filesystem::path& model) const {
+    return api::evaluate(model, {"kk"}, "auto", 64, 0, {}, {}).loss;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(ConvertedModel, RunInEveryFormatAndTheLossIsThatOfEval) {
+  const double before = loss(folder / "run/model");
+  double last = -1;
+  for (const char* dtype : {"f64", "tf32", "bf16", "e4m3"}) {
+    const api::Conversion c = api::convert(options(dtype, dtype));
+    ASSERT_TRUE(c.effect) << dtype;
+    EXPECT_EQ(c.effect->loss, before) << dtype;
+    EXPECT_EQ(c.effect->converted_loss, loss(folder / dtype)) << dtype;
+    EXPECT_EQ(c.effect->tokens, api::evaluate(folder / dtype, {"kk"}, "auto", 64, 0, {}, {}).tokens);
+    // Fewer bits, a larger divergence; none where nothing was rounded.
+    EXPECT_GT(c.effect->kl, last) << dtype;
+    EXPECT_GE(c.effect->max_kl, c.effect->kl) << dtype;
+    last = c.effect->kl;
+    const nlohmann::json json = nlohmann::json::parse(c.json);
+    EXPECT_EQ(json["kl"], c.effect->kl);
+    EXPECT_EQ(json["loss_change"], c.effect->converted_loss - c.effect->loss);
+    EXPECT_EQ(json["tensors"].size(), c.tensors.size());
+  }
+}
+
+TEST_F(ConvertedModel, AreRefusedBeforeAnythingIsWritten) {
+  api::ConvertOptions o = options("bf16", "out");
+  o.data = {(folder / "nothing.txt").string()};
+  EXPECT_THROW(api::convert(o), FileError);
+  o = options("bf16", "out");
+  o.in = folder / "run/model/model.safetensors";
+  EXPECT_THROW(api::convert(o), ConfigError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "out"));
+}
+
+TEST_F(ConvertedModel, SayWhereTheyComeFrom) {
+  api::ConvertOptions o = options("bf16", "half");
+  o.data.clear();
+  api::convert(o);
+  o.in = folder / "half";
+  o.out = folder / "wide";
+  o.dtype = "f32";
+  api::convert(o);
+  const nlohmann::json json = nlohmann::json::parse(api::inspect(folder / "wide").json);
+  const std::string origin = json["origin"];
+  for (const char* part :
+       {"written by mantissa under params=f32", "F32 to bf16, rounded to nearest; BF16 to f32",
+        "last rounded to bf16", "every value is a bf16: the weights come from 16 bits"})
+    EXPECT_NE(origin.find(part), std::string::npos) << origin;
+  EXPECT_EQ(json["casts"]["bf16"]["max_error"], 0);
+  EXPECT_GT(json["casts"]["e4m3"]["vanished_share"], 0);
+  EXPECT_GT(json["casts"]["e4m3"]["relative_error"], 0);
+}
+
+}  // namespace
+}  // namespace mantissa
