@@ -49,6 +49,14 @@ std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConf
                                  std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx);
 
+/// The most sequences of a micro-batch whose run fits `memory_bytes`, whatever the global batch is; 0 where
+/// not one does. Takes compiling a few programs.
+std::int64_t rows_that_fit(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
+                           const MemoryForecast& run, const kernels::Context& ctx);
+
+/// Bytes that the norm and the update's sweep read and write.
+double update_bytes(const plan::Program& program);
+
 /// Bytes of moments of all parameters.
 std::size_t moment_bytes(const plan::Program& program);
 /// Bytes of what updates lost in rounding the masters, where the policy keeps it.
