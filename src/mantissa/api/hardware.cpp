@@ -32,9 +32,7 @@ json formats_json(const plan::Program& program, const train::Target& target) {
     const train::TargetFormat f = train::format_on(target, format);
     formats.push_back({{"format", format},
                        {"native", f.native},
-                       {"how", f.native                ? "native"
-                               : f.computed_in.empty() ? "missing"
-                                                       : "simulated"},
+                       {"how", how_text(f)},
                        {"computed_in", f.computed_in},
                        {"flops_per_second", f.flops_per_second},
                        {"needed", needed}});
