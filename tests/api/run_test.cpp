@@ -165,12 +165,71 @@ TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
   const Plan plan = explain(config);
   const nlohmann::json json = nlohmann::json::parse(plan.json);
   for (const char* key : {"policy", "loss_scale", "ops", "casts", "memory", "seconds_per_step",
-                          "largest_micro_batch_size", "warnings"}) {
+                          "largest_micro_batch_size", "machine", "targets", "warnings"}) {
     EXPECT_TRUE(json.contains(key)) << key;
   }
   EXPECT_EQ(json["memory"]["peak"], plan.predicted_peak_bytes);
   EXPECT_EQ(plan.largest_micro_batch_size, 4);
   EXPECT_GT(plan.seconds_per_step, 0);
+}
+
+TEST(Run, ThePlanSaysWhatItWouldBeOnOtherMachines) {
+  const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
+  const std::vector<std::string> targets = {"v100", "h100"};
+  const Plan plan = explain(config, {}, targets);
+  ASSERT_EQ(plan.targets.size(), 2U);
+  EXPECT_EQ(plan.targets[0].warnings.size(), 1U);
+  EXPECT_TRUE(plan.targets[1].warnings.empty());
+  EXPECT_EQ(plan.warnings, plan.targets[0].warnings);
+  for (const TargetPlan& t : plan.targets) {
+    EXPECT_GT(t.seconds_per_step, 0) << t.name;
+    EXPECT_EQ(t.largest_micro_batch_size, 4) << t.name;
+    EXPECT_GT(t.sequences_that_fit, 4) << t.name;
+    EXPECT_NE(plan.text.find("on " + t.name), std::string::npos) << plan.text;
+  }
+  // Five times the memory holds five times the sequences, but for the weights, which are next to nothing
+  // here.
+  EXPECT_NEAR(static_cast<double>(plan.targets[1].sequences_that_fit) /
+                  static_cast<double>(plan.targets[0].sequences_that_fit),
+              5, 0.05);
+  const nlohmann::json json = nlohmann::json::parse(plan.json)["targets"];
+  ASSERT_EQ(json.size(), 2U);
+  for (const nlohmann::json& format : json[0]["formats"]) {
+    if (format["format"] == "bf16") {
+      EXPECT_EQ(format["native"], false);
+      EXPECT_EQ(format["needed"], true);
+    }
+  }
+  EXPECT_EQ(json[0]["seconds_per_step"], plan.targets[0].seconds_per_step);
+}
+
+TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
+  const TemporaryFolder folder;
+  const auto refused = [&](const std::string& policy, const std::vector<std::string>& targets) {
+    const std::vector<std::string> native = {"precision.native_only=true"};
+    try {
+      explain(Config::parse(tiny_config(2, policy), native), {}, targets);
+      return std::string();
+    } catch (const ConfigError& e) {
+      return std::string(e.what());
+    }
+  };
+  for (const char* policy : {"32-true", "64-true", "bf16-mixed", "16-true", "compute=tf32",
+                             "bf16-true optimizer=bf16 rounding=stochastic"}) {
+    bool native = true;
+    const nlohmann::json plan = nlohmann::json::parse(explain(Config::parse(tiny_config(2, policy))).json);
+    for (const nlohmann::json& f : plan["machine"]["formats"]) native = native && f["how"] == "native";
+    EXPECT_EQ(refused(policy, {}).empty(), native) << policy << ": " << refused(policy, {});
+  }
+  EXPECT_NE(refused("bf16-mixed", {}).find("bf16 is converted"), std::string::npos);
+  EXPECT_EQ(refused("bf16-mixed", {"h100"}), "");
+  EXPECT_NE(refused("bf16-mixed", {"h100", "v100"}).find("v100 has no bf16"), std::string::npos);
+  const std::vector<std::string> native = {"precision.native_only=true"};
+  EXPECT_THROW(train(Config::parse(tiny_config(2, "bf16-mixed"), native), into(folder / "run")), ConfigError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+  const Config config = Config::parse(tiny_config(2, "32-true"), native);
+  EXPECT_EQ(Config::parse(config.toml()).toml(), config.toml());
+  EXPECT_NE(config.toml().find("native_only = true"), std::string::npos);
 }
 
 TEST(Run, ContinuesFromAModelDirectory) {

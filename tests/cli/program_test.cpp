@@ -53,6 +53,11 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"train good.toml --simd sse9", "avx2"},
       {"train good.toml --device cuda", "cpu"},
       {"train good.toml --resume=5", "no state"},
+      {"explain good.toml --target v10", "v100"},
+      {"explain good.toml --target nowhere.toml", "nowhere.toml"},
+      {"train good.toml --target v100", "explain"},
+      {"train good.toml --precision bf16 --set precision.native_only=true", "bf16 is converted"},
+      {"explain good.toml --set precision.native_only=perhaps", "precision.native_only"},
       {"loss-scale", "--overflows"},
       {"loss-scale --overflows 012", "--overflows 012"},
       {"loss-scale --torch --hysteresis 2 --overflows 1", "--hysteresis"},
@@ -91,10 +96,12 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
 TEST(Program, JsonStandsAloneOnStandardOutput) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
-  for (const char* arguments : {"explain run.toml --json", "train run.toml --out r --json",
-                                "eval r/model --data kk --puzzles 0 --json", "inspect r --json",
-                                "convert r half --dtype bf16 --data kk --json",
-                                "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
+  for (const char* arguments :
+       {"explain run.toml --json", "explain --target v100 run.toml --target h100 --json",
+        "train run.toml --dry-run --target a100 --json", "train run.toml --out r --json",
+        "eval r/model --data kk --puzzles 0 --json", "inspect r --json",
+        "convert r half --dtype bf16 --data kk --json", "explain r/model --target tpu-v5e --json",
+        "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
     const Result r = mantissa(folder, arguments);
     EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
     EXPECT_TRUE(nlohmann::json::accept(r.out)) << arguments << "\n" << r.out;

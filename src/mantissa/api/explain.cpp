@@ -76,12 +76,20 @@ std::string parameters_text(double count) {
                        : fmt::format("{:.2f}B", count / 1e9);
 }
 
-/// Which formats this machine computes in itself; the others are converted while they are loaded and stored.
-std::string native_line(const kernels::Context& ctx, Scalar compute) {
-  if (compute == Scalar::f32 || compute == Scalar::f64)
-    return fmt::format("{}: native on {}", name(compute), kernels::name(ctx.simd));
-  return fmt::format("{}: converted to f32 while loaded, rounded while stored ({})", name(compute),
-                     kernels::name(ctx.simd));
+std::vector<train::Target> find_targets(std::span<const std::string> names) {
+  std::vector<train::Target> targets;
+  for (const std::string& name : names) targets.push_back(train::find_target(name));
+  return targets;
+}
+
+/// "here" and each target: how it has the formats of the plan.
+std::string machine_lines(const plan::Program& program, const kernels::Context& ctx,
+                          std::span<const train::Target> targets) {
+  std::string text = fmt::format("here    {} · {}, {} threads\n", formats_here(program),
+                                 kernels::name(ctx.simd), ctx.threads);
+  for (const train::Target& t : targets)
+    text += fmt::format("target  {} ({}): {}\n", t.name, t.description, formats_there(program, t));
+  return text;
 }
 
 }  // namespace
@@ -92,8 +100,8 @@ void check_plan(const plan::Program& program) {
 }
 
 Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
-              const train::MemoryForecast& memory, const train::Machine& machine,
-              const kernels::Context& ctx) {
+              const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
+              std::span<const train::Target> targets) {
   Plan p;
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
   p.policy = fmt::format("{}: {}", program.policy.preset(), program.policy.line());
@@ -103,16 +111,17 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.largest_micro_batch_size =
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   p.warnings = plan::rule_warnings(program);
+  std::vector<TargetExplained> there;
+  for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
   const plan::CastsLeft casts = plan::casts_left(program);
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
 
-  p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW · {} threads\n", model.model_type,
+  p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW\n", model.model_type,
                        parameters_text(static_cast<double>(model.parameters())), config.data.sequence_length,
-                       config.batch.global_batch_size, micros, config.batch.micro_batch_size, ctx.threads);
+                       config.batch.global_batch_size, micros, config.batch.micro_batch_size);
   p.text += fmt::format("policy  {}\n        {}\n", program.policy.preset(), program.policy.line());
-  p.text += fmt::format("here    {}\n\nforward\n{}",
-                        native_line(ctx, (*program.policy.fields().compute)->factor.format),
+  p.text += fmt::format("{}\nforward\n{}", machine_lines(program, ctx, targets),
                         plan::plan_table(rows, graph::Phase::forward));
   p.text += fmt::format("\nbackward\n{}", plan::plan_table(rows, graph::Phase::backward));
   if (config.batch.recompute != "none") {
@@ -122,11 +131,19 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.text += fmt::format("\nupdate\n{}", plan::plan_table(rows, graph::Phase::finish));
   p.text += fmt::format("\ncasts left  {} ({})\n", casts.count, human_bytes(casts.bytes));
   p.text += fmt::format("memory  {}\n", memory_line(memory));
-  p.text += fmt::format("fits    {} of memory: batch.micro_batch_size ≤ {}\n",
+  p.text += fmt::format("fits    {} here: batch.micro_batch_size ≤ {} of this batch\n",
                         human_bytes(static_cast<double>(runtime::machine_memory_bytes())),
                         p.largest_micro_batch_size);
-  p.text += fmt::format("time    about {} a step, {} in all\n", human_seconds(p.seconds_per_step),
+  for (const TargetExplained& t : there) p.text += fmt::format("        {}\n", t.fits);
+  p.text += fmt::format("time    about {} a step here, {} in all\n", human_seconds(p.seconds_per_step),
                         human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
+  json targets_json = json::array();
+  for (TargetExplained& t : there) {
+    p.text += fmt::format("        {}\n", t.time);
+    p.warnings.insert(p.warnings.end(), t.plan.warnings.begin(), t.plan.warnings.end());
+    targets_json.push_back(std::move(t.json));
+    p.targets.push_back(std::move(t.plan));
+  }
   for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
 
   json casts_json = json::array();
@@ -140,25 +157,31 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                 {"memory", memory_json(memory)},
                 {"seconds_per_step", p.seconds_per_step},
                 {"largest_micro_batch_size", p.largest_micro_batch_size},
+                {"machine", machine_json(ctx, machine, program)},
+                {"targets", targets_json},
                 {"warnings", p.warnings},
                 {"config", config.to_toml()}}
                .dump(2);
   return p;
 }
 
-Plan explain(const Config& config, const Hardware& hardware) {
+Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
   const train::RunConfig& run = config.impl().run;
+  const std::vector<train::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const kernels::Context ctx = context_for(hardware, run.run.threads);
   const train::ModelSource source = train::find_model(run.model);
   const text::Dataset data = load_dataset(run, source.config, {});
   const plan::Program program = train::compile_training(run, source.config, run.batch.micro_batch_size, ctx);
+  check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(program, 0);
-  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx);
+  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx, there);
 }
 
-Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware) {
+Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
+                   std::span<const std::string> targets) {
+  const std::vector<train::Target> there = find_targets(targets);
   const kernels::Context ctx = context_for(hardware);
   const precision::Policy policy = policy_for(precision);
   const train::ModelSource source = train::find_model(model);
@@ -181,13 +204,22 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
   p.text = fmt::format(
-      "{} {} · generation, {} positions · {} threads\npolicy  {}\n        {}\n\n{}\nmemory  weights {} + "
-      "cache {} + work {} = {}\n",
+      "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
+      "cache {} + work {} = {}\ntime    about {} a token here\n",
       source.config.model_type, parameters_text(static_cast<double>(source.config.parameters())), capacity,
-      ctx.threads, policy.preset(), policy.line(), plan::plan_table(rows, graph::Phase::forward),
-      human_bytes(static_cast<double>(weights)), human_bytes(static_cast<double>(program.memory.states)),
+      policy.preset(), policy.line(), machine_lines(program, ctx, there),
+      plan::plan_table(rows, graph::Phase::forward), human_bytes(static_cast<double>(weights)),
+      human_bytes(static_cast<double>(program.memory.states)),
       human_bytes(static_cast<double>(program.memory.activations + program.memory.work)),
-      human_bytes(static_cast<double>(p.predicted_peak_bytes)));
+      human_bytes(static_cast<double>(p.predicted_peak_bytes)), human_seconds(p.seconds_per_step));
+  json targets_json = json::array();
+  for (const train::Target& t : there) {
+    TargetExplained e = explain_target(t, program, weights);
+    p.text += fmt::format("target  fits {}; {}\n", e.fits, e.time);
+    p.warnings.insert(p.warnings.end(), e.plan.warnings.begin(), e.plan.warnings.end());
+    targets_json.push_back(std::move(e.json));
+    p.targets.push_back(std::move(e.plan));
+  }
   for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
   p.json = json{{"policy", {{"preset", policy.preset()}, {"line", policy.line()}}},
                 {"loss_scale", policy.loss_scale().str()},
@@ -195,6 +227,8 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
                 {"memory",
                  {{"weights", weights}, {"cache", program.memory.states}, {"peak", p.predicted_peak_bytes}}},
                 {"seconds_per_token", p.seconds_per_step},
+                {"machine", machine_json(ctx, machine, program)},
+                {"targets", targets_json},
                 {"warnings", p.warnings}}
                .dump(2);
   return p;

@@ -1,6 +1,8 @@
 // What the files of this room share; not installed.
 #pragma once
 
+#include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -12,6 +14,7 @@
 #include "mantissa/text/tokenizer.h"
 #include "mantissa/train/config.h"
 #include "mantissa/train/forecast.h"
+#include "mantissa/train/target.h"
 
 namespace mantissa::api {
 
@@ -42,10 +45,37 @@ text::StepData evaluation_rows(const std::filesystem::path& model, const model::
                                const std::vector<std::string>& data, const std::string& format,
                                std::int64_t sequence_length);
 
-/// Plan, memory and time of a training run as text and JSON.
+/// Plan, memory and time of a training run as text and JSON, and what it would be on other machines.
 Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
-              const train::MemoryForecast& memory, const train::Machine& machine,
-              const kernels::Context& ctx);
+              const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
+              std::span<const train::Target> targets = {});
+
+/// Throws ConfigError where precision.native_only is true and `program` needs a format that this machine does
+/// not compute in itself, or, where there are targets, that one of them does not.
+void check_native(const train::RunConfig& config, const plan::Program& program,
+                  std::span<const train::Target> targets = {});
+
+/// "f32 native, bf16 converted": the formats that `program` needs, on this machine.
+std::string formats_here(const plan::Program& program);
+/// The same of a target: "f16 native, bf16 NO (in f32)".
+std::string formats_there(const plan::Program& program, const train::Target& target);
+
+/// What explain says of a target: a plan, its JSON, and the lines of the text.
+struct TargetExplained {
+  TargetPlan plan;
+  nlohmann::json json;
+  std::string fits, time;
+};
+TargetExplained explain_target(const train::Target& target, const train::RunConfig& config,
+                               const model::ModelConfig& model, const plan::Program& program,
+                               const kernels::Context& ctx);
+/// Of generation: `weights` are the bytes that are read for each token.
+TargetExplained explain_target(const train::Target& target, const plan::Program& program,
+                               std::size_t weights);
+
+/// How this machine has each format of training, and its measured rates.
+nlohmann::json machine_json(const kernels::Context& ctx, const train::Machine& machine,
+                            const plan::Program& program);
 
 /// "96.2 MB"
 std::string human_bytes(double bytes);

@@ -65,6 +65,16 @@ struct PlanOp {
   double flops = 0, bytes = 0;
 };
 
+/// What a run would be on another machine, by its stated rates.
+struct TargetPlan {
+  std::string name;
+  double seconds_per_step = 0;  // of a model's plan: per token; 0 where the machine lacks a format
+  std::size_t predicted_peak_bytes = 0;
+  std::int64_t largest_micro_batch_size = 0;  // of the config's batch; 0 where not one sequence fits
+  std::int64_t sequences_that_fit = 0;        // at once, whatever the batch is
+  std::vector<std::string> warnings;          // formats that it lacks
+};
+
 /// What a run will do, before it runs.
 struct Plan {
   std::string policy;  // name: line
@@ -72,15 +82,17 @@ struct Plan {
   std::size_t predicted_peak_bytes = 0;
   double seconds_per_step = 0;
   std::int64_t largest_micro_batch_size = 0;
+  std::vector<TargetPlan> targets;
   std::vector<std::string> warnings;
   std::string text;  // for people
   std::string json;  // for programs (docs/cli.md, "explain --json")
 };
 
-Plan explain(const Config& config, const Hardware& hardware = {});
+/// `targets`: other machines, by name or a FILE.toml (docs/cli.md, "Targets").
+Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {});
 /// The plan of generating from a model directory.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
-                   const Hardware& hardware = {});
+                   const Hardware& hardware = {}, std::span<const std::string> targets = {});
 
 /// One optimizer step as it was.
 struct Step {

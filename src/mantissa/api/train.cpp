@@ -42,6 +42,7 @@ class Run {
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx);
     check_plan(trainer_->program());
+    check_native(config_, trainer_->program());
     io::make_directories(out_);
     const io::RunLock lock(out_);
     load_state();

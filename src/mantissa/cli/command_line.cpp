@@ -62,7 +62,11 @@ void CommonOptions::add_to(CLI::App& command) {
       ->take_all();
   command.add_option("--set", set, "section.key=value of the config")->type_name("KEY=VALUE")->take_all();
   command.add_option("--deepspeed", deepspeed, "A DeepSpeed JSON")->type_name("FILE");
-  command.add_option("--target", target, "Explain for other hardware")->type_name("HARDWARE");
+  command
+      .add_option("--target", targets,
+                  "explain: another machine too (v100, a100, h100, tpu-v5e, FILE.toml); may be repeated")
+      ->type_name("HARDWARE")
+      ->allow_extra_args(false);
   command.add_option("--threads", threads, "Threads; 0 for all cores (changes no bit)");
   command.add_option("--simd", simd, "Instruction set: avx2, avx512, neon (changes no bit)");
   command.add_option("--device", device, "cpu");
@@ -80,12 +84,12 @@ CLI::Validator whole_seed() {
       "");
 }
 
-api::Precision CommonOptions::policy() const {
+api::Precision CommonOptions::policy(bool explains) const {
   if (!deepspeed.empty())
     throw ConfigError(
         "--deepspeed: this version does not read DeepSpeed files; say the same with --precision and --set");
-  if (!target.empty())
-    throw ConfigError("--target: this version explains for this machine only; leave it out");
+  if (!targets.empty() && !explains)
+    throw ConfigError("--target: runs are on this machine; explain (or train --dry-run) takes it");
   return {precision.empty() ? std::nullopt : std::optional(precision), rules};
 }
 

@@ -139,10 +139,11 @@ int run_puzzles(DataArguments& a) {
 int run_explain(const std::string& what, const CommonOptions& common) {
   api::Plan plan;
   if (is_config(what)) {
-    plan = api::explain(api::Config::load(what, common.set, common.policy()), common.hardware());
+    plan = api::explain(api::Config::load(what, common.set, common.policy(true)), common.hardware(),
+                        common.targets);
   } else {
     refuse_set(common, "explain");
-    plan = api::explain_model(what, common.policy(), common.hardware());
+    plan = api::explain_model(what, common.policy(true), common.hardware(), common.targets);
   }
   fmt::print("{}\n", common.json ? plan.json : plan.text);
   return 0;

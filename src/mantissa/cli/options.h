@@ -18,7 +18,8 @@ struct CommonOptions {
   std::string precision;
   std::vector<std::string> rules;
   std::vector<std::string> set;
-  std::string deepspeed, target;
+  std::string deepspeed;
+  std::vector<std::string> targets;  // of explain
   int threads = 0;
   std::string simd, device = "cpu";
   bool json = false;
@@ -26,7 +27,8 @@ struct CommonOptions {
 
   /// Adds them to a command.
   void add_to(CLI::App& command);
-  api::Precision policy() const;
+  /// Throws where there are targets and the command is not explain.
+  api::Precision policy(bool explains = false) const;
   api::Hardware hardware() const;
 };
 

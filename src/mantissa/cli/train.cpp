@@ -68,10 +68,10 @@ std::optional<std::int64_t> resume_step(const CLI::Option* option, const std::st
 
 int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume,
               const CommonOptions& common) {
-  const api::Config config = api::Config::load(a.config, common.set, common.policy());
+  const api::Config config = api::Config::load(a.config, common.set, common.policy(a.dry_run));
   const bool quiet = common.quiet || common.json;
   if (a.dry_run) {
-    const api::Plan plan = api::explain(config, common.hardware());
+    const api::Plan plan = api::explain(config, common.hardware(), common.targets);
     fmt::print("{}\n", common.json ? plan.json : plan.text);
     return 0;
   }

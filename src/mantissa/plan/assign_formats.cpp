@@ -168,6 +168,8 @@ class Lowering {
     s.rounded = makes_logits(node) ? logits_rounding(r) : program_.arithmetic;
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
+    s.factors = is_linear(node) || r.compute->scaled == precision::Scaled::none ? r.compute->name
+                                                                                : name(r.compute->stored);
     s.decided_by = r.decided_by;
     s.attributes = node.attributes;
     return s;

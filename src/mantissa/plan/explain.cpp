@@ -64,14 +64,18 @@ std::string accumulator_name(const Program& p, const Step& s) {
                                   : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
 }
 
+std::string use_text(const Step& s) {
+  return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
+}
+
 PlanRow row_of(const Program& p, const Step& s) {
   PlanRow r;
   r.scope = s.scope;
   r.op = std::string(s.op->op);
   r.pass = precision::name(pass_of(s.phase));
   r.stored = format_name(main_input(p, s));
-  const bool attention = s.op->op == "attention";
-  r.multiplied = multiplies(s) || attention ? factor_name(s.compute) : kNoFormat;
+  r.multiplied = factor_format(s);
+  if (r.multiplied.empty()) r.multiplied = kNoFormat;
   const bool moves =
       s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
   r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
@@ -204,6 +208,34 @@ std::string join_scopes(const std::vector<std::string>& scopes) {
 }
 
 }  // namespace
+
+std::string factor_format(const Step& s) {
+  return multiplies(s) || s.op->op == "attention" ? std::string(s.factors) : std::string();
+}
+
+std::vector<FormatUse> formats_used(const Program& p) {
+  std::vector<FormatUse> uses;
+  const auto add = [&](const std::string& format, bool factor, const std::string& use) {
+    const auto known =
+        std::find_if(uses.begin(), uses.end(), [&](const FormatUse& u) { return u.format == format; });
+    if (!format.empty() && known == uses.end()) uses.push_back({format, factor, use});
+  };
+  for (const Step& s : p.steps) add(factor_format(s), true, use_text(s));
+  for (const Step& s : p.steps) {
+    for (const Operand& o : s.inputs) {
+      if (!p.buffer(o.buffer).integer) add(format_name(p.buffer(o.buffer)), false, use_text(s));
+    }
+    for (const BufferId o : s.outputs) {
+      if (!p.buffer(o).integer) add(format_name(p.buffer(o)), false, use_text(s));
+    }
+  }
+  for (const Slot& s : p.slots) {
+    if (s.gradient == kNoBuffer) continue;
+    add(std::string(name(s.master)), false, s.name + " master");
+    add(std::string(name(s.moments)), false, s.name + " moments");
+  }
+  return uses;
+}
 
 std::vector<PlanRow> plan_rows(const Program& p) {
   std::vector<PlanRow> rows;

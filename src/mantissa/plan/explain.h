@@ -30,6 +30,20 @@ std::vector<PlanRow> plan_rows(const Program& program);
 /// table. Those that are `recomputed` in the phase, or the others.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
+/// The format of a step's factors; "" where it multiplies none.
+std::string factor_format(const Step& step);
+
+/// A format that a program needs, and the first of its uses: "model.layers.0.mlp.up_proj matmul
+/// (bf16-mixed)".
+struct FormatUse {
+  std::string format;
+  bool factor = false;  // factors of products have it; else values only lie in memory in it
+  std::string use;
+};
+
+/// Every format of factors and of values in memory, each once, factors first.
+std::vector<FormatUse> formats_used(const Program& program);
+
 /// Steps that only change a format: how many, and the bytes they move.
 struct CastsLeft {
   std::int64_t count = 0;

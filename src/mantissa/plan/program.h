@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -67,6 +68,7 @@ struct Step {
   Scalar rounded = Scalar::f32;  // rounding of the result before the addend
   Factor compute = Scalar::f32;  // of factors, as the policy says for this use
   Accumulator accumulator = {};
+  std::string_view factors = {};  // what the policy calls the format of factors here
   std::string decided_by;
   graph::Attributes attributes;
   kernels::Expression expression;  // pointwise steps

@@ -125,6 +125,7 @@ struct RunConfig {
   OptimizerSection optimizer;
   ScheduleSection schedule;
   precision::Policy policy;  // [precision]
+  bool native_only = false;  // of [precision]: refuse a run that needs a format that the machine has not
   LossScaleSection loss_scale;
   CheckpointSection checkpoint;
   LogSection log;

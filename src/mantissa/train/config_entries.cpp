@@ -72,16 +72,6 @@ void check_keys(std::string_view text, const std::string& where) {
   }
 }
 
-void check_text(std::string_view text, const std::string& file) {
-  if (text.size() > kLongestConfig) {
-    throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
-  }
-  if (text.find('\0') != std::string_view::npos) {
-    throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
-  }
-  check_keys(text, file);
-}
-
 class Collector {
  public:
   Collector(Entries& out, const std::filesystem::path& file)
@@ -171,6 +161,16 @@ void add_override(Entries& out, std::string_view text) {
 
 }  // namespace
 
+void check_toml_text(std::string_view text, const std::string& file) {
+  if (text.size() > kLongestConfig) {
+    throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
+  }
+  check_keys(text, file);
+}
+
 const Entry* Entries::find(std::string_view section, std::string_view key) const {
   const auto found =
       std::ranges::find_if(all, [&](const Entry& e) { return e.section == section && e.key == key; });
@@ -186,7 +186,7 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
                      std::span<const std::string> overrides) {
   Entries entries;
   entries.file = file.string();
-  check_text(text, entries.file);
+  check_toml_text(text, entries.file);
   try {
     entries.documents.push_back(std::make_unique<toml::table>(toml::parse(text)));
   } catch (const toml::parse_error& e) {

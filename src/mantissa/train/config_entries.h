@@ -39,6 +39,10 @@ struct Entries {
 Entries read_entries(std::string_view text, const std::filesystem::path& file,
                      std::span<const std::string> overrides);
 
+/// Throws FileError where `text` is too long or binary, ConfigError where its keys would nest without end:
+/// before it is parsed.
+void check_toml_text(std::string_view text, const std::string& file);
+
 /// Throws ConfigError "where: section.key = value: why".
 [[noreturn]] void refuse(const Entry& entry, std::string_view why);
 

@@ -6,6 +6,7 @@
 #include "mantissa/precision/rule.h"
 #include "mantissa/precision/rule_toml.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/train/config_options.h"
 #include "mantissa/train/config_read.h"
 
 namespace mantissa::train {
@@ -70,6 +71,7 @@ precision::Policy read_policy(const Entries& entries) {
   precision::Fields fields;
   for (const Entry& entry : entries.all) {
     if (entry.section != "precision" || entry.key == "policy" || entry.key == "rules") continue;
+    if (find_option(entry.section, entry.key) != nullptr) continue;  // a key beside the policy
     where = entry.where;
     const std::string text = text_of(entry);
     located(where, [&] { precision::set_field(fields, entry.key, text); });

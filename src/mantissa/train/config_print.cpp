@@ -139,8 +139,8 @@ std::string RunConfig::to_toml() const {
     if (section == "precision.loss_scale" && policy.loss_scale().kind == precision::LossScale::Kind::none)
       continue;
     if (!text.empty()) text += "\n";
-    text += section == "precision" ? policy.toml()
-                                   : fmt::format("[{}]\n{}", section, section_text(copy, section));
+    text += (section == "precision" ? policy.toml() : fmt::format("[{}]\n", section)) +
+            section_text(copy, section);
   }
   return text;
 }

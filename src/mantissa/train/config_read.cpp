@@ -188,7 +188,9 @@ nlohmann::json model_value(const Entry& entry, const ModelField& field) {
   return {};
 }
 
-std::string read_file(const std::filesystem::path& path) {
+}  // namespace
+
+std::string read_config_file(const std::filesystem::path& path) {
   constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries takes
   std::ifstream in(path, std::ios::binary);
   if (!in || std::filesystem::is_directory(path)) {
@@ -199,8 +201,6 @@ std::string read_file(const std::filesystem::path& path) {
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text;
 }
-
-}  // namespace
 
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides, const PrecisionArguments& precision) {
@@ -220,7 +220,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
 
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
                       const PrecisionArguments& precision) {
-  return parse_config(read_file(path), path, overrides, precision);
+  return parse_config(read_config_file(path), path, overrides, precision);
 }
 
 }  // namespace mantissa::train

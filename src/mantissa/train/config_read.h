@@ -6,6 +6,10 @@
 
 namespace mantissa::train {
 
+/// The text of a TOML file, at most one byte more than check_toml_text() takes. Throws FileError where it
+/// cannot be read.
+std::string read_config_file(const std::filesystem::path& path);
+
 /// The policy that the entries of [precision] say. Throws ConfigError.
 precision::Policy read_policy(const Entries& entries);
 

@@ -39,8 +39,12 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 /// recomputed counts once.
 double product_flops(const plan::Program& program);
 
-/// Seconds of one optimizer step: every step of the plan at the share of peak its kind reaches, or at
-/// bandwidth, whichever is longer, and the update's sweep.
+/// Seconds of one step of a plan at capacity: its arithmetic at the share of peak that its kind reaches, or
+/// its bytes at bandwidth, whichever is longer. `longest_leaf`: tokens.
+double step_seconds(const plan::Program& program, const plan::Step& step, std::int64_t longest_leaf,
+                    const Machine& machine);
+
+/// Seconds of one optimizer step: every step of the plan, micro-batch by micro-batch, and the update's sweep.
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine);
 
 /// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does. Data and
@@ -48,6 +52,14 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx);
+
+/// The most sequences of a micro-batch whose run fits `memory_bytes`, whatever the global batch is; 0 where
+/// not one does. Takes compiling a few programs.
+std::int64_t rows_that_fit(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
+                           const MemoryForecast& run, const kernels::Context& ctx);
+
+/// Bytes that the norm and the update's sweep read and write.
+double update_bytes(const plan::Program& program);
 
 /// Bytes of moments of all parameters.
 std::size_t moment_bytes(const plan::Program& program);

@@ -16,8 +16,9 @@ enum class Change { refused, recorded, unimportant };
 
 Change kind_of(const Option& option) {
   const std::string key = fmt::format("{}.{}", option.section, option.key);
-  static constexpr std::array kUnimportant = {"run.name", "run.out", "run.threads", "batch.micro_batch_size",
-                                              "batch.recompute"};
+  static constexpr std::array kUnimportant = {"run.name",        "run.out",
+                                              "run.threads",     "batch.micro_batch_size",
+                                              "batch.recompute", "precision.native_only"};
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;
   // The model is compared as a whole.

@@ -1,0 +1,152 @@
+#include "mantissa/kernels/processor.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
+namespace mantissa::kernels {
+namespace {
+
+constexpr std::string_view kOtherSums =
+    "adds products in pairs and drops subnormals: other bits than chains of f32 multiply-adds, and than a "
+    "machine without it";
+constexpr std::string_view kTiles =
+    "tiles add products in groups: other bits than chains of f32 multiply-adds, and than a machine without "
+    "it";
+constexpr std::string_view kWhole = "multiplies whole numbers, which no policy asks for";
+
+#if defined(__x86_64__)
+
+struct Registers {
+  std::uint32_t a = 0, b = 0, c = 0, d = 0;
+};
+
+/// Zeros where the processor has no such leaf.
+Registers cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
+  Registers r;
+  if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
+  return r;
+}
+
+/// Which register files the system saves between threads (XCR0); 0 where it saves none of the wide ones.
+std::uint64_t saved_registers() {
+  constexpr std::uint32_t kOsxsave = 1U << 27U;
+  if ((cpuid(1, 0).c & kOsxsave) == 0) return 0;
+  std::uint32_t low = 0, high = 0;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<std::uint64_t>(high) << 32U) | low;
+}
+
+bool bit(std::uint32_t word, unsigned at) {
+  return ((word >> at) & 1U) != 0;
+}
+
+#endif
+
+}  // namespace
+
+std::string_view name(How how) {
+  switch (how) {
+    case How::native:
+      return "native";
+    case How::converted:
+      return "converted";
+    case How::simulated:
+      return "simulated";
+  }
+  return "?";
+}
+
+FormatSupport format_support(std::string_view format) {
+  static constexpr std::array kTable = {
+      FormatSupport{"f64", How::native, "multiplied and added in f64"},
+      FormatSupport{"f32", How::native, "multiplied and added in f32"},
+      FormatSupport{"tf32", How::simulated, "stored as f32, factors rounded to 10 bits as they are packed"},
+      FormatSupport{"bf16", How::converted, "16 bits in memory, widened exactly while loaded, f32 products"},
+      FormatSupport{"f16", How::converted, "16 bits in memory, widened exactly while loaded, f32 products"},
+      FormatSupport{"e5m2", How::simulated, "own code widens and rounds, f32 products"},
+      FormatSupport{"e4m3", How::simulated, "own code widens and rounds, f32 products"},
+  };
+  const auto* row =
+      std::find_if(kTable.begin(), kTable.end(), [&](const FormatSupport& s) { return s.format == format; });
+  if (row != kTable.end()) return *row;
+  return {format, How::simulated, "factors made of f32 values that lie on its grid, f32 products"};
+}
+
+#if defined(__x86_64__)
+
+std::vector<ProcessorFeature> processor_features(Simd simd) {
+  const Registers basic = cpuid(1, 0), wide = cpuid(7, 0), more = cpuid(7, 1);
+  const std::uint64_t saved = saved_registers();
+  const bool ymm = (saved & 0x6U) == 0x6U;
+  const bool zmm = (saved & 0xe6U) == 0xe6U;
+  const bool tiles = (saved & 0x60000U) == 0x60000U;
+  const bool avx512 = simd == Simd::avx512;
+  return {
+      {"avx2", ymm && bit(wide.b, 5), simd == Simd::avx2,
+       avx512 ? "avx512 is wider" : "f32 and f64 arithmetic"},
+      {"fma", ymm && bit(basic.c, 12), true, "every product: one rounding a multiply-add"},
+      {"f16c", ymm && bit(basic.c, 29), true, "f16 to f32 and back, rounded to nearest"},
+      {"avx512f", zmm && bit(wide.b, 16), avx512,
+       avx512 ? "f32 and f64 arithmetic" : "--simd asks for less, or the system does not save its registers"},
+      {"avx512_bf16", zmm && bit(more.a, 5), false, kOtherSums},
+      {"avx512_fp16", zmm && bit(wide.d, 23), false,
+       "sums in f16 would round every product; f16 is widened to f32 instead"},
+      {"avx512_vnni", zmm && bit(wide.c, 11), false, kWhole},
+      {"amx_bf16", tiles && bit(wide.d, 22), false, kTiles},
+      {"amx_fp16", tiles && bit(more.a, 21), false, kTiles},
+      {"amx_int8", tiles && bit(wide.d, 25), false, kWhole},
+  };
+}
+
+std::string processor_name() {
+  std::array<char, 49> brand{};  // 48 characters, and an end where all are used
+  for (std::uint32_t part = 0; part < 3; ++part) {
+    const Registers r = cpuid(0x80000002U + part, 0);
+    std::memcpy(brand.data() + 16 * part, &r, sizeof r);
+  }
+  std::string name(brand.data());
+  name.erase(0, name.find_first_not_of(' ') == std::string::npos ? name.size() : name.find_first_not_of(' '));
+  while (name.ends_with(' ')) name.pop_back();
+  return name.empty() ? "x86-64" : name;
+}
+
+#elif defined(__aarch64__)
+
+std::vector<ProcessorFeature> processor_features(Simd) {
+  const unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+  return {
+      {"neon", (first & HWCAP_ASIMD) != 0, true, "f32 and f64 arithmetic, f16 to f32 and back"},
+      {"fp16", (first & HWCAP_ASIMDHP) != 0, false,
+       "sums in f16 would round every product; f16 is widened to f32 instead"},
+      {"bf16", (second & HWCAP2_BF16) != 0, false, kOtherSums},
+      {"i8mm", (second & HWCAP2_I8MM) != 0, false, kWhole},
+      {"sve", (first & HWCAP_SVE) != 0, false, "kernels keep arrays of vectors, whose size must be known"},
+  };
+}
+
+std::string processor_name() {
+  return "arm64";
+}
+
+#else
+
+std::vector<ProcessorFeature> processor_features(Simd) {
+  return {};
+}
+
+std::string processor_name() {
+  return "unknown";
+}
+
+#endif
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,63 @@
+// What the processor has, held against what the system says of it.
+#include "mantissa/kernels/processor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace mantissa::kernels {
+namespace {
+
+std::vector<std::string> system_flags() {
+  std::ifstream in("/proc/cpuinfo");
+  std::string line;
+  while (std::getline(in, line)) {
+    if (!line.starts_with("flags") && !line.starts_with("Features")) continue;
+    std::istringstream words(line.substr(line.find(':') + 1));
+    return {std::istream_iterator<std::string>(words), {}};
+  }
+  return {};
+}
+
+/// The system's name where it is not the compilers'.
+std::string system_name(std::string_view name) {
+  if (name == "neon") return "asimd";
+  return name == "fp16" ? "asimdhp" : std::string(name);
+}
+
+TEST(Processor, HasWhatTheSystemSaysItHas) {
+  const std::vector<std::string> flags = system_flags();
+  if (flags.empty()) GTEST_SKIP() << "the system does not list the processor's extensions";
+  for (const ProcessorFeature& f : processor_features(best_simd())) {
+    const bool listed = std::find(flags.begin(), flags.end(), system_name(f.name)) != flags.end();
+    EXPECT_EQ(f.present, listed) << f.name;
+  }
+}
+
+TEST(Processor, UsesTheInstructionSetThatKernelsRunWithAndSaysWhy) {
+  const auto used = [](Simd simd, std::string_view name) {
+    const std::vector<ProcessorFeature> all = processor_features(simd);
+    const auto f =
+        std::find_if(all.begin(), all.end(), [&](const ProcessorFeature& g) { return g.name == name; });
+    return f != all.end() && f->used;
+  };
+  for (const ProcessorFeature& f : processor_features(best_simd())) EXPECT_FALSE(f.why.empty()) << f.name;
+#if defined(__x86_64__)
+  EXPECT_TRUE(used(Simd::avx512, "avx512f"));
+  EXPECT_FALSE(used(Simd::avx2, "avx512f"));
+  EXPECT_TRUE(used(Simd::avx2, "avx2"));
+  EXPECT_FALSE(used(Simd::avx512, "avx512_bf16")) << "its sums have other bits";
+#endif
+}
+
+TEST(Processor, OnlyF32AndF64AreNative) {
+  for (const char* format : {"f64", "f32"}) EXPECT_EQ(format_support(format).how, How::native) << format;
+  for (const char* format : {"bf16", "f16"}) EXPECT_EQ(format_support(format).how, How::converted) << format;
+  for (const char* format : {"tf32", "e4m3", "e5m2", "bf16x3", "mxfp4"})
+    EXPECT_EQ(format_support(format).how, How::simulated) << format;
+}
+
+}  // namespace
+}  // namespace mantissa::kernels
