@@ -20,9 +20,10 @@ using mantissa::testing::tiny_config;
 class RunUnder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(
     Policies, RunUnder,
-    ::testing::Values("64-true", "bf16-matmul", "bf16-matmul-x3", "fp8-hybrid", "fp8-hybrid scaling=current",
-                      "bf16-mixed compute=mxfp4", "bf16-mixed compute=nvfp4",
-                      "bf16-mixed accumulate=f16 accumulate_block=32",
+    ::testing::Values("64-true", "bf16-mixed; *: steps=0:3 compute=f32",
+                      "fp8-hybrid; *mlp*: steps=2:5 compute=bf16", "bf16-matmul", "bf16-matmul-x3",
+                      "fp8-hybrid", "fp8-hybrid scaling=current", "bf16-mixed compute=mxfp4",
+                      "bf16-mixed compute=nvfp4", "bf16-mixed accumulate=f16 accumulate_block=32",
                       "16-mixed saturate=true flush_subnormals=true output=compute>f32", "32-true",
                       "bf16-mixed", "16-mixed", "bf16-true", "16-true",
                       "bf16-true optimizer=bf16 rounding=stochastic", "bf16-true optimizer=bf16 kahan=true",

@@ -129,6 +129,58 @@ TEST(Rules, LaterOnesWin) {
   EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first");
 }
 
+TEST(Rules, ThatChangeNothingAreNamed) {
+  const auto policy = precision::Policy::parse("bf16-mixed")
+                          .with_rule("*.mlp.*: compute=f32", "first")
+                          .with_rule("*.up_proj: compute=f32", "second")
+                          .with_rule("lm_head: residual=bf16", "third")
+                          .with_rule("*: operand=weight accumulate=f32", "fourth");
+  const Program p = plan_for(policy);
+  EXPECT_EQ(p.idle_rules, (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(idle_rule_warnings(p).front(),
+            "second \"*.up_proj: compute=f32\" changes nothing: without it every format is the same");
+}
+
+TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
+  const Program p = plan_for(precision::Policy::parse("bf16-mixed")
+                                 .with_rule("*: residual=bf16", "first")
+                                 .with_rule("*: accumulate=f16", "second"));
+  EXPECT_EQ(find_step(p, "model.layers.1.mlp", "swiglu")->decided_by, "bf16-mixed");
+  EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
+}
+
+TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {
+  const Program p = plan_for(precision::Policy::parse("fp8-hybrid"));
+  const Step* up = find_step(p, "model.layers.0.mlp.up_proj", "matmul");
+  for (const Operand& o : up->inputs) {
+    EXPECT_EQ(p.buffer(o.buffer).type, Scalar::e4m3);
+    EXPECT_TRUE(p.buffer(o.buffer).quantization.has_value());
+  }
+  EXPECT_EQ(p.buffer(up->inputs[1].buffer).home, Home::copy);
+  for (const Step& s : p.steps) {
+    if (s.op->id == "matmul.dw" && s.scope == "model.layers.0.mlp.up_proj") {
+      EXPECT_EQ(p.buffer(s.inputs[0].buffer).type, Scalar::e5m2) << "gradients";
+      EXPECT_EQ(p.buffer(s.inputs[1].buffer).type, Scalar::e4m3);
+      EXPECT_EQ(s.inputs[1].buffer, up->inputs[0].buffer) << "rounded once, for both passes";
+    }
+    if (s.op->op == "log_prob") {
+      EXPECT_EQ(s.compute, Factor(Scalar::bf16)) << "the head has no scales";
+    }
+  }
+}
+
+TEST(Scaled, BlocksLieAlongTheSum) {
+  const Program p = plan_for(precision::Policy::parse("bf16-mixed compute=mxfp4"));
+  for (const Step& s : p.steps) {
+    if (s.op->op != "matmul") continue;
+    for (std::size_t i = 0; i < 2; ++i) {
+      const bool across = s.op->id == "matmul.dw" || (s.op->id == "matmul.dx" && i == 1);
+      EXPECT_EQ(p.buffer(s.inputs[i].buffer).quantization->along_rows, across) << s.op->id << " " << i;
+    }
+  }
+  EXPECT_TRUE(p.scales.empty()) << "powers of two need no scale of the tensor";
+}
+
 TEST(Rules, ReachTheBackwardPassToo) {
   const Program p =
       plan_for(precision::Policy::parse("bf16-mixed").with_rule("lm_head: compute=f32", "rule"));

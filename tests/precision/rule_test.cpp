@@ -96,6 +96,17 @@ TEST(Rule, EveryFieldOfThePolicyReachesTheAnswer) {
   EXPECT_EQ(r.amax_history, 16);
 }
 
+TEST(Rule, OfSomeStepsIsThereInThoseOnly) {
+  const Policy policy = Policy::parse("bf16-mixed; *: steps=0:500 compute=f32; lm_head: steps=100: kv=f32");
+  EXPECT_EQ(policy.changes(), (std::vector<std::int64_t>{100, 500}));
+  EXPECT_EQ(policy.at_step(0).rules().size(), 1U);
+  EXPECT_EQ(policy.at_step(99).resolve({}).compute, Scalar::f32);
+  EXPECT_EQ(policy.at_step(100).rules().size(), 2U);
+  EXPECT_EQ(policy.at_step(500).resolve({}).compute, Scalar::bf16);
+  EXPECT_EQ(policy.at_step(1000000).rules().size(), 1U);
+  EXPECT_TRUE(Policy::parse("bf16-mixed; *: compute=f32").changes().empty());
+}
+
 TEST(Rule, OfAnOperandSpeaksOfThatOnly) {
   const Policy policy = Policy::parse("bf16-mixed; *: operand=weight compute=tf32");
   const auto compute = [&](std::string_view operand) {

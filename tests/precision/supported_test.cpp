@@ -43,7 +43,8 @@ TEST(Supported, PresetsAndLines) {
                            "reduce=bf16",
                            "saturate=true flush_subnormals=true",
                            "bf16-mixed; *: operand=weight compute=f32",
-                           "bf16-true; *: pass=update rounding=stochastic"}) {
+                           "bf16-true; *: pass=update rounding=stochastic",
+                           "bf16-mixed; *: steps=0:500 compute=f32"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
 }
@@ -64,7 +65,10 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"optimizer=f16",
        "optimizer=f16 is not available: in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the "
        "first moment over eps explodes; use optimizer=f32|bf16"},
-      {"checkpoint=bf16", "checkpoint=bf16 is not available: models are written in f32; use checkpoint=f32"},
+      {"checkpoint=tf32",
+       "checkpoint=tf32 is not available: a safetensors file has no such format, so its values would be f32; "
+       "use "
+       "checkpoint=f32|f64|bf16|f16|e5m2|e4m3"},
       {"rounding=stochastic",
        "rounding=stochastic is not available: only weights and moments below f32 are rounded so, and here "
        "both are f32; use rounding=nearest, or params=bf16 or optimizer=bf16"},
@@ -100,10 +104,12 @@ TEST(Supported, RulesAreCheckedAndNamed) {
       std::string("rule \"lm_head: grads=e5m2\" (run.toml:31): grads=e5m2 is not available: gradients of "
                   "weights in 8 bits need scales; use grads=f32|bf16|f16") +
           offer());
-  EXPECT_EQ(refused("*: steps=0:500 compute=f32"),
-            "rule \"{match = \"*\", steps = \"0:500\", compute = \"f32\"}\" (run.toml:31): steps is not "
-            "available: one plan serves the "
-            "whole run; leave it out, or resume with another policy");
+  EXPECT_EQ(
+      refused("*: steps=0:500 params=bf16"),
+      "rule \"{match = \"*\", steps = \"0:500\", params = \"bf16\"}\" (run.toml:31): steps is not available "
+      "for "
+      "params, grads, optimizer and kahan: what is kept from step to step has one format; leave them out, or "
+      "resume with another policy");
   EXPECT_EQ(
       refused("*: pass=update compute=f32"),
       "rule \"{match = \"*\", pass = \"update\", compute = \"f32\"}\" (run.toml:31): pass=update is "

@@ -104,13 +104,14 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
               std::span<const train::Target> targets) {
   Plan p;
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
-  p.policy = fmt::format("{}: {}", program.policy.preset(), program.policy.line());
+  p.policy = fmt::format("{}: {}", config.policy.preset(), config.policy.line());
   p.ops = ops_of(rows);
   p.predicted_peak_bytes = memory.peak();
   p.seconds_per_step = train::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   p.warnings = plan::rule_warnings(program);
+  for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
   std::vector<TargetExplained> there;
   for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
   const plan::CastsLeft casts = plan::casts_left(program);
@@ -120,7 +121,11 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW\n", model.model_type,
                        parameters_text(static_cast<double>(model.parameters())), config.data.sequence_length,
                        config.batch.global_batch_size, micros, config.batch.micro_batch_size);
-  p.text += fmt::format("policy  {}\n        {}\n", program.policy.preset(), program.policy.line());
+  p.text += fmt::format("policy  {}\n        {}\n", config.policy.preset(), config.policy.line());
+  if (const std::vector<std::int64_t> changes = config.policy.changes(); !changes.empty()) {
+    p.text += fmt::format("steps   rules begin or end at step {}; shown is the plan of step 0\n",
+                          fmt::join(changes, ", "));
+  }
   p.text += fmt::format("{}\nforward\n{}", machine_lines(program, ctx, targets),
                         plan::plan_table(rows, graph::Phase::forward));
   p.text += fmt::format("\nbackward\n{}", plan::plan_table(rows, graph::Phase::backward));
@@ -150,7 +155,8 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   for (const plan::Step& s : program.steps) {
     if (s.op->id == "cast") casts_json.push_back({{"scope", s.scope}, {"bytes", s.bytes}});
   }
-  p.json = json{{"policy", {{"preset", program.policy.preset()}, {"line", program.policy.line()}}},
+  p.json = json{{"policy", {{"preset", config.policy.preset()}, {"line", config.policy.line()}}},
+                {"changes_at_steps", config.policy.changes()},
                 {"loss_scale", program.policy.loss_scale().str()},
                 {"ops", ops_json(p.ops)},
                 {"casts", casts_json},
@@ -203,6 +209,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   }
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
+  for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
   p.text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
       "cache {} + work {} = {}\ntime    about {} a token here\n",

@@ -40,9 +40,11 @@ class Run {
     train::ModelSource source = train::find_model(config_.model);
     text::Dataset data = load_dataset(config_, source.config, options_.tokens);
     check_directory();
-    trainer_.emplace(config_, std::move(source), std::move(data), ctx);
-    check_plan(trainer_->program());
-    check_native(config_, trainer_->program());
+    trainer_.emplace(config_, std::move(source), std::move(data), ctx, chosen_ ? chosen_->step : 0);
+    for (const train::Trainer::Part& part : trainer_->parts()) {
+      check_plan(*part.program);
+      check_native(config_, *part.program);
+    }
     io::make_directories(out_);
     const io::RunLock lock(out_);
     load_state();
@@ -277,6 +279,8 @@ class Run {
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_->step()) save_state();
     summary.model = out_ / "model";
+    const std::string loss = train::checkpoint_loss(trainer_->weights(), trainer_->context());
+    if (!loss.empty() && events_.on_note) events_.on_note(loss);
     const std::uint64_t hash =
         train::save_model(summary.model, trainer_->weights(), trainer_->model(), trainer_->context());
     summary.weights_xxh64 = fmt::format("{:016x}", hash);

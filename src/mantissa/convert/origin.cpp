@@ -27,24 +27,6 @@ std::string rounding_text(const Change& change) {
   return change.saturate ? text + ", saturated" : text;
 }
 
-/// As PyTorch calls it.
-std::string torch_name(io::Dtype dtype) {
-  switch (dtype) {
-    case io::Dtype::f64:
-      return "float64";
-    case io::Dtype::bf16:
-      return "bfloat16";
-    case io::Dtype::f16:
-      return "float16";
-    case io::Dtype::e4m3:
-      return "float8_e4m3fn";
-    case io::Dtype::e5m2:
-      return "float8_e5m2";
-    default:
-      return "float32";
-  }
-}
-
 void set_dtype(nlohmann::ordered_json& config, const std::string& name, bool always) {
   bool named = false;
   for (const char* key : {"torch_dtype", "dtype"}) {
@@ -104,7 +86,7 @@ std::string config_with_dtype(const std::string& text, const std::filesystem::pa
   io::parse_json(text, file);  // with its checks; what follows keeps the order of the keys
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
   if (!config.is_object()) return text;
-  set_dtype(config, torch_name(stored), true);
+  set_dtype(config, std::string(io::torch_name(stored)), true);
   if (dequantised) config.erase("quantization_config");
   return config.dump(2) + "\n";
 }

@@ -9,27 +9,31 @@ namespace {
 
 struct Row {
   Dtype dtype;
-  std::string_view name;
+  std::string_view name, torch_name;
   std::size_t bytes;
 };
 
-constexpr std::array<Row, 12> kRows = {{{Dtype::f64, "F64", 8},
-                                        {Dtype::f32, "F32", 4},
-                                        {Dtype::bf16, "BF16", 2},
-                                        {Dtype::f16, "F16", 2},
-                                        {Dtype::e4m3, "F8_E4M3", 1},
-                                        {Dtype::e5m2, "F8_E5M2", 1},
-                                        {Dtype::i64, "I64", 8},
-                                        {Dtype::i32, "I32", 4},
-                                        {Dtype::i16, "I16", 2},
-                                        {Dtype::i8, "I8", 1},
-                                        {Dtype::u8, "U8", 1},
-                                        {Dtype::boolean, "BOOL", 1}}};
+constexpr std::array<Row, 12> kRows = {{{Dtype::f64, "F64", "float64", 8},
+                                        {Dtype::f32, "F32", "float32", 4},
+                                        {Dtype::bf16, "BF16", "bfloat16", 2},
+                                        {Dtype::f16, "F16", "float16", 2},
+                                        {Dtype::e4m3, "F8_E4M3", "float8_e4m3fn", 1},
+                                        {Dtype::e5m2, "F8_E5M2", "float8_e5m2", 1},
+                                        {Dtype::i64, "I64", "int64", 8},
+                                        {Dtype::i32, "I32", "int32", 4},
+                                        {Dtype::i16, "I16", "int16", 2},
+                                        {Dtype::i8, "I8", "int8", 1},
+                                        {Dtype::u8, "U8", "uint8", 1},
+                                        {Dtype::boolean, "BOOL", "bool", 1}}};
 
 }  // namespace
 
 std::string_view safetensors_name(Dtype dtype) {
   return kRows.at(static_cast<std::size_t>(dtype)).name;
+}
+
+std::string_view torch_name(Dtype dtype) {
+  return kRows.at(static_cast<std::size_t>(dtype)).torch_name;
 }
 
 std::size_t bytes_of(Dtype dtype) {

@@ -22,6 +22,8 @@ namespace mantissa::io {
 /// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL").
 enum class Dtype : std::uint8_t { f64, f32, bf16, f16, e4m3, e5m2, i64, i32, i16, i8, u8, boolean };
 std::string_view safetensors_name(Dtype dtype);
+/// As PyTorch, and so config.json, calls it: "bfloat16".
+std::string_view torch_name(Dtype dtype);
 std::size_t bytes_of(Dtype dtype);
 /// The number format of a dtype's values; nothing for integers and truth values.
 std::optional<Scalar> scalar_of(Dtype dtype);

@@ -130,7 +130,9 @@ class Lowering {
 
   /// How the optimizer keeps this parameter.
   void set_update(Slot& slot) {
-    const precision::Resolved r = program_.policy.resolve({slot.name, "update", precision::Pass::update, 0});
+    const precision::Use use{slot.name, "update", precision::Pass::update, 0};
+    for (const std::size_t i : program_.policy.matching_rules(use)) rule_matched_[i] = true;
+    const precision::Resolved r = program_.policy.resolve(use);
     try {
       precision::check_update(r);
     } catch (const ConfigError& e) {
@@ -159,6 +161,28 @@ class Lowering {
     return c;
   }
 
+  /// Who decided the formats that this op has something to do with.
+  std::string decided_by(const Node& node) const {
+    std::vector<std::string_view> fields = {"compute", "saturate", "flush_subnormals"};
+    const bool product = node.op->op == "matmul" || node.op->op == "log_prob";
+    if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
+    if (makes_logits(node)) fields.emplace_back("output");
+    for (const ValueId id : node.outputs) {
+      const Role role = graph_.value(id).role;
+      if (role == Role::residual) fields.emplace_back("residual");
+      if (role == Role::kv) fields.emplace_back("kv");
+      if (role == Role::weight_gradient) fields.emplace_back("grads");
+    }
+    std::string by = program_.policy.decided_by({node.scope, node.op->op, pass_of(node.phase), 0}, fields);
+    for (const std::string_view operand : node.op->operands) {
+      const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
+      if (program_.policy.matching_rules(use) !=
+          program_.policy.matching_rules({node.scope, node.op->op, pass_of(node.phase), 0}))
+        by = program_.policy.decided_by(use, fields);
+    }
+    return by;
+  }
+
   Step step_for(const Node& node) {
     const precision::Resolved r = resolve(node);
     Step s;
@@ -170,7 +194,7 @@ class Lowering {
     s.accumulator = r.accumulator;
     s.factors = is_linear(node) || r.compute->scaled == precision::Scaled::none ? r.compute->name
                                                                                 : name(r.compute->stored);
-    s.decided_by = r.decided_by;
+    s.decided_by = decided_by(node);
     s.attributes = node.attributes;
     return s;
   }

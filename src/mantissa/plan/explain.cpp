@@ -294,6 +294,23 @@ CastsLeft casts_left(const Program& p) {
   return left;
 }
 
+namespace {
+
+std::string rule_text(const Program& p, std::size_t r) {
+  const precision::Rule& rule = p.policy.rules()[r];
+  return fmt::format("{} \"{}\"", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
+                     rule.str());
+}
+
+}  // namespace
+
+std::vector<std::string> idle_rule_warnings(const Program& p) {
+  std::vector<std::string> out;
+  for (const std::size_t r : p.idle_rules)
+    out.push_back(rule_text(p, r) + " changes nothing: without it every format is the same");
+  return out;
+}
+
 std::vector<std::string> rule_warnings(const Program& p) {
   if (p.unmatched_rules.empty()) return {};
   std::vector<std::string> scopes;  // in the order of the plan, each once
@@ -306,8 +323,7 @@ std::vector<std::string> rule_warnings(const Program& p) {
     const precision::Rule& rule = p.policy.rules()[r];
     const std::optional<std::string> near = nearest(rule.match, scopes);
     out.push_back(fmt::format(
-        "{} \"{}\" matches nothing{}", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
-        rule.str(),
+        "{} matches nothing{}", rule_text(p, r),
         near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
   }
   return out;

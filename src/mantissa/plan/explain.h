@@ -53,5 +53,7 @@ CastsLeft casts_left(const Program& program);
 
 /// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule without a match.
 std::vector<std::string> rule_warnings(const Program& program);
+/// The same for rules that match and change nothing.
+std::vector<std::string> idle_rule_warnings(const Program& program);
 
 }  // namespace mantissa::plan

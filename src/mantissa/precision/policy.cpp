@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/precision/fields.h"
@@ -132,11 +133,9 @@ Scalar Policy::arithmetic() const {
 Resolved Policy::resolve(const Use& use) const {
   Fields fields = fields_;
   Resolved out;
-  out.decided_by = preset_ == kCustom ? "policy line" : preset_;
-  for (const std::size_t i : matching_rules(use)) {
-    overlay(fields, rules_[i].fields);
-    if (rules_[i].fields.compute) out.decided_by = rules_[i].origin;
-  }
+  for (const std::size_t i : matching_rules(use)) overlay(fields, rules_[i].fields);
+  static constexpr std::string_view kCompute[] = {"compute"};
+  out.decided_by = decided_by(use, kCompute);
   out.params = *fields.params;
   out.compute = *fields.compute;
   out.accumulator = {*fields.accumulate, *fields.accumulate_block};
@@ -154,6 +153,37 @@ Resolved Policy::resolve(const Use& use) const {
   out.scale_margin = *fields.scale_margin;
   out.amax_history = *fields.amax_history;
   return out;
+}
+
+Policy Policy::at_step(std::int64_t step) const {
+  Policy out = *this;
+  out.rules_.clear();
+  for (Rule rule : rules_) {
+    if (step < rule.first_step.value_or(0) || (rule.last_step && step >= *rule.last_step)) continue;
+    rule.first_step = rule.last_step = std::nullopt;
+    out.rules_.push_back(std::move(rule));
+  }
+  return out;
+}
+
+std::vector<std::int64_t> Policy::changes() const {
+  std::set<std::int64_t> steps;
+  for (const Rule& rule : rules_) {
+    if (rule.first_step.value_or(0) > 0) steps.insert(*rule.first_step);
+    if (rule.last_step) steps.insert(*rule.last_step);
+  }
+  return {steps.begin(), steps.end()};
+}
+
+std::string Policy::decided_by(const Use& use, std::span<const std::string_view> names) const {
+  std::string by = preset_ == kCustom ? "policy line" : preset_;
+  for (const std::size_t i : matching_rules(use)) {
+    const auto sets = [&](std::string_view name) {
+      return !field_text(rules_[i].fields, *find_field(name)).empty();
+    };
+    if (std::ranges::any_of(names, sets)) by = rules_[i].origin;
+  }
+  return by;
 }
 
 std::vector<std::size_t> Policy::matching_rules(const Use& use) const {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,7 +66,7 @@ struct Use {
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
 };
 
-/// The answer: the resolved fields, and who decided `compute`.
+/// The answer: the resolved fields, and who decided `compute` (Policy::decided_by: others).
 struct Resolved {
   Compute compute = Scalar::f32;
   Accumulator accumulator;
@@ -107,6 +108,12 @@ class Policy {
   Scalar arithmetic() const;
 
   Resolved resolve(const Use& use) const;
+  /// Who set any of the fields called `names` for `use`: the last rule that did, else the preset or line.
+  std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
+  /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.
+  Policy at_step(std::int64_t step) const;
+  /// The steps at which at_step() changes, ascending: where rules begin or end.
+  std::vector<std::int64_t> changes() const;
   /// The index of the last rule whose patterns match `use`, for "matches nothing" warnings.
   std::vector<std::size_t> matching_rules(const Use& use) const;
 

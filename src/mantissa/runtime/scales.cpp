@@ -30,6 +30,17 @@ void Scales::end_step() {
   refresh();
 }
 
+void Scales::take_histories(const Scales& other) {
+  for (std::size_t i = 0; i < slots_.size(); ++i) {
+    for (std::size_t j = 0; j < other.slots_.size(); ++j) {
+      if (slots_[i].name != other.slots_[j].name) continue;
+      const std::size_t n = std::min(histories_[i].size(), other.histories_[j].size());
+      std::copy_n(other.histories_[j].begin(), n, histories_[i].begin());
+    }
+  }
+  refresh();
+}
+
 void Scales::refresh() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const std::vector<float>& history = histories_[i];

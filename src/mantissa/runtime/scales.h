@@ -25,6 +25,8 @@ class Scales {
   void record(bool on);
   /// At the end of an optimizer step: what was seen joins the histories, and the next step's scales follow.
   void end_step();
+  /// The histories of tensors that `other` has, too.
+  void take_histories(const Scales& other);
   /// Scales from the histories, as after end_step().
   void refresh();
   /// The largest magnitudes of slot i in earlier steps, the last one first, 0 before the first; empty where

@@ -20,7 +20,7 @@ std::size_t peak_with_rows(const RunConfig& config, const model::ModelConfig& mo
 }  // namespace
 
 plan::Program compile_training(const RunConfig& config, const model::ModelConfig& model, std::int64_t rows,
-                               const kernels::Context& ctx, bool fold, bool fuse) {
+                               const kernels::Context& ctx, bool fold, bool fuse, std::int64_t step) {
   const std::int64_t length = config.data.sequence_length;
   plan::CompileOptions options;
   options.longest_row = length;
@@ -29,8 +29,8 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = options.join_head = fuse;
-  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy, options,
-                       ctx);
+  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy.at_step(step),
+                       options, ctx);
 }
 
 std::size_t moment_bytes(const plan::Program& program) {

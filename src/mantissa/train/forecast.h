@@ -28,9 +28,11 @@ struct Machine {
 };
 Machine measure_machine(const kernels::Context& ctx, const plan::Program& program);
 
-/// The training program of `config` for micro-batches of `rows` rows.
+/// The training program of `config` for micro-batches of `rows` rows, under the policy of its step `step`,
+/// from 0 on.
 plan::Program compile_training(const RunConfig& config, const model::ModelConfig& model, std::int64_t rows,
-                               const kernels::Context& ctx, bool fold = true, bool fuse = true);
+                               const kernels::Context& ctx, bool fold = true, bool fuse = true,
+                               std::int64_t step = 0);
 
 /// `data_bytes`: of the token ids in memory.
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);

@@ -2,11 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+
 #include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/error_stats.h"
 
 namespace mantissa::train {
 namespace {
@@ -16,6 +21,11 @@ using plan::Slot;
 nlohmann::json read_config_json(const std::filesystem::path& path) {
   constexpr std::uint64_t kMost = 16U << 20U;
   return io::parse_json(io::read_text_file(path, kMost), path);
+}
+
+/// The one of two formats with fewer bits of mantissa.
+Scalar narrower(Scalar a, Scalar b) {
+  return traits(a).mantissa_bits < traits(b).mantissa_bits ? a : b;
 }
 
 std::vector<std::int64_t> sizes(const Shape& shape) {
@@ -46,35 +56,65 @@ ModelSource find_model(const ModelSection& section) {
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const kernels::Context& ctx) {
+  const Scalar format = *weights.program().policy.fields().checkpoint;
   std::vector<io::TensorToWrite> tensors;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
     const Matrix master = weights.master(i);
     io::TensorToWrite t;
     t.name = slot.name;
-    t.dtype = io::Dtype::f32;
+    t.dtype = io::dtype_of(format);
     t.shape = sizes(slot.shape);
     const auto count = static_cast<std::size_t>(slot.shape.count());
-    if (slot.master == Scalar::f32) {
-      t.bytes = {static_cast<const std::byte*>(master.data), count * sizeof(float)};
+    if (slot.master == format) {
+      t.bytes = {static_cast<const std::byte*>(master.data), count * mantissa::bytes_of(format)};
     } else {
-      t.fill = [master, &ctx](std::uint64_t offset, std::span<std::byte> out) {
-        const std::size_t first = static_cast<std::size_t>(offset) / sizeof(float);
+      t.fill = [master, format, &ctx](std::uint64_t offset, std::span<std::byte> out) {
+        const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
         const auto* from =
             static_cast<const std::byte*>(master.data) + first * mantissa::bytes_of(master.type);
-        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / sizeof(float)), from, master.type,
-                      out.data(), Scalar::f32);
+        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / mantissa::bytes_of(format)), from,
+                      master.type, out.data(), format);
       };
     }
     tensors.push_back(std::move(t));
   }
   io::ModelToWrite model;
-  const std::string config_json = model::to_json(config, "float32").dump(2) + "\n";
+  const std::string config_json =
+      model::to_json(config, std::string(io::torch_name(io::dtype_of(format)))).dump(2) + "\n";
   model.config_json = config_json;
   model.tensors = tensors;
   model.metadata = {{"mantissa.policy", weights.program().policy.line()},
-                    {"mantissa.rounded_to", std::string(name(weights.program().policy.resolve({}).params))}};
+                    {"mantissa.rounded_to",
+                     std::string(name(narrower(format, weights.program().policy.resolve({}).params)))}};
   return io::write_model(directory, model);
+}
+
+std::string checkpoint_loss(const runtime::WeightSet& weights, const kernels::Context& ctx) {
+  constexpr std::int64_t kPart = 4096;
+  const Scalar format = *weights.program().policy.fields().checkpoint;
+  ErrorStats all;
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const Slot& slot = weights.program().slots[i];
+    if (narrower(format, slot.master) == slot.master) continue;
+    const std::int64_t count = slot.shape.count();
+    std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
+    kernels::parallel_for(ctx, static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
+      std::array<double, kPart> before, after;
+      const auto n = static_cast<std::size_t>(std::min(kPart, count - part * kPart));
+      load_row(weights.master(i).data, slot.master, static_cast<std::size_t>(part * kPart), n, before.data());
+      after = before;
+      round_row(after.data(), n, format);
+      parts[static_cast<std::size_t>(part)].add_row(before.data(), after.data(), n, format);
+    });
+    for (const ErrorStats& part : parts) all.merge(part);
+  }
+  if (all.count == 0) return {};
+  return fmt::format(
+      "the model is written in {}: largest error {:.3g}, RMS {:.3g}; {} of {} values overflow, {} vanish; "
+      "the "
+      "states keep the masters",
+      name(format), all.max_abs, all.rms(), all.overflows, all.count, all.vanished);
 }
 
 }  // namespace mantissa::train

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
@@ -35,59 +36,109 @@ void fill(Matrix m, std::int64_t count, double value) {
   }
 }
 
+/// The plans of a run: one for each stretch of steps in which the same rules hold.
+std::vector<Trainer::Part> compile_parts(const RunConfig& config, const model::ModelConfig& model,
+                                         const kernels::Context& ctx) {
+  std::vector<Trainer::Part> parts;
+  std::vector<std::int64_t> firsts = {0};
+  for (const std::int64_t step : config.policy.changes()) {
+    if (step < config.run.steps) firsts.push_back(step);
+  }
+  for (const std::int64_t first : firsts) {
+    parts.push_back({first, std::make_unique<plan::Program>(compile_training(
+                                config, model, config.batch.micro_batch_size, ctx, true, true, first))});
+  }
+  return parts;
+}
+
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx)
+Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
+                 std::int64_t done)
     : config_(config),
       source_(std::move(source)),
       data_(std::move(data)),
       ctx_(ctx),
-      program_(compile_training(config_, source_.config, config_.batch.micro_batch_size, ctx)),
+      parts_(compile_parts(config_, source_.config, ctx)),
+      part_(part_of(done)),
       schedule_(schedule_of(config_)),
       adamw_(adamw_of(config_)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
   if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
     scaler_.emplace(*scaler);
-  memory_ = forecast_memory(program_, 0);  // the data are resident already
+  for (const Part& part : parts_) {
+    const MemoryForecast memory = forecast_memory(*part.program, 0);  // the data are resident already
+    if (memory.peak() > memory_.peak()) memory_ = memory;
+  }
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(fmt::format(
         "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
         "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows where it goes)",
         static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
-  machine_ = measure_machine(ctx_, program_);
-  weights_ = std::make_unique<runtime::WeightSet>(program_);
+  machine_ = measure_machine(ctx_, program());
+  weights_ = std::make_unique<runtime::WeightSet>(program());
   if (source_.weights.empty()) {
     weights_->initialise(config_.run.seed, ctx_);
   } else {
     notes_ = load_weights(*weights_, source_, ctx_);
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
-  executor_ = std::make_unique<runtime::Executor>(program_, *weights_, ctx_);
-  moments_ = Storage(moment_bytes(program_) + compensation_bytes(program_));
+  moments_ = Storage(moment_bytes(program()) + compensation_bytes(program()));
   std::size_t offset = 0;
   const auto take = [&](const plan::Slot& slot, Scalar type) {
     const Matrix m{moments_.data() + offset, type, slot.shape.last()};
     offset += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(type));
     return m;
   };
-  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
-    const plan::Slot& slot = program_.slots[i];
+  for (const plan::Slot& slot : program().slots) {
     optim::Parameter p;
     p.count = slot.shape.count();
     p.decays = slot.shape.rank() >= 2;
-    p.master = weights_->master(i);
-    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (!program_.buffer(slot.copies[c]).quantization) p.copies.push_back(weights_->copy(i, c));
-    }
-    p.gradient = executor_->buffer(slot.gradient);
     p.first_moment = take(slot, slot.moments);
     p.second_moment = take(slot, slot.moments);
     if (slot.compensated) p.compensation = take(slot, slot.master);
-    p.rounding = slot.rounding;
     p.name_hash = hash_name(slot.name);
     parameters_.push_back(std::move(p));
   }
+  bind();
+}
+
+void Trainer::bind() {
+  executor_ = std::make_unique<runtime::Executor>(program(), *weights_, ctx_);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const plan::Slot& slot = program().slots[i];
+    optim::Parameter& p = parameters_[i];
+    p.master = weights_->master(i);
+    p.copies.clear();
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (!program().buffer(slot.copies[c]).quantization) p.copies.push_back(weights_->copy(i, c));
+    }
+    p.gradient = executor_->buffer(slot.gradient);
+    p.rounding = slot.rounding;
+  }
+}
+
+std::size_t Trainer::part_of(std::int64_t done) const {
+  std::size_t part = 0;
+  while (part + 1 < parts_.size() && parts_[part + 1].first <= done) ++part;
+  return part;
+}
+
+void Trainer::enter(std::size_t part) {
+  if (part == part_) return;
+  executor_.reset();  // its arena goes before other memory comes
+  part_ = part;
+  auto next = std::make_unique<runtime::WeightSet>(program());
+  for (std::size_t i = 0; i < program().slots.size(); ++i) {
+    const Matrix from = weights_->master(i);
+    std::memcpy(next->master(i).data, from.data,
+                static_cast<std::size_t>(program().slots[i].shape.count()) * bytes_of(from.type));
+  }
+  next->scales().take_histories(weights_->scales());
+  weights_ = std::move(next);
+  weights_->refresh_copies(ctx_);
+  bind();
 }
 
 void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
@@ -148,6 +199,7 @@ double Trainer::forward_backward(const text::StepData& data, bool train, const s
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   StepReport r;
+  enter(part_of(step_));
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
@@ -172,7 +224,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   r.tokens_per_second = static_cast<double>(rows.rows * rows.sequence_length) / r.seconds;
   const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
-  r.peak_share = product_flops(program_) * micros / r.seconds / machine_.flops_per_second;
+  r.peak_share = product_flops(program()) * micros / r.seconds / machine_.flops_per_second;
   return r;
 }
 
@@ -246,8 +298,8 @@ void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
-  for (std::size_t i = 0; i < program_.slots.size(); ++i) {
-    const plan::Slot& slot = program_.slots[i];
+  for (std::size_t i = 0; i < program().slots.size(); ++i) {
+    const plan::Slot& slot = program().slots[i];
     std::vector<std::int64_t> shape;
     for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
     const optim::Parameter& p = parameters_[i];

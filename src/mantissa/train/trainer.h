@@ -49,8 +49,9 @@ struct StepReport {
 class Trainer {
  public:
   /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the
-  /// config says.
-  Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx);
+  /// config says. `done`: the steps that were done before, by a state that is to be restored.
+  Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
+          std::int64_t done = 0);
 
   /// Runs attempt number step() + 1 and counts it. Where gradients are not finite, a loss scaler skips the
   /// step and lowers its scale. Throws RunStopped where there is none or its scale is at the minimum, naming
@@ -72,7 +73,14 @@ class Trainer {
 
   const RunConfig& config() const { return config_; }
   const model::ModelConfig& model() const { return source_.config; }
-  const plan::Program& program() const { return program_; }
+  /// A stretch of steps under the same rules: from `first` on, counted from 0.
+  struct Part {
+    std::int64_t first = 0;
+    std::unique_ptr<plan::Program> program;
+  };
+  /// The plans of the run's parts, and the one of the step that comes next.
+  const std::vector<Part>& parts() const { return parts_; }
+  const plan::Program& program() const { return *parts_[part_].program; }
   const MemoryForecast& memory() const { return memory_; }
   const Machine& machine() const { return machine_; }
   const text::Dataset& data() const { return data_; }
@@ -93,6 +101,11 @@ class Trainer {
 
  private:
   double forward_backward(const text::StepData& rows, bool train, const std::stop_token& stop);
+  /// Executor and parameters over the weights of the part at hand.
+  void bind();
+  std::size_t part_of(std::int64_t done) const;
+  /// Goes on with another part's plan: the masters, moments and histories stay, the copies are made anew.
+  void enter(std::size_t part);
   void fill_rows(const text::StepData& data, std::int64_t first);
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   Overflow find_overflow(const text::StepData& rows);
@@ -105,7 +118,8 @@ class Trainer {
   ModelSource source_;
   text::Dataset data_;
   kernels::Context ctx_;
-  plan::Program program_;
+  std::vector<Part> parts_;
+  std::size_t part_ = 0;
   MemoryForecast memory_;
   Machine machine_;
   std::unique_ptr<runtime::WeightSet> weights_;

@@ -1,0 +1,60 @@
+// Rules that match something and change nothing.
+#include <algorithm>
+#include <tuple>
+
+#include "mantissa/plan/passes.h"
+
+namespace mantissa::plan {
+namespace {
+
+precision::Policy without(const precision::Policy& policy, std::size_t rule) {
+  precision::Policy out = precision::Policy().with_fields(policy.fields());
+  for (std::size_t i = 0; i < policy.rules().size(); ++i) {
+    if (i != rule) out = out.with_rule(policy.rules()[i]);
+  }
+  return out;
+}
+
+bool same(const Step& a, const Step& b) {
+  const auto same_operand = [](const Operand& x, const Operand& y) {
+    return x.buffer == y.buffer && x.operand == y.operand;
+  };
+  return a.op == b.op && a.outputs == b.outputs && a.rounded == b.rounded && a.compute == b.compute &&
+         a.accumulator == b.accumulator && a.attributes.items() == b.attributes.items() &&
+         std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), same_operand);
+}
+
+bool same(const Buffer& a, const Buffer& b) {
+  return a.type == b.type && a.home == b.home && a.quantization == b.quantization;
+}
+
+bool same(const Slot& a, const Slot& b) {
+  return a.moments == b.moments && a.rounding == b.rounding && a.compensated == b.compensated;
+}
+
+bool same(const ScaleSlot& a, const ScaleSlot& b) {
+  return std::tie(a.name, a.current, a.margin, a.history) == std::tie(b.name, b.current, b.margin, b.history);
+}
+
+/// Whether two programs over one graph round alike everywhere. A rule's name in `decided_by` is no
+/// difference.
+bool same(const Program& a, const Program& b) {
+  const auto all = [](const auto& x, const auto& y) {
+    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
+                      [](const auto& l, const auto& r) { return same(l, r); });
+  };
+  return all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.slots, b.slots) &&
+         all(a.scales, b.scales);
+}
+
+}  // namespace
+
+void find_idle_rules(Program& program, const graph::Graph& graph) {
+  for (std::size_t r = 0; r < program.policy.rules().size(); ++r) {
+    const auto& unmatched = program.unmatched_rules;
+    if (std::find(unmatched.begin(), unmatched.end(), r) != unmatched.end()) continue;
+    if (same(program, assign_formats(graph, without(program.policy, r)))) program.idle_rules.push_back(r);
+  }
+}
+
+}  // namespace mantissa::plan
