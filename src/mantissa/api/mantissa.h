@@ -30,7 +30,7 @@ struct Hardware {
 struct Precision {
   std::optional<std::string> policy;  // "bf16-mixed", "params=f32 compute=bf16 …"
   std::vector<std::string> rules;     // "lm_head: compute=f32"
-  std::filesystem::path deepspeed;    // empty: none
+  std::filesystem::path deepspeed{};  // empty: none
 };
 
 /// What a policy is called here, and what there is to say of how it was read.
