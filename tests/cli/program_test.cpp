@@ -113,6 +113,49 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
 }
 
+TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  write(folder / "ds.json",
+        "# pasted\n{'fp16': {'enabled': True, 'loss_scale': 0, 'loss_scale_window': 1000, 'hysteresis': 2, "
+        "'min_loss_scale': 1}, 'zero_optimization': {'stage': 0}, 'gradient_clipping': 'auto', "
+        "'steps_per_print': 10,}\n");
+  const auto count = [](const std::string& text, const std::string& word) {
+    std::size_t n = 0;
+    for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++n;
+    return n;
+  };
+  for (const char* arguments :
+       {"train run.toml --out r --deepspeed ds.json", "explain run.toml --deepspeed ds.json",
+        "explain r/model --deepspeed ds.json", "eval r/model --data kk --puzzles 0 --deepspeed ds.json",
+        "generate r/model --prompt Ada --max-new-tokens 3 --deepspeed ds.json"}) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments << "\n" << r.err;
+    EXPECT_EQ(count(r.out + r.err, "steps_per_print"), 1U) << arguments << "\n" << r.out << r.err;
+    EXPECT_EQ(count(r.out + r.err, "\"auto\""), 1U) << arguments << "\n" << r.out << r.err;
+    EXPECT_NE((r.out + r.err).find("16-mixed"), std::string::npos) << arguments;
+  }
+  const nlohmann::json plan =
+      nlohmann::json::parse(mantissa(folder, "explain run.toml --deepspeed ds.json --json").out);
+  EXPECT_EQ(plan["policy"]["preset"], "16-mixed");
+  EXPECT_EQ(plan["loss_scale"], "dynamic:2^16");
+  EXPECT_NE(plan["warnings"].dump().find("no hysteresis"), std::string::npos);
+  EXPECT_NE(plan["notes"].dump().find("gradient_clipping = 1.0 (optimizer.max_grad_norm)"),
+            std::string::npos);
+  const Result quiet =
+      mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --quiet --deepspeed ds.json");
+  EXPECT_EQ(quiet.err, "");
+  write(folder / "both.json", "{'fp16': {'enabled': True}, 'bf16': {'enabled': True}}");
+  for (const char* arguments :
+       {"train run.toml --deepspeed both.json", "generate r/model --prompt a --deepspeed both.json",
+        "explain run.toml --deepspeed missing.json"}) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    EXPECT_EQ(count(r.err, "\n"), 1U) << r.err;
+    EXPECT_EQ(count(r.err, ".json"), 1U) << r.err;
+  }
+}
+
 TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));

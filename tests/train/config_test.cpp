@@ -245,7 +245,8 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
       message_of([&] {
         parse_under({"bf17", {}});
       }),
-      "--precision: policy \"bf17\": no preset is called \"bf17\" (presets: 64-true, 32-true, tf32, "
+      "--precision: policy \"bf17\": no preset is called \"bf17\"; did you mean \"bf16\"? (presets: 64-true, "
+      "32-true, tf32, "
       "bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, fp8-hybrid)");
   EXPECT_EQ(message_of([&] {
               parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});

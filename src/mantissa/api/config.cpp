@@ -7,20 +7,43 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/thread_pool.h"
-#include "mantissa/precision/supported.h"
+#include "mantissa/precision/deepspeed.h"
 
 namespace mantissa::api {
 
+namespace {
+
+/// The arguments with the DeepSpeed file that they name.
+struct Arguments {
+  explicit Arguments(const Precision& precision) : all{precision.policy, precision.rules, nullptr} {
+    if (precision.deepspeed.empty()) return;
+    file = precision::read_deepspeed(precision.deepspeed);
+    all.deepspeed = &*file;
+  }
+  Arguments(const Arguments&) = delete;
+  Arguments& operator=(const Arguments&) = delete;
+
+  std::optional<precision::DeepSpeedFile> file;
+  train::PrecisionArguments all;
+};
+
+}  // namespace
+
 Config Config::load(const std::filesystem::path& path, std::span<const std::string> overrides,
                     const Precision& precision) {
-  return Config(std::make_shared<const Impl>(
-      Impl{train::load_config(path, overrides, {precision.policy, precision.rules})}));
+  const Arguments arguments(precision);
+  Impl impl;
+  impl.run = train::load_config(path, overrides, arguments.all, &impl.told);
+  return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
 Config Config::parse(std::string_view text, std::span<const std::string> overrides,
                      const Precision& precision) {
-  return Config(std::make_shared<const Impl>(Impl{train::parse_config(
-      text, std::filesystem::current_path() / "config", overrides, {precision.policy, precision.rules})}));
+  const Arguments arguments(precision);
+  Impl impl;
+  impl.run = train::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
+                                 &impl.told);
+  return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
 std::string Config::toml() const {
@@ -31,6 +54,13 @@ std::filesystem::path Config::out() const {
 }
 std::string Config::policy() const {
   return fmt::format("{}: {}", impl_->run.policy.preset(), impl_->run.policy.line());
+}
+
+const std::vector<std::string>& Config::notes() const {
+  return impl_->told.notes;
+}
+const std::vector<std::string>& Config::warnings() const {
+  return impl_->told.warnings;
 }
 
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads) {
@@ -50,21 +80,6 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
   ctx.threads = static_cast<int>(asked > 0 ? asked : cores);
   ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
   return ctx;
-}
-
-precision::Policy policy_for(const Precision& precision, const std::string& fallback) {
-  std::string option = "--precision";
-  try {
-    precision::Policy policy = precision::Policy::parse(precision.policy.value_or(fallback));
-    for (std::size_t i = 0; i < precision.rules.size(); ++i) {
-      option = fmt::format("--rule {}", i + 1);
-      policy = policy.with_rule(precision.rules[i], option);
-    }
-    precision::check_supported(policy);
-    return policy;
-  } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("{}: {}", option, e.what()));
-  }
 }
 
 std::string version() {

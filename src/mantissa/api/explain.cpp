@@ -101,7 +101,7 @@ void check_plan(const plan::Program& program) {
 
 Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
               const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
-              std::span<const train::Target> targets) {
+              const train::Told& told, std::span<const train::Target> targets) {
   Plan p;
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
   p.policy = fmt::format("{}: {}", config.policy.preset(), config.policy.line());
@@ -112,6 +112,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   p.warnings = plan::rule_warnings(program);
   for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
+  add_told(p, told);
   std::vector<TargetExplained> there;
   for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
   const plan::CastsLeft casts = plan::casts_left(program);
@@ -149,6 +150,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
     targets_json.push_back(std::move(t.json));
     p.targets.push_back(std::move(t.plan));
   }
+  for (const std::string& n : p.notes) p.text += fmt::format("note    {}\n", n);
   for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
 
   json casts_json = json::array();
@@ -166,6 +168,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                 {"machine", machine_json(ctx, machine, program)},
                 {"targets", targets_json},
                 {"warnings", p.warnings},
+                {"notes", p.notes},
                 {"config", config.to_toml()}}
                .dump(2);
   return p;
@@ -182,14 +185,16 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(program, 0);
-  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx, there);
+  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
+                  config.impl().told, there);
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
                    std::span<const std::string> targets) {
   const std::vector<train::Target> there = find_targets(targets);
   const kernels::Context ctx = context_for(hardware);
-  const precision::Policy policy = policy_for(precision);
+  train::Told told;
+  const precision::Policy policy = policy_for(precision, "32-true", &told);
   const train::ModelSource source = train::find_model(model);
   const std::int64_t capacity = source.config.max_position_embeddings;
   const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
@@ -210,6 +215,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
   for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
+  add_told(p, told);
   p.text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
       "cache {} + work {} = {}\ntime    about {} a token here\n",
@@ -227,6 +233,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
     targets_json.push_back(std::move(e.json));
     p.targets.push_back(std::move(e.plan));
   }
+  for (const std::string& n : p.notes) p.text += fmt::format("note    {}\n", n);
   for (const std::string& w : p.warnings) p.text += fmt::format("warning {}\n", w);
   p.json = json{{"policy", {{"preset", policy.preset()}, {"line", policy.line()}}},
                 {"loss_scale", policy.loss_scale().str()},
@@ -236,7 +243,8 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
                 {"seconds_per_token", p.seconds_per_step},
                 {"machine", machine_json(ctx, machine, program)},
                 {"targets", targets_json},
-                {"warnings", p.warnings}}
+                {"warnings", p.warnings},
+                {"notes", p.notes}}
                .dump(2);
   return p;
 }

@@ -20,13 +20,16 @@ namespace mantissa::api {
 
 struct Config::Impl {
   train::RunConfig run;
+  train::Told told;
 };
 
 /// Threads, instruction set and device as asked, checked against this machine.
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
-/// The policy of a command that has no config: `fallback` where none is named.
-precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true");
+/// The policy of a command that has no config: `fallback` where none is named. What there is to tell goes to
+/// `told` where it is not null.
+precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true",
+                             train::Told* told = nullptr);
 
 /// Throws ConfigError for what the kernels do not do, and for rules that match nothing in `program`.
 void check_plan(const plan::Program& program);
@@ -48,7 +51,10 @@ text::StepData evaluation_rows(const std::filesystem::path& model, const model::
 /// Plan, memory and time of a training run as text and JSON, and what it would be on other machines.
 Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
               const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
-              std::span<const train::Target> targets = {});
+              const train::Told& told, std::span<const train::Target> targets = {});
+
+/// Adds what was told of a config or a policy to a plan's notes and warnings.
+void add_told(Plan& plan, const train::Told& told);
 
 /// Throws ConfigError where precision.native_only is true and `program` needs a format that this machine does
 /// not compute in itself, or, where there are targets, that one of them does not.

@@ -25,18 +25,30 @@ struct Hardware {
   std::string device = "cpu";
 };
 
-/// A precision policy as it is given on a command line: a preset or line that replaces the config's, and
-/// rules on top of it.
+/// A precision policy as it is given on a command line: a preset or line that replaces the config's, rules on
+/// top of it, and a DeepSpeed file, whose policy counts where none is given here.
 struct Precision {
   std::optional<std::string> policy;  // "bf16-mixed", "params=f32 compute=bf16 …"
   std::vector<std::string> rules;     // "lm_head: compute=f32"
+  std::filesystem::path deepspeed{};  // empty: none
 };
+
+/// What a policy is called here, and what there is to say of how it was read.
+struct Reading {
+  std::string policy;                 // "bf16-mixed: params=f32 compute=bf16 …"
+  std::vector<std::string> notes;     // how it was read
+  std::vector<std::string> warnings;  // what differs from what was written
+};
+/// The policy that a model directory is read under; `32-true` where none is given. Throws ConfigError,
+/// FileError.
+Reading read_precision(const Precision& precision);
 
 /// A run's config: checked, resolved, immutable (docs/cli.md).
 class Config {
  public:
-  /// Reads a TOML file; `overrides` are "section.key=value", `precision` replaces its policy. Throws
-  /// FileError, ConfigError.
+  /// Reads a TOML file; `overrides` are "section.key=value", `precision` replaces its policy. What a
+  /// DeepSpeed file says wins over the TOML, overrides and the policy over both. Throws FileError,
+  /// ConfigError.
   static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
                      const Precision& precision = {});
   /// The same from text; relative paths are relative to the current directory.
@@ -48,6 +60,9 @@ class Config {
   std::filesystem::path out() const;
   /// The canonical name and line of the policy.
   std::string policy() const;
+  /// What a user should be told, once, of how the config was read; train() and explain() do.
+  const std::vector<std::string>& notes() const;
+  const std::vector<std::string>& warnings() const;
 
   struct Impl;
   const Impl& impl() const { return *impl_; }
@@ -84,8 +99,9 @@ struct Plan {
   std::int64_t largest_micro_batch_size = 0;
   std::vector<TargetPlan> targets;
   std::vector<std::string> warnings;
-  std::string text;  // for people
-  std::string json;  // for programs (docs/cli.md, "explain --json")
+  std::vector<std::string> notes;  // how the config was read
+  std::string text;                // for people
+  std::string json;                // for programs (docs/cli.md, "explain --json")
 };
 
 /// `targets`: other machines, by name or a FILE.toml (docs/cli.md, "Targets").

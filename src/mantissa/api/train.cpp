@@ -30,7 +30,11 @@ namespace fs = std::filesystem;
 class Run {
  public:
   Run(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop)
-      : config_(config.impl().run), options_(options), events_(events), stop_(std::move(stop)) {
+      : config_(config.impl().run),
+        told_(config.impl().told),
+        options_(options),
+        events_(events),
+        stop_(std::move(stop)) {
     out_ = options.out.empty() ? fs::path(config_.run.out) : options.out;
   }
 
@@ -137,10 +141,14 @@ class Run {
     // is on the disk.
     if (options_.overwrite || options_.resume) io::remove_states_after(out_, trainer_->step());
     const Plan plan = describe(config_, trainer_->model(), trainer_->program(), trainer_->memory(),
-                               trainer_->machine(), ctx);
+                               trainer_->machine(), ctx, told_);
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", plan.text);
     predicted_peak_ = plan.predicted_peak_bytes;
+    for (const std::string& note : told_.notes) tell(note);
+    for (const std::string& warning : told_.warnings) {
+      if (events_.on_warning) events_.on_warning(warning);
+    }
     if (events_.on_plan) events_.on_plan(plan);
   }
 
@@ -302,6 +310,7 @@ class Run {
   }
 
   train::RunConfig config_;
+  train::Told told_;  // of how it was read
   TrainOptions options_;
   const Events& events_;
   std::stop_token stop_;

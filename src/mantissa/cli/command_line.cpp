@@ -61,7 +61,10 @@ void CommonOptions::add_to(CLI::App& command) {
       ->type_name("RULE")
       ->take_all();
   command.add_option("--set", set, "section.key=value of the config")->type_name("KEY=VALUE")->take_all();
-  command.add_option("--deepspeed", deepspeed, "A DeepSpeed JSON")->type_name("FILE");
+  command
+      .add_option("--deepspeed", deepspeed,
+                  "A DeepSpeed JSON: policy, loss scale, batch, clipping, optimizer, schedule")
+      ->type_name("FILE");
   command
       .add_option("--target", targets,
                   "explain: another machine too (v100, a100, h100, tpu-v5e, FILE.toml); may be repeated")
@@ -85,12 +88,21 @@ CLI::Validator whole_seed() {
 }
 
 api::Precision CommonOptions::policy(bool explains) const {
-  if (!deepspeed.empty())
-    throw ConfigError(
-        "--deepspeed: this version does not read DeepSpeed files; say the same with --precision and --set");
   if (!targets.empty() && !explains)
     throw ConfigError("--target: runs are on this machine; explain (or train --dry-run) takes it");
-  return {precision.empty() ? std::nullopt : std::optional(precision), rules};
+  return {precision.empty() ? std::nullopt : std::optional(precision), rules, deepspeed};
+}
+
+void CommonOptions::tell(const std::vector<std::string>& notes,
+                         const std::vector<std::string>& warnings) const {
+  if (quiet) return;
+  for (const std::string& note : notes) fmt::print(stderr, "mantissa: note: {}\n", note);
+  for (const std::string& warning : warnings) fmt::print(stderr, "mantissa: warning: {}\n", warning);
+}
+
+void CommonOptions::tell_policy() const {
+  const api::Reading reading = api::read_precision(policy());
+  tell(reading.notes, reading.warnings);
 }
 
 api::Hardware CommonOptions::hardware() const {

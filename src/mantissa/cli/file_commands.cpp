@@ -54,6 +54,7 @@ int run_convert(api::ConvertOptions options, const CommonOptions& common) {
   }
   options.precision = common.policy();
   options.hardware = common.hardware();
+  if (!options.data.empty()) common.tell_policy();
   const SignalStop signals;
   const api::Conversion c = api::convert(options, signals.token());
   if (c.interrupted) return kInterrupted;

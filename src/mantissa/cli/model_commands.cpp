@@ -56,6 +56,7 @@ int run_generate(GenerateArguments& a, const CommonOptions& common) {
   const std::vector<api::Prompt> prompts = prompts_of(a);
   a.options.precision = common.policy();
   a.options.hardware = common.hardware();
+  common.tell_policy();
   const api::Generations made = api::generate(a.model, prompts, a.options);
   const bool single = made.all.size() == 1;
   if (common.json) {
@@ -88,13 +89,16 @@ int run_eval(const EvalArguments& a, const CommonOptions& common) {
   if (is_config(a.what)) {
     if (!a.data.empty())
       throw ConfigError("--data: a config names its own data; give a model directory, or leave it out");
-    e = api::evaluate(api::Config::load(a.what, common.set, common.policy()), a.puzzles, common.hardware());
+    const api::Config config = api::Config::load(a.what, common.set, common.policy());
+    common.tell(config.notes(), config.warnings());
+    e = api::evaluate(config, a.puzzles, common.hardware());
   } else {
     refuse_set(common, "eval");
     if (a.data.empty())
       throw ConfigError("eval: give --data FILES (or kk) with a model directory, or a config");
     if (a.sequence_length < 1)
       throw ConfigError(fmt::format("--sequence-length {}: must be at least 1", a.sequence_length));
+    common.tell_policy();
     e = api::evaluate(a.what, a.data, a.format, a.sequence_length, a.puzzles, common.policy(),
                       common.hardware());
   }
@@ -208,6 +212,7 @@ void add_trace(CLI::App& app, CommonOptions& common, Run& run) {
       refuse_set(common, "trace");
       t->precision = common.policy();
       t->hardware = common.hardware();
+      common.tell_policy();
       const api::Trace r = api::trace(*t);
       if (r.predicted == 0) {
         fmt::print(

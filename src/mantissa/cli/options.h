@@ -30,6 +30,10 @@ struct CommonOptions {
   /// Throws where there are targets and the command is not explain.
   api::Precision policy(bool explains = false) const;
   api::Hardware hardware() const;
+  /// Says on standard error how a policy or a config was read; not where --quiet is given.
+  void tell(const std::vector<std::string>& notes, const std::vector<std::string>& warnings) const;
+  /// The same of the policy that a model directory is read under.
+  void tell_policy() const;
 };
 
 /// A seed is a whole number that 64 bits hold; the option's own reading takes "-1" and 24 digits too.

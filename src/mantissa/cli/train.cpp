@@ -80,6 +80,7 @@ int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume
   options.overwrite = a.overwrite;
   options.resume = resume;
   options.hardware = common.hardware();
+  if (common.json) common.tell(config.notes(), config.warnings());  // else the table below says it
   StepTable table(quiet);
   const SignalStop signals;
   api::Events events;

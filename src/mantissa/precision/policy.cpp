@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/precision/fields.h"
+#include "mantissa/precision/foreign.h"
 #include "mantissa/precision/presets.h"
 #include "mantissa/precision/rule.h"
 #include "mantissa/precision/words.h"
@@ -63,7 +64,7 @@ Fields parse_fields(std::string_view text) {
 
 Policy::Policy() : preset_(kDefaultPreset), fields_(find_preset(kDefaultPreset).fields) {}
 
-Policy Policy::parse(std::string_view text) {
+Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
   if (text.size() > kLongestLine)
     throw ConfigError(fmt::format("a policy line has at most {} characters", kLongestLine));
   const std::vector<std::string_view> parts = segments(text);
@@ -72,7 +73,10 @@ Policy Policy::parse(std::string_view text) {
         "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16");
   }
   try {
-    Policy policy = Policy().with_fields(parse_fields(parts.front()));
+    const std::optional<Foreign> foreign = read_foreign(parts.front());
+    if (foreign && notes != nullptr)
+      notes->insert(notes->end(), foreign->notes.begin(), foreign->notes.end());
+    Policy policy = Policy().with_fields(parse_fields(foreign ? foreign->line : parts.front()));
     for (std::size_t i = 1; i < parts.size(); ++i) {
       if (!parts[i].empty())
         policy = policy.with_rule(parts[i], fmt::format("policy rule {}", policy.rules_.size() + 1));

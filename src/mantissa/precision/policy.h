@@ -85,8 +85,9 @@ class Policy {
   Policy();
   /// The preset called `name`, or by one of its aliases ("bf16" → bf16-mixed), or a one-line policy
   /// "params=f32 compute=bf16 …", optionally beginning with a preset's name whose fields it then changes.
-  /// Throws ConfigError that names the nearest right spelling.
-  static Policy parse(std::string_view text);
+  /// Spellings of other systems are read too (foreign.h); what they say that has no field here goes to
+  /// `notes`. Throws ConfigError that names the nearest right spelling.
+  static Policy parse(std::string_view text, std::vector<std::string>* notes = nullptr);
   static std::vector<std::string> preset_names();
 
   /// This policy with one rule more (short form or TOML inline table). Later rules win.

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/precision/foreign.h"
 #include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
@@ -64,12 +65,6 @@ Fields narrow(Scalar format) {
   return f;
 }
 
-std::string lowered(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  return out;
-}
-
 }  // namespace
 
 std::span<const Preset> presets() {
@@ -105,8 +100,12 @@ const Preset& find_preset(std::string_view name) {
       return preset;
     names.push_back(preset.name);
   }
+  std::vector<std::string> known = names;
+  for (const Preset& preset : presets())
+    known.insert(known.end(), preset.aliases.begin(), preset.aliases.end());
+  for (std::string& word : foreign_words()) known.push_back(std::move(word));
   throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", quoted(name),
-                                did_you_mean(wanted, names), list_of(names)));
+                                did_you_mean(wanted, known), list_of(names)));
 }
 
 const Preset* preset_of(const Fields& fields) {

@@ -43,6 +43,19 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
 }
 
+std::string_view unquoted(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+    return trimmed(text.substr(1, text.size() - 2));
+  return text;
+}
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
 std::vector<std::string_view> split_words(std::string_view text, std::string_view separators) {
   std::vector<std::string_view> words;
   std::size_t begin = text.find_first_not_of(separators);

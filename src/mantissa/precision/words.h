@@ -18,6 +18,12 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
 /// `text` without white space at its ends.
 std::string_view trimmed(std::string_view text);
 
+/// `text` without the quotes, of one kind, around it.
+std::string_view unquoted(std::string_view text);
+
+/// `text` with ASCII letters in lower case.
+std::string lowered(std::string_view text);
+
 /// The pieces of `text` between any of `separators`; empty pieces are left out.
 std::vector<std::string_view> split_words(std::string_view text, std::string_view separators);
 

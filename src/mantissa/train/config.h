@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/precision/deepspeed.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/precision/policy.h"
 
@@ -109,10 +110,17 @@ struct LogSection {
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 
-/// --precision and --rule of a command line.
+/// --precision, --rule and --deepspeed of a command line.
 struct PrecisionArguments {
   std::optional<std::string> policy;  // replaces the config's policy and its fields, keeps its rules
   std::vector<std::string> rules;     // appended ("--rule 1", … in explain)
+  const precision::DeepSpeedFile* deepspeed = nullptr;  // wins over the config's text, the others over it
+};
+
+/// What a user should be told, once, of how a config was read.
+struct Told {
+  std::vector<std::string> notes;     // what was read and how
+  std::vector<std::string> warnings;  // what differs from what was written
 };
 
 /// A checked config. What each value means and may be is said once, by options().
@@ -139,13 +147,15 @@ struct RunConfig {
 /// win) and `precision` over it. Relative paths in the file are relative to its folder, those in overrides to
 /// the current directory, run.out in both to the current directory. A value of an override is TOML, or else a
 /// bare string. Throws FileError where the file cannot be read or is no text, ConfigError for everything
-/// wrong in it: the message has the file and line (or --set), the key, the value and the cure.
+/// wrong in it: the message has the file and line (or --set), the key, the value and the cure. What there is
+/// to tell goes to `told` where it is not null.
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
-                      const PrecisionArguments& precision = {});
+                      const PrecisionArguments& precision = {}, Told* told = nullptr);
 
 /// The same from memory; `file` stands in messages, and its folder is what relative paths are relative to.
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
-                       std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {});
+                       std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {},
+                       Told* told = nullptr);
 
 /// The loss scaler that the policy and [precision.loss_scale] say; nothing where the policy has none.
 std::optional<precision::ScalerOptions> scaler_options(const RunConfig& config);

@@ -108,7 +108,7 @@ class Collector {
       if (!is_key(section, name))
         throw ConfigError(fmt::format("{}: {}", where(node), unknown_key(section, name)));
       const std::string origin = fmt::format("{}:{}", short_name_, node.source().begin.line);
-      out_.all.push_back({section, name, &node, where(node), origin, base_, ""});
+      out_.all.push_back({section, name, &node, where(node), origin, base_, "", false});
     }
   }
 
@@ -156,7 +156,26 @@ void add_override(Entries& out, std::string_view text) {
   out.documents.push_back(override_value(value, text));
   std::erase_if(out.all, [&](const Entry& e) { return e.section == section && e.key == key; });
   out.all.push_back(
-      {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value)});
+      {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false});
+}
+
+/// The keys of a DeepSpeed file over those of the config's text.
+void add_deepspeed(Entries& out, const precision::DeepSpeedFile& file, bool policy_replaced) {
+  const bool policy = !policy_replaced && file.find(kPrecision, "policy") != nullptr;
+  std::erase_if(out.all, [&](const Entry& e) {
+    const bool of_policy =
+        (e.section == kPrecision && (e.key == "policy" || precision::find_field(e.key) != nullptr)) ||
+        e.section == kLossScale;
+    return (policy && of_policy) || file.find(e.section, e.key) != nullptr;
+  });
+  for (const std::vector<precision::DeepSpeedSetting>* list : {&file.settings, &file.scaler}) {
+    for (const precision::DeepSpeedSetting& s : *list) {
+      if (policy_replaced && s.section == kPrecision) continue;
+      out.documents.push_back(std::make_unique<toml::table>(toml::parse("value = " + s.value)));
+      const std::string where = fmt::format("{} ({})", file.name, s.from);
+      out.all.push_back({s.section, s.key, out.documents.back()->get("value"), where, where, "", "", true});
+    }
+  }
 }
 
 }  // namespace
@@ -183,7 +202,8 @@ std::string Entries::where(std::string_view section, std::string_view key) const
 }
 
 Entries read_entries(std::string_view text, const std::filesystem::path& file,
-                     std::span<const std::string> overrides) {
+                     std::span<const std::string> overrides, const precision::DeepSpeedFile* deepspeed,
+                     bool policy_replaced) {
   Entries entries;
   entries.file = file.string();
   check_toml_text(text, entries.file);
@@ -195,6 +215,7 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
                                   e.description()));
   }
   Collector(entries, file).add_document(*entries.documents.front());
+  if (deepspeed != nullptr) add_deepspeed(entries, *deepspeed, policy_replaced);
   for (const std::string& text_of_override : overrides) add_override(entries, text_of_override);
   return entries;
 }

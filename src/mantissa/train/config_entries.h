@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/precision/deepspeed.h"
 #include "mantissa/precision/toml.h"
 
 namespace mantissa::train {
@@ -21,6 +22,7 @@ struct Entry {
   std::string origin;          // "run.toml:12" or "--set", for explain
   std::filesystem::path base;  // what relative paths are relative to
   std::string raw;             // an override's text as it was typed; "" in a file
+  bool deepspeed = false;      // of a DeepSpeed file
 };
 
 /// Every key at its last word, with the documents that own the values.
@@ -34,10 +36,13 @@ struct Entries {
   std::string where(std::string_view section, std::string_view key) const;
 };
 
-/// Parses TOML text and overrides. Throws ConfigError for bad syntax, for sections that are no tables and for
-/// unknown keys.
+/// Parses TOML text and overrides; what `deepspeed` says, where it is not null, wins over the text and the
+/// overrides over both. A policy of the DeepSpeed file takes the place of the text's, whose rules stay;
+/// `policy_replaced`: by --precision, so that the file's policy does not count. Throws ConfigError for bad
+/// syntax, for sections that are no tables and for unknown keys.
 Entries read_entries(std::string_view text, const std::filesystem::path& file,
-                     std::span<const std::string> overrides);
+                     std::span<const std::string> overrides,
+                     const precision::DeepSpeedFile* deepspeed = nullptr, bool policy_replaced = false);
 
 /// Throws FileError where `text` is too long or binary, ConfigError where its keys would nest without end:
 /// before it is parsed.

@@ -15,10 +15,10 @@ using precision::ScalerOptions;
 constexpr const char* kSection = "precision.loss_scale";
 
 /// Keys under a policy without a loss scale do nothing, which nobody wants who writes them. Those of a file
-/// whose policy the command line replaced are left alone.
+/// whose policy the command line replaced, and those of a DeepSpeed file, are left alone.
 void refuse_keys(const RunConfig& config, const Entries& entries, bool policy_replaced) {
   for (const Entry& entry : entries.all) {
-    if (entry.section != kSection || (policy_replaced && entry.raw.empty())) continue;
+    if (entry.section != kSection || entry.deepspeed || (policy_replaced && entry.raw.empty())) continue;
     refuse(entry, fmt::format(
                       "the policy ({}) has no loss scale, so that the key would do nothing; take it away, or "
                       "say loss_scale=dynamic in the policy",
@@ -40,7 +40,7 @@ LossScale resolved_scale(const RunConfig& config, const Entries& entries) {
 
 void check_torch(const Entries& entries) {
   for (const Entry& entry : entries.all) {
-    if (entry.section == kSection && !torch_has(entry.key))
+    if (entry.section == kSection && !entry.deepspeed && !torch_has(entry.key))
       refuse(entry, "PyTorch's rule has no such thing; take it away, or write rule = \"deepspeed\"");
   }
 }
@@ -65,6 +65,11 @@ void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_re
   section.loss_scale = scale.kind == LossScale::Kind::constant ? scale.value : 0;
   if (section.rule == "torch") {
     check_torch(entries);
+    const LossScaleSection defaults;  // of what PyTorch's rule has not
+    section.hysteresis = defaults.hysteresis;
+    section.consecutive_hysteresis = defaults.consecutive_hysteresis;
+    section.min_loss_scale = defaults.min_loss_scale;
+    section.raise_error_at_min_scale = defaults.raise_error_at_min_scale;
     if (entries.find(kSection, "loss_scale_window") == nullptr)
       section.loss_scale_window = ScalerOptions::torch().window;
   }

@@ -60,13 +60,13 @@ std::vector<precision::Rule> read_rules(const Entry& entry) {
 
 }  // namespace
 
-precision::Policy read_policy(const Entries& entries) {
+precision::Policy read_policy(const Entries& entries, std::vector<std::string>& notes) {
   precision::Policy policy;
   std::string where = entries.file;
   if (const Entry* entry = entries.find("precision", "policy")) {
     where = entry->where;
     const std::string text = text_of(*entry);
-    policy = located(where, [&] { return precision::Policy::parse(text); });
+    policy = located(where, [&] { return precision::Policy::parse(text, &notes); });
   }
   precision::Fields fields;
   for (const Entry& entry : entries.all) {
@@ -84,10 +84,12 @@ precision::Policy read_policy(const Entries& entries) {
   return policy;
 }
 
-precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments) {
+precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments,
+                                  std::vector<std::string>& notes) {
   precision::Policy policy = config;
   if (arguments.policy) {
-    policy = located("--precision", [&] { return precision::Policy::parse(*arguments.policy); });
+    notes.clear();  // of the policy that is replaced
+    policy = located("--precision", [&] { return precision::Policy::parse(*arguments.policy, &notes); });
     for (const precision::Rule& rule : config.rules()) policy = policy.with_rule(rule);
     located("--precision", [&] { precision::check_supported(policy); });
   }

@@ -203,8 +203,10 @@ std::string read_config_file(const std::filesystem::path& path) {
 }
 
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
-                       std::span<const std::string> overrides, const PrecisionArguments& precision) {
-  const Entries entries = read_entries(text, file, overrides);
+                       std::span<const std::string> overrides, const PrecisionArguments& precision,
+                       Told* told) {
+  const precision::DeepSpeedFile* deepspeed = precision.deepspeed;
+  const Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
   RunConfig config;
   for (const Entry& entry : entries.all) {
     if (const Option* option = find_option(entry.section, entry.key)) {
@@ -213,14 +215,18 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
       config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
     }
   }
-  config.policy = apply_precision(read_policy(entries), precision);
-  settle(config, entries, precision.policy.has_value());
+  Told notes;
+  config.policy = apply_precision(read_policy(entries, notes.notes), precision, notes.notes);
+  const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);
+  settle(config, entries, precision.policy.has_value(), divided);
+  if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);
+  if (told != nullptr) *told = std::move(notes);
   return config;
 }
 
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
-                      const PrecisionArguments& precision) {
-  return parse_config(read_config_file(path), path, overrides, precision);
+                      const PrecisionArguments& precision, Told* told) {
+  return parse_config(read_config_file(path), path, overrides, precision, told);
 }
 
 }  // namespace mantissa::train

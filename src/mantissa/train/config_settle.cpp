@@ -53,7 +53,7 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
 }
 
 /// A micro-batch is a multiple of a leaf and lies within a shard (docs/numerics.md, "Sums over tokens").
-void settle_batch(RunConfig& config, const Entries& entries) {
+void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
   BatchSection& batch = config.batch;
   const auto check = [&](std::string_view key, std::int64_t value, std::int64_t whole,
                          const std::string& of) {
@@ -70,7 +70,7 @@ void settle_batch(RunConfig& config, const Entries& entries) {
   const std::string name =
       batch.shards == 1 ? "batch.global_batch_size" : "the sequences of a shard (global_batch_size / shards)";
   check("leaf", batch.leaf, rows, name);
-  if (entries.find("batch", "micro_batch_size") == nullptr) {
+  if (entries.find("batch", "micro_batch_size") == nullptr && !divided) {
     batch.micro_batch_size = std::max(kDefaultMicroBatch / batch.leaf, std::int64_t{1}) * batch.leaf;
     while (rows % batch.micro_batch_size != 0) batch.micro_batch_size -= batch.leaf;
   }
@@ -81,7 +81,8 @@ void settle_batch(RunConfig& config, const Entries& entries) {
 void settle_schedule(RunConfig& config, const Entries& entries) {
   const std::int64_t steps = config.run.steps;
   if (config.schedule.warmup_steps <= steps) return;
-  if (const Entry* said = entries.find("schedule", "warmup_steps")) {
+  // A DeepSpeed file is written for runs of another length.
+  if (const Entry* said = entries.find("schedule", "warmup_steps"); said != nullptr && !said->deepspeed) {
     refuse(*said, fmt::format("must be at most run.steps, which is {}", steps));
   }
   config.schedule.warmup_steps = steps;
@@ -94,11 +95,11 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 
 }  // namespace
 
-void settle(RunConfig& config, const Entries& entries, bool policy_replaced) {
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
   check_puzzles(config, entries);
-  settle_batch(config, entries);
+  settle_batch(config, entries, divided);
   settle_schedule(config, entries);
   settle_run(config, entries.file);
   settle_loss_scale(config, entries, policy_replaced);

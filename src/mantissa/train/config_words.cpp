@@ -125,6 +125,8 @@ constexpr Foreign kForeign[] = {
     {"fp16", "precision.policy", "for instance policy = \"compute=f16\""},
     {"tf32", "precision.policy", "for instance policy = \"compute=tf32\""},
     {"preset", "precision.policy", kMixed},
+    {"deepspeed", "--deepspeed FILE", "an option of the command line"},
+    {"deepspeed_config", "--deepspeed FILE", "an option of the command line"},
     {"precision", "precision.policy", kMixed},
     {"save_steps", "checkpoint.interval"},
     {"save_interval", "checkpoint.interval"},

@@ -1,0 +1,85 @@
+// The policy of commands that have no config.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/precision/deepspeed.h"
+#include "mantissa/precision/supported.h"
+
+namespace mantissa::api {
+namespace {
+
+/// What a DeepSpeed file says to a command that has no run: its policy, and nothing else.
+void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy, bool counts,
+          train::Told& told) {
+  const auto note = [&](const std::string& text) {
+    told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
+  };
+  const precision::DeepSpeedSetting* setting = file.find("precision", "policy");
+  if (setting != nullptr && counts)
+    note(fmt::format("sets the policy to {} ({})", policy.preset(), setting->from));
+  else if (setting != nullptr)
+    note(fmt::format("--precision wins over {}", setting->from));
+  std::vector<std::string> unused;
+  for (const precision::DeepSpeedSetting& s : file.settings) {
+    if (s.section != "precision") unused.push_back(s.from);
+  }
+  unused.insert(unused.end(), file.ignored.begin(), file.ignored.end());
+  std::vector<std::string> autos;
+  for (const precision::DeepSpeedAuto& a : file.autos) {
+    const bool enabled = a.from.ends_with(".enabled");
+    autos.push_back(enabled ? fmt::format("{} = false (the policy is {})", a.from, policy.preset())
+                            : a.from + " = nothing");
+  }
+  if (!autos.empty()) note(fmt::format("\"auto\" became {}", fmt::join(autos, ", ")));
+  if (!unused.empty()) note(fmt::format("ignored: {}", fmt::join(unused, ", ")));
+}
+
+}  // namespace
+
+precision::Policy policy_for(const Precision& precision, const std::string& fallback, train::Told* told) {
+  std::string option = "--precision";
+  train::Told said;
+  try {
+    std::string line = precision.policy.value_or(fallback);
+    std::optional<precision::DeepSpeedFile> file;
+    if (!precision.deepspeed.empty()) {
+      file = precision::read_deepspeed(precision.deepspeed);
+      const std::optional<std::string> theirs = file->policy_line();
+      if (!precision.policy && theirs) {
+        option = file->name;
+        line = *theirs;
+      }
+    }
+    precision::Policy policy = precision::Policy::parse(line, &said.notes);
+    if (file) tell(*file, policy, !precision.policy.has_value(), said);
+    for (std::size_t i = 0; i < precision.rules.size(); ++i) {
+      option = fmt::format("--rule {}", i + 1);
+      policy = policy.with_rule(precision.rules[i], option);
+    }
+    precision::check_supported(policy);
+    if (told != nullptr) *told = std::move(said);
+    return policy;
+  } catch (const ConfigError& e) {
+    const std::string_view message = e.what();
+    // The reader of a DeepSpeed file names it itself.
+    if (!precision.deepspeed.empty() && message.starts_with(precision.deepspeed.string())) throw;
+    throw ConfigError(fmt::format("{}: {}", option, message));
+  }
+}
+
+Reading read_precision(const Precision& precision) {
+  train::Told told;
+  const precision::Policy policy = policy_for(precision, "32-true", &told);
+  return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
+}
+
+void add_told(Plan& plan, const train::Told& told) {
+  plan.notes = told.notes;
+  plan.warnings.insert(plan.warnings.begin(), told.warnings.begin(), told.warnings.end());
+}
+
+}  // namespace mantissa::api

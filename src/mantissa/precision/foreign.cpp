@@ -1,0 +1,166 @@
+#include "mantissa/precision/foreign.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numeric/format.h"
+#include "mantissa/precision/foreign_dtypes.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+struct Word {
+  std::string_view word;  // in lower case
+  std::string_view line;
+};
+
+/// jax.default_matmul_precision and lax.Precision under a TPU's products, and lax.DotAlgorithmPreset.
+constexpr Word kJax[] = {
+    {"default", "bf16-matmul"},
+    {"fastest", "bf16-matmul"},
+    {"bfloat16", "bf16-matmul"},
+    {"high", "bf16-matmul-x3"},
+    {"bfloat16_3x", "bf16-matmul-x3"},
+    {"highest", "bf16-matmul-x6"},
+    {"float32", "bf16-matmul-x6"},
+    {"bfloat16_6x", "bf16-matmul-x6"},
+    {"tensorfloat32", "tf32"},
+    {"bf16_bf16_f32", "bf16-matmul"},
+    {"bf16_bf16_f32_x3", "bf16-matmul-x3"},
+    {"bf16_bf16_f32_x6", "bf16-matmul-x6"},
+    {"tf32_tf32_f32", "tf32"},
+    {"f32_f32_f32", "32-true"},
+    {"f64_f64_f64", "64-true"},
+};
+
+/// torch.set_float32_matmul_precision.
+constexpr Word kTorchMatmul[] = {{"highest", "32-true"}, {"high", "tf32"}, {"medium", "bf16-matmul"}};
+
+/// Words of their own: Composer, Keras, accelerate, Fabric.
+constexpr Word kOthers[] = {
+    {"medium", "bf16-matmul"},
+    {"amp_bf16", "bf16-mixed"},
+    {"amp_fp16", "16-mixed"},
+    {"amp_fp8", "fp8-hybrid"},
+    {"mixed_float16", "16-mixed"},
+    {"mixed_bfloat16", "bf16-mixed"},
+    {"transformer_engine", "fp8-hybrid"},
+    {"no", "32-true"},
+};
+
+/// Whose words an option's or a function's value is of; empty: those of --precision.
+struct Owner {
+  std::string_view name;
+  std::span<const Word> words;
+};
+
+constexpr Owner kOwners[] = {
+    {"dtype", {}},
+    {"torch_dtype", {}},
+    {"precision", {}},
+    {"mixed_precision", {}},
+    {"jax_default_matmul_precision", kJax},
+    {"default_matmul_precision", kJax},
+    {"matmul_precision", kJax},
+    {"float32_matmul_precision", kTorchMatmul},
+    {"set_float32_matmul_precision", kTorchMatmul},
+};
+
+/// "lax.Precision.HIGHEST" → "HIGHEST".
+std::string_view last_part(std::string_view path) {
+  return path.substr(path.rfind('.') + 1);
+}
+
+const Word* find_word(std::span<const Word> words, std::string_view word) {
+  const std::string wanted = lowered(word);
+  const auto found = std::ranges::find(words, wanted, &Word::word);
+  return found == words.end() ? nullptr : &*found;
+}
+
+std::optional<std::string> plain_word(std::string_view word) {
+  if (lowered(word) == "transformer-engine-float16") {
+    throw ConfigError(
+        "\"transformer-engine-float16\" is not available: under fp8-hybrid what is not fp8 is bf16; write "
+        "transformer-engine");
+  }
+  const bool jax_path = word.find("Precision.") != std::string_view::npos ||
+                        word.find("DotAlgorithmPreset.") != std::string_view::npos;
+  if (jax_path) word = last_part(word);
+  // Alone, the name of a dtype is the preset that computes in it; only under a key of JAX are they a
+  // precision of products.
+  const bool dtype = word == "bfloat16" || word == "float32";
+  const Word* found = dtype && !jax_path ? nullptr : find_word(kJax, word);
+  if (found == nullptr) found = find_word(kOthers, word);
+  if (found != nullptr) return std::string(found->line);
+  const std::optional<Scalar> format = parse_scalar(word);  // torch.half, jnp.bfloat16, np.float64
+  const std::string_view preset = format ? preset_computing(*format) : "";
+  return preset.empty() ? std::nullopt : std::optional<std::string>(preset);
+}
+
+/// The value of an option or of a function's one argument, in its owner's words.
+std::optional<std::string> owned_word(std::string_view owner, std::string_view value) {
+  const auto found = std::ranges::find(kOwners, lowered(last_part(owner)), &Owner::name);
+  if (found == std::end(kOwners)) return std::nullopt;
+  value = unquoted(value);
+  if (found->words.empty()) return plain_word(value).value_or(std::string(value));
+  if (const Word* word = find_word(found->words, last_part(value))) return std::string(word->line);
+  std::vector<std::string> names;
+  for (const Word& word : found->words) names.emplace_back(word.word);
+  throw ConfigError(fmt::format("{}={}: no precision of products has this name{} (names: {})", owner,
+                                quoted(value), did_you_mean(lowered(value), names), list_of(names)));
+}
+
+/// "FUNCTION(ARGUMENTS)", or nothing.
+struct Call {
+  std::string_view function, arguments;
+};
+std::optional<Call> as_call(std::string_view text) {
+  const std::size_t open = text.find('(');
+  if (open == std::string_view::npos || text.back() != ')') return std::nullopt;
+  std::string_view function = trimmed(text.substr(0, open));
+  // "mixed_precision=MixedPrecision(…)", as it stands in a call of FSDP.
+  function = trimmed(function.substr(function.rfind('=') + 1));
+  const bool name = !function.empty() && std::ranges::all_of(function, [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  });
+  if (!name) return std::nullopt;
+  return Call{last_part(function), trimmed(text.substr(open + 1, text.size() - open - 2))};
+}
+
+}  // namespace
+
+std::optional<Foreign> read_foreign(std::string_view text) {
+  text = trimmed(text);
+  while (text.ends_with(',')) text = trimmed(text.substr(0, text.size() - 1));  // cut out of a longer call
+  if (text.starts_with("--")) text.remove_prefix(2);
+  if (const std::optional<Call> call = as_call(text)) {
+    if (std::optional<Foreign> dtypes = dtypes_of_call(call->function, call->arguments)) return dtypes;
+    if (std::optional<std::string> line = owned_word(call->function, call->arguments))
+      return Foreign{*std::move(line), {}};
+    return std::nullopt;
+  }
+  const std::string_view bare = unquoted(text);
+  if (std::optional<Foreign> dtypes = dtypes_of_line(bare)) return dtypes;
+  const std::size_t first = std::min(bare.find_first_of(" \t\r\n,="), bare.size());
+  if (first < bare.size() && bare[first] == '=' && bare.find('=', first + 1) == std::string_view::npos) {
+    std::optional<std::string> line = owned_word(bare.substr(0, first), bare.substr(first + 1));
+    if (line) return Foreign{*std::move(line), {}};
+  }
+  if (first < bare.size() && bare[first] == '=') return std::nullopt;
+  std::optional<std::string> line = plain_word(bare.substr(0, first));
+  if (line) return Foreign{*std::move(line) + std::string(bare.substr(first)), {}};
+  return bare.size() < text.size() ? std::optional(Foreign{std::string(bare), {}}) : std::nullopt;
+}
+
+std::vector<std::string> foreign_words() {
+  std::vector<std::string> words = {"transformer-engine"};
+  for (const Word& word : kJax) words.emplace_back(word.word);
+  for (const Word& word : kOthers) words.emplace_back(word.word);
+  return words;
+}
+
+}  // namespace mantissa::precision

@@ -1,0 +1,24 @@
+// Policies that other systems say as a few dtypes: FSDP's MixedPrecision, jmp's Policy.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "mantissa/numeric/format.h"
+#include "mantissa/precision/foreign.h"
+
+namespace mantissa::precision {
+
+/// The preset with f32 masters that computes in `format` (64-true under f64); "" where there is none.
+std::string_view preset_computing(Scalar format);
+
+/// MixedPrecision, MixedPrecisionPolicy (FSDP), Policy and get_policy (jmp) with their arguments, by name or
+/// by place; none for another function. Throws ConfigError.
+std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_view arguments);
+
+/// "param_dtype=… reduce_dtype=…" as FSDP means it, "p=…,c=…,o=…" and the three of params, compute and output
+/// as jmp means them; none for another line. Fields of this language may stand among FSDP's. Throws
+/// ConfigError.
+std::optional<Foreign> dtypes_of_line(std::string_view line);
+
+}  // namespace mantissa::precision
