@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <set>
 
@@ -76,8 +77,8 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.stored = format_name(main_input(p, s));
   r.multiplied = factor_format(s);
   if (r.multiplied.empty()) r.multiplied = kNoFormat;
-  const bool moves =
-      s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" || s.op->op == "cache";
+  const bool moves = s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" ||
+                     s.op->op == "cache" || s.op->op == "quantize";
   r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
   r.decided_by = s.decided_by;
@@ -94,7 +95,7 @@ PlanRow softmax_row(const Program& p, const Step& s) {
   r.op = "softmax";
   r.stored = kNoFormat;
   r.multiplied = kNoFormat;
-  r.output = std::string(name(p.arithmetic));
+  r.accumulated = r.output = std::string(name(p.arithmetic));
   r.decided_by = "built-in";
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
@@ -185,9 +186,10 @@ std::string without_layer(const std::string& scope) {
   return out;
 }
 
-std::string cells(const PlanRow& r) {
-  return fmt::format("{:<9} {:<6} {:<5} {:<5} {:<8} {}", r.op, r.stored, r.multiplied, r.accumulated,
-                     r.output, r.decided_by);
+using Cells = std::array<std::string, 6>;
+
+Cells cells(const PlanRow& r) {
+  return {r.op, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by};
 }
 
 /// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
@@ -255,13 +257,13 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, boo
   const std::string pass(precision::name(pass_of(phase)));
   struct Line {
     std::vector<std::string> scopes;
-    std::string cells;
+    Cells cells;
   };
   std::vector<Line> lines;
   for (const PlanRow& r : rows) {
     if (r.pass != pass || r.recomputed != recomputed) continue;
     const std::string scope = without_layer(r.scope);
-    const std::string text = cells(r);
+    const Cells text = cells(r);
     const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
       return l.cells == text && std::find(l.scopes.begin(), l.scopes.end(), scope) != l.scopes.end();
     });
@@ -277,10 +279,19 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, boo
     lines.push_back({{scope}, text});
   }
   std::size_t width = 5;
-  for (const Line& l : lines) width = std::max(width, join_scopes(l.scopes).size());
-  std::string out = fmt::format("{:<{}}  {:<10}{:<7}{:<6}{:<6}{:<9}{}\n", "scope", width, "op", "store",
-                                "mul", "acc", "out", "decided by");
-  for (const Line& l : lines) out += fmt::format("{:<{}}  {}\n", join_scopes(l.scopes), width, l.cells);
+  Cells heads = {"op", "store", "mul", "acc", "out", "decided by"};
+  std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};  // at least, with the space after a column
+  for (const Line& l : lines) {
+    width = std::max(width, join_scopes(l.scopes).size());
+    for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], l.cells[c].size() + 1);
+  }
+  const auto line = [&](const std::string& scope, const Cells& row) {
+    std::string text = fmt::format("{:<{}}  ", scope, width);
+    for (std::size_t c = 0; c < widths.size(); ++c) text += fmt::format("{:<{}}", row[c], widths[c]);
+    return text + row.back() + "\n";
+  };
+  std::string out = line("scope", heads);
+  for (const Line& l : lines) out += line(join_scopes(l.scopes), l.cells);
   return out;
 }
 
