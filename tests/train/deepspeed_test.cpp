@@ -69,6 +69,14 @@ TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
   EXPECT_TRUE(r.told.warnings.empty()) << r.all();
 }
 
+TEST(DeepSpeedConfig, TheNamedPresetIsToldWhateverOtherKeysMakeOfIt) {
+  const Read r = read("{'bf16': {'enabled': true}, 'communication_data_type': 'bf16'}");
+  EXPECT_EQ(r.config.policy.preset(), "custom");
+  EXPECT_NE(r.all().find("precision.policy = \"bf16-mixed\" (bf16.enabled), precision.reduce = \"bf16\""),
+            std::string::npos)
+      << r.all();
+}
+
 TEST(DeepSpeedConfig, StageZeroIsWarnedOfWhereItsScalerCounts) {
   const std::string file = "{'fp16': {'enabled': True, 'hysteresis': 2}, 'zero_optimization': {'stage': 0}}";
   const Read r = read(file);

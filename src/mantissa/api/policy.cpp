@@ -20,7 +20,7 @@ void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy,
   };
   const precision::DeepSpeedSetting* setting = file.find("precision", "policy");
   if (setting != nullptr && counts)
-    note(fmt::format("sets the policy to {} ({})", policy.preset(), setting->from));
+    note(fmt::format("sets precision.policy = {} ({})", setting->value, setting->from));
   else if (setting != nullptr)
     note(fmt::format("--precision wins over {}", setting->from));
   std::vector<std::string> unused;

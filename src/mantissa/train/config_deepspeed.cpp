@@ -102,7 +102,8 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
   const auto sort = [&](const DeepSpeedSetting& s) {
     if (!s.said) return;
     if (counts(s, entries, policy_replaced)) {
-      const std::string value = value_of(config, s.section, s.key);
+      // The preset that the file names, whatever its other keys make of it.
+      const std::string value = s.key == "policy" ? s.value : value_of(config, s.section, s.key);
       sets.push_back(
           fmt::format("{}.{} = {} ({})", s.section, s.key, value.empty() ? s.value : value, s.from));
     } else {
