@@ -78,10 +78,10 @@ optimizer  adamw     f32    –     f32   f32+bf16 bf16-mixed
 optimizer  moments   f32    –     f32   f32      bf16-mixed
 )");
   EXPECT_EQ(update("bf16-true optimizer=bf16 kahan=true; model.norm: params=f32 optimizer=f32"),
-            R"(scope      op        store  mul   acc   out      decided by
+            R"(scope      op        store    mul   acc   out      decided by
 optimizer  adamw     bf16+f32 –     f32   bf16+f32 custom
 optimizer  moments   bf16+f32 –     f32   bf16+f32 custom
-optimizer  kahan     bf16   –     f32   bf16     custom
+optimizer  kahan     bf16     –     f32   bf16     custom
 )");
   const std::vector<PlanRow> rows =
       plan_rows(plan_for(precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic")));
