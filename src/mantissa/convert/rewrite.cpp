@@ -17,12 +17,6 @@ namespace {
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements that one thread takes at a time
 constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // of which so many are in the cache at once
 
-/// Every value of `narrow` is one of `wide`.
-bool holds(Scalar wide, Scalar narrow) {
-  const ScalarTraits &w = traits(wide), &n = traits(narrow);
-  return w.mantissa_bits >= n.mantissa_bits && w.exponent_bits >= n.exponent_bits;
-}
-
 /// A tensor's way from file to file.
 struct Job {
   const io::TensorInfo* from = nullptr;

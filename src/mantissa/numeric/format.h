@@ -47,6 +47,13 @@ constexpr std::size_t bytes_of(Scalar s) {
   return traits(s).bytes;
 }
 
+/// Whether every value of `narrow` is one of `wide`.
+constexpr bool holds(Scalar wide, Scalar narrow) {
+  const ScalarTraits &w = traits(wide), &n = traits(narrow);
+  return n.mantissa_bits <= w.mantissa_bits && n.max_finite <= w.max_finite &&
+         n.min_normal_exp - n.mantissa_bits >= w.min_normal_exp - w.mantissa_bits;
+}
+
 /// "f32", "bf16", …; also the name in a policy line.
 constexpr std::string_view name(Scalar s) {
   return traits(s).name;

@@ -80,5 +80,10 @@ float tensor_scale(Scalar element, float amax, int margin) {
   return std::isfinite(scale) && scale > 0 ? scale : 1.0F;
 }
 
+void set_scale(TensorScale& scale, bool nvfp4, Scalar element, float amax, int margin) {
+  scale.scale = nvfp4 ? nvfp4_tensor_scale(amax) : tensor_scale(element, amax, margin);
+  scale.unscale = nvfp4 ? scale.scale : 1 / scale.scale;
+}
+
 }  // namespace mantissa
 #endif

@@ -60,6 +60,10 @@ void round_blocks(BlockFormat f, float* row, std::size_t n, float tensor_scale =
 /// nvfp4's tensor scale for a largest magnitude: amax / (6 · 448); 1 where amax is 0 or not finite.
 float nvfp4_tensor_scale(float amax);
 
+/// Sets the scale of a tensor whose largest magnitude is `amax`: of nvfp4's blocks, else of values that are
+/// rounded to `element`.
+void set_scale(TensorScale& scale, bool nvfp4, Scalar element, float amax, int margin);
+
 /// What a tensor is multiplied by before it is rounded to `element`: largest finite value / amax / 2^margin
 /// (Transformer Engine's formula); 1 where amax is 0 or not finite.
 float tensor_scale(Scalar element, float amax, int margin);

@@ -44,21 +44,15 @@ void Scales::take_histories(const Scales& other) {
 void Scales::refresh() {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const std::vector<float>& history = histories_[i];
-    if (!history.empty()) set_scale(scales_[i], slots_[i], *std::max_element(history.begin(), history.end()));
+    if (history.empty()) continue;
+    const plan::ScaleSlot& slot = slots_[i];
+    set_scale(scales_[i], slot.nvfp4, slot.element, *std::max_element(history.begin(), history.end()),
+              slot.margin);
   }
 }
 
 std::span<float> Scales::history(std::size_t i) {
   return histories_[i];
-}
-
-void set_scale(TensorScale& scale, const plan::ScaleSlot& slot, float amax) {
-  if (slot.nvfp4) {
-    scale.scale = scale.unscale = nvfp4_tensor_scale(amax);
-  } else {
-    scale.scale = tensor_scale(slot.element, amax, slot.margin);
-    scale.unscale = 1 / scale.scale;
-  }
 }
 
 }  // namespace mantissa::runtime

@@ -39,7 +39,4 @@ class Scales {
   std::vector<std::vector<float>> histories_;
 };
 
-/// Sets a scale for a tensor whose largest magnitude is `amax`.
-void set_scale(TensorScale& scale, const plan::ScaleSlot& slot, float amax);
-
 }  // namespace mantissa::runtime

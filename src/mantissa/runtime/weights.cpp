@@ -68,6 +68,7 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views)
       scales_(std::make_unique<Scales>(program)),
       views_(std::move(views)),
       places_(program.buffers.size(), nullptr) {
+  scales_->record(false);
   std::vector<bool> own = read_weights(program);
   for (const View& v : views_) {
     own[static_cast<std::size_t>(v.buffer)] = false;

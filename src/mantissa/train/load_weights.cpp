@@ -229,12 +229,6 @@ class TensorLoad {
   Scalar stored_, wide_;
 };
 
-/// Whether every value of `narrow` is one of `wide`.
-bool holds(Scalar wide, Scalar narrow) {
-  const ScalarTraits &w = traits(wide), &n = traits(narrow);
-  return w.mantissa_bits >= n.mantissa_bits && w.exponent_bits >= n.exponent_bits;
-}
-
 }  // namespace
 
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,

@@ -139,8 +139,7 @@ void ProductOfParts(int parts, std::size_t rows, Planes<T> a, std::size_t a_stri
 
 /// Whether a factor that is stored as `type` is to be rounded or split.
 inline bool Rounds(const Factor& factor, Scalar type) {
-  const ScalarTraits &f = traits(factor.format), &t = traits(type);
-  return factor.parts > 1 || t.mantissa_bits > f.mantissa_bits || t.exponent_bits > f.exponent_bits;
+  return factor.parts > 1 || !holds(factor.format, type);
 }
 
 /// Splits row[0, n) into its parts: part i is written i planes further, the first one in place.

@@ -56,7 +56,7 @@ class GemmRun {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     constexpr bool kF64 = std::is_same_v<T, double>;
     direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
-              g.addend.data == nullptr && (kF64 || Holds(g.rounded, Scalar::f32));
+              g.addend.data == nullptr && (kF64 || holds(g.rounded, Scalar::f32));
     // A leaf is summed apart where there is already something to add its sum to.
     const bool all_long = parts_ > 1 || rounds_;
     const bool leaf_sums =

@@ -84,17 +84,10 @@ class SourceAhead {
   LinesAhead lines_{};
 };
 
-/// Is every value of `narrow` one of `wide`?
-constexpr bool Holds(Scalar wide, Scalar narrow) {
-  const ScalarTraits &w = traits(wide), &n = traits(narrow);
-  return n.mantissa_bits <= w.mantissa_bits && n.max_finite <= w.max_finite &&
-         n.min_normal_exp - n.mantissa_bits >= w.min_normal_exp - w.mantissa_bits;
-}
-
 /// Whether elements are multiplied as they are stored.
 constexpr bool Unrounded(const PackSource& from) {
   return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
-         Holds(from.operand.format, from.type);
+         holds(from.operand.format, from.type);
 }
 
 /// Elements [offset, offset + n) as T, rounded once as a factor: where they lie, or in `buffer`.
@@ -121,7 +114,7 @@ HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::
   if (from.unscale != 1) {
     const T unscale = from.unscale;
     RewriteRow(buffer, n, [unscale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, unscale)); });
-    if (Holds(from.operand.format, from.type)) return buffer;
+    if (holds(from.operand.format, from.type)) return buffer;
   }
   FactorRow<T>(buffer, n, from.operand, from.part);
   return buffer;

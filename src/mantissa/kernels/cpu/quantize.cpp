@@ -173,13 +173,9 @@ void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
 
 void quantize(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
               const Quantize& how, TensorScale* scale, std::span<const Row> segments) {
-  const bool nvfp4 = how.blocks == BlockFormat::nvfp4;
   if (scale != nullptr && (how.current || scale->recording)) {
     const float amax = absolute_maximum(ctx, rows * width, from.data, from.type);
-    if (how.current) {
-      scale->scale = nvfp4 ? nvfp4_tensor_scale(amax) : tensor_scale(to.type, amax, how.margin);
-      scale->unscale = nvfp4 ? scale->scale : 1 / scale->scale;
-    }
+    if (how.current) set_scale(*scale, how.blocks == BlockFormat::nvfp4, to.type, amax, how.margin);
     if (scale->recording) scale->amax = std::max(scale->amax, amax);
   }
   const float factor = scale == nullptr ? 1.0F : scale->scale;
