@@ -287,10 +287,11 @@ class Run {
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_->step()) save_state();
     summary.model = out_ / "model";
-    const std::string loss = train::checkpoint_loss(trainer_->weights(), trainer_->context());
+    const std::string loss =
+        train::checkpoint_loss(trainer_->weights(), *config_.policy.fields().checkpoint, trainer_->context());
     if (!loss.empty() && events_.on_note) events_.on_note(loss);
-    const std::uint64_t hash =
-        train::save_model(summary.model, trainer_->weights(), trainer_->model(), trainer_->context());
+    const std::uint64_t hash = train::save_model(summary.model, trainer_->weights(), trainer_->model(),
+                                                 config_.policy, trainer_->context());
     summary.weights_xxh64 = fmt::format("{:016x}", hash);
   }
 

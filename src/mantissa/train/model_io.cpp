@@ -23,11 +23,6 @@ nlohmann::json read_config_json(const std::filesystem::path& path) {
   return io::parse_json(io::read_text_file(path, kMost), path);
 }
 
-/// The one of two formats with fewer bits of mantissa.
-Scalar narrower(Scalar a, Scalar b) {
-  return traits(a).mantissa_bits < traits(b).mantissa_bits ? a : b;
-}
-
 std::vector<std::int64_t> sizes(const Shape& shape) {
   std::vector<std::int64_t> out;
   for (const Dim& d : shape.dims()) out.push_back(d.size);
@@ -55,8 +50,9 @@ ModelSource find_model(const ModelSection& section) {
 }
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const kernels::Context& ctx) {
-  const Scalar format = *weights.program().policy.fields().checkpoint;
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         const kernels::Context& ctx) {
+  const Scalar format = *policy.fields().checkpoint, master_format = policy.resolve({}).params;
   std::vector<io::TensorToWrite> tensors;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
@@ -84,19 +80,18 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
       model::to_json(config, std::string(io::torch_name(io::dtype_of(format)))).dump(2) + "\n";
   model.config_json = config_json;
   model.tensors = tensors;
-  model.metadata = {{"mantissa.policy", weights.program().policy.line()},
-                    {"mantissa.rounded_to",
-                     std::string(name(narrower(format, weights.program().policy.resolve({}).params)))}};
+  const Scalar rounded_to = holds(format, master_format) ? master_format : format;
+  model.metadata = {{"mantissa.policy", policy.line()},
+                    {"mantissa.rounded_to", std::string(name(rounded_to))}};
   return io::write_model(directory, model);
 }
 
-std::string checkpoint_loss(const runtime::WeightSet& weights, const kernels::Context& ctx) {
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx) {
   constexpr std::int64_t kPart = 4096;
-  const Scalar format = *weights.program().policy.fields().checkpoint;
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
-    if (narrower(format, slot.master) == slot.master) continue;
+    if (holds(format, slot.master)) continue;
     const std::int64_t count = slot.shape.count();
     std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
     kernels::parallel_for(ctx, static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
@@ -112,8 +107,7 @@ std::string checkpoint_loss(const runtime::WeightSet& weights, const kernels::Co
   if (all.count == 0) return {};
   return fmt::format(
       "the model is written in {}: largest error {:.3g}, RMS {:.3g}; {} of {} values overflow, {} vanish; "
-      "the "
-      "states keep the masters",
+      "the states keep the masters",
       name(format), all.max_abs, all.rms(), all.overflows, all.count, all.vanished);
 }
 

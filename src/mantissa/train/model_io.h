@@ -35,11 +35,12 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const kernels::Context& ctx);
 
-/// Writes `directory` in Hugging Face's layout with the masters in the policy's checkpoint format; returns
-/// xxh64 of the tensors' bytes.
+/// Writes `directory` in Hugging Face's layout with the masters in the checkpoint format of `policy`, the
+/// run's; returns xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const kernels::Context& ctx);
-/// One sentence on what that format costs the masters; empty where it holds them.
-std::string checkpoint_loss(const runtime::WeightSet& weights, const kernels::Context& ctx);
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         const kernels::Context& ctx);
+/// One sentence on what `format` costs the masters as a model's; empty where it holds them.
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx);
 
 }  // namespace mantissa::train

@@ -72,6 +72,7 @@ class Search {
       Scalar format =
           bytes_of(in.operand.format) < bytes_of(in.type) ? in.operand.format : step.compute.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
+      if (buffer.quantization) continue;  // saturated: it holds what is finite
       if (buffer.home == plan::Home::copy) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
         format = in.type;
