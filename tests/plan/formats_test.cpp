@@ -135,9 +135,9 @@ TEST(Rules, ThatChangeNothingAreNamed) {
                           .with_rule("*.up_proj: compute=f32", "second")
                           .with_rule("lm_head: residual=bf16", "third")
                           .with_rule("*: operand=weight accumulate=f32", "fourth");
-  const Program p = plan_for(policy);
-  EXPECT_EQ(p.idle_rules, (std::vector<std::size_t>{1, 2, 3}));
-  EXPECT_EQ(idle_rule_warnings(p).front(),
+  const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
+  EXPECT_EQ(idle_rules(graph, policy), (std::vector<std::size_t>{1, 2, 3}));
+  EXPECT_EQ(idle_rule_warnings(graph, policy).front(),
             "second \"*.up_proj: compute=f32\" changes nothing: without it every format is the same");
 }
 
@@ -167,6 +167,21 @@ TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {
       EXPECT_EQ(s.compute, Factor(Scalar::bf16)) << "the head has no scales";
     }
   }
+}
+
+TEST(Scaled, NoScalingMeansNoScaleOfATensor) {
+  for (const char* line : {"fp8-hybrid scaling=none", "bf16-mixed compute=nvfp4 scaling=none"})
+    EXPECT_TRUE(plan_for(precision::Policy::parse(line)).scales.empty()) << line;
+}
+
+TEST(Scaled, ReadersThatScaleDifferentlyHaveScalesOfTheirOwn) {
+  const Program p = plan_for(precision::Policy::parse("fp8-hybrid; *.up_proj: scale_margin=2"));
+  const auto scale_of = [&](const char* scope) {
+    const Operand& input = find_step(p, scope, "matmul")->inputs[0];
+    return p.scales.at(static_cast<std::size_t>(p.buffer(input.buffer).quantization->scale));
+  };
+  EXPECT_EQ(scale_of("model.layers.0.mlp.up_proj").margin, 2);
+  EXPECT_EQ(scale_of("model.layers.0.mlp.gate_proj").margin, 0);
 }
 
 TEST(Scaled, BlocksLieAlongTheSum) {

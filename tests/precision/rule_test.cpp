@@ -55,22 +55,28 @@ TEST(Rule, LaterRulesWin) {
   const Policy policy = Policy::parse("bf16-mixed")
                             .with_rule("model.layers.*: compute=f16 kv=f32", "run.toml:31")
                             .with_rule("*.down_proj: compute=f32", "--rule 1");
+  const auto who_computes = [&](std::string_view scope) {
+    static constexpr std::string_view kCompute[] = {"compute"};
+    return policy.decided_by({.scope = scope, .op = "matmul"}, kCompute);
+  };
   const Resolved up = policy.resolve({.scope = "model.layers.1.mlp.up_proj", .op = "matmul"});
   EXPECT_EQ(up.compute, Scalar::f16);
   EXPECT_EQ(up.kv, Scalar::f32);
-  EXPECT_EQ(up.decided_by, "run.toml:31");
+  EXPECT_EQ(who_computes("model.layers.1.mlp.up_proj"), "run.toml:31");
   const Resolved down = policy.resolve({.scope = "model.layers.1.mlp.down_proj", .op = "matmul"});
   EXPECT_EQ(down.compute, Scalar::f32);
   EXPECT_EQ(down.kv, Scalar::f32);
-  EXPECT_EQ(down.decided_by, "--rule 1");
+  EXPECT_EQ(who_computes("model.layers.1.mlp.down_proj"), "--rule 1");
   const Resolved head = policy.resolve({.scope = "lm_head", .op = "log_prob"});
   EXPECT_EQ(head.compute, Scalar::bf16);
-  EXPECT_EQ(head.decided_by, "bf16-mixed");
+  EXPECT_EQ(who_computes("lm_head"), "bf16-mixed");
 }
 
-TEST(Rule, DecidedByNamesWhoSetCompute) {
+TEST(Rule, DecidedByNamesTheLastThatSetAnyOfTheFields) {
   const Policy policy = Policy::parse("compute=f16").with_rule("*: kv=f32", "--rule 1");
-  EXPECT_EQ(policy.resolve({.scope = "lm_head", .op = "log_prob"}).decided_by, "policy line");
+  static constexpr std::string_view kCompute[] = {"compute"}, kKv[] = {"kv", "compute"};
+  EXPECT_EQ(policy.decided_by({.scope = "lm_head", .op = "log_prob"}, kCompute), "policy line");
+  EXPECT_EQ(policy.decided_by({.scope = "lm_head", .op = "log_prob"}, kKv), "--rule 1");
 }
 
 TEST(Rule, EveryFieldOfThePolicyReachesTheAnswer) {

@@ -82,6 +82,15 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
     EXPECT_EQ(message_of([&] { check_supported(Policy::parse(line)); }), message + offer());
 }
 
+TEST(Supported, HistoriesAndMarginsThatMakeNoScaleAreRefused) {
+  EXPECT_EQ(message_of([] { check_supported(Policy::parse("fp8-hybrid amax_history=0")); }),
+            "amax_history=0: must be 1 to 65536 steps; use scaling=current for scales without a history, or "
+            "scaling=none for none");
+  EXPECT_NE(message_of([] { check_supported(Policy::parse("fp8-hybrid amax_history=1000000000000")); }), "");
+  EXPECT_EQ(message_of([] { check_supported(Policy::parse("fp8-hybrid; lm_head: scale_margin=65")); }),
+            "rule \"lm_head: scale_margin=65\" (policy rule 1): scale_margin=65: must be 0 to 64 binades");
+}
+
 TEST(Supported, MomentsThatWouldStandStillAreRefused) {
   for (const char* line : {"bf16-true optimizer=bf16", "bf16-true optimizer=bf16 rounding=toward-zero",
                            "bf16-true optimizer=bf16 rounding=toward-zero kahan=true", "optimizer=bf16",

@@ -1,6 +1,7 @@
 // The plan as text and JSON, with memory and time.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/internal.h"
@@ -92,6 +93,25 @@ std::string machine_lines(const plan::Program& program, const kernels::Context& 
   return text;
 }
 
+/// What is wrong with the rules of a run, in any of its steps: `program` is the plan of the first ones.
+std::vector<std::string> rule_warnings(const train::RunConfig& config, const model::ModelConfig& model,
+                                       const plan::Program& program, const kernels::Context& ctx) {
+  std::vector<std::string> warnings = plan::rule_warnings(program);
+  const auto add = [&](std::vector<std::string> more) {
+    for (std::string& w : more) {
+      if (std::ranges::find(warnings, w) == warnings.end()) warnings.push_back(std::move(w));
+    }
+  };
+  const std::int64_t rows = config.batch.micro_batch_size, length = config.data.sequence_length;
+  const graph::Graph graph = model::build_log_prob(model, rows * length, length, true);
+  add(plan::idle_rule_warnings(graph, config.policy.at_step(0)));
+  for (const std::int64_t step : config.policy.changes()) {
+    add(plan::rule_warnings(train::compile_training(config, model, rows, ctx, true, true, step)));
+    add(plan::idle_rule_warnings(graph, config.policy.at_step(step)));
+  }
+  return warnings;
+}
+
 }  // namespace
 
 void check_plan(const plan::Program& program) {
@@ -110,8 +130,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.seconds_per_step = train::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
-  p.warnings = plan::rule_warnings(program);
-  for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
+  p.warnings = rule_warnings(config, model, program, ctx);
   add_told(p, told);
   std::vector<TargetExplained> there;
   for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
@@ -214,7 +233,6 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   }
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
-  for (std::string& w : plan::idle_rule_warnings(program)) p.warnings.push_back(std::move(w));
   add_told(p, told);
   p.text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "

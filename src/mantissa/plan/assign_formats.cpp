@@ -29,13 +29,6 @@ Factor factor_of(const precision::Resolved& r) {
   return f;
 }
 
-/// Whether every value of `from` is one of `to`.
-bool holds(Scalar to, Scalar from) {
-  const ScalarTraits& t = traits(to);
-  const ScalarTraits& f = traits(from);
-  return t.mantissa_bits >= f.mantissa_bits && t.exponent_bits >= f.exponent_bits;
-}
-
 class Lowering {
  public:
   Lowering(const Graph& graph, const precision::Policy& policy) : graph_(graph) {
@@ -211,7 +204,7 @@ class Lowering {
 
   void emit_cast(const Node& node, BufferId from, BufferId to) {
     Step s = step_for(node);
-    const bool plain = s.compute.plain() || s.compute.parts > 1;
+    const bool plain = !s.compute.saturate && !s.compute.flush_subnormals;
     s.op = &graph::find_op(plain ? "cast" : "round");
     s.attributes = {};
     s.rounded = program_.arithmetic;
@@ -259,17 +252,20 @@ class Lowering {
   std::int32_t scale_of(const Buffer& from, const Quantization& q, const precision::Resolved& r,
                         Scalar element) {
     const bool nvfp4 = q.blocks == BlockFormat::nvfp4;
-    if ((q.blocks && !nvfp4) || (!nvfp4 && r.scaling == precision::Scaling::none)) return -1;
+    if ((q.blocks && !nvfp4) || r.scaling == precision::Scaling::none) return -1;
     ScaleSlot slot;
-    slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
-    for (std::size_t s = 0; s < program_.scales.size(); ++s) {
-      if (program_.scales[s].name == slot.name) return static_cast<std::int32_t>(s);
-    }
     slot.element = element;
     slot.nvfp4 = nvfp4;
     slot.current = r.scaling == precision::Scaling::current;
     slot.margin = static_cast<std::int32_t>(r.scale_margin);
     slot.history = slot.current ? 0 : r.amax_history;
+    // Rules may have two readers of a tensor scale it differently.
+    slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
+    if (slot.current) slot.name += ":current";
+    if (slot.margin != 0) slot.name += fmt::format(":{}", slot.margin);
+    for (std::size_t s = 0; s < program_.scales.size(); ++s) {
+      if (program_.scales[s].name == slot.name) return static_cast<std::int32_t>(s);
+    }
     program_.scales.push_back(slot);
     return static_cast<std::int32_t>(program_.scales.size() - 1);
   }

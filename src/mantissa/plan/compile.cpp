@@ -68,7 +68,6 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx) {
   Program program = assign_formats(graph, policy);
-  find_idle_rules(program, graph);
   for (const graph::Value& v : graph.values()) {
     if (v.shape.has_tokens()) program.token_capacity = std::max(program.token_capacity, v.shape.dim(0).size);
   }

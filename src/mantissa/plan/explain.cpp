@@ -307,18 +307,18 @@ CastsLeft casts_left(const Program& p) {
 
 namespace {
 
-std::string rule_text(const Program& p, std::size_t r) {
-  const precision::Rule& rule = p.policy.rules()[r];
+std::string rule_text(const precision::Policy& policy, std::size_t r) {
+  const precision::Rule& rule = policy.rules()[r];
   return fmt::format("{} \"{}\"", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
                      rule.str());
 }
 
 }  // namespace
 
-std::vector<std::string> idle_rule_warnings(const Program& p) {
+std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy) {
   std::vector<std::string> out;
-  for (const std::size_t r : p.idle_rules)
-    out.push_back(rule_text(p, r) + " changes nothing: without it every format is the same");
+  for (const std::size_t r : idle_rules(graph, policy))
+    out.push_back(rule_text(policy, r) + " changes nothing: without it every format is the same");
   return out;
 }
 
@@ -334,7 +334,7 @@ std::vector<std::string> rule_warnings(const Program& p) {
     const precision::Rule& rule = p.policy.rules()[r];
     const std::optional<std::string> near = nearest(rule.match, scopes);
     out.push_back(fmt::format(
-        "{} matches nothing{}", rule_text(p, r),
+        "{} matches nothing{}", rule_text(p.policy, r),
         near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
   }
   return out;

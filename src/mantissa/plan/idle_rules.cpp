@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "mantissa/plan/explain.h"
 #include "mantissa/plan/passes.h"
 
 namespace mantissa::plan {
@@ -49,12 +50,15 @@ bool same(const Program& a, const Program& b) {
 
 }  // namespace
 
-void find_idle_rules(Program& program, const graph::Graph& graph) {
-  for (std::size_t r = 0; r < program.policy.rules().size(); ++r) {
-    const auto& unmatched = program.unmatched_rules;
-    if (std::find(unmatched.begin(), unmatched.end(), r) != unmatched.end()) continue;
-    if (same(program, assign_formats(graph, without(program.policy, r)))) program.idle_rules.push_back(r);
+std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy) {
+  std::vector<std::size_t> idle;
+  if (policy.rules().empty()) return idle;
+  const Program program = assign_formats(graph, policy);
+  for (std::size_t r = 0; r < policy.rules().size(); ++r) {
+    const bool matches = std::ranges::find(program.unmatched_rules, r) == program.unmatched_rules.end();
+    if (matches && same(program, assign_formats(graph, without(policy, r)))) idle.push_back(r);
   }
+  return idle;
 }
 
 }  // namespace mantissa::plan

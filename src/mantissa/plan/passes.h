@@ -10,9 +10,6 @@ namespace mantissa::plan {
 /// explicit "cast" step; sums of several contributions as chains of two.
 Program assign_formats(const graph::Graph& graph, const precision::Policy& policy);
 
-/// Notes the rules of the policy without which assign_formats would make the same program.
-void find_idle_rules(Program& program, const graph::Graph& graph);
-
 /// Removes the casts and sums that a kernel can do while it loads or stores.
 void fold_casts(Program& program);
 

@@ -115,7 +115,6 @@ struct Program {
   std::int64_t token_capacity = 0;
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
-  std::vector<std::size_t> idle_rules;       // rules that match, and without which the plan would be the same
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }

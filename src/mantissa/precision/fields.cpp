@@ -178,7 +178,7 @@ std::span<const Field> field_table() {
       {"amax_history",
        {"amax_history_len"},
        &Fields::amax_history,
-       true,
+       false,
        "steps of which the largest magnitude makes a delayed scale",
        "1024"},
       {"loss_scale",

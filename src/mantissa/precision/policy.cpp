@@ -138,8 +138,6 @@ Resolved Policy::resolve(const Use& use) const {
   Fields fields = fields_;
   Resolved out;
   for (const std::size_t i : matching_rules(use)) overlay(fields, rules_[i].fields);
-  static constexpr std::string_view kCompute[] = {"compute"};
-  out.decided_by = decided_by(use, kCompute);
   out.params = *fields.params;
   out.compute = *fields.compute;
   out.accumulator = {*fields.accumulate, *fields.accumulate_block};

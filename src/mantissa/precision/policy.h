@@ -66,7 +66,7 @@ struct Use {
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
 };
 
-/// The answer: the resolved fields, and who decided `compute` (Policy::decided_by: others).
+/// The answer: the resolved fields.
 struct Resolved {
   Compute compute = Scalar::f32;
   Accumulator accumulator;
@@ -76,7 +76,6 @@ struct Resolved {
   bool kahan = false, saturate = false, flush_subnormals = false, output_via_compute = false;
   Scaling scaling = Scaling::delayed;
   std::int64_t scale_margin = 0, amax_history = 1024;
-  std::string decided_by;  // preset name, "policy line", or the rule's origin
 };
 
 class Policy {

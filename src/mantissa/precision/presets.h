@@ -16,17 +16,17 @@ struct Preset {
   Fields fields;                     // all set
 };
 
-/// The presets that this version trains.
+/// All presets.
 std::span<const Preset> presets();
 
 /// The preset called `name`, or by an alias, in any case. Throws ConfigError that names the nearest right
-/// spelling, or says that the preset is known and not of this version.
+/// spelling.
 const Preset& find_preset(std::string_view name);
 
 /// The preset whose fields are `fields`; null where there is none.
 const Preset* preset_of(const Fields& fields);
 
-/// "64-true, 32-true, bf16-mixed, or a policy line …": the sentence's end that says what this version trains.
+/// "presets: 64-true, …; or a policy line such as …": how a refusal ends.
 std::string trainable();
 
 }  // namespace mantissa::precision

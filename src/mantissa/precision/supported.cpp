@@ -51,8 +51,23 @@ void check_f64(const Fields& fields, bool f64) {
   }
 }
 
+/// Numbers that would make a scale or its history senseless.
+void check_scaling(const Fields& fields) {
+  constexpr std::int64_t kMostHistory = 65536, kMostMargin = 64;
+  const std::int64_t history = fields.amax_history.value_or(1), margin = fields.scale_margin.value_or(0);
+  if (history < 1 || history > kMostHistory) {
+    throw ConfigError(fmt::format(
+        "amax_history={}: must be 1 to {} steps; use scaling=current for scales without a history, or "
+        "scaling=none for none",
+        history, kMostHistory));
+  }
+  if (margin > kMostMargin)
+    throw ConfigError(fmt::format("scale_margin={}: must be 0 to {} binades", margin, kMostMargin));
+}
+
 void check_fields(const Fields& fields, bool f64) {
   check_f64(fields, f64);
+  check_scaling(fields);
   for (const Allowed& row : allowed_in_f32()) {
     const std::string value = field_text(fields, *find_field(row.field));
     if (value.empty() || (f64 && value == "f64") || std::ranges::find(row.values, value) != row.values.end())
