@@ -3,18 +3,16 @@
 // medians are printed.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
 #include <random>
-#include <thread>
 #include <vector>
 
+#include "bench.h"
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/tensor/storage.h"
 
@@ -53,11 +51,6 @@ double seconds(const std::function<void()>& f) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double median(std::vector<double> all) {
-  std::nth_element(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(all.size() / 2), all.end());
-  return all[all.size() / 2];
-}
-
 void measure(Context ctx, const Work& w) {
   const AttentionShape shape{w.heads, w.kv_heads, w.head_dim, 1 / std::sqrt(static_cast<double>(w.head_dim))};
   std::vector<Segment> segments;
@@ -92,8 +85,8 @@ void measure(Context ctx, const Work& w) {
     backwards.push_back(seconds([&] { attention_backward(ctx, extent, backward); }));
   }
   const double flops = 4 * static_cast<double>(w.head_dim) * w.pairs();
-  const double peak = median(peaks), forward_rate = flops / median(forwards),
-               backward_rate = 2.5 * flops / median(backwards);
+  const double peak = bench::median(peaks), forward_rate = flops / bench::median(forwards),
+               backward_rate = 2.5 * flops / bench::median(backwards);
   fmt::print("{:5} {:3} x {:5} {:3}/{:<3} {:4} {:8} {:8.1f} {:8.1f} {:5.0f} % {:8.1f} {:5.0f} %\n",
              name(w.format), w.rows, w.length, w.heads, w.kv_heads, w.head_dim, name(ctx.simd), peak / 1e9,
              forward_rate / 1e9, 100 * forward_rate / peak, backward_rate / 1e9, 100 * backward_rate / peak);
@@ -102,8 +95,7 @@ void measure(Context ctx, const Work& w) {
 }  // namespace
 
 int main() {
-  const int threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  const Context ctx{best_simd(), threads, nullptr, 0, std::make_shared<ThreadPool>(threads)};
+  const Context ctx = bench::context();
   fmt::print(
       "{} threads; GFLOP/s\nformat rows x length heads  dim simd         peak  forward share  backward "
       "share\n",

@@ -4,16 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
-#include <memory>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/numeric/convert.h"
 #include "peer_gemm.h"
 
@@ -23,6 +20,7 @@ using mantissa::Row;
 using mantissa::Scalar;
 using mantissa::Storage;
 namespace kernels = mantissa::kernels;
+using mantissa::bench::median;
 
 struct Work {
   std::string name;
@@ -107,11 +105,6 @@ struct Matrices {
   }
 };
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// One line: flop/s of every format, measured in turns so that noise meets all of them alike. f32 and the
 /// peak are the fastest that was seen, so that their ratio is the kernel's and not that of what else the
 /// machine did.
@@ -141,10 +134,7 @@ void measure(const Work& w, const kernels::Context& ctx, const std::vector<Scala
 }  // namespace
 
 int main(int argc, char** argv) {
-  kernels::Context ctx;
-  ctx.threads =
-      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
+  kernels::Context ctx = mantissa::bench::context(argc, argv);
   for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
     ctx.simd = simd;
     double peak = 0;

@@ -5,16 +5,14 @@
 //   bench_generate [THREADS [STREAMS…]]
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <map>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/rollout/generate.h"
 
 namespace {
@@ -47,11 +45,6 @@ double bytes_read(const plan::Program& program) {
   return bytes;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Seconds of each decoding step, from one set of tokens to the next, by kind of op.
 class Stopwatch {
  public:
@@ -75,7 +68,7 @@ class Stopwatch {
   }
   std::map<std::string, double> medians() const {
     std::map<std::string, double> out;
-    for (const auto& [kind, seconds] : steps_) out[kind] = median(seconds);
+    for (const auto& [kind, seconds] : steps_) out[kind] = bench::median(seconds);
     return out;
   }
 
@@ -122,11 +115,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
 }  // namespace
 
 int main(int argc, char** argv) {
-  kernels::Context ctx;
-  ctx.simd = kernels::best_simd();
-  ctx.threads =
-      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
+  const kernels::Context ctx = bench::context(argc, argv);
   std::vector<std::int64_t> streams;
   for (int i = 2; i < argc; ++i) streams.push_back(std::atoi(argv[i]));
   if (streams.empty()) streams = {1, 16};

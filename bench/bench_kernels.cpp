@@ -7,15 +7,14 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "bench.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/norm.h"
 #include "mantissa/kernels/peak.h"
 #include "mantissa/kernels/rope.h"
-#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/kernels/update.h"
 
 namespace {
@@ -26,14 +25,6 @@ using namespace mantissa::kernels;  // NOLINT(google-build-using-namespace)
 constexpr std::int64_t kTokens = 2048, kLength = 256, kHidden = 512, kInner = 1376, kHeads = 8,
                        kVocabulary = 4096;
 constexpr std::int64_t kWeights = std::int64_t{1} << 22;
-
-kernels::Context context() {
-  Context ctx;
-  ctx.simd = best_simd();
-  ctx.threads = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ctx.pool = std::make_shared<ThreadPool>(ctx.threads);
-  return ctx;
-}
 
 /// Memory for [rows, width] of one format, all ones.
 struct Tensor {
@@ -69,7 +60,7 @@ struct Rows {
 
 class Kernels {
  public:
-  Kernels() : ctx_(context()), bandwidth_(measure_bandwidth(ctx_, std::size_t{1} << 28)) {
+  Kernels() : ctx_(bench::context()), bandwidth_(measure_bandwidth(ctx_, std::size_t{1} << 28)) {
     fmt::print("{} threads, {}, triad {:.1f} GB/s\n", ctx_.threads, name(ctx_.simd), bandwidth_ / 1e9);
   }
 

@@ -1,24 +1,22 @@
-// A training step by kind of op: time, and share of the machine's measured FMA peak, for the models of
-// docs/performance.md. Each step of the plan counts with its fastest run and the peak with its highest, so
-// that the shares are the kernels' and not those of what else the machine did.
-//
-//   bench_step [THREADS [SHAPE…]]      SHAPE: 5M, 24M, 124M×64, 124M×256 (all)
+// A training step by kind of op: its time, its share of the machine's measured FMA peak, its bandwidth, and
+// what the plan had foreseen, for the models of docs/performance.md. Each step of the plan counts with its
+// fastest run and the peak with its highest, so that the figures are the kernels' and not those of what else
+// the machine did.
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <map>
 #include <string>
-#include <string_view>
-#include <thread>
+#include <vector>
 
-#include "mantissa/kernels/peak.h"
-#include "mantissa/kernels/thread_pool.h"
+#include "bench.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/train/forecast.h"
 
 namespace {
 
@@ -28,48 +26,71 @@ using Clock = std::chrono::steady_clock;
 constexpr int kRounds = 6;
 
 struct Model {
-  std::string_view name;
-  std::int64_t hidden, intermediate, layers, heads, vocabulary;
+  std::string name;
+  std::int64_t hidden, intermediate, layers, heads, kv_heads, vocabulary;
   bool tied;
   std::int64_t rows, length;
 };
-constexpr Model kModels[] = {{"5M", 256, 688, 6, 4, 256, false, 8, 256},
-                             {"24M", 512, 1376, 6, 8, 4096, false, 8, 256},
-                             {"124M×64", 768, 2048, 12, 12, 50304, true, 4, 64},
-                             {"124M×256", 768, 2048, 12, 12, 50304, true, 4, 256}};
+const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 320},
+                                    {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256},
+                                    {"wide", 64, 1024, 2, 1, 1, 1000, false, 16, 128},
+                                    {"24M", 512, 1376, 6, 8, 8, 4096, false, 8, 256},
+                                    {"124Mx64", 768, 2048, 12, 12, 12, 50304, true, 4, 64},
+                                    {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256}};
 
 model::ModelConfig config_of(const Model& s) {
   model::ModelConfig c;
   c.hidden_size = s.hidden;
   c.intermediate_size = s.intermediate;
   c.num_hidden_layers = s.layers;
-  c.num_attention_heads = c.num_key_value_heads = s.heads;
+  c.num_attention_heads = s.heads;
+  c.num_key_value_heads = s.kv_heads;
   c.head_dim = s.hidden / s.heads;
   c.vocab_size = s.vocabulary;
   c.tie_word_embeddings = s.tied;
   return c;
 }
 
-struct Spent {
-  double seconds = 0, flops = 0;
-};
-
-/// Runs forward and backward a few times and prints what each kind of op took.
-void measure(const Model& shape, const char* policy, const kernels::Context& ctx) {
+plan::Program program_of(const Model& shape, const std::string& policy, const kernels::Context& ctx) {
   plan::CompileOptions options;
   options.longest_row = options.longest_leaf = shape.length;
-  options.join_head = true;
-  const plan::Program program =
-      plan::compile(model::build_log_prob(config_of(shape), shape.rows * shape.length, shape.length, true),
-                    precision::Policy::parse(policy), options, ctx);
+  options.join_head = options.one_micro_batch = true;
+  return plan::compile(model::build_log_prob(config_of(shape), shape.rows * shape.length, shape.length, true),
+                       precision::Policy::parse(policy), options, ctx);
+}
+
+/// "matmul", or with its inputs' sizes "matmul 1280·128 · 352·128".
+std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_shape) {
+  std::string kind(s.parts.empty() ? s.op->id : "fused");
+  for (std::size_t i = 0; by_shape && i < std::min<std::size_t>(s.inputs.size(), 2); ++i) {
+    const Shape& shape = program.buffer(s.inputs[i].buffer).shape;
+    const std::int64_t width = shape.dim(shape.rank() - 1).size;
+    kind += fmt::format(" {}·{}", shape.count() / width, width);
+  }
+  return kind;
+}
+
+struct Spent {
+  double seconds = 0, foreseen = 0, flops = 0, bytes = 0;
+  int count = 0;
+};
+
+void print(const std::string& kind, const Spent& s, const Spent& all, double peak) {
+  fmt::print("{:<36} {:>5} {:>9.3f} {:>6.1f}% {:>9.1f} {:>6.1f}% {:>7.1f} {:>9.2f}\n", kind, s.count,
+             1e3 * s.seconds, 100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9,
+             100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.foreseen / s.seconds);
+}
+
+/// Runs forward and backward a few times and prints what each kind of op took.
+void measure(const Model& shape, const std::string& policy, bool by_shape, const kernels::Context& ctx) {
+  const plan::Program program = program_of(shape, policy, ctx);
   runtime::WeightSet weights(program);
   weights.initialise(1, ctx);
   runtime::Executor executor(program, weights, ctx);
+  const auto vocabulary = static_cast<std::size_t>(shape.vocabulary);
   for (std::size_t i = 0; i < executor.integers("ids").size(); ++i) {
-    executor.integers("ids")[i] =
-        static_cast<std::int32_t>(i * 31 % static_cast<std::size_t>(shape.vocabulary));
-    executor.integers("targets")[i] =
-        static_cast<std::int32_t>(i * 17 % static_cast<std::size_t>(shape.vocabulary));
+    executor.integers("ids")[i] = static_cast<std::int32_t>(i * 31 % vocabulary);
+    executor.integers("targets")[i] = static_cast<std::int32_t>(i * 17 % vocabulary);
   }
   const runtime::Batch batch(shape.rows, shape.length, 1);
   std::map<const plan::Step*, double> fastest;
@@ -81,9 +102,11 @@ void measure(const Model& shape, const char* policy, const kernels::Context& ctx
     if (!fresh) at->second = std::min(at->second, seconds);
     last = now;
   };
-  double peak = 0;
+  train::Machine machine;
   for (int i = 0; i < kRounds; ++i) {
-    peak = std::max(peak, kernels::measure_fma_peak(ctx, Scalar::f32));
+    const train::Machine now = train::measure_machine(ctx, program);
+    machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
+    machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
       last = Clock::now();
       executor.run(phase, batch.extent());
@@ -92,39 +115,43 @@ void measure(const Model& shape, const char* policy, const kernels::Context& ctx
   std::map<std::string, Spent> spent;
   Spent all;
   for (const auto& [step, seconds] : fastest) {
-    for (Spent* s : {&spent[std::string(step->op->id)], &all}) {
+    for (Spent* s : {&spent[kind_of(program, *step, by_shape)], &all}) {
       s->seconds += seconds;
+      s->foreseen += train::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
+      s->bytes += step->bytes;
+      ++s->count;
     }
   }
-  fmt::print("{} {}, {:.0f} GFLOP/s peak\n{:<18} {:>9} {:>7} {:>10} {:>7}\n", shape.name, policy, peak / 1e9,
-             "op", "ms/step", "share", "GFLOP/s", "peak");
-  const auto line = [&](std::string_view op, const Spent& s) {
-    fmt::print("{:<18} {:>9.2f} {:>6.1f}% {:>10.1f} {:>6.1f}%", op, 1e3 * s.seconds,
-               100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9, 100 * s.flops / s.seconds / peak);
-  };
-  for (const auto& [op, s] : spent) {
-    line(op, s);
-    fmt::print("\n");
-  }
-  line("all", all);
-  fmt::print("   {:.0f} tokens/s without the update\n\n",
+  fmt::print("{} {}, {:.0f} GFLOP/s peak, {:.1f} GB/s\n{:<36} {:>5} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9}\n",
+             shape.name, policy, machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9, "op",
+             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "foreseen");
+  for (const auto& [kind, s] : spent) print(kind, s, all, machine.flops_per_second);
+  print("all", all, all, machine.flops_per_second);
+  fmt::print("{:.0f} tokens/s without the update\n\n",
              static_cast<double>(shape.rows * shape.length) / all.seconds);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  kernels::Context ctx;
-  ctx.simd = kernels::best_simd();
-  ctx.threads =
-      argc > 1 ? std::atoi(argv[1]) : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
-  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
+  CLI::App app(
+      "A training step by kind of op: time, share of peak, bandwidth, and foreseen to measured time");
+  int threads = 0;
+  bool by_shape = false;
+  std::vector<std::string> names = {"5M", "24M", "124Mx64", "124Mx256"};
+  std::vector<std::string> policies = {"32-true", "bf16-mixed"}, known;
+  for (const Model& m : kModels) known.push_back(m.name);
+  app.add_option("--threads", threads, "0: one for each core");
+  app.add_option("--model", names, "which models")->check(CLI::IsMember(known))->delimiter(',');
+  app.add_option("--precision", policies, "presets or policy lines");
+  app.add_flag("--by-shape", by_shape, "a line for each shape of an op");
+  CLI11_PARSE(app, argc, argv);
+
+  const kernels::Context ctx = bench::context(threads);
   fmt::print("{} threads, {}\n\n", ctx.threads, kernels::name(ctx.simd));
-  for (const Model& shape : kModels) {
-    const bool asked =
-        argc <= 2 || std::any_of(argv + 2, argv + argc, [&](const char* a) { return shape.name == a; });
-    if (!asked) continue;
-    for (const char* policy : {"32-true", "bf16-mixed"}) measure(shape, policy, ctx);
+  for (const Model& m : kModels) {
+    if (std::find(names.begin(), names.end(), m.name) == names.end()) continue;
+    for (const std::string& policy : policies) measure(m, policy, by_shape, ctx);
   }
 }

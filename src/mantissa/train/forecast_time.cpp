@@ -11,7 +11,7 @@ namespace mantissa::train {
 namespace {
 
 /// What kernels take beside the multiply-adds of their products, in flops at the peak, so that it goes with
-/// clock, vector width and threads. Fitted to bench_forecast: products reach the share whatever they
+/// clock, vector width and threads. Fitted to bench_step: products reach the share whatever they
 /// multiply, and the rest is what is done once a call, a row, a score, a logit or an element.
 struct Work {
   double product_share = 0.87;   // of multiply-adds in products

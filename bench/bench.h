@@ -1,0 +1,36 @@
+// What the benchmarks share.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/thread_pool.h"
+
+namespace mantissa::bench {
+
+/// The machine's best instruction set on `threads` threads; 0: on all cores.
+inline kernels::Context context(int threads = 0) {
+  kernels::Context ctx;
+  ctx.simd = kernels::best_simd();
+  ctx.threads = threads > 0 ? threads : static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
+  return ctx;
+}
+
+/// The same, of a program whose first argument is the number of threads.
+inline kernels::Context context(int argc, char** argv) {
+  return context(argc > 1 ? std::atoi(argv[1]) : 0);
+}
+
+/// The upper one of two in the middle. `values` is not empty.
+inline double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace mantissa::bench
