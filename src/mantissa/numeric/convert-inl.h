@@ -276,14 +276,18 @@ HWY_INLINE void LoadRow(const void* src, Scalar type, std::size_t offset, std::s
   }
 }
 
-/// The same elements: where they lie if they are stored as T and aligned for it, else converted into `buffer`
-/// (n elements).
+/// Whether elements at `src` can be read as T: they are stored as T, and aligned for it.
+template <class T>
+HWY_INLINE bool LieAs(const void* src, Scalar type) {
+  const bool same = type == kRowScalar<T> || (std::is_same_v<T, float> && type == Scalar::tf32);
+  return same && reinterpret_cast<std::uintptr_t>(src) % alignof(T) == 0;
+}
+
+/// The same elements: where they lie if they can be read as T, else converted into `buffer` (n elements).
 template <class T>
 HWY_INLINE const T* ViewRow(const void* src, Scalar type, std::size_t offset, std::size_t n,
                             T* HWY_RESTRICT buffer) {
-  const bool same = type == kRowScalar<T> || (std::is_same_v<T, float> && type == Scalar::tf32);
-  if (same && reinterpret_cast<std::uintptr_t>(src) % alignof(T) == 0)
-    return static_cast<const T*>(src) + offset;
+  if (LieAs<T>(src, type)) return static_cast<const T*>(src) + offset;
   LoadRow(src, type, offset, n, buffer);
   return buffer;
 }

@@ -90,15 +90,15 @@ constexpr bool Unrounded(const PackSource& from) {
          holds(from.operand.format, from.type);
 }
 
-/// Elements [offset, offset + n) as T, rounded once as a factor: where they lie, or in `buffer`.
+/// Elements [offset, offset + n) as T, rounded once as a factor, into `buffer`. Called and not inlined: there
+/// are many formats, and many kernels that pack.
 template <class T>
-HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
-                               T* HWY_RESTRICT buffer) {
+HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t offset, std::size_t n,
+                                    T* HWY_RESTRICT buffer) {
   using mantissa::HWY_NAMESPACE::FactorRow;
   using mantissa::HWY_NAMESPACE::LoadRow;
   using mantissa::HWY_NAMESPACE::RewriteRow;
-  using mantissa::HWY_NAMESPACE::ViewRow;
-  if (Unrounded(from)) return ViewRow<T>(from.data, from.type, offset, n, buffer);
+  if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);
   if (from.type == Scalar::f64 && std::is_same_v<T, float> && from.operand.parts == 1) {
     // Loaded as f32 it would be rounded twice.
     double wide[64];
@@ -108,15 +108,24 @@ HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::
       FactorRow<double>(wide, count, from.operand, 0);
       LoadRow<T>(wide, Scalar::f64, 0, count, buffer + i);
     }
-    return buffer;
+    return;
   }
   LoadRow<T>(from.data, from.type, offset, n, buffer);
   if (from.unscale != 1) {
     const T unscale = from.unscale;
     RewriteRow(buffer, n, [unscale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, unscale)); });
-    if (holds(from.operand.format, from.type)) return buffer;
+    if (holds(from.operand.format, from.type)) return;
   }
   FactorRow<T>(buffer, n, from.operand, from.part);
+}
+
+/// The same: where they lie, or in `buffer`.
+template <class T>
+HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
+                               T* HWY_RESTRICT buffer) {
+  if (mantissa::HWY_NAMESPACE::LieAs<T>(from.data, from.type) && Unrounded(from))
+    return static_cast<const T*>(from.data) + offset;
+  ConvertOperandRow<T>(from, offset, n, buffer);
   return buffer;
 }
 
