@@ -38,12 +38,46 @@ HWY_INLINE V Polynomial(D d, V x, float c0, Rest... rest) {
   }
 }
 
+/// Added to a float, leaves the nearest integer in the lowest bits.
+inline constexpr float kRoundingShift = 0x1.8p23f;
+
+#if HWY_TARGET <= HWY_AVX3
+// AVX-512 has y · 2^n as one instruction.
+HWY_INLINE hn::Vec512<float> ScaleLanes(hn::Vec512<float> y, hn::Vec512<float> n) {
+  return hn::Vec512<float>{_mm512_scalef_ps(y.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<float> ScaleLanes(hn::Vec256<float> y, hn::Vec256<float> n) {
+  return hn::Vec256<float>{_mm256_scalef_ps(y.raw, n.raw)};
+}
+template <std::size_t kLanes>
+HWY_INLINE hn::Vec128<float, kLanes> ScaleLanes(hn::Vec128<float, kLanes> y, hn::Vec128<float, kLanes> n) {
+  return hn::Vec128<float, kLanes>{_mm_scalef_ps(y.raw, n.raw)};
+}
+
+/// y · 2^n, rounded once, for y in [1/2, 2] and shifted = 1.5 · 2^23 + n, n in [-151, 129]; a quiet nan where
+/// x is one.
+template <class D, class V>
+HWY_INLINE V ScaleByPowerOfTwo(D d, V y, V shifted, V /*x*/) {
+  return ScaleLanes(y, hn::Sub(shifted, hn::Set(d, kRoundingShift)));
+}
+#else
 /// 2^n for integers n in [-126, 127].
 template <class D, class VI>
 HWY_INLINE hn::Vec<D> PowerOfTwoLanes(D d, VI n) {
   const hn::RebindToSigned<D> di;
   return hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(n, hn::Set(di, 127))));
 }
+
+template <class D, class V>
+HWY_INLINE V ScaleByPowerOfTwo(D d, V y, V shifted, V x) {
+  // In two factors: the first product is exact, the second rounds once, also into the subnormals.
+  const hn::RebindToSigned<D> di;
+  const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, hn::Set(d, kRoundingShift)));
+  const auto first = hn::ShiftRight<1>(n);
+  const auto scaled = hn::Mul(hn::Mul(y, PowerOfTwoLanes(d, first)), PowerOfTwoLanes(d, hn::Sub(n, first)));
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), scaled);
+}
+#endif
 
 /// `f` of every lane.
 template <class D, class V, class F>
@@ -58,11 +92,9 @@ HWY_INLINE V LaneByLane(D d, V v, F f) {
 /// e^x. Overflows to inf above 88.7228.
 template <F32Lanes D, class V>
 HWY_INLINE V Exp(D d, V x) {
-  const hn::RebindToSigned<D> di;
-  // Outside these bounds the result is 0 or inf all the same, and n stays in the range of two powers of two.
-  const auto clamped = hn::Min(hn::Max(x, hn::Set(d, -104.5f)), hn::Set(d, 89.0f));
-  // Adding 1.5 × 2^23 leaves the nearest integer in the lowest bits.
-  const auto shift = hn::Set(d, 0x1.8p23f);
+  // Outside these bounds the result is 0 or inf all the same. Of a bound and a nan x86 takes the nan, so.
+  const auto clamped = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -104.5f), x));
+  const auto shift = hn::Set(d, kRoundingShift);
   const auto shifted = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p+0f), shift);
   const auto n = hn::Sub(shifted, shift);
   // r = high + low. The upper part of ln 2 has 21 bits, so high is exact; 1 + high = sum + rest, exactly.
@@ -75,12 +107,7 @@ HWY_INLINE V Exp(D d, V x) {
   const auto sum = hn::Add(one, high);
   const auto rest = hn::Add(hn::Sub(one, sum), high);
   const auto y = hn::Add(sum, hn::Add(rest, hn::MulAdd(hn::Mul(r, r), q, low)));
-  // In two factors: the first product is exact, the second rounds once, also into the subnormals.
-  const auto whole = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, shift));
-  const auto first = hn::ShiftRight<1>(whole);
-  const auto scaled =
-      hn::Mul(hn::Mul(y, PowerOfTwoLanes(d, first)), PowerOfTwoLanes(d, hn::Sub(whole, first)));
-  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), scaled);
+  return ScaleByPowerOfTwo(d, y, shifted, x);
 }
 
 template <F64Lanes D, class V>
