@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "mantissa/kernels/cpu/attention_layout.h"
+#include "mantissa/kernels/cpu/read_ahead.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/attention.cpp"
@@ -44,7 +45,19 @@ class ForwardTask {
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) *
               group_) {}
 
-  void Run() {
+  /// What of the operands and results this task begins with.
+  void Announce(ReadAhead& ahead) const {
+    const std::size_t queries = rows_ / group_, width = group_ * dim_;
+    const std::size_t keys = std::min(kBlock, Limit(rows_ - 1));
+    ahead.Add(a_.q, first_token_, queries, kv_head_ * width, width);
+    ahead.Add(a_.k, keys_.row, keys, kv_head_ * dim_, dim_);
+    ahead.Add(a_.v, keys_.row, keys, kv_head_ * dim_, dim_);
+    ahead.Add(a_.out, first_token_, queries, kv_head_ * width, width);
+  }
+
+  void Run(ReadAhead& ahead) {
+    ahead_ = &ahead;
+    ahead.Spread(rows_ * (Limit(0) + Limit(rows_ - 1)) / (2 * kWidth * kMr));
     for (std::size_t row = 0; row < rows_; row += kWidth) LoadQueries(row);
     const std::size_t end = Limit(rows_ - 1);
     for (std::size_t key = 0; key < end; key += kBlock) {
@@ -96,6 +109,7 @@ class ForwardTask {
     const auto visible = [&](std::size_t r) { return std::min(kBlock, std::max(Limit(r), key) - key); };
     const std::size_t count = visible(last);
     for (std::size_t j = 0; j < count; j += kMr) {
+      ahead_->Step();
       ProductOfParts<Left::rows, T>(Parts(), std::min(kMr, count - j), {s_.keys + j * stride_, s_.keys_plane},
                                     stride_, {s_.queries + row * stride_, s_.queries_plane}, width, width,
                                     dim_, s_.scores + j * width, width, Into::set);
@@ -193,6 +207,7 @@ class ForwardTask {
   const std::size_t dim_, stride_, group_, kv_head_;
   const Keys keys_;
   const std::size_t first_query_, first_token_, rows_;
+  ReadAhead* ahead_ = nullptr;
 };
 
 template <class T>
@@ -200,6 +215,7 @@ void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
   const std::int64_t heads = static_cast<std::int64_t>(extent.segments.size()) * a.shape.kv_heads;
   const std::int64_t queries = task_queries(heads >= 2 * ctx.threads ? kTaskRows : kFewTaskRows, a.shape);
   const auto pieces = [&](const Segment& segment) { return ceil_div(segment.length, queries); };
+  const std::int64_t count = count_tasks(extent, a.shape.kv_heads, pieces);
   const auto body = [&](std::int64_t index, int thread) {
     auto* begin = reinterpret_cast<T*>(ctx.workspace);
     Arena<T> sizes(nullptr);
@@ -207,11 +223,15 @@ void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
     ForwardScratch<T>{sizes, a.shape, parts};
     Arena<T> arena(begin + static_cast<std::size_t>(thread) * sizes.used());
     const ForwardScratch<T> scratch(arena, a.shape, parts);
-    ForwardTask<T>(a, task_at(extent, a.shape.kv_heads, pieces, index), static_cast<std::size_t>(queries),
-                   scratch)
-        .Run();
+    const auto task = [&](std::int64_t i) {
+      return ForwardTask<T>(a, task_at(extent, a.shape.kv_heads, pieces, i),
+                            static_cast<std::size_t>(queries), scratch);
+    };
+    ReadAhead ahead;
+    if (index + ctx.threads < count) task(index + ctx.threads).Announce(ahead);
+    task(index).Run(ahead);
   };
-  parallel_for(ctx, count_tasks(extent, a.shape.kv_heads, pieces), body);
+  parallel_for(ctx, count, body);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention_layout.h"
+#include "mantissa/kernels/cpu/read_ahead.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/attention_backward.cpp"
@@ -51,7 +52,20 @@ class BackwardTask {
         dkeys_(dkeys),
         dqueries_(dqueries) {}
 
-  void Run() {
+  /// What of the operands this task begins with.
+  void Announce(ReadAhead& ahead) const {
+    const std::size_t column = kv_head_ * dim_, most = kKeyBlock;
+    const std::size_t key = dqueries_.count() > 0 ? 0 : dkeys_.begin;
+    const std::size_t query = dkeys_.count() > 0 ? dkeys_.begin : dqueries_.begin;
+    for (const ConstMatrix* m : {&a_.k, &a_.v})
+      ahead.Add(*m, first_token_ + key, std::min(most, length_ - key), column, dim_);
+    for (const ConstMatrix* m : {&a_.q, &a_.dout, &a_.out})
+      ahead.Add(*m, first_token_ + query, std::min(most, length_ - query), column * group_, dim_ * group_);
+  }
+
+  void Run(ReadAhead& ahead) {
+    ahead_ = &ahead;
+    ahead.Spread(group_ * Pairs() / (kWidth * kMr));
     std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
     // dK and dV need the queries from their keys on; dQ needs the keys up to its queries.
     const bool all_keys = dqueries_.count() > 0;
@@ -73,6 +87,12 @@ class BackwardTask {
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
   int Parts() const { return a_.operand.parts; }
+  /// Of queries and keys, about; each is looked at once.
+  std::size_t Pairs() const {
+    const Range &k = dkeys_, &q = dqueries_;
+    return k.count() > 0 ? k.count() * (2 * length_ - k.begin - k.end) / 2
+                         : q.count() * (q.begin + q.end) / 2;
+  }
   T* DQuery(std::size_t g, std::size_t t) const {
     return s_.dqueries + (g * dqueries_.count() + t - dqueries_.begin) * stride_;
   }
@@ -171,6 +191,7 @@ class BackwardTask {
     const std::size_t seen = std::min(keys.end, std::max(last + 1, keys.begin)) - keys.begin;
     T *p = s_.p + at, *ds = s_.ds + at;
     for (std::size_t j = 0; j < seen; j += kMr) {
+      ahead_->Step();
       const std::size_t some = std::min(kMr, seen - j), row = rows + j * stride_;
       ProductOfParts<Left::rows, T>(Parts(), some, {s_.keys + row, s_.keys_plane}, stride_,
                                     {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
@@ -261,6 +282,7 @@ class BackwardTask {
   const std::size_t dim_, stride_, group_, kv_head_, first_token_, length_;
   const Range dkeys_, dqueries_;
   bool keys_finite_ = false, queries_finite_ = false;
+  ReadAhead* ahead_ = nullptr;
 };
 
 template <class T>
@@ -301,21 +323,22 @@ class Backward {
   /// Runs a task for every piece of every segment and key head; ranges_of gives its keys and its queries.
   template <class PiecesOf, class RangesOf>
   void ForEach(PiecesOf pieces_of, RangesOf ranges_of) const {
-    parallel_for(ctx_, count_tasks(extent_, a_.shape.kv_heads, pieces_of),
-                 [&](std::int64_t index, int thread) {
-                   const Task task = task_at(extent_, a_.shape.kv_heads, pieces_of, index);
-                   const auto [keys, queries] = ranges_of(*task.segment, task.piece);
-                   RunOne(task, keys, queries, thread);
-                 });
-  }
-
-  void RunOne(const Task& task, Range keys, Range queries, int thread) const {
-    Arena<T> sizes(nullptr);
-    const auto parts = static_cast<std::size_t>(a_.operand.parts);
-    BackwardScratch<T>{sizes, a_.shape, longest_, parts};
-    Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
-    const BackwardScratch<T> scratch(arena, a_.shape, longest_, parts);
-    BackwardTask<T>(a_, *task.segment, task.kv_head, keys, queries, scratch).Run();
+    const std::int64_t count = count_tasks(extent_, a_.shape.kv_heads, pieces_of);
+    parallel_for(ctx_, count, [&](std::int64_t index, int thread) {
+      Arena<T> sizes(nullptr);
+      const auto parts = static_cast<std::size_t>(a_.operand.parts);
+      BackwardScratch<T>{sizes, a_.shape, longest_, parts};
+      Arena<T> arena(reinterpret_cast<T*>(ctx_.workspace) + static_cast<std::size_t>(thread) * sizes.used());
+      const BackwardScratch<T> scratch(arena, a_.shape, longest_, parts);
+      const auto task = [&](std::int64_t i) {
+        const Task t = task_at(extent_, a_.shape.kv_heads, pieces_of, i);
+        const auto [keys, queries] = ranges_of(*t.segment, t.piece);
+        return BackwardTask<T>(a_, *t.segment, t.kv_head, keys, queries, scratch);
+      };
+      ReadAhead ahead;
+      if (index + ctx_.threads < count) task(index + ctx_.threads).Announce(ahead);
+      task(index).Run(ahead);
+    });
   }
 
   const Context& ctx_;
