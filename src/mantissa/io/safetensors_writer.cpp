@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 // Small enough to be hashed from the cache, large enough that a system call costs nothing.
-constexpr std::uint64_t kPiece = 1 << 20;
+constexpr std::uint64_t kPiece = 1 << 17;
 
 class Stream {
  public:

@@ -26,6 +26,9 @@ struct Work {
   double element = 24;           // read or written by a step that multiplies nothing
   double exp_element = 38;       // where an exp is among what is done to it
   double gathered_element = 90;  // a row at a time, by one thread where rows are summed
+  double scaled_element = 40;    // rounded with the scale of a tensor
+  double block_element = 100;    // rounded with the scale of its block
+  double rounded_sum = 20;       // of a sum that is rounded every so many terms
   double call = 2.4e6;
   double random_update = 350;  // stochastic rounding of a weight and its moments
 };
@@ -54,10 +57,18 @@ double elements_moved(const plan::Program& program, const plan::Step& s) {
   return count;
 }
 
-/// A product of parts of bf16 is several.
-double products_of(const std::string& format) {
-  if (format.ends_with("x3")) return 3;
-  return format.ends_with("x6") ? 6 : 1;
+/// A product of factors in parts is one of every two parts whose terms count (numeric/factor.h).
+double products_of(const plan::Step& s) {
+  return s.compute.parts * (s.compute.parts + 1) / 2;
+}
+
+/// What products take: multiply-adds, and rounding their sums where these are not in the arithmetic.
+double product_work(const plan::Program& program, const plan::Step& s, double flops) {
+  const Work& work = work_of(program);
+  const Accumulator& sums = s.accumulator;
+  const std::int64_t terms = sums.block == 0 ? kSumBlock : sums.block;
+  const double roundings = sums.rounds() ? flops / 2 / static_cast<double>(terms) : 0;
+  return flops * products_of(s) / work.product_share + roundings * work.rounded_sum;
 }
 
 /// Where leaves are too long for their logits to be kept, the head makes them twice.
@@ -72,12 +83,13 @@ double head_flops(const plan::Program& program, const plan::Step& s, std::int64_
   const Work& work = work_of(program);
   const double logits = static_cast<double>(program.token_capacity) *
                         static_cast<double>(program.buffer(s.inputs[1].buffer).shape.dim(0).size);
-  return s.flops * logits_made_again(program, s, longest_leaf) / work.product_share + logits * work.logit;
+  return product_work(program, s, s.flops * logits_made_again(program, s, longest_leaf)) +
+         logits * work.logit;
 }
 
 double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
   const Work& work = work_of(program);
-  const double products = s.flops * products_of(plan::factor_format(s)) / work.product_share;
+  const double products = product_work(program, s, s.flops);
   if (s.op->id != "matmul.dw") return products + work.product_call;
   const double leaves = static_cast<double>(program.token_capacity) /
                         static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
@@ -90,15 +102,18 @@ double attention_flops(const plan::Program& program, const plan::Step& s) {
   const auto head_dim = static_cast<double>(s.attributes.integer("head_dim"));
   const bool forward = s.op->id == "attention";
   const double scores = s.flops / ((forward ? 4 : 8) * head_dim);
-  return forward ? s.flops / work.forward_share + scores * work.forward_score
-                 : s.flops / work.backward_share + scores * work.backward_score;
+  const double products = s.flops * products_of(s);
+  return forward ? products / work.forward_share + scores * work.forward_score
+                 : products / work.backward_share + scores * work.backward_score;
 }
 
 double other_flops(const plan::Program& program, const plan::Step& s) {
   const Work& work = work_of(program);
   const bool fused_exp = std::any_of(s.parts.begin(), s.parts.end(),
                                      [](const std::string& part) { return part.starts_with("swiglu"); });
-  const double element = s.op->op == "gather"                ? work.gathered_element
+  const auto& quantization = program.buffer(s.outputs.front()).quantization;
+  const double element = quantization ? quantization->blocks ? work.block_element : work.scaled_element
+                         : s.op->op == "gather"              ? work.gathered_element
                          : s.op->op == "swiglu" || fused_exp ? work.exp_element
                                                              : work.element;
   return work.call + elements_moved(program, s) * element;

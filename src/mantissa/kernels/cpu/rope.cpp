@@ -1,7 +1,7 @@
 #include "mantissa/kernels/rope.h"
 
 #include <algorithm>
-#include <cmath>
+#include <vector>
 
 #include "mantissa/kernels/cpu/tasks.h"
 
@@ -16,51 +16,51 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kPairs = 512;  // pairs of channels that are rotated at once
-
-/// Rotates the pairs (x[i], x[i + half]), i in [first, first + count), of every head of token t.
+/// Rows in the arithmetic type T, where they are not read and written in place.
 template <class T>
-void RotatePairs(const Rope& r, std::size_t t, std::size_t position, std::size_t first, std::size_t count) {
-  alignas(64) T cos_buffer[kPairs], sin_buffer[kPairs], x_buffers[2][kPairs], y_buffers[2][kPairs];
-  const std::size_t heads = static_cast<std::size_t>(r.heads), dim = static_cast<std::size_t>(r.head_dim);
-  const T* cos = ViewRow<T>(r.cos.data, r.cos.type, position * static_cast<std::size_t>(r.cos.ld) + first,
-                            count, cos_buffer);
-  const T* sin = ViewRow<T>(r.sin.data, r.sin.type, position * static_cast<std::size_t>(r.sin.ld) + first,
-                            count, sin_buffer);
+struct RopeBuffers {
+  explicit RopeBuffers(const Rope& r)
+      : x(static_cast<std::size_t>(r.heads * r.head_dim)),
+        y(x.size()),
+        cos(static_cast<std::size_t>(r.head_dim) / 2),
+        sin(cos.size()) {}
+  std::vector<T> x, y, cos, sin;
+};
+
+/// Rotates the pairs (x[i], x[i + head_dim / 2]) of every head of token t.
+template <class T>
+void RotateToken(const Rope& r, std::size_t t, std::size_t position, RopeBuffers<T>& buffers) {
+  const auto dim = static_cast<std::size_t>(r.head_dim), half = dim / 2, width = buffers.x.size();
+  const auto row = [](const auto& matrix, std::size_t i) { return i * static_cast<std::size_t>(matrix.ld); };
+  const T* cos = ViewRow<T>(r.cos.data, r.cos.type, row(r.cos, position), half, buffers.cos.data());
+  const T* sin = ViewRow<T>(r.sin.data, r.sin.type, row(r.sin, position), half, buffers.sin.data());
+  const T* x = ViewRow<T>(r.x.data, r.x.type, row(r.x, t), width, buffers.x.data());
+  const OutRow<T> out(r.y.data, r.y.type, row(r.y, t), width, buffers.y.data());
+  T* y = out.data();
   const T direction = r.inverse ? T{-1} : T{1};
-  for (std::size_t h = 0; h < heads; ++h) {
-    const std::size_t low = h * dim + first, high = low + dim / 2;
-    const std::size_t x_row = t * static_cast<std::size_t>(r.x.ld),
-                      y_row = t * static_cast<std::size_t>(r.y.ld);
-    const T* x0 = ViewRow<T>(r.x.data, r.x.type, x_row + low, count, x_buffers[0]);
-    const T* x1 = ViewRow<T>(r.x.data, r.x.type, x_row + high, count, x_buffers[1]);
-    const OutRow<T> out0(r.y.data, r.y.type, y_row + low, count, y_buffers[0]);
-    const OutRow<T> out1(r.y.data, r.y.type, y_row + high, count, y_buffers[1]);
-    T* y0 = out0.data();
-    T* y1 = out1.data();
-    ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
+  for (std::size_t h = 0; h < width; h += dim) {
+    const T *x0 = x + h, *x1 = x0 + half;
+    T *y0 = y + h, *y1 = y0 + half;
+    ForEachVector<T>(half, [&](auto d, std::size_t i) HWY_ATTR {
       const auto a = hn::LoadU(d, x0 + i), b = hn::LoadU(d, x1 + i);
       const auto c = hn::LoadU(d, cos + i), s = hn::Mul(hn::LoadU(d, sin + i), hn::Set(d, direction));
       hn::StoreU(hn::MulSub(a, c, hn::Mul(b, s)), d, y0 + i);
       hn::StoreU(hn::MulAdd(b, c, hn::Mul(a, s)), d, y1 + i);
     });
-    out0.Store();
-    out1.Store();
   }
+  out.Store();
 }
 
 template <class T>
 void RotateTokens(const Extent& extent, const Rope& r, std::size_t begin, std::size_t end) {
-  const std::size_t half = static_cast<std::size_t>(r.head_dim) / 2;
+  RopeBuffers<T> buffers(r);
   auto segment =
       std::upper_bound(extent.segments.begin(), extent.segments.end(), static_cast<std::int64_t>(begin),
                        [](std::int64_t t, const Segment& s) { return t < s.begin + s.length; });
   for (std::size_t t = begin; t < end; ++t) {
     const std::int64_t token = static_cast<std::int64_t>(t);
     while (token >= segment->begin + segment->length) ++segment;
-    const std::size_t position = static_cast<std::size_t>(segment->position + token - segment->begin);
-    for (std::size_t i = 0; i < half; i += kPairs)
-      RotatePairs<T>(r, t, position, i, std::min(kPairs, half - i));
+    RotateToken(r, t, static_cast<std::size_t>(segment->position + token - segment->begin), buffers);
   }
 }
 
