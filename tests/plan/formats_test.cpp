@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "mantissa/base/error.h"
 #include "mantissa/plan/explain.h"
@@ -182,6 +185,15 @@ TEST(Scaled, ReadersThatScaleDifferentlyHaveScalesOfTheirOwn) {
   };
   EXPECT_EQ(scale_of("model.layers.0.mlp.up_proj").margin, 2);
   EXPECT_EQ(scale_of("model.layers.0.mlp.gate_proj").margin, 0);
+}
+
+TEST(Scaled, ProductsAreToldByWhatTheyMultiply) {
+  std::vector<std::string> forward, backward;
+  for (const PlanRow& row : plan_rows(plan_for(precision::Policy::parse("fp8-hybrid")))) {
+    if (row.op == "matmul") (row.pass == "forward" ? forward : backward).push_back(row.multiplied);
+  }
+  EXPECT_EQ(std::set(forward.begin(), forward.end()), std::set<std::string>{"e4m3"});
+  EXPECT_EQ(std::set(backward.begin(), backward.end()), std::set<std::string>{"e5m2·e4m3"});
 }
 
 TEST(Scaled, BlocksLieAlongTheSum) {

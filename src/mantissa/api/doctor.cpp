@@ -3,107 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "mantissa/api/format_costs.h"
 #include "mantissa/api/internal.h"
-#include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/peak.h"
 #include "mantissa/kernels/processor.h"
-#include "mantissa/kernels/update.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/runtime/surroundings.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::api {
 namespace {
 
 using nlohmann::json;
-
-constexpr int kRounds = 12;
-constexpr std::int64_t kSide = 768;                    // of the square product
-constexpr std::int64_t kCast = std::int64_t{1} << 22;  // elements that are cast and updated
-
-/// What a format costs, the fastest of kRounds runs each.
-struct Cost {
-  Scalar format = Scalar::f32;
-  double product = 0;     // flop/s of a square product with both operands stored in the format
-  double cast = 0;        // elements/s rounded to nearest from f32 to the format
-  double stochastic = 0;  // elements/s of AdamW's sweep over weight and moments in it; 0: not trained so
-};
-
-template <class Work>
-double seconds_of(const Work& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-double product_seconds(const kernels::Context& ctx, Scalar format) {
-  const Scalar arithmetic = format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
-  constexpr auto kElements = static_cast<std::size_t>(kSide * kSide);
-  const Storage a(kElements * bytes_of(format)), b(kElements * bytes_of(format));
-  const Storage c(kElements * bytes_of(arithmetic));
-  const Storage work(kernels::gemm_workspace(ctx, kSide, kSide, kSide, arithmetic));
-  kernels::Context local = ctx;
-  local.workspace = work.data();
-  local.workspace_bytes = work.size();
-  kernels::Gemm g;
-  g.m = g.n = g.k = kSide;
-  g.a = {{a.data(), format, kSide}, format, false};
-  g.b = {{b.data(), format, kSide}, format, true};
-  g.c = {c.data(), arithmetic, kSide};
-  kernels::gemm(local, g);  // touches the pages
-  return seconds_of([&] { kernels::gemm(local, g); });
-}
-
-double cast_seconds(const kernels::Context& ctx, Scalar format, const Storage& from, const Storage& to) {
-  return seconds_of([&] { kernels::cast(ctx, kCast, from.data(), Scalar::f32, to.data(), format); });
-}
-
-/// One sweep of AdamW with weights and moments in `format`, rounded stochastically.
-double update_seconds(const kernels::Context& ctx, Scalar format, const Storage& memory) {
-  const std::size_t part = memory.size() / 4;
-  kernels::AdamW u;
-  u.count = kCast;
-  u.master = memory.data();
-  u.gradient = memory.data() + part;
-  u.first_moment = memory.data() + 2 * part;
-  u.second_moment = memory.data() + 3 * part;
-  u.master_type = u.gradient_type = u.moment_type = format;
-  u.rounding = format == Scalar::f32 ? Rounding::nearest : Rounding::stochastic;
-  u.beta1 = 0.9;
-  u.beta2 = 0.95;
-  u.eps = 1e-8;
-  return seconds_of([&] { kernels::adamw(ctx, u); });
-}
-
-/// Round by round over all formats, so that what else the machine does falls on all alike.
-std::vector<Cost> measure_costs(const kernels::Context& ctx) {
-  std::vector<Cost> costs;
-  for (const Scalar s :
-       {Scalar::f64, Scalar::f32, Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3})
-    costs.push_back({s, 0, 0, 0});
-  const Storage from(static_cast<std::size_t>(kCast) * 4), to(static_cast<std::size_t>(kCast) * 8);
-  const Storage trained(static_cast<std::size_t>(kCast) * 4 * 4);
-  constexpr double kFlops = 2.0 * static_cast<double>(kSide * kSide * kSide);
-  for (int round = 0; round < kRounds; ++round) {
-    for (Cost& c : costs) {
-      c.product = std::max(c.product, kFlops / product_seconds(ctx, c.format));
-      c.cast = std::max(c.cast, static_cast<double>(kCast) / cast_seconds(ctx, c.format, from, to));
-      if (c.format == Scalar::f32 || c.format == Scalar::bf16) {
-        c.stochastic =
-            std::max(c.stochastic, static_cast<double>(kCast) / update_seconds(ctx, c.format, trained));
-      }
-    }
-  }
-  return costs;
-}
-
-const Cost& cost_of(const std::vector<Cost>& costs, Scalar format) {
-  return *std::find_if(costs.begin(), costs.end(), [&](const Cost& c) { return c.format == format; });
-}
 
 struct Choice {
   std::string preset, why;
@@ -111,10 +24,10 @@ struct Choice {
 
 /// Half the bytes of activations at nearly the speed of f32 is worth it; much slower is not. bf16 before f16:
 /// it has f32's range, so that no loss scale is needed.
-Choice choose_preset(const std::vector<Cost>& costs) {
+Choice choose_preset(const Costs& costs) {
   constexpr double kWorthIt = 0.9;
-  const double f32 = cost_of(costs, Scalar::f32).product;
-  const double bf16 = cost_of(costs, Scalar::bf16).product, f16 = cost_of(costs, Scalar::f16).product;
+  const double f32 = costs.of("f32").product;
+  const double bf16 = costs.of("bf16").product, f16 = costs.of("f16").product;
   const std::string speeds = fmt::format(
       "measured here, bf16 products run at {:.2f} and f16 products at {:.2f} "
       "times the f32 speed",
@@ -127,28 +40,32 @@ Choice choose_preset(const std::vector<Cost>& costs) {
   return {"32-true", speeds + ", so that mixing would cost time"};
 }
 
-std::string format_table(const std::vector<Cost>& costs) {
-  const double f32 = cost_of(costs, Scalar::f32).product;
+std::string format_table(const Costs& costs) {
+  const double f32 = costs.of("f32").product;
   std::string text = fmt::format("{:<8}{:<11}{:>15}{:>9}{:>18}  {}\n", "format", "how", "product", "of f32",
                                  "cast from f32", "what happens");
-  for (const Cost& c : costs) {
-    const kernels::FormatSupport support = kernels::format_support(name(c.format));
+  for (const FormatCost& c : costs.formats) {
+    const kernels::FormatSupport support = kernels::format_support(c.name);
+    const std::string conversion =
+        c.conversion == 0 ? "while packed" : fmt::format("{:.2f} Gvalue/s", c.conversion / 1e9);
     text +=
-        fmt::format("{:<8}{:<11}{:>7.0f} GFLOP/s{:>7.2f} ×{:>10.2f} Gvalue/s  {}\n", name(c.format),
-                    kernels::name(support.how), c.product / 1e9, c.product / f32, c.cast / 1e9, support.why);
+        fmt::format("{:<8}{:<11}{:>7.0f} GFLOP/s{:>7.2f} ×{:>18}  {}\n", c.name, kernels::name(support.how),
+                    c.product / 1e9, c.product / f32, conversion, support.why);
   }
   return text;
 }
 
-json format_json(const std::vector<Cost>& costs) {
-  const double f32 = cost_of(costs, Scalar::f32).product;
+json format_json(const Costs& costs) {
+  const double f32 = costs.of("f32").product;
   json formats = json::array();
-  for (const Cost& c : costs) {
-    const kernels::FormatSupport support = kernels::format_support(name(c.format));
-    json row = {
-        {"format", name(c.format)},      {"how", kernels::name(support.how)},  {"why", support.why},
-        {"flops_per_second", c.product}, {"relative_to_f32", c.product / f32}, {"casts_per_second", c.cast}};
-    formats.push_back(std::move(row));
+  for (const FormatCost& c : costs.formats) {
+    const kernels::FormatSupport support = kernels::format_support(c.name);
+    formats.push_back({{"format", c.name},
+                       {"how", kernels::name(support.how)},
+                       {"why", support.why},
+                       {"flops_per_second", c.product},
+                       {"relative_to_f32", c.product / f32},
+                       {"casts_per_second", c.conversion == 0 ? json() : json(c.conversion)}});
   }
   return formats;
 }
@@ -186,9 +103,7 @@ Doctor doctor(const Hardware& hardware) {
   const std::size_t memory = runtime::machine_memory_bytes(), available = runtime::available_memory_bytes();
   const std::vector<kernels::ProcessorFeature> features = kernels::processor_features(ctx.simd);
   const std::vector<std::string> gpus = runtime::seen_accelerators(), launchers = runtime::seen_launchers();
-  const std::vector<Cost> costs = measure_costs(ctx);
-  const double sweep = cost_of(costs, Scalar::f32).stochastic,
-               rounded = cost_of(costs, Scalar::bf16).stochastic;
+  const Costs costs = measure_costs(ctx);
   const Choice choice = choose_preset(costs);
   Doctor d;
   d.text = fmt::format(
@@ -207,7 +122,7 @@ Doctor doctor(const Hardware& hardware) {
   d.text += "\n" + format_table(costs) + "\n" + feature_table(features) + not_present(features);
   d.text += fmt::format(
       "\nupdate   AdamW in f32 {:.2f} Gvalue/s, in bf16 with stochastic rounding {:.2f} Gvalue/s\n",
-      sweep / 1e9, rounded / 1e9);
+      costs.update.f32 / 1e9, costs.update.bf16_stochastic / 1e9);
   d.text += fmt::format("preset   {}: {}\n", choice.preset, choice.why);
   d.json = json{{"cpu", kernels::processor_name()},
                 {"cores", std::thread::hardware_concurrency()},
@@ -221,7 +136,8 @@ Doctor doctor(const Hardware& hardware) {
                 {"mpi", launchers.empty() ? json() : json{{"seen", launchers}, {"used", false}}},
                 {"features", feature_json(features)},
                 {"formats", format_json(costs)},
-                {"updates_per_second", {{"f32", sweep}, {"bf16-stochastic", rounded}}},
+                {"updates_per_second",
+                 {{"f32", costs.update.f32}, {"bf16-stochastic", costs.update.bf16_stochastic}}},
                 {"preset", choice.preset},
                 {"why", choice.why}}
                .dump(2);

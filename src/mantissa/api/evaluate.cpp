@@ -15,6 +15,7 @@
 #include "mantissa/text/kk.h"
 #include "mantissa/text/kk_reward.h"
 #include "mantissa/text/sources.h"
+#include "mantissa/train/forecast.h"
 #include "mantissa/train/model_io.h"
 
 namespace mantissa::api {
@@ -163,6 +164,8 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
         "{}: there is no model yet; train the config first, or give a model directory", model.string()));
   }
   const train::ModelSource source = train::find_model(model);
+  if (run.native_only)
+    check_native(run, train::compile_training(run, source.config, run.batch.micro_batch_size, ctx), {});
   const text::Dataset data = load_dataset(run, source.config, {});
   if (data.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");

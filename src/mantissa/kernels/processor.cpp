@@ -66,6 +66,7 @@ std::string_view name(How how) {
 }
 
 FormatSupport format_support(std::string_view format) {
+  static constexpr std::string_view kBlocks = "element × scale of its block, stored in bf16, f32 products";
   static constexpr std::array kTable = {
       FormatSupport{"f64", How::native, "multiplied and added in f64"},
       FormatSupport{"f32", How::native, "multiplied and added in f32"},
@@ -74,6 +75,11 @@ FormatSupport format_support(std::string_view format) {
       FormatSupport{"f16", How::converted, "16 bits in memory, widened exactly while loaded, f32 products"},
       FormatSupport{"e5m2", How::simulated, "own code widens and rounds, f32 products"},
       FormatSupport{"e4m3", How::simulated, "own code widens and rounds, f32 products"},
+      FormatSupport{"mxfp8", How::simulated, kBlocks},
+      FormatSupport{"mxfp4", How::simulated, kBlocks},
+      FormatSupport{"nvfp4", How::simulated, kBlocks},
+      FormatSupport{"bf16x3", How::simulated, "two bf16 parts of each factor, three f32 products"},
+      FormatSupport{"bf16x6", How::simulated, "three bf16 parts of each factor, six f32 products"},
   };
   const auto* row =
       std::find_if(kTable.begin(), kTable.end(), [&](const FormatSupport& s) { return s.format == format; });

@@ -69,14 +69,24 @@ std::string use_text(const Step& s) {
   return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
 }
 
+/// "bf16x3"; of factors that are stored with scales of tensors, in two formats perhaps, these: "e5m2·e4m3".
+std::string multiplied_name(const Program& p, const Step& s) {
+  const std::string factors = factor_format(s);
+  if (factors.empty()) return kNoFormat;
+  if (s.op->op != "matmul" || s.inputs.size() < 2) return factors;
+  const Buffer &a = p.buffer(s.inputs[0].buffer), &b = p.buffer(s.inputs[1].buffer);
+  const auto scaled = [](const Buffer& x) { return x.quantization && !x.quantization->blocks; };
+  if (!scaled(a) || !scaled(b)) return factors;
+  return a.type == b.type ? format_name(a) : fmt::format("{}·{}", format_name(a), format_name(b));
+}
+
 PlanRow row_of(const Program& p, const Step& s) {
   PlanRow r;
   r.scope = s.scope;
   r.op = std::string(s.op->op);
   r.pass = precision::name(pass_of(s.phase));
   r.stored = format_name(main_input(p, s));
-  r.multiplied = factor_format(s);
-  if (r.multiplied.empty()) r.multiplied = kNoFormat;
+  r.multiplied = multiplied_name(p, s);
   const bool moves = s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" ||
                      s.op->op == "cache" || s.op->op == "quantize";
   r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
