@@ -329,7 +329,7 @@ TEST(AttentionFactors, InMorePartsComeNearerToTheExactProducts) {
   std::vector<double> before;
   for (const int parts : {1, 2, 3}) {
     Case c = Case::random(sizes, all_of(Scalar::f32));
-    c.factor = Factor(Scalar::bf16, static_cast<std::int8_t>(parts));
+    c.factor = Factor(Scalar::bf16, parts);
     c.forward();
     c.backward();
     std::vector<double> errors;

@@ -19,14 +19,14 @@ void expect_stated_bits(const Case& x) {
     EXPECT_TRUE(x.result(ctx) == expected) << describe(ctx) << ", seed " << kSeed;
 }
 
-void split(Case& x, std::int8_t parts) {
+void split(Case& x, int parts) {
   x.g.a.operand = x.g.b.operand = Factor(Scalar::bf16, parts);
 }
 
 class GemmParts : public ::testing::TestWithParam<int> {};
 
 TEST_P(GemmParts, HaveTheStatedBits) {
-  const auto parts = static_cast<std::int8_t>(GetParam());
+  const auto parts = GetParam();
   for (const Size& size : {Size{1, 17, 256}, Size{3, 40, 70}, Size{29, 131, 600}, Size{100, 9, 513}}) {
     for (const int transposes : {0, 1, 2, 3}) {
       Case x(size, kF32, transposes);
@@ -43,7 +43,7 @@ TEST_P(GemmParts, HaveTheStatedBitsOverLeaves) {
   for (const std::int64_t rows_per_leaf : {1, 2}) {
     for (const bool accumulate : {false, true}) {
       Case x({33, 70, 700}, kF32, 1);
-      split(x, static_cast<std::int8_t>(GetParam()));
+      split(x, GetParam());
       x.cut({300, 20, 380}, rows_per_leaf);
       x.g.accumulate = accumulate;
       expect_stated_bits(x);
@@ -62,7 +62,7 @@ TEST(GemmParts, ShrinkTheErrorByTheFactorsOfTheory) {
   double before = 0;
   for (const int parts : {1, 2, 3}) {
     Case x(size, kF32);
-    split(x, static_cast<std::int8_t>(parts));
+    split(x, parts);
     const std::vector<double> c = x.result().values();
     const double dropped = parts == 1 ? 2 : parts + 1;  // products of parts that are left out, and their rest
     double worst = 0;

@@ -15,9 +15,9 @@ namespace mantissa::api {
 struct FormatCost {
   std::string_view name;
   Scalar stored = Scalar::f32;
-  std::int8_t parts = 1;              // each factor is a sum of so many values of `stored`
+  int parts = 1;                           // each factor is a sum of so many values of `stored`
   std::optional<BlockFormat> blocks = {};  // with scales of blocks
-  double product = 0;                 // flop/s of a square product, what the caller asked for counted once
+  double product = 0;     // flop/s of a square product, what the caller asked for counted once
   double conversion = 0;  // elements/s from f32 to what is stored; of parts, made while multiplied: 0
 };
 

@@ -14,14 +14,14 @@ namespace mantissa {
 /// jax.lax.Precision "high" and "highest" make them on a TPU.
 struct Factor {
   Scalar format = Scalar::f32;
-  std::int8_t parts = 1;          // more than 1 only in bf16
+  int parts = 1;                  // more than 1 only in bf16
   bool saturate = false;          // overflow to the largest finite value
   bool flush_subnormals = false;  // results below the smallest normal become zero
 
   constexpr Factor() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): a plain format is a factor's usual rounding
   constexpr Factor(Scalar f) : format(f) {}
-  constexpr Factor(Scalar f, std::int8_t n) : format(f), parts(n) {}
+  constexpr Factor(Scalar f, int n) : format(f), parts(n) {}
   constexpr bool plain() const { return parts == 1 && !saturate && !flush_subnormals; }
   friend bool operator==(const Factor&, const Factor&) = default;
 };

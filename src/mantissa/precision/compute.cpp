@@ -10,7 +10,7 @@ constexpr ComputeTraits plain(Scalar s) {
   return {name(s), s, s, s};
 }
 /// bf16 parts of f32 values.
-constexpr ComputeTraits split(std::string_view name, std::int8_t parts) {
+constexpr ComputeTraits split(std::string_view name, int parts) {
   return {name, Factor(Scalar::bf16, parts), Scalar::bf16, Scalar::f32};
 }
 constexpr ComputeTraits by_tensor(std::string_view name, Scalar forward, Scalar gradient) {

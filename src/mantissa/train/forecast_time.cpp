@@ -58,7 +58,7 @@ double elements_moved(const plan::Program& program, const plan::Step& s) {
 }
 
 /// A product of factors in parts is one of every two parts whose terms count (numeric/factor.h).
-double products_of(const plan::Step& s) {
+int products_of(const plan::Step& s) {
   return s.compute.parts * (s.compute.parts + 1) / 2;
 }
 
