@@ -86,18 +86,18 @@ def table(head, rows):
 
 
 def measure(program, folder, path, rounds):
-    """Per policy: seconds of every step but each run's first two, and the last run's summary and plan."""
-    results = {policy: {"seconds": []} for policy in POLICIES}
+    """Per policy: seconds of every step but each run's first, as planned of every run, and the last run's summary and plan."""
+    results = {policy: {"seconds": [], "planned": []} for policy in POLICIES}
+    targets = [argument for t in TARGETS for argument in ("--target", t)]
     for _ in range(rounds):
         for policy, result in results.items():
             out = folder / "run"
             run(program, "train", path, "--precision", policy, "--out", out, "--overwrite", "--quiet")
             steps = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-            result["seconds"] += [s["seconds"] for s in steps if "seconds" in s][2:]
+            result["seconds"] += [s["seconds"] for s in steps if "seconds" in s][1:]
+            result["plan"] = json.loads(run(program, "explain", path, "--precision", policy, "--json", *targets))
+            result["planned"].append(result["plan"]["seconds_per_step"])
             result["summary"] = json.loads((out / "summary.json").read_text())
-    for policy, result in results.items():
-        targets = [argument for t in TARGETS for argument in ("--target", t)]
-        result["plan"] = json.loads(run(program, "explain", path, "--precision", policy, "--json", *targets))
     return results
 
 
@@ -110,43 +110,57 @@ def page(results, args):
         seconds = statistics.median(r["seconds"])
         peak = r["summary"]["measured_peak_bytes"]
         speed.append([name, f"`{policy}`", f"{BATCH * LENGTH / seconds:.0f}", f"{base_seconds / seconds:.2f}",
-                      f"{r['plan']['seconds_per_step'] / seconds:.2f}", f"{r['summary']['final_loss']:.4f}"])
+                      f"{statistics.median(r['planned']) / seconds:.2f}", f"{r['summary']['final_loss']:.4f}"])
         m = r["plan"]["memory"]
         memory.append([name, megabytes(peak), f"{peak / base['summary']['measured_peak_bytes']:.2f}",
                        f"{r['summary']['predicted_peak_bytes'] / peak:.3f}"]
                       + [megabytes(m[key]) for key in ("masters", "copies", "gradients", "moments", "activations", "work")])
         by_name = {t["name"]: t for t in r["plan"]["targets"]}
         there.append([name] + [f"{1e3 * by_name[t]['seconds_per_step']:.2f}" for t in TARGETS])
-    size = sum(1 for _ in POLICIES)
+    size = len(POLICIES)
+
+    def ratio(policy):
+        return f"{base_seconds / statistics.median(results[policy]['seconds']):.2f} ×"
+
+    def share(policy):
+        return f"{results[policy]['summary']['measured_peak_bytes'] / base['summary']['measured_peak_bytes']:.2f} ×"
+
+    def part(purpose):
+        return f"{100 * base['plan']['memory'][purpose] / base['plan']['memory']['peak']:.0f} %"
+
     return f"""# What is said about precision, measured
 
-Written by `tools/claims.py`: a Llama of 24M (hidden size {SHAPE['hidden_size']}, {SHAPE['num_hidden_layers']} layers, vocabulary
-{SHAPE['vocab_size']}), {BATCH} × {LENGTH} tokens a step, AdamW, under {size} policies in turn, {args.rounds} runs of {args.steps} steps each, on a
-CPU that computes in f32. So speeds here say what the formats cost where they are converted or simulated; what they gain on an
-accelerator is the last table, which is predicted and not measured.
+Written by `tools/claims.py`: a Llama of 24M (hidden size {SHAPE['hidden_size']}, {SHAPE['num_hidden_layers']} layers, vocabulary {SHAPE['vocab_size']}), {BATCH} × {LENGTH} tokens
+a step, AdamW, under {size} policies in turn, {args.rounds} runs of {args.steps} steps each, on a CPU that computes in f32. Speeds here say what
+formats cost where they are converted or simulated; what they gain on an accelerator is the last table, which is predicted
+and not measured.
 
 ## Speed
 
-"To f32" is tokens per second; "plan" is the predicted time of a step to the measured one. Losses of the last step show that all
-of them train.
+"To f32" is tokens per second; "plan" is the predicted time of a step to the measured one. The ids are random: the losses say
+only that all of them step alike.
 
 {table(["precision", "policy", "tokens/s", "to f32", "plan", "loss"], speed)}
-- **"Mixed precision trains 20–50 % faster."** Not where 16-bit products are those of f32: the gain is memory traffic, and what
-  the conversions cost eats it.
-- **"fp32 with bf16 products costs nothing."** One product of rounded factors costs what f32 costs; three and six products are
-  three and six times the arithmetic of the matrix products.
-- **The edge.** Logits that are rounded to compute and widened again cost one rounding on the way out.
-- **Simulated formats** round their factors in passes of their own; sums that are rounded every few products leave the
-  registers as often.
+- **"Half precision trains 20–50 % faster."** Here mixed precision runs at {ratio('bf16-mixed')} (bf16) and {ratio('16-mixed')} (fp16) of the f32 speed,
+  true at {ratio('bf16-true')} and {ratio('16-true')}: 16-bit factors are multiplied as f32, and what they save in traffic their conversion costs. On
+  accelerators with 16-bit units the last table has the other answer, and the one that lacks them as well.
+- **"fp32 with bf16 products costs nothing."** One product of rounded factors runs at {ratio('bf16-matmul')} of the f32 speed; three and six
+  products at {ratio('bf16-matmul-x3')} and {ratio('bf16-matmul-x6')}, which is their number.
+- **"The fp32 edge is free."** Logits that are rounded to compute and widened again ({ratio('bf16-mixed output=compute>f32')}) against logits kept in f32
+  ({ratio('bf16-mixed')}): the conversion is within the noise, since the head's logits never leave the cache.
+- **Simulated formats** round their factors in passes of their own, or their sums every few products: {ratio('fp8-hybrid')} for fp8 under
+  scales of tensors, {ratio('bf16-mixed compute=mxfp8')} and {ratio('bf16-mixed compute=nvfp4')} under scales of blocks, {ratio('accumulate=f16')} and {ratio('accumulate=f16 accumulate_block=32')} with sums rounded to f16 after 256 and 32 terms.
 
 ## Memory
 
 MB, measured at the peak; "plan" is the predicted peak to the measured one; the rest is where the plan puts it.
 
 {table(["precision", "peak", "to f32", "plan", "masters", "copies", "gradients", "moments", "activations", "work"], memory)}
-- **"Half precision halves the memory."** Of masters, gradients, moments and activations, mixed precision halves the
-  activations only and adds copies of the weights. `bf16-true` halves weights and gradients, too; with moments of 16 bits
-  almost all of it is halved.
+- **"Half precision halves the memory."** Mixed precision takes {share('bf16-mixed')} of f32's here: it halves activations only, keeps masters, gradients
+  and moments, and adds 16-bit copies of the weights. `bf16-true` halves weights and gradients, too ({share('bf16-true')}); only with
+  moments of 16 bits is nearly all of it halved ({share('bf16-true optimizer=bf16 rounding=stochastic')}).
+- **Where it goes**: of f32's, {part('activations')} are activations, {part('moments')} moments, {part('masters')} weights and as much again gradients; with a larger
+  batch activations grow and the rest stays.
 
 ## Predicted for accelerators
 
