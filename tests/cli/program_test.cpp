@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <sstream>
 #include <thread>
+#include <vector>
 
 #include "api/tiny.h"
+#include "mantissa/io/safetensors.h"
 
 namespace mantissa {
 namespace {
@@ -154,6 +157,29 @@ TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
     EXPECT_EQ(count(r.err, "\n"), 1U) << r.err;
     EXPECT_EQ(count(r.err, ".json"), 1U) << r.err;
   }
+}
+
+TEST(Program, ATraceKeepsTheFormatsOfWhatIsNotToBeConverted) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const std::vector<std::int32_t> ids = {72, 101, 108, 108, 111};
+  io::write_safetensors(folder / "ids",
+                        std::vector{io::TensorToWrite{
+                            "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
+  const std::string trace =
+      "trace r/model --tokens ids --out t --precision 'bf16-true output=compute>f32' --grads ";
+  const Result done = mantissa(folder, trace + "--unconverted logits --unconverted 'grad.*norm.weight'");
+  ASSERT_EQ(done.code, 0) << done.err;
+  const io::SafetensorsReader file(folder / "t");
+  EXPECT_EQ(file.find("logits")->dtype, io::Dtype::bf16);
+  EXPECT_EQ(file.find("log_probs")->dtype, io::Dtype::f32);
+  EXPECT_EQ(file.find("grad.model.norm.weight")->dtype, io::Dtype::bf16);
+  EXPECT_EQ(file.find("grad.model.embed_tokens.weight")->dtype, io::Dtype::f32);
+  const Result refused = mantissa(folder, trace + "--unconverted logit");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find("did you mean \"logits\"?"), std::string::npos) << refused.err;
+  EXPECT_EQ(mantissa(folder, "trace r/model --tokens ids --out ''").code, 2);
 }
 
 TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {

@@ -153,21 +153,26 @@ TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
 }
 
 TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {
-  const Program p = plan_for(precision::Policy::parse("fp8-hybrid"));
-  const Step* up = find_step(p, "model.layers.0.mlp.up_proj", "matmul");
-  for (const Operand& o : up->inputs) {
-    EXPECT_EQ(p.buffer(o.buffer).type, Scalar::e4m3);
-    EXPECT_TRUE(p.buffer(o.buffer).quantization.has_value());
-  }
-  EXPECT_EQ(p.buffer(up->inputs[1].buffer).home, Home::copy);
-  for (const Step& s : p.steps) {
-    if (s.op->id == "matmul.dw" && s.scope == "model.layers.0.mlp.up_proj") {
-      EXPECT_EQ(p.buffer(s.inputs[0].buffer).type, Scalar::e5m2) << "gradients";
-      EXPECT_EQ(p.buffer(s.inputs[1].buffer).type, Scalar::e4m3);
-      EXPECT_EQ(s.inputs[1].buffer, up->inputs[0].buffer) << "rounded once, for both passes";
+  for (const auto& [line, elsewhere] :
+       {std::pair{"fp8-hybrid", Scalar::bf16}, {"transformer-engine-float16", Scalar::f16}}) {
+    SCOPED_TRACE(line);
+    const Program p = plan_for(precision::Policy::parse(line));
+    const Step* up = find_step(p, "model.layers.0.mlp.up_proj", "matmul");
+    for (const Operand& o : up->inputs) {
+      EXPECT_EQ(p.buffer(o.buffer).type, Scalar::e4m3);
+      EXPECT_TRUE(p.buffer(o.buffer).quantization.has_value());
     }
-    if (s.op->op == "log_prob") {
-      EXPECT_EQ(s.compute, Factor(Scalar::bf16)) << "the head has no scales";
+    EXPECT_EQ(p.buffer(up->inputs[1].buffer).home, Home::copy);
+    EXPECT_EQ(p.buffer(up->outputs[0]).type, elsewhere);
+    for (const Step& s : p.steps) {
+      if (s.op->id == "matmul.dw" && s.scope == "model.layers.0.mlp.up_proj") {
+        EXPECT_EQ(p.buffer(s.inputs[0].buffer).type, Scalar::e5m2) << "gradients";
+        EXPECT_EQ(p.buffer(s.inputs[1].buffer).type, Scalar::e4m3);
+        EXPECT_EQ(s.inputs[1].buffer, up->inputs[0].buffer) << "rounded once, for both passes";
+      }
+      if (s.op->op == "log_prob") {
+        EXPECT_EQ(s.compute, Factor(elsewhere)) << "the head has no scales";
+      }
     }
   }
 }

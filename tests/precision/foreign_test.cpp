@@ -69,6 +69,25 @@ TEST(Foreign, PrecisionsOfProductsAreWhatATpuDoes) {
   for (const auto& [text, line] : words) EXPECT_EQ(line_of(text), line) << text;
 }
 
+TEST(Foreign, TransformerEngineInF16HasALossScale) {
+  const std::string line = "fp8-hybrid compute=fp8-hybrid-f16 kv=f16 loss_scale=dynamic:2^16";
+  EXPECT_EQ(line_of("transformer-engine-float16"), line);
+  EXPECT_EQ(line_of("--precision=transformer-engine-float16"), line);
+  EXPECT_EQ(line_of("transformer-engine-float16 loss_scale=none"), line + " loss_scale=none");
+  const Policy policy = Policy::parse("transformer-engine-float16");
+  const Resolved r = policy.resolve({});
+  EXPECT_EQ(r.compute->scaled, Scaled::tensor);
+  EXPECT_EQ(r.compute->factor, Factor(Scalar::e4m3));
+  EXPECT_EQ(r.compute->gradient, Scalar::e5m2);
+  EXPECT_EQ(r.compute->stored, Scalar::f16);
+  EXPECT_EQ(r.kv, Scalar::f16);
+  EXPECT_EQ(r.params, Scalar::f32);
+  EXPECT_EQ(r.residual, Scalar::f32);
+  EXPECT_EQ(policy.loss_scale().str(), "dynamic:2^16");
+  EXPECT_EQ(Policy::parse(policy.line()), policy);
+  EXPECT_EQ(Policy::parse("transformer-engine"), Policy::parse("fp8-hybrid"));
+}
+
 TEST(Foreign, TheKeySaysWhoseWordItIs) {
   // A dtype's name alone is a preset's alias; under a key of JAX it is a precision of products.
   EXPECT_EQ(Policy::parse("bfloat16").preset(), "bf16-mixed");
@@ -144,7 +163,6 @@ TEST(Foreign, WhatIsWrongIsNamedWithTheNearestSpelling) {
       {"MixedPrecision(keep_low_precision_grads=1)", "must be True or False"},
       {"p=f32,c=bf16,p=f32", "params is said twice"},
       {"jmp.Policy(dtype=f32)", "a policy of jmp has no \"dtype\""},
-      {"transformer-engine-float16", "write transformer-engine"},
       {"transformer-engin", "did you mean \"transformer-engine\"?"},
       {"torch.bfloat15", "did you mean \"torch.bfloat16\"?"},
       {"highst", "did you mean \"highest\"?"}};

@@ -4,9 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "io/temporary.h"
+#include "mantissa/base/error.h"
 #include "mantissa/train/config.h"
 #include "precision/message.h"
 
@@ -161,6 +165,54 @@ TEST(DeepSpeedConfig, AValueOutOfRangeNamesTheFileAndItsKey) {
   const std::string message =
       message_of([] { read("{'optimizer': {'type': 'AdamW', 'params': {'betas': [0.9, 1.5]}}}"); });
   EXPECT_EQ(message.find("runs/ds.json (optimizer.params.betas): optimizer.betas"), 0U) << message;
+}
+
+class NamedDeepSpeed : public test::TemporaryFolder {
+ protected:
+  /// A config in the folder that names ds.json beside it.
+  RunConfig named(const Strings& overrides = {}, const PrecisionArguments& precision = {},
+                  Told* told = nullptr, const std::string& name = "ds.json") const {
+    return parse_config(std::string(kRun) + "[precision]\ndeepspeed = \"" + name + "\"\n",
+                        folder / "run.toml", overrides, precision, told);
+  }
+};
+
+TEST_F(NamedDeepSpeed, SaysWhatTheOptionSays) {
+  test::put(folder / "ds.json", kFp16);
+  const precision::DeepSpeedFile file = precision::read_deepspeed(folder / "ds.json");
+  Told by_key, by_option;
+  const RunConfig config = named({}, {}, &by_key);
+  EXPECT_EQ(config, parse_config(kRun, folder / "run.toml", {}, {std::nullopt, {}, &file}, &by_option));
+  EXPECT_EQ(config.policy.loss_scale().str(), "dynamic:2^12");
+  EXPECT_EQ(by_key.notes, by_option.notes);
+  EXPECT_EQ(by_key.warnings, by_option.warnings);
+  // The resolved config has what the file said, and needs it no more.
+  const std::string resolved = config.to_toml();
+  std::filesystem::remove(folder / "ds.json");
+  EXPECT_EQ(parse_config(resolved, folder / "run.toml"), config);
+}
+
+TEST_F(NamedDeepSpeed, TheCommandLineWins) {
+  test::put(folder / "ds.json", kFp16);
+  EXPECT_EQ(named({"optimizer.max_grad_norm=2"}).optimizer.max_grad_norm, 2);
+  EXPECT_EQ(named({}, {"32-true", {}, nullptr}).policy.preset(), "32-true");
+  const precision::DeepSpeedFile other =
+      precision::parse_deepspeed("{'bf16': {'enabled': True}}", "other.json");
+  EXPECT_EQ(named({}, {std::nullopt, {}, &other}, nullptr, "missing.json").policy.preset(), "bf16-mixed");
+  EXPECT_EQ(named({"precision.deepspeed="}, {}, nullptr, "missing.json").policy.preset(), "32-true");
+  test::put(folder / "bf16.json", "{'bf16': {'enabled': True}}");
+  EXPECT_EQ(named({"precision.deepspeed=" + (folder / "bf16.json").string()}).policy.preset(), "bf16-mixed");
+}
+
+TEST_F(NamedDeepSpeed, AFileThatIsNotThereNamesTheKey) {
+  const std::string message = test::message_of<FileError>([&] { named(); });
+  EXPECT_EQ(message.find((folder / "run.toml").string() +
+                         ":13: precision.deepspeed = " + (folder / "ds.json").string() + ": cannot be read"),
+            0U)
+      << message;
+  EXPECT_THROW(named({"precision.deepspeed=3"}), FileError);
+  EXPECT_THROW(parse_config(std::string(kRun) + "[precision]\ndeepspeed = 3\n", folder / "run.toml"),
+               ConfigError);
 }
 
 TEST(ForeignConfig, NotesOfAPolicyAreTold) {

@@ -6,6 +6,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
+#include "mantissa/io/safetensors.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/executor.h"
@@ -128,13 +129,21 @@ Trace trace(const TraceOptions& o) {
   train::TraceOptions t;
   t.model = o.model;
   t.tokens = o.tokens;
+  t.ids = o.ids;
+  t.labels = o.labels;
   t.out = o.out;
+  t.unconverted = o.unconverted;
   t.grads = o.grads;
   t.values = o.values;
   t.policy = policy_for(o.precision);
   t.check = check_plan;
-  const train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
-  return {s.loss, s.predicted};
+  train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
+  Trace trace{s.loss, s.predicted, {}};
+  for (train::TracedTensor& from : s.tensors) {
+    trace.tensors.push_back({std::move(from.name), std::string(io::safetensors_name(from.dtype)),
+                             std::move(from.shape), std::move(from.bytes)});
+  }
+  return trace;
 }
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {

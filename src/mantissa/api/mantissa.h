@@ -4,6 +4,7 @@
 // that says what is wrong, where, and how to mend it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -225,16 +226,31 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
 
 struct TraceOptions {
   std::filesystem::path model, tokens, out;
+  std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, where `tokens` is empty
   bool grads = false;
   std::string values;
+  /// What is handed out in the format that it was rounded to; all else in f32 (f64 under `64-true`). Globs
+  /// over the names of tensors: "logits", "grad.*" (docs/library.md, "Edges").
+  std::vector<std::string> unconverted;
   Precision precision;
   Hardware hardware;
 };
-struct Trace {
-  double loss = 0;             // mean over the predicted tokens
-  std::int64_t predicted = 0;  // labels that are not masked
+
+/// A tensor in memory: row-major, little-endian.
+struct Tensor {
+  std::string name;
+  std::string dtype;  // "F32", "BF16", as safetensors calls them
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
 };
-/// Writes a trace file (docs/cli.md, "trace").
+
+struct Trace {
+  double loss = 0;              // mean over the predicted tokens
+  std::int64_t predicted = 0;   // labels that are not masked
+  std::vector<Tensor> tensors;  // where `out` is empty
+};
+/// Writes a trace file (docs/cli.md, "trace"); where `out` is empty its tensors are handed back. Throws
+/// ConfigError for names that nothing has.
 Trace trace(const TraceOptions& options);
 
 struct PuzzleOptions {

@@ -206,10 +206,16 @@ void add_trace(CLI::App& app, CommonOptions& common, Run& run) {
   command->add_option("--out", t->out, "safetensors to write")->required();
   command->add_flag("--grads", t->grads, "Gradients of every weight too");
   command->add_option("--values", t->values, "Glob of plan values to write too");
+  command
+      ->add_option("--unconverted", t->unconverted,
+                   "Name or glob of tensors that keep the format they were rounded to; may be repeated")
+      ->allow_extra_args(false);
   common.add_to(*command);
   command->callback([t, &common, &run] {
     run = [t, &common] {
       refuse_set(common, "trace");
+      if (t->tokens.empty() || t->out.empty())
+        throw ConfigError("trace: --tokens and --out name files; one of them is empty");
       t->precision = common.policy();
       t->hardware = common.hardware();
       common.tell_policy();

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <vector>
 
 #include "mantissa/io/json.h"
 
@@ -43,6 +46,26 @@ void set_dtype(nlohmann::ordered_json& config, const std::string& name, bool alw
 }
 
 }  // namespace
+
+std::string amax_of_state(const io::SafetensorsReader& state) {
+  constexpr std::string_view kPrefix = "amax.";
+  std::map<std::string, float> magnitudes;
+  for (const io::TensorInfo& tensor : state.tensors()) {
+    if (!tensor.name.starts_with(kPrefix) || tensor.dtype != io::Dtype::f32) continue;
+    std::vector<float> history(static_cast<std::size_t>(tensor.count()));
+    state.read(tensor, std::as_writable_bytes(std::span(history)));
+    const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
+    if (!(amax > 0) || !std::isfinite(amax)) continue;
+    std::string name = tensor.name.substr(kPrefix.size());
+    if (name.find(".grad:") != std::string::npos) continue;  // as runtime/scales.cpp leaves them out
+    // A scale's margin stands behind the element, and changes no magnitude.
+    const std::size_t end = name.find_last_not_of("0123456789");
+    if (end + 1 < name.size() && name[end] == ':') name.resize(end);
+    float& kept = magnitudes[name];
+    kept = std::max(kept, amax);
+  }
+  return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();
+}
 
 std::optional<std::string> described(std::span<const Part> parts, const Change& change) {
   std::set<std::string_view> from;

@@ -13,8 +13,9 @@ constexpr ComputeTraits plain(Scalar s) {
 constexpr ComputeTraits split(std::string_view name, int parts) {
   return {name, Factor(Scalar::bf16, parts), Scalar::bf16, Scalar::f32};
 }
-constexpr ComputeTraits by_tensor(std::string_view name, Scalar forward, Scalar gradient) {
-  return {name, forward, gradient, Scalar::bf16, Scaled::tensor};
+constexpr ComputeTraits by_tensor(std::string_view name, Scalar forward, Scalar gradient,
+                                  Scalar stored = Scalar::bf16) {
+  return {name, forward, gradient, stored, Scaled::tensor};
 }
 constexpr ComputeTraits by_block(std::string_view name, BlockFormat block) {
   return {name, Scalar::bf16, Scalar::bf16, Scalar::bf16, Scaled::block, block};
@@ -30,6 +31,7 @@ constexpr std::array kTable = {
     by_tensor("e5m2", Scalar::e5m2, Scalar::e5m2),
     by_tensor("e4m3", Scalar::e4m3, Scalar::e4m3),
     by_tensor("fp8-hybrid", Scalar::e4m3, Scalar::e5m2),
+    by_tensor("fp8-hybrid-f16", Scalar::e4m3, Scalar::e5m2, Scalar::f16),
     split("bf16x1", 1),
     split("bf16x3", 2),
     split("bf16x6", 3),

@@ -26,7 +26,8 @@ struct ComputeTraits {
 };
 
 /// One value of `compute`: a plain format, or one that only factors have: tf32; bf16 in one, two or three
-/// parts with f32 elsewhere; 8- and 4-bit formats with scales, in Linear ops, with bf16 elsewhere.
+/// parts with f32 elsewhere; 8- and 4-bit formats with scales, in Linear ops, with bf16 elsewhere
+/// (fp8-hybrid-f16: f16).
 class Compute {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor): a number format is a way to compute

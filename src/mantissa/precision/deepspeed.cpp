@@ -279,12 +279,12 @@ DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name) {
   return out;
 }
 
-DeepSpeedFile read_deepspeed(const std::filesystem::path& path) {
+DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by) {
   constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than is taken
   std::ifstream in(path, std::ios::binary);
   if (!in || std::filesystem::is_directory(path)) {
     throw FileError(
-        fmt::format("--deepspeed {}: cannot be read; is it the path of a DeepSpeed JSON?", path.string()));
+        fmt::format("{} {}: cannot be read; is it the path of a DeepSpeed JSON?", named_by, path.string()));
   }
   std::string text(kLimit, '\0');
   in.read(text.data(), static_cast<std::streamsize>(kLimit));

@@ -50,7 +50,7 @@ struct DeepSpeedFile {
 /// keys that contradict each other: the message names the file, the key or both, and the cure.
 DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name);
 
-/// The same of a file. Throws FileError where it cannot be read.
-DeepSpeedFile read_deepspeed(const std::filesystem::path& path);
+/// The same of a file. Throws FileError where it cannot be read; `named_by`: what the message begins with.
+DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by = "--deepspeed");
 
 }  // namespace mantissa::precision

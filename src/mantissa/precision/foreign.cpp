@@ -49,6 +49,8 @@ constexpr Word kOthers[] = {
     {"mixed_float16", "16-mixed"},
     {"mixed_bfloat16", "bf16-mixed"},
     {"transformer_engine", "fp8-hybrid"},
+    // What is not fp8 is f16, and f16 comes with its loss scale.
+    {"transformer-engine-float16", "fp8-hybrid compute=fp8-hybrid-f16 kv=f16 loss_scale=dynamic:2^16"},
     {"no", "32-true"},
 };
 
@@ -82,11 +84,6 @@ const Word* find_word(std::span<const Word> words, std::string_view word) {
 }
 
 std::optional<std::string> plain_word(std::string_view word) {
-  if (lowered(word) == "transformer-engine-float16") {
-    throw ConfigError(
-        "\"transformer-engine-float16\" is not available: under fp8-hybrid what is not fp8 is bf16; write "
-        "transformer-engine");
-  }
   const bool jax_path = word.find("Precision.") != std::string_view::npos ||
                         word.find("DotAlgorithmPreset.") != std::string_view::npos;
   if (jax_path) word = last_part(word);

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -27,6 +29,12 @@ class Scales {
   void end_step();
   /// The histories of tensors that `other` has, too.
   void take_histories(const Scales& other);
+  /// The largest magnitude of each history by its tensor and element, as in
+  /// "model.layers.0.mlp.up_proj.weight:e4m3", where there is one that makes a scale. Those of gradients are
+  /// left out: they go with the batch and the loss scale.
+  std::map<std::string, float> magnitudes() const;
+  /// Histories that begin with these, where a tensor has one here; the scales follow.
+  void begin_with(const std::map<std::string, float>& magnitudes);
   /// Scales from the histories, as after end_step().
   void refresh();
   /// The largest magnitudes of slot i in earlier steps, the last one first, 0 before the first; empty where

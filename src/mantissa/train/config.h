@@ -114,7 +114,8 @@ struct LogSection {
 struct PrecisionArguments {
   std::optional<std::string> policy;  // replaces the config's policy and its fields, keeps its rules
   std::vector<std::string> rules;     // appended ("--rule 1", … in explain)
-  const precision::DeepSpeedFile* deepspeed = nullptr;  // wins over the config's text, the others over it
+  const precision::DeepSpeedFile* deepspeed = nullptr;  // takes the place of the file that the config names;
+                                                        // wins over the config's text, the others over it
 };
 
 /// What a user should be told, once, of how a config was read.
@@ -134,6 +135,7 @@ struct RunConfig {
   ScheduleSection schedule;
   precision::Policy policy;  // [precision]
   bool native_only = false;  // of [precision]: refuse a run that needs a format that the machine has not
+  std::string deepspeed;  // of [precision]; empty in a config that was read: the other keys have what it says
   LossScaleSection loss_scale;
   CheckpointSection checkpoint;
   LogSection log;

@@ -187,6 +187,14 @@ std::vector<Option> make_table() {
        "the last learning rate as a share of the highest",
        {.min = 0, .max = 1}},
 
+      {"precision",
+       "deepspeed",
+       [](RunConfig& c) -> Slot { return &c.deepspeed; },
+       "a DeepSpeed JSON, read as --deepspeed reads it",
+       {},
+       {},
+       {},
+       true},
       {"precision", "native_only", [](RunConfig& c) -> Slot { return &c.native_only; },
        "refuse a run that needs a format that the machine does not compute in itself; changes no bit"},
 

@@ -188,6 +188,15 @@ nlohmann::json model_value(const Entry& entry, const ModelField& field) {
   return {};
 }
 
+/// The DeepSpeed file that [precision] deepspeed names; nothing where it names none.
+std::optional<precision::DeepSpeedFile> named_deepspeed(const Entries& entries) {
+  const Entry* entry = entries.find("precision", "deepspeed");
+  if (entry == nullptr) return std::nullopt;
+  const std::string path = resolved(*find_option("precision", "deepspeed"), *entry, text_value(*entry));
+  if (path.empty()) return std::nullopt;
+  return precision::read_deepspeed(path, entry->where + ": precision.deepspeed =");
+}
+
 }  // namespace
 
 std::string read_config_file(const std::filesystem::path& path) {
@@ -206,7 +215,13 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides, const PrecisionArguments& precision,
                        Told* told) {
   const precision::DeepSpeedFile* deepspeed = precision.deepspeed;
-  const Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
+  Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
+  std::optional<precision::DeepSpeedFile> named;
+  if (deepspeed == nullptr) named = named_deepspeed(entries);
+  if (named) {
+    deepspeed = &*named;
+    entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
+  }
   RunConfig config;
   for (const Entry& entry : entries.all) {
     if (const Option* option = find_option(entry.section, entry.key)) {
@@ -215,6 +230,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
       config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
     }
   }
+  config.deepspeed.clear();
   Told notes;
   config.policy = apply_precision(read_policy(entries, notes.notes), precision, notes.notes);
   const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);

@@ -27,6 +27,7 @@ constexpr std::string_view kRecompute = "recompute = \"block\", or \"attention\"
 constexpr std::string_view kAccumulation = "accumulation steps = global_batch_size / micro_batch_size";
 constexpr std::string_view kMixed = "for instance policy = \"bf16-mixed\"";
 constexpr std::string_view kBetas = "betas = [0.9, 0.95]";
+constexpr std::string_view kDeepSpeed = "or give --deepspeed FILE";
 constexpr std::string_view kClipping = "gradients are clipped to this norm";
 
 constexpr Foreign kForeign[] = {
@@ -125,8 +126,8 @@ constexpr Foreign kForeign[] = {
     {"fp16", "precision.policy", "for instance policy = \"compute=f16\""},
     {"tf32", "precision.policy", "for instance policy = \"compute=tf32\""},
     {"preset", "precision.policy", kMixed},
-    {"deepspeed", "--deepspeed FILE", "an option of the command line"},
-    {"deepspeed_config", "--deepspeed FILE", "an option of the command line"},
+    {"deepspeed", "precision.deepspeed", kDeepSpeed},
+    {"deepspeed_config", "precision.deepspeed", kDeepSpeed},
     {"precision", "precision.policy", kMixed},
     {"save_steps", "checkpoint.interval"},
     {"save_interval", "checkpoint.interval"},

@@ -13,6 +13,7 @@
 #include "mantissa/io/file.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/train/model_io.h"
+#include "mantissa/train/model_scales.h"
 
 namespace mantissa::train {
 namespace {
@@ -248,6 +249,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     load.run(ctx);
     narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
   }
+  read_amax(weights.scales(), files.metadata(), source.weights);
   weights.quantize_copies(ctx);
   if (narrowest >= 4) return {};
   return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
@@ -291,6 +293,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     }
     loads[i].run(ctx);
   }
+  read_amax(weights.scales(), files.metadata(), source.weights);
   weights.quantize_copies(ctx);
   return weights;
 }

@@ -12,6 +12,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/error_stats.h"
+#include "mantissa/train/model_scales.h"
 
 namespace mantissa::train {
 namespace {
@@ -83,6 +84,8 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
   const Scalar rounded_to = holds(format, master_format) ? master_format : format;
   model.metadata = {{"mantissa.policy", policy.line()},
                     {"mantissa.rounded_to", std::string(name(rounded_to))}};
+  if (std::string amax = amax_text(weights.scales()); !amax.empty())
+    model.metadata.emplace(kAmaxKey, std::move(amax));
   return io::write_model(directory, model);
 }
 

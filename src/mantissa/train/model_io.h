@@ -23,8 +23,9 @@ ModelSource find_model(const ModelSection& section);
 ModelSource find_model(const std::filesystem::path& directory);
 
 /// Fills every master from the files, converting exactly (F64 into f32 rounds to nearest), and refreshes the
-/// copies. Throws FileError or ShapeError naming a tensor that is missing, misshapen, not finite, or not of
-/// the model. Returns what a user should be told: the dtype on disk where it is narrower than the masters.
+/// copies, those under scales by the magnitudes that the files keep (train/model_scales.h). Throws FileError
+/// or ShapeError naming a tensor that is missing, misshapen, not finite, or not of the model. Returns what a
+/// user should be told: the dtype on disk where it is narrower than the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
                                       const kernels::Context& ctx);
 
@@ -36,7 +37,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
                                 const kernels::Context& ctx);
 
 /// Writes `directory` in Hugging Face's layout with the masters in the checkpoint format of `policy`, the
-/// run's; returns xxh64 of the tensors' bytes.
+/// run's, and the magnitudes that its scales are made from; returns xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
                          const kernels::Context& ctx);

@@ -94,6 +94,7 @@ const std::vector<std::string>& target_formats() {
 TargetFormat format_on(const Target& target, std::string_view format) {
   TargetFormat out;
   out.format = format;
+  if (format == "fp8-hybrid-f16") format = "fp8-hybrid";  // the same products
   out.flops_per_second = rate_of(target, format);
   out.native = out.flops_per_second > 0;
   if (out.native) {
