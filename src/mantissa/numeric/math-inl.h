@@ -18,7 +18,6 @@
 
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
