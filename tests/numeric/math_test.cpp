@@ -111,25 +111,6 @@ TEST_P(Functions, GiveTheBitsOfAnElementWhateverStandsBesideIt) {
   }
 }
 
-TEST_P(Functions, TakeTheCLibraryInF64) {
-  std::vector<double> in = testing::random_near_range(Scalar::f16, 10'001, 4);
-  std::vector<double> out(in.size());
-  for (const SimdTarget target : simd_targets()) {
-    map_row(GetParam(), in.data(), in.size(), out.data(), target);
-    for (std::size_t i = 0; i < in.size(); ++i) {
-      const double expected = exact(GetParam(), in[i]);
-      if (std::isnan(expected)) {
-        ASSERT_TRUE(std::isnan(out[i])) << in[i];
-      } else if (GetParam() == MathFunction::sigmoid) {
-        // Two C library results within 1 ulp each and 4 roundings on either side.
-        ASSERT_NEAR(out[i], expected, 8 * std::numeric_limits<double>::epsilon() * expected) << in[i];
-      } else {
-        ASSERT_EQ(bits(out[i]), bits(expected)) << in[i];
-      }
-    }
-  }
-}
-
 void expect_values(MathFunction f, const std::vector<float>& in, const std::vector<float>& expected) {
   const std::vector<float> out = mapped(f, in);
   for (std::size_t i = 0; i < in.size(); ++i) {

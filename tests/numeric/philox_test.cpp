@@ -59,31 +59,5 @@ TEST(Uniform, HasTheMomentsOfTheUnitInterval) {
   EXPECT_NEAR(squares / kDraws, 1.0 / 3, six_errors(4.0 / 45));
 }
 
-TEST(Normal, HasTheMomentsAndTailsOfTheStandardNormal) {
-  const RandomStream stream(5, RandomUse::initial_weights, hash_name("n"), 0);
-  double moments[5] = {};
-  double beyond_two = 0;
-  for (std::size_t i = 0; i < kDraws; ++i) {
-    const double x = normal(stream, i);
-    ASSERT_TRUE(std::isfinite(x));
-    for (int k = 1; k <= 4; ++k) moments[k] += std::pow(x, k) / kDraws;
-    beyond_two += std::fabs(x) > 2 ? 1.0 / kDraws : 0;
-  }
-  // E x^2k = (2k - 1)!!: 1, 3, 15, 105.
-  EXPECT_NEAR(moments[1], 0, six_errors(1));
-  EXPECT_NEAR(moments[2], 1, six_errors(3 - 1));
-  EXPECT_NEAR(moments[3], 0, six_errors(15));
-  EXPECT_NEAR(moments[4], 3, six_errors(105 - 9));
-  const double p = std::erfc(std::sqrt(2.0));
-  EXPECT_NEAR(beyond_two, p, six_errors(p * (1 - p)));
-}
-
-TEST(Normal, DependsOnItsIndexAlone) {
-  const RandomStream stream(5, RandomUse::initial_weights, hash_name("n"), 0);
-  const double later = normal(stream, 1000);
-  EXPECT_NE(normal(stream, 999), later);
-  EXPECT_EQ(normal(RandomStream(5, RandomUse::initial_weights, hash_name("n"), 0), 1000), later);
-}
-
 }  // namespace
 }  // namespace mantissa

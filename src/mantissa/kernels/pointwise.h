@@ -73,7 +73,7 @@ struct PointwiseOutput {
 /// Runs `program` over [rows, width] contiguous elements. An output may be the same memory as an unbroadcast
 /// input of the same type: an element's inputs are read before any of its outputs is written, wherever the
 /// program's stores stand. Arithmetic is f64 where any input or output is f64. Transcendentals:
-/// numeric/math-inl.h (their ulp error is stated there), in f64 the C library's.
+/// numeric/math-inl.h (their ulp error is stated there).
 void pointwise(const Context& ctx, const Expression& program, std::int64_t rows, std::int64_t width,
                std::span<const PointwiseInput> inputs, std::span<const PointwiseOutput> outputs);
 

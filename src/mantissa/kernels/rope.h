@@ -12,8 +12,8 @@ namespace mantissa::kernels {
 /// Fills cos[p, i] and sin[p, i] for positions [0, positions) and i in [0, head_dim / 2): angle = p ·
 /// inv_freq[i] with inv_freq = theta^(−2i / head_dim). Both are the f32 values that transformers forms (f64
 /// where the tables are f64); the power is the C library's in double, rounded once; cos and sin of the f32
-/// angle are those of numeric/sin_cos.h, rounded once (of an f64 angle the C library's). Tables are
-/// [positions, head_dim / 2], f32 or f64.
+/// angle are those of numeric/sin_cos.h, rounded once (of an f64 angle those of numeric/math-inl.h). Tables
+/// are [positions, head_dim / 2], f32 or f64.
 void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin);
 
 /// For every head: y[i] = x[i]·cos − x[i+h]·sin, y[i+h] = x[i+h]·cos + x[i]·sin, h = head_dim / 2, at the

@@ -1,10 +1,13 @@
-// Exponential, logarithm, tanh, sigmoid, reciprocal root, sine and cosine of vectors. f32: own polynomials
-// (minimax, Remez), every rounding written out, so the bits are equal on every instruction set; sine and
-// cosine lane by lane. f64: the C library, lane by lane, but for the reciprocal root. Included once per
-// instruction set (Highway's idiom).
+// Exponential, logarithm, tanh, sigmoid, reciprocal root, sine and cosine of vectors: own polynomials
+// (minimax, Remez), every rounding written out, so the bits are equal on every instruction set and with every
+// C library. f32 sine and cosine are taken lane by lane. Included once per instruction set (Highway's idiom).
 //
 // Largest error over all 2^32 f32 inputs, in units in the last place of the exact result:
 //   Exp 0.78   Log 0.84   Tanh 1.35   Sigmoid 1.97   Rsqrt 1.50   Sin 0.5000001   Cos 0.5000001
+// Bounds in f64, which no sample exceeds, and the largest error found in 150 million inputs of each of four
+// kinds (any bits; the range in which the function changes; around 0 or, of the logarithm, 1; every size):
+//   Exp 0.82 (0.77)   Log 0.80 (0.76)   Tanh 0.95 (0.89)   Sigmoid 1.97 (1.85)   Rsqrt 1.50 (two roundings)
+//   Sin 0.65 (0.63)   Cos 0.65 (0.63), for angles of any size
 // Results below the smallest normal are subnormal (gradual underflow), then 0. Nan gives a quiet nan.
 #if defined(MANTISSA_NUMERIC_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_MATH_INL_H_
@@ -15,13 +18,14 @@
 
 #include <hwy/highway.h>
 
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/math_f64-inl.h"
 #include "mantissa/numeric/sin_cos.h"
+#include "mantissa/numeric/sin_cos_f64-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa {
@@ -110,11 +114,6 @@ HWY_INLINE V Exp(D d, V x) {
   return ScaleByPowerOfTwo(d, y, shifted, x);
 }
 
-template <F64Lanes D, class V>
-HWY_INLINE V Exp(D d, V x) {
-  return LaneByLane(d, x, [](double value) { return std::exp(value); });
-}
-
 /// The natural logarithm. -inf of zeros, nan of negative values.
 template <F32Lanes D, class V>
 HWY_INLINE V Log(D d, V x) {
@@ -142,11 +141,6 @@ HWY_INLINE V Log(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 
-template <F64Lanes D, class V>
-HWY_INLINE V Log(D d, V x) {
-  return LaneByLane(d, x, [](double value) { return std::log(value); });
-}
-
 /// The hyperbolic tangent.
 template <F32Lanes D, class V>
 HWY_INLINE V Tanh(D d, V x) {
@@ -159,11 +153,6 @@ HWY_INLINE V Tanh(D d, V x) {
   const auto power = Exp(d, hn::Add(abs, abs));
   const auto large = hn::Sub(one, hn::Div(hn::Set(d, 2.0f), hn::Add(power, one)));
   return hn::CopySignToAbs(hn::IfThenElse(hn::Lt(abs, hn::Set(d, 0.625f)), small, large), x);
-}
-
-template <F64Lanes D, class V>
-HWY_INLINE V Tanh(D d, V x) {
-  return LaneByLane(d, x, [](double value) { return std::tanh(value); });
 }
 
 /// 1 / (1 + e^-x), in f32 and f64 from e^-|x|, so that neither side overflows or cancels.
@@ -194,20 +183,10 @@ HWY_INLINE V Sin(D d, V x) {
   return LaneByLane(d, x, [](float angle) { return static_cast<float>(sin_cos(angle).sin); });
 }
 
-template <F64Lanes D, class V>
-HWY_INLINE V Sin(D d, V x) {
-  return LaneByLane(d, x, [](double angle) { return std::sin(angle); });
-}
-
 /// The cosine.
 template <F32Lanes D, class V>
 HWY_INLINE V Cos(D d, V x) {
   return LaneByLane(d, x, [](float angle) { return static_cast<float>(sin_cos(angle).cos); });
-}
-
-template <F64Lanes D, class V>
-HWY_INLINE V Cos(D d, V x) {
-  return LaneByLane(d, x, [](double angle) { return std::cos(angle); });
 }
 
 }  // namespace HWY_NAMESPACE

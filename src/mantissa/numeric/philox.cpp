@@ -3,9 +3,6 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <cmath>
-#include <numbers>
-
 namespace mantissa {
 namespace {
 
@@ -60,13 +57,6 @@ u32 RandomStream::bits(u64 index) const {
 double uniform(const RandomStream& stream, u64 index) {
   const PhiloxBlock words = stream.block(index);
   return integer53(words[0], words[1]) * 0x1p-53;
-}
-
-double normal(const RandomStream& stream, u64 index) {
-  const PhiloxBlock words = stream.block(index);
-  const double radius_uniform = (integer53(words[0], words[1]) + 1) * 0x1p-53;  // in (0, 1]
-  const double angle_uniform = integer53(words[2], words[3]) * 0x1p-53;
-  return std::sqrt(-2 * std::log(radius_uniform)) * std::cos(2 * std::numbers::pi * angle_uniform);
 }
 
 }  // namespace mantissa

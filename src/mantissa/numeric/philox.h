@@ -59,8 +59,4 @@ class RandomStream {
 /// Uniform in [0, 1), a multiple of 2^-53, from block `index` of the stream.
 double uniform(const RandomStream& stream, std::uint64_t index);
 
-/// Standard normal, from block `index` of the stream (Box and Muller, by the C library's log, cos and sqrt).
-/// A stream that is asked for these should not be asked for `bits` too: they share blocks.
-double normal(const RandomStream& stream, std::uint64_t index);
-
 }  // namespace mantissa

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cassert>
+#include <span>
 
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/normal.h"
 #include "mantissa/numeric/philox.h"
 
 namespace mantissa::runtime {
@@ -124,19 +126,18 @@ void WeightSet::initialise(std::uint64_t seed, const kernels::Context& ctx) {
       std::array<double, kPart> values;
       const std::int64_t from = part * kPart;
       const std::int64_t n = std::min(kPart, count - from);
-      for (std::int64_t e = 0; e < n; ++e) {
-        double& x = values[static_cast<std::size_t>(e)];
-        switch (slot.init.kind) {
-          case graph::Init::Kind::zeros:
-            x = 0;
-            break;
-          case graph::Init::Kind::ones:
-            x = 1;
-            break;
-          case graph::Init::Kind::normal:
-            x = slot.init.std * normal(stream, static_cast<std::uint64_t>(from + e));
-            break;
-        }
+      switch (slot.init.kind) {
+        case graph::Init::Kind::zeros:
+          values.fill(0);
+          break;
+        case graph::Init::Kind::ones:
+          values.fill(1);
+          break;
+        case graph::Init::Kind::normal:
+          normal_row(stream, static_cast<std::uint64_t>(from), static_cast<std::size_t>(n), values.data(),
+                     kernels::simd_target(ctx.simd));
+          for (double& x : std::span(values).first(static_cast<std::size_t>(n))) x *= slot.init.std;
+          break;
       }
       auto* at = static_cast<std::byte*>(to.data) + static_cast<std::size_t>(from) * bytes_of(to.type);
       kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, at, to.type);

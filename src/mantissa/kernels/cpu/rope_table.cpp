@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mantissa/kernels/rope.h"
+#include "mantissa/numeric/row_math.h"
 #include "mantissa/numeric/sin_cos.h"
 
 namespace mantissa::kernels {
@@ -22,25 +23,27 @@ std::vector<T> inverse_frequencies(std::int64_t head_dim, double theta) {
   return frequencies;
 }
 
-SinCos sin_cos_of(float angle) {
-  return sin_cos(angle);
+/// cos and sin of `n` angles.
+void turn(const float* angles, std::size_t n, float* cos, float* sin) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const SinCos of = sin_cos(angles[i]);
+    cos[i] = static_cast<float>(of.cos);
+    sin[i] = static_cast<float>(of.sin);
+  }
 }
-SinCos sin_cos_of(double angle) {
-  return {std::sin(angle), std::cos(angle)};
+void turn(const double* angles, std::size_t n, double* cos, double* sin) {
+  map_row(MathFunction::cos, angles, n, cos);
+  map_row(MathFunction::sin, angles, n, sin);
 }
 
 template <class T>
 void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
   const std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
+  std::vector<T> angles(frequencies.size());
   for (std::int64_t p = 0; p < positions; ++p) {
-    T* cos_row = static_cast<T*>(cos.data) + p * cos.ld;
-    T* sin_row = static_cast<T*>(sin.data) + p * sin.ld;
-    for (std::size_t i = 0; i < frequencies.size(); ++i) {
-      const T angle = static_cast<T>(p) * frequencies[i];
-      const SinCos of = sin_cos_of(angle);
-      cos_row[i] = static_cast<T>(of.cos);
-      sin_row[i] = static_cast<T>(of.sin);
-    }
+    for (std::size_t i = 0; i < angles.size(); ++i) angles[i] = static_cast<T>(p) * frequencies[i];
+    turn(angles.data(), angles.size(), static_cast<T*>(cos.data) + p * cos.ld,
+         static_cast<T*>(sin.data) + p * sin.ld);
   }
 }
 

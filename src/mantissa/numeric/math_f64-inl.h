@@ -1,0 +1,182 @@
+// Exponential, logarithm and tanh of f64 vectors: own polynomials (minimax, Remez), every rounding written
+// out, so the bits are equal on every instruction set and none is the C library's. Included once per
+// instruction set (Highway's idiom); their errors stand in numeric/math-inl.h, which includes this.
+#if defined(MANTISSA_NUMERIC_MATH_F64_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_NUMERIC_MATH_F64_INL_H_
+#undef MANTISSA_NUMERIC_MATH_F64_INL_H_
+#else
+#define MANTISSA_NUMERIC_MATH_F64_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "mantissa/numeric/lanes-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// c0 + c1 x + c2 x² + …, by Horner's rule, each step one fused multiply-add.
+template <F64Lanes D, class V, class... Rest>
+HWY_INLINE V Polynomial(D d, V x, double c0, Rest... rest) {
+  if constexpr (sizeof...(rest) == 0) {
+    return hn::Set(d, c0);
+  } else {
+    return hn::MulAdd(Polynomial(d, x, rest...), x, hn::Set(d, c0));
+  }
+}
+
+/// Added to a double below 2^51 in size, leaves the nearest integer in the lowest bits.
+inline constexpr double kRoundingShiftF64 = 0x1.8p52;
+
+/// ln 2 in two parts: the upper has 42 bits, so that a whole number of 11 bits times it is exact.
+inline constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;
+
+/// 2^n for integers n in [-1022, 1023].
+template <class D, class V>
+HWY_INLINE V PowerOfTwoF64(D d, V n) {
+  const hn::RebindToUnsigned<D> du;
+  const auto shifted = hn::Add(n, hn::Set(d, kRoundingShiftF64 + 1023));
+  return hn::BitCast(d, hn::ShiftLeft<52>(hn::BitCast(du, shifted)));
+}
+
+#if HWY_TARGET <= HWY_AVX3
+// AVX-512 has y · 2^n as one instruction.
+HWY_INLINE hn::Vec512<double> ScaleLanesF64(hn::Vec512<double> y, hn::Vec512<double> n) {
+  return hn::Vec512<double>{_mm512_scalef_pd(y.raw, n.raw)};
+}
+HWY_INLINE hn::Vec256<double> ScaleLanesF64(hn::Vec256<double> y, hn::Vec256<double> n) {
+  return hn::Vec256<double>{_mm256_scalef_pd(y.raw, n.raw)};
+}
+template <std::size_t kLanes>
+HWY_INLINE hn::Vec128<double, kLanes> ScaleLanesF64(hn::Vec128<double, kLanes> y,
+                                                    hn::Vec128<double, kLanes> n) {
+  return hn::Vec128<double, kLanes>{_mm_scalef_pd(y.raw, n.raw)};
+}
+
+/// y · 2^n, rounded once, for y in [1/2, 2] and integers n in [-1077, 1025].
+template <class D, class V>
+HWY_INLINE V ScaleByPowerOfTwoF64(D /*d*/, V y, V n) {
+  return ScaleLanesF64(y, n);
+}
+#else
+template <class D, class V>
+HWY_INLINE V ScaleByPowerOfTwoF64(D d, V y, V n) {
+  // In two factors: the first product is exact, the second rounds once, also into the subnormals.
+  const auto shift = hn::Set(d, kRoundingShiftF64);
+  const auto first = hn::Sub(hn::MulAdd(n, hn::Set(d, 0.5), shift), shift);
+  return hn::Mul(hn::Mul(y, PowerOfTwoF64(d, first)), PowerOfTwoF64(d, hn::Sub(n, first)));
+}
+#endif
+
+/// x = n ln 2 + high + low for a whole n, |high| ≤ 0.3467. high is exact; `more` = e^(high + low) − 1 − high.
+template <class V>
+struct ReducedExponent {
+  V n, high, more;
+};
+
+template <class D, class V>
+HWY_INLINE ReducedExponent<V> ReduceExponent(D d, V x) {
+  const auto shift = hn::Set(d, kRoundingShiftF64);
+  const auto n = hn::Sub(hn::MulAdd(x, hn::Set(d, 0x1.71547652b82fep+0), shift), shift);
+  const auto high = hn::NegMulAdd(n, hn::Set(d, kLn2High), x);
+  const auto low = hn::Mul(n, hn::Set(d, -kLn2Low));
+  const auto r = hn::Add(high, low);
+  // (e^r − 1 − r) / r², its error 2^-60 of e^r.
+  const auto q =
+      Polynomial(d, r, 0.5, 0x1.555555555555bp-3, 0x1.5555555555503p-5, 0x1.111111110ec58p-7,
+                 0x1.6c16c16c30259p-10, 0x1.a01a01b37fcc7p-13, 0x1.a01a01371525bp-16, 0x1.71ddf01d5907dp-19,
+                 0x1.27e5b358341b4p-22, 0x1.af6bed5168a81p-26, 0x1.1e3e6f075aa3p-29);
+  return {n, high, hn::MulAdd(hn::Mul(r, r), q, low)};
+}
+
+/// e^x. Overflows to inf above 709.7827.
+template <F64Lanes D, class V>
+HWY_INLINE V Exp(D d, V x) {
+  // Outside these bounds the result is 0 or inf all the same.
+  const auto clamped = hn::Min(hn::Set(d, 710.0), hn::Max(hn::Set(d, -746.0), x));
+  const auto e = ReduceExponent(d, clamped);
+  // 1 + high = sum + rest, exactly.
+  const auto one = hn::Set(d, 1.0);
+  const auto sum = hn::Add(one, e.high);
+  const auto rest = hn::Add(hn::Sub(one, sum), e.high);
+  const auto y = ScaleByPowerOfTwoF64(d, hn::Add(sum, hn::Add(rest, e.more)), e.n);
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+}
+
+/// The natural logarithm. -inf of zeros, nan of negative values.
+template <F64Lanes D, class V>
+HWY_INLINE V Log(D d, V x) {
+  const hn::RebindToUnsigned<D> du;
+  constexpr std::uint64_t kOne = 0x3ff0000000000000, kRootHalf = 0x3fe6a09e667f3bcd;
+  const auto is_subnormal = hn::Lt(x, hn::Set(d, 0x1p-1022));
+  const auto bits = hn::BitCast(du, hn::IfThenElse(is_subnormal, hn::Mul(x, hn::Set(d, 0x1p54)), x));
+  // x = m × 2^e with m in [√½, √2). The field of e + 1023 becomes the last bits of 2^52 + e + 1023.
+  const auto raised = hn::Add(bits, hn::Set(du, kOne - kRootHalf));
+  const auto m =
+      hn::BitCast(d, hn::Add(hn::And(raised, hn::Set(du, 0x000fffffffffffff)), hn::Set(du, kRootHalf)));
+  const auto field = hn::BitCast(d, hn::Or(hn::ShiftRight<52>(raised), hn::BitCast(du, hn::Set(d, 0x1p52))));
+  const auto e =
+      hn::Sub(field, hn::IfThenElse(is_subnormal, hn::Set(d, 0x1p52 + 1023 + 54), hn::Set(d, 0x1p52 + 1023)));
+  // With s = f / (2 + f): log(1 + f) = 2 artanh s = f − f²/2 + s (f²/2 + s² p(s²)), error of p 2^-59 of that.
+  const auto f = hn::Sub(m, hn::Set(d, 1.0));
+  const auto s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
+  const auto z = hn::Mul(s, s);
+  const auto p =
+      Polynomial(d, z, 0x1.5555555555592p-1, 0x1.999999997ff19p-2, 0x1.24924941e155cp-2, 0x1.c71c52144dcfdp-3,
+                 0x1.74663cef3c2a6p-3, 0x1.39a1e87508544p-3, 0x1.2f03bf1249cc6p-3);
+  const auto half = hn::Mul(f, hn::Set(d, 0.5));
+  const auto even = hn::MulAdd(z, p, hn::Mul(half, f));
+  auto low = hn::MulAdd(s, even, hn::Mul(e, hn::Set(d, kLn2Low)));
+  low = hn::NegMulAdd(half, f, low);
+  // e ln 2 + f = sum + rest, exactly.
+  const auto high = hn::Mul(e, hn::Set(d, kLn2High));
+  const auto sum = hn::Add(high, f);
+  const auto rest = hn::Sub(f, hn::Sub(sum, high));
+  auto y = hn::Add(sum, hn::Add(rest, low));
+  const auto inf = hn::Set(d, std::numeric_limits<double>::infinity());
+  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
+  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<double>::quiet_NaN()), y);
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+}
+
+/// The hyperbolic tangent: t / (t + 2) with t = e^2|x| − 1.
+template <F64Lanes D, class V>
+HWY_INLINE V Tanh(D d, V x) {
+  const auto one = hn::Set(d, 1.0), two = hn::Set(d, 2.0);
+  const auto abs = hn::Abs(x);
+  // From 19.1 on the result is 1.
+  const auto e = ReduceExponent(d, hn::Min(hn::Set(d, 40.0), hn::Add(abs, abs)));
+  // t = top + top_rest. 2^n − 1 is exact where it matters, and so is its sum with 2^n high in two parts.
+  const auto power = PowerOfTwoF64(d, e.n);
+  const auto whole = hn::Sub(power, one);
+  const auto scaled = hn::Mul(power, e.high);
+  const auto sum = hn::Add(whole, scaled);
+  const auto rest = hn::MulAdd(power, e.more, hn::Sub(scaled, hn::Sub(sum, whole)));
+  const auto top = hn::Add(sum, rest);
+  const auto top_rest = hn::Sub(rest, hn::Sub(top, sum));
+  // t + 2 = bottom + bottom_rest.
+  const auto bottom = hn::Add(top, two);
+  const auto part = hn::Sub(bottom, top);
+  const auto bottom_rest =
+      hn::Add(top_rest, hn::Add(hn::Sub(top, hn::Sub(bottom, part)), hn::Sub(two, part)));
+  // What the quotient of the upper parts leaves is divided too.
+  const auto inverse = hn::Div(one, bottom);
+  const auto quotient = hn::Mul(top, inverse);
+  const auto left =
+      hn::Add(hn::NegMulAdd(quotient, bottom, top), hn::NegMulAdd(quotient, bottom_rest, top_rest));
+  const auto y = hn::CopySignToAbs(hn::MulAdd(left, inverse, quotient), x);
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_NUMERIC_MATH_F64_INL_H_
