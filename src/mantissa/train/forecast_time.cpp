@@ -36,14 +36,7 @@ struct Work {
 /// The usual step of a run beside one of which every op was at its fastest.
 constexpr double kRunShare = 0.9;
 
-/// In f64 vectors hold half as many, and exp is the C library's.
 constexpr Work kWork;
-constexpr Work kWorkF64 = {
-    .forward_share = 0.59, .forward_score = 335, .backward_score = 445, .logit = 730, .exp_element = 105};
-
-const Work& work_of(const plan::Program& program) {
-  return program.arithmetic == Scalar::f64 ? kWorkF64 : kWork;
-}
 
 double elements(const plan::Program& program, plan::BufferId id) {
   return static_cast<double>(program.buffer(id).shape.count());
@@ -63,12 +56,11 @@ int products_of(const plan::Step& s) {
 }
 
 /// What products take: multiply-adds, and rounding their sums where these are not in the arithmetic.
-double product_work(const plan::Program& program, const plan::Step& s, double flops) {
-  const Work& work = work_of(program);
+double product_work(const plan::Step& s, double flops) {
   const Accumulator& sums = s.accumulator;
   const std::int64_t terms = sums.block == 0 ? kSumBlock : sums.block;
   const double roundings = sums.rounds() ? flops / 2 / static_cast<double>(terms) : 0;
-  return flops * products_of(s) / work.product_share + roundings * work.rounded_sum;
+  return flops * products_of(s) / kWork.product_share + roundings * kWork.rounded_sum;
 }
 
 /// Where leaves are too long for their logits to be kept, the head makes them twice.
@@ -80,43 +72,38 @@ double logits_made_again(const plan::Program& program, const plan::Step& s, std:
 }
 
 double head_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
-  const Work& work = work_of(program);
   const double logits = static_cast<double>(program.token_capacity) *
                         static_cast<double>(program.buffer(s.inputs[1].buffer).shape.dim(0).size);
-  return product_work(program, s, s.flops * logits_made_again(program, s, longest_leaf)) +
-         logits * work.logit;
+  return product_work(s, s.flops * logits_made_again(program, s, longest_leaf)) + logits * kWork.logit;
 }
 
 double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
-  const Work& work = work_of(program);
-  const double products = product_work(program, s, s.flops);
-  if (s.op->id != "matmul.dw") return products + work.product_call;
+  const double products = product_work(s, s.flops);
+  if (s.op->id != "matmul.dw") return products + kWork.product_call;
   const double leaves = static_cast<double>(program.token_capacity) /
                         static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
-  return products + work.gradient_call +
-         leaves * elements(program, s.outputs.front()) * work.gradient_element;
+  return products + kWork.gradient_call +
+         leaves * elements(program, s.outputs.front()) * kWork.gradient_element;
 }
 
-double attention_flops(const plan::Program& program, const plan::Step& s) {
-  const Work& work = work_of(program);
+double attention_flops(const plan::Step& s) {
   const auto head_dim = static_cast<double>(s.attributes.integer("head_dim"));
   const bool forward = s.op->id == "attention";
   const double scores = s.flops / ((forward ? 4 : 8) * head_dim);
   const double products = s.flops * products_of(s);
-  return forward ? products / work.forward_share + scores * work.forward_score
-                 : products / work.backward_share + scores * work.backward_score;
+  return forward ? products / kWork.forward_share + scores * kWork.forward_score
+                 : products / kWork.backward_share + scores * kWork.backward_score;
 }
 
 double other_flops(const plan::Program& program, const plan::Step& s) {
-  const Work& work = work_of(program);
   const bool fused_exp = std::any_of(s.parts.begin(), s.parts.end(),
                                      [](const std::string& part) { return part.starts_with("swiglu"); });
   const auto& quantization = program.buffer(s.outputs.front()).quantization;
-  const double element = quantization ? quantization->blocks ? work.block_element : work.scaled_element
-                         : s.op->op == "gather"              ? work.gathered_element
-                         : s.op->op == "swiglu" || fused_exp ? work.exp_element
-                                                             : work.element;
-  return work.call + elements_moved(program, s) * element;
+  const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
+                         : s.op->op == "gather"              ? kWork.gathered_element
+                         : s.op->op == "swiglu" || fused_exp ? kWork.exp_element
+                                                             : kWork.element;
+  return kWork.call + elements_moved(program, s) * element;
 }
 
 bool is_product(const plan::Step& s) {
@@ -156,7 +143,7 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
                     const Machine& machine) {
   const double flops = s.op->op == "matmul"      ? matmul_flops(program, s, longest_leaf)
                        : s.op->op == "log_prob"  ? head_flops(program, s, longest_leaf)
-                       : s.op->op == "attention" ? attention_flops(program, s)
+                       : s.op->op == "attention" ? attention_flops(s)
                                                  : other_flops(program, s);
   return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
 }
