@@ -4,8 +4,8 @@
 //
 // Largest error over all 2^32 f32 inputs, in units in the last place of the exact result:
 //   Exp 0.78   Log 0.84   Tanh 1.35   Sigmoid 1.97   Rsqrt 1.50   Sin 0.5000001   Cos 0.5000001
-// Bounds in f64, which no sample exceeds, and the largest error found in 150 million inputs of four kinds (any
-// bits; the range in which the function changes; around 0 or, of the logarithm, 1; every size):
+// Bounds in f64, which no sample exceeds, and the largest error found in 150 million inputs of four kinds
+// (any bits; the range in which the function changes; around 0 or, of the logarithm, 1; every size):
 //   Exp 0.82 (0.77)   Log 0.80 (0.76)   Tanh 0.95 (0.89)   Sigmoid 1.97 (1.85)   Rsqrt 1.50 (two roundings)
 //   Sin 0.65 (0.63)   Cos 0.65 (0.63), for angles of any size
 // Results below the smallest normal are subnormal (gradual underflow), then 0. Nan gives a quiet nan.
