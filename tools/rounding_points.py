@@ -1,13 +1,18 @@
+#!/usr/bin/env python3
 """The rounding points of bf16-mixed (docs/numerics.md, "Rounding points belong to the graph"), step by step: a Llama's forward and
 hand-written backward pass in one wide arithmetic, in which every value that bf16-mixed rounds is rounded in the open.
 
 In f64 arithmetic it gives what any faithful f32 implementation gives but for its summation errors; in f32 arithmetic, one such
 implementation. The distance of the two is the measure for a third.
+
+    rounding_points.py MODEL --tokens T.safetensors --out OUT.safetensors [--arithmetic f64] [--omit POINT]
 """
+import argparse
 import math
 
 import torch
 import torch.nn.functional as F
+from safetensors.torch import save_file
 
 import torch_llama
 
@@ -185,3 +190,19 @@ def trace(directory, ids, labels, dtype, omit=None):
     model.backward(ids, dlogits)
     out = {"logits": logits, "log_probs": log_probs.gather(-1, ids[:, 1:, None])[..., 0], "loss": loss[None]}
     return {name: t.contiguous() for name, t in (out | {"grad." + name: g for name, g in model.grads.items()}).items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a Hugging Face directory")
+    parser.add_argument("--tokens", required=True)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--arithmetic", choices=("f32", "f64"), default="f32")
+    parser.add_argument("--omit", choices=POINTS, help="one rounding point is left out, to see that it matters")
+    args = parser.parse_args()
+    ids, labels = torch_llama.read_tokens(args.tokens)
+    save_file(trace(args.model, ids, labels, torch_llama.DTYPES[args.arithmetic], args.omit), args.out)
+
+
+if __name__ == "__main__":
+    main()

@@ -5,9 +5,8 @@
     torch_llama.py train CONFIG.toml --dtype f64          one JSON line a step: step, loss, grad_norm, lr
 
 Dtypes: f64 and f32 compute everything in that format; bf16-autocast and f16-autocast are f32 weights under
-torch.autocast("cpu"), the latter with the loss scale of [precision.loss_scale] (2^16 in a trace); `trace` also
-knows bf16-emulated, the rounding points of bf16-mixed written out step by step (rounding_points.py), in f32 arithmetic or,
-with --arithmetic f64, in f64. A trace has the tensors of `mantissa trace --grads`; a training run follows the same config.
+torch.autocast("cpu"), the latter with the loss scale of [precision.loss_scale] (2^16 in a trace). A trace has the
+tensors of `mantissa trace --grads`; a training run follows the same config.
 """
 import argparse
 import contextlib
@@ -23,8 +22,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16-autocast": torch.float32, "f16-autocast": torch.float32,
-          "bf16-emulated": torch.float32}
+DTYPES = {"f64": torch.float64, "f32": torch.float32, "bf16-autocast": torch.float32, "f16-autocast": torch.float32}
 AUTOCAST = {"bf16-autocast": torch.bfloat16, "f16-autocast": torch.float16}
 IGNORED = -100
 
@@ -273,23 +271,15 @@ def main():
     one.add_argument("--out", required=True)
     one.add_argument("--dtype", choices=DTYPES, default="f64")
     one.add_argument("--rope-f32", action="store_true", help="the f32 rotation tables, also in f64")
-    one.add_argument("--arithmetic", choices=("f32", "f64"), default="f32", help="of bf16-emulated")
-    one.add_argument("--omit", metavar="POINT", help="leave one rounding point of bf16-emulated out, to see that it matters")
     many = verbs.add_parser("train", help="optimizer steps after a run config")
     many.add_argument("config")
-    many.add_argument("--dtype", choices=[d for d in DTYPES if d != "bf16-emulated"], default="f64")
+    many.add_argument("--dtype", choices=DTYPES, default="f64")
     args = parser.parse_args()
     if args.verb == "train":
         for line in train(args.config, args.dtype):
             print(json.dumps(line), flush=True)
         return
-    ids, labels = read_tokens(args.tokens)
-    if args.dtype == "bf16-emulated":
-        import rounding_points
-        out = rounding_points.trace(args.model, ids, labels, DTYPES[args.arithmetic], args.omit)
-    else:
-        out = trace(args.model, ids, labels, args.dtype, args.rope_f32)
-    save_file(out, args.out)
+    save_file(trace(args.model, *read_tokens(args.tokens), args.dtype, args.rope_f32), args.out)
 
 
 if __name__ == "__main__":
