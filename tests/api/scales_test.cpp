@@ -58,6 +58,19 @@ class ModelScales : public ::testing::Test {
   std::string config;
 };
 
+TEST_F(ModelScales, AResumedRunMayKeepHistoriesOfAnotherLength) {
+  const auto whole = [&](const char* policy) {
+    return train(Config::parse(tiny_config(6, policy)), into(folder / policy)).weights_xxh64;
+  };
+  whole("fp8-hybrid");
+  for (const char* policy : {"fp8-hybrid amax_history=4", "fp8-hybrid amax_history=2000"}) {
+    const std::string expected = whole(policy);
+    TrainOptions again = into(folder / "fp8-hybrid");
+    again.resume = 3;  // of which step all histories hold the same
+    EXPECT_EQ(train(Config::parse(tiny_config(6, policy)), again).weights_xxh64, expected) << policy;
+  }
+}
+
 TEST_F(ModelScales, AModelIsEvaluatedUnderTheScalesThatItsRunEndedWith) {
   for (const char* policy : {"fp8-hybrid", "bf16-mixed compute=nvfp4", "fp8-hybrid scale_margin=2",
                              "transformer-engine-float16"}) {

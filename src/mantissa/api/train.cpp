@@ -1,6 +1,7 @@
 // A training run and what it leaves behind: directory, lock, metrics, states, model, summary.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -107,6 +108,12 @@ class Run {
   void read_memory(const io::StateReader& state, const train::Trainer::NamedMemory& m) const {
     const io::TensorInfo* info = state.tensors().find(m.name);
     if (info == nullptr && m.begins_at_zero) return;  // as it was allocated
+    if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
+      std::vector<std::byte> saved(info->end - info->begin);
+      state.tensors().read(m.name, saved);
+      std::copy_n(saved.begin(), std::min(saved.size(), m.bytes.size()), m.bytes.begin());
+      return;
+    }
     if (info == nullptr || info->shape != m.shape) {
       throw FileError(
           fmt::format("{}: tensor \"{}\" is missing or of another shape than in this config's model; resume "

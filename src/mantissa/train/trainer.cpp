@@ -325,6 +325,7 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
                    Scalar::f32,
                    {static_cast<std::int64_t>(history.size())},
                    std::as_writable_bytes(history),
+                   true,
                    true});
   }
   return all;

@@ -96,6 +96,7 @@ class Trainer {
     std::vector<std::int64_t> shape;
     std::span<std::byte> bytes;
     bool begins_at_zero = false;  // a state saved under another policy may lack it
+    bool newest_first = false;    // or hold more or fewer: what fits is read
   };
   std::vector<NamedMemory> state_memory();
 
