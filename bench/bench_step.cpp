@@ -2,13 +2,17 @@
 // what the plan had foreseen, for the models of docs/performance.md. Each step of the plan counts with its
 // fastest run and the peak with its highest, so that the figures are the kernels' and not those of what else
 // the machine did.
+//
+//   bench_step [--by-shape] [--threads=N] [MODEL…] [POLICY…]     MODEL: demo, 5M, wide, 24M, 124Mx64,
+//   124Mx256
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench.h"
@@ -30,13 +34,14 @@ struct Model {
   std::int64_t hidden, intermediate, layers, heads, kv_heads, vocabulary;
   bool tied;
   std::int64_t rows, length;
+  bool peer;  // measured beside PyTorch, too
 };
-const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 320},
-                                    {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256},
-                                    {"wide", 64, 1024, 2, 1, 1, 1000, false, 16, 128},
-                                    {"24M", 512, 1376, 6, 8, 8, 4096, false, 8, 256},
-                                    {"124Mx64", 768, 2048, 12, 12, 12, 50304, true, 4, 64},
-                                    {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256}};
+const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 320, false},
+                                    {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256, true},
+                                    {"wide", 64, 1024, 2, 1, 1, 1000, false, 16, 128, false},
+                                    {"24M", 512, 1376, 6, 8, 8, 4096, false, 8, 256, true},
+                                    {"124Mx64", 768, 2048, 12, 12, 12, 50304, true, 4, 64, true},
+                                    {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256, true}};
 
 model::ModelConfig config_of(const Model& s) {
   model::ModelConfig c;
@@ -135,23 +140,33 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app(
-      "A training step by kind of op: time, share of peak, bandwidth, and foreseen to measured time");
   int threads = 0;
   bool by_shape = false;
-  std::vector<std::string> names = {"5M", "24M", "124Mx64", "124Mx256"};
-  std::vector<std::string> policies = {"32-true", "bf16-mixed"}, known;
-  for (const Model& m : kModels) known.push_back(m.name);
-  app.add_option("--threads", threads, "0: one for each core");
-  app.add_option("--model", names, "which models")->check(CLI::IsMember(known))->delimiter(',');
-  app.add_option("--precision", policies, "presets or policy lines");
-  app.add_flag("--by-shape", by_shape, "a line for each shape of an op");
-  CLI11_PARSE(app, argc, argv);
+  std::vector<const Model*> models;
+  std::vector<std::string> policies;
+  for (const std::string argument : std::vector<std::string>(argv + 1, argv + argc)) {
+    const auto model =
+        std::find_if(kModels.begin(), kModels.end(), [&](const Model& m) { return m.name == argument; });
+    if (argument == "--by-shape") {
+      by_shape = true;
+    } else if (argument.starts_with("--threads=")) {
+      threads = std::atoi(argument.c_str() + std::string_view("--threads=").size());
+    } else if (model != kModels.end()) {
+      models.push_back(&*model);
+    } else {
+      policies.push_back(argument);
+    }
+  }
+  if (models.empty()) {
+    for (const Model& m : kModels) {
+      if (m.peer) models.push_back(&m);
+    }
+  }
+  if (policies.empty()) policies = {"32-true", "bf16-mixed"};
 
   const kernels::Context ctx = bench::context(threads);
   fmt::print("{} threads, {}\n\n", ctx.threads, kernels::name(ctx.simd));
-  for (const Model& m : kModels) {
-    if (std::find(names.begin(), names.end(), m.name) == names.end()) continue;
-    for (const std::string& policy : policies) measure(m, policy, by_shape, ctx);
+  for (const Model* m : models) {
+    for (const std::string& policy : policies) measure(*m, policy, by_shape, ctx);
   }
 }

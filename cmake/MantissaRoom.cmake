@@ -3,6 +3,22 @@ function(mantissa_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# What half of a target's files include is parsed once, for all targets of the same `group`, whose options are the same.
+function(mantissa_precompile target group)
+  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # what ccache needs
+  if(TARGET mantissa_headers_${group})
+    target_precompile_headers(${target} REUSE_FROM mantissa_headers_${group})
+    return()
+  endif()
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")
+    add_executable(mantissa_headers_${group} ALIAS ${target})
+  else()
+    add_library(mantissa_headers_${group} ALIAS ${target})
+  endif()
+endfunction()
+
 # A room is one folder of src/mantissa, built as one static library that links only the rooms it may use. QUICK: it
 # reads, decides and prints, and computes nothing in bulk.
 function(mantissa_room name)
@@ -15,6 +31,9 @@ function(mantissa_room name)
     set_property(GLOBAL APPEND PROPERTY MANTISSA_ROOMS mantissa_${name})
     if(ARG_QUICK)
       mantissa_compile_quickly(mantissa_${name})
+      if("nlohmann_json::nlohmann_json" IN_LIST ARG_LINKS)
+        mantissa_precompile(mantissa_${name} rooms <nlohmann/json.hpp> <fmt/format.h> <filesystem> <functional>)
+      endif()
     endif()
   else()
     add_library(mantissa_${name} INTERFACE)
