@@ -144,7 +144,7 @@ int main(int argc, char** argv) {
   bool by_shape = false;
   std::vector<const Model*> models;
   std::vector<std::string> policies;
-  for (const std::string argument : std::vector<std::string>(argv + 1, argv + argc)) {
+  for (const std::string& argument : std::vector<std::string>(argv + 1, argv + argc)) {
     const auto model =
         std::find_if(kModels.begin(), kModels.end(), [&](const Model& m) { return m.name == argument; });
     if (argument == "--by-shape") {
