@@ -256,7 +256,7 @@ HWY_INLINE void RoundRowOf(T* HWY_RESTRICT row, std::size_t n) {
 /// dst[0, n) = elements [offset, offset + n) of `src`, stored as `type`. Exact, but for f64 into a row of f32
 /// (nearest even).
 template <class T>
-HWY_NOINLINE void LoadRow(const void* src, Scalar type, std::size_t offset, std::size_t n,
+HWY_INLINE void LoadRow(const void* src, Scalar type, std::size_t offset, std::size_t n,
                         T* HWY_RESTRICT dst) {
   const std::uint8_t* from = static_cast<const std::uint8_t*>(src) + offset * bytes_of(type);
   switch (type) {
@@ -294,7 +294,7 @@ HWY_INLINE const T* ViewRow(const void* src, Scalar type, std::size_t offset, st
 
 /// Elements [offset, offset + n) of `dst`, stored as `type`, = src[0, n) rounded to nearest even.
 template <class T>
-HWY_NOINLINE void StoreRow(const T* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
+HWY_INLINE void StoreRow(const T* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
                          std::size_t offset) {
   std::uint8_t* to = static_cast<std::uint8_t*>(dst) + offset * bytes_of(type);
   switch (type) {
@@ -318,7 +318,7 @@ HWY_NOINLINE void StoreRow(const T* HWY_RESTRICT src, std::size_t n, void* dst, 
 /// row[0, n) rounded to nearest even on the grid of `type`, in place; nothing where T's values are all values
 /// of `type`.
 template <class T>
-HWY_NOINLINE void RoundRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
+HWY_INLINE void RoundRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   if (IsRowScalar<T>(type)) return;
   switch (type) {
     case Scalar::f64:

@@ -57,7 +57,7 @@ HWY_INLINE void RoundRowAs(T* HWY_RESTRICT row, std::size_t n, Scalar type, bool
 
 /// Part `part` of every element of row[0, n), in place.
 template <class T>
-HWY_NOINLINE void FactorRow(T* HWY_RESTRICT row, std::size_t n, const Factor& factor, int part) {
+HWY_INLINE void FactorRow(T* HWY_RESTRICT row, std::size_t n, const Factor& factor, int part) {
   if (factor.parts == 1) {
     if (factor.plain()) return RoundRow<T>(row, n, factor.format);
     return RoundRowAs<T>(row, n, factor.format, factor.saturate, factor.flush_subnormals);
