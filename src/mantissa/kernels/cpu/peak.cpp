@@ -112,13 +112,13 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
   // in none of them all threads had a core each, processor time says what they would have done with one.
   constexpr std::int64_t kRounds = 1 << 17;
   constexpr int kRuns = 60, kMostRuns = 180;
-  constexpr double kAlone = 0.9;
+  constexpr double kAlone = 0.9, kMostSeconds = 0.1;  // the latter where code is slow, as under a sanitizer
   const auto threads = static_cast<std::size_t>(ctx.threads);
   const bool enough_cores = static_cast<unsigned>(ctx.threads) <= std::thread::hardware_concurrency();
   std::vector<double> sinks(threads), flops(threads), busy(threads);
-  double best = 0, best_by_core = 0;
+  double best = 0, best_by_core = 0, spent = 0;
   bool alone = !enough_cores;
-  for (int run = 0; run < kRuns || (!alone && run < kMostRuns); ++run) {
+  for (int run = 0; spent < kMostSeconds && (run < kRuns || (!alone && run < kMostRuns)); ++run) {
     const double seconds = seconds_of([&] {
       parallel_for(ctx, ctx.threads, [&](std::int64_t i, int) {
         const auto at = static_cast<std::size_t>(i);
@@ -127,6 +127,7 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
         busy[at] = thread_seconds() - begin;
       });
     });
+    spent += seconds;
     best = std::max(best, std::accumulate(flops.begin(), flops.end(), 0.0) / seconds);
     double by_core = 0;
     for (std::size_t t = 0; t < threads; ++t) by_core += flops[t] / busy[t];
