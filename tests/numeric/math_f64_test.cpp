@@ -6,24 +6,18 @@
 #include <string>
 
 #include "mantissa/numeric/row_math.h"
+#include "numeric/math_functions.h"
 #include "numeric/reference.h"
 
 namespace mantissa {
 namespace {
 
 using testing::bits;
+using testing::function_name;
+using testing::kFunctions;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr MathFunction kFunctions[] = {MathFunction::exp,     MathFunction::log,   MathFunction::tanh,
-                                       MathFunction::sigmoid, MathFunction::rsqrt, MathFunction::sin,
-                                       MathFunction::cos};
-
-std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
-  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid", "rsqrt", "sin", "cos"};
-  return kNames[static_cast<int>(info.param)];
-}
-
 /// The errors in f64 that numeric/math-inl.h states, in ulp.
 double stated_ulp(MathFunction f) {
   constexpr double kStated[] = {0.82, 0.80, 0.95, 1.97, 1.50, 0.65, 0.65};

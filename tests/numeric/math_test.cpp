@@ -6,24 +6,18 @@
 #include <string>
 
 #include "mantissa/numeric/row_math.h"
+#include "numeric/math_functions.h"
 #include "numeric/reference.h"
 
 namespace mantissa {
 namespace {
 
 using testing::bits;
+using testing::function_name;
+using testing::kFunctions;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-constexpr MathFunction kFunctions[] = {MathFunction::exp,     MathFunction::log,   MathFunction::tanh,
-                                       MathFunction::sigmoid, MathFunction::rsqrt, MathFunction::sin,
-                                       MathFunction::cos};
-
-std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
-  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid", "rsqrt", "sin", "cos"};
-  return kNames[static_cast<int>(info.param)];
-}
-
 /// The largest errors that numeric/math-inl.h states, in ulp.
 double stated_ulp(MathFunction f) {
   constexpr double kStated[] = {0.78, 0.84, 1.35, 1.97, 1.50, 0.5000001, 0.5000001};

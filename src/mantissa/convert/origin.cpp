@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "mantissa/io/json.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::convert {
 namespace {
@@ -52,16 +53,13 @@ std::string amax_of_state(const io::SafetensorsReader& state) {
   std::map<std::string, float> magnitudes;
   for (const io::TensorInfo& tensor : state.tensors()) {
     if (!tensor.name.starts_with(kPrefix) || tensor.dtype != io::Dtype::f32) continue;
+    const std::string_view name = kept_magnitude(std::string_view(tensor.name).substr(kPrefix.size()));
+    if (name.empty()) continue;
     std::vector<float> history(static_cast<std::size_t>(tensor.count()));
     state.read(tensor, std::as_writable_bytes(std::span(history)));
     const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
     if (!(amax > 0) || !std::isfinite(amax)) continue;
-    std::string name = tensor.name.substr(kPrefix.size());
-    if (name.find(".grad:") != std::string::npos) continue;  // as runtime/scales.cpp leaves them out
-    // A scale's margin stands behind the element, and changes no magnitude.
-    const std::size_t end = name.find_last_not_of("0123456789");
-    if (end + 1 < name.size() && name[end] == ':') name.resize(end);
-    float& kept = magnitudes[name];
+    float& kept = magnitudes[std::string(name)];
     kept = std::max(kept, amax);
   }
   return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();

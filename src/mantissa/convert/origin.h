@@ -18,8 +18,6 @@ using Metadata = std::map<std::string, std::string>;
 inline constexpr const char* kPolicyKey = "mantissa.policy";
 inline constexpr const char* kRoundedToKey = "mantissa.rounded_to";
 inline constexpr const char* kHistoryKey = "mantissa.history";
-/// The magnitudes that the scales of a run are made from (docs/numerics.md, "Scales of tensors").
-inline constexpr const char* kAmaxKey = "mantissa.amax";
 
 /// "F32 to bf16, rounded to nearest"; nothing where `change` leaves all of `parts` as they are.
 std::optional<std::string> described(std::span<const Part> parts, const Change& change);
@@ -28,7 +26,7 @@ std::optional<std::string> described(std::span<const Part> parts, const Change& 
 /// something is rounded; else what it was, or that of the narrowest values that were widened.
 Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change);
 
-/// The entry kAmaxKey of a model made from `state`, whose histories are tensors "amax.TENSOR:ELEMENT",
+/// The entry io::kAmaxKey of a model made from `state`, whose histories are tensors "amax.TENSOR:ELEMENT",
 /// without those of gradients; empty where it has none.
 std::string amax_of_state(const io::SafetensorsReader& state);
 

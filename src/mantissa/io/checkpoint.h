@@ -16,6 +16,10 @@
 
 namespace mantissa::io {
 
+/// The entry of a weight file's metadata that keeps what the scales of a run were made from
+/// (docs/numerics.md, "Scales of tensors"): a JSON object, tensor and element to largest magnitude.
+inline constexpr const char* kAmaxKey = "mantissa.amax";
+
 /// A model to write. Everything is borrowed until write_model returns.
 struct ModelToWrite {
   std::string config_json;                                 // config.json

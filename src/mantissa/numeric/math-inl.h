@@ -32,16 +32,6 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// c0 + c1 x + c2 x² + …, by Horner's rule, each step one fused multiply-add.
-template <class D, class V, class... Rest>
-HWY_INLINE V Polynomial(D d, V x, float c0, Rest... rest) {
-  if constexpr (sizeof...(rest) == 0) {
-    return hn::Set(d, c0);
-  } else {
-    return hn::MulAdd(Polynomial(d, x, rest...), x, hn::Set(d, c0));
-  }
-}
-
 /// Added to a float, leaves the nearest integer in the lowest bits.
 inline constexpr float kRoundingShift = 0x1.8p23f;
 

@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 /// c0 + c1 x + c2 x² + …, by Horner's rule, each step one fused multiply-add.
-template <F64Lanes D, class V, class... Rest>
-HWY_INLINE V Polynomial(D d, V x, double c0, Rest... rest) {
+template <class D, class V, class... Rest>
+HWY_INLINE V Polynomial(D d, V x, hn::TFromD<D> c0, Rest... rest) {
   if constexpr (sizeof...(rest) == 0) {
     return hn::Set(d, c0);
   } else {

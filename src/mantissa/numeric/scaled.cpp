@@ -80,6 +80,12 @@ float tensor_scale(Scalar element, float amax, int margin) {
   return std::isfinite(scale) && scale > 0 ? scale : 1.0F;
 }
 
+std::string_view kept_magnitude(std::string_view name) {
+  if (name.find(".grad:") != std::string_view::npos) return {};
+  const std::size_t end = name.find_last_not_of("0123456789");
+  return end + 1 < name.size() && name[end] == ':' ? name.substr(0, end) : name;
+}
+
 void set_scale(TensorScale& scale, bool nvfp4, Scalar element, float amax, int margin) {
   scale.scale = nvfp4 ? nvfp4_tensor_scale(amax) : tensor_scale(element, amax, margin);
   scale.unscale = nvfp4 ? scale.scale : 1 / scale.scale;

@@ -64,6 +64,12 @@ float nvfp4_tensor_scale(float amax);
 /// rounded to `element`.
 void set_scale(TensorScale& scale, bool nvfp4, Scalar element, float amax, int margin);
 
+/// Whose magnitude the scale called `name` is made from, if a model keeps it: the tensor and its element, as
+/// in "model.layers.0.mlp.up_proj.weight:e4m3", without the margin that may stand behind (":2"), which
+/// changes no magnitude. Empty for gradients (".grad:"), whose magnitudes go with the batch and the loss
+/// scale.
+std::string_view kept_magnitude(std::string_view name);
+
 /// What a tensor is multiplied by before it is rounded to `element`: largest finite value / amax / 2^margin
 /// (Transformer Engine's formula); 1 where amax is 0 or not finite.
 float tensor_scale(Scalar element, float amax, int margin);

@@ -1,25 +1,9 @@
 #include "mantissa/runtime/scales.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 
 namespace mantissa::runtime {
-namespace {
-
-/// The name without the margin, which changes the scale and not the magnitude.
-std::string without_margin(const plan::ScaleSlot& slot) {
-  const std::string end = slot.margin == 0 ? "" : fmt::format(":{}", slot.margin);
-  return slot.name.substr(0, slot.name.size() - end.size());
-}
-
-/// A gradient has its value's name and ".grad".
-bool is_gradient(const plan::ScaleSlot& slot) {
-  return slot.name.find(".grad:") != std::string::npos;
-}
-
-}  // namespace
 
 Scales::Scales(const plan::Program& program) : slots_(program.scales), scales_(slots_.size()) {
   for (const plan::ScaleSlot& slot : slots_) histories_.emplace_back(static_cast<std::size_t>(slot.history));
@@ -62,10 +46,11 @@ std::map<std::string, float> Scales::magnitudes() const {
   std::map<std::string, float> all;
   for (std::size_t i = 0; i < slots_.size(); ++i) {
     const std::vector<float>& history = histories_[i];
-    if (history.empty() || is_gradient(slots_[i])) continue;
+    const std::string_view name = kept_magnitude(slots_[i].name);
+    if (history.empty() || name.empty()) continue;
     const float amax = *std::max_element(history.begin(), history.end());
     if (!(amax > 0) || !std::isfinite(amax)) continue;
-    float& kept = all[without_margin(slots_[i])];
+    float& kept = all[std::string(name)];
     kept = std::max(kept, amax);
   }
   return all;
@@ -73,8 +58,10 @@ std::map<std::string, float> Scales::magnitudes() const {
 
 void Scales::begin_with(const std::map<std::string, float>& magnitudes) {
   for (std::size_t i = 0; i < slots_.size(); ++i) {
-    const auto found = magnitudes.find(without_margin(slots_[i]));
-    if (!histories_[i].empty() && found != magnitudes.end()) histories_[i].front() = found->second;
+    const std::string_view name = kept_magnitude(slots_[i].name);
+    const auto found = magnitudes.find(std::string(name));
+    if (!histories_[i].empty() && !name.empty() && found != magnitudes.end())
+      histories_[i].front() = found->second;
   }
   refresh();
 }

@@ -21,7 +21,7 @@ struct MemoryForecast {
   }
 };
 
-/// Measured once per process: what the shares of peak and the times are relative to.
+/// Measured: what the shares of peak and the times are relative to.
 struct Machine {
   double flops_per_second = 0;  // of fused multiply-adds in the program's arithmetic, all threads
   double bytes_per_second = 0;

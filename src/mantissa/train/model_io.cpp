@@ -85,7 +85,7 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
   model.metadata = {{"mantissa.policy", policy.line()},
                     {"mantissa.rounded_to", std::string(name(rounded_to))}};
   if (std::string amax = amax_text(weights.scales()); !amax.empty())
-    model.metadata.emplace(kAmaxKey, std::move(amax));
+    model.metadata.emplace(io::kAmaxKey, std::move(amax));
   return io::write_model(directory, model);
 }
 

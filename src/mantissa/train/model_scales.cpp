@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
 
@@ -16,7 +17,7 @@ namespace {
   throw FileError(fmt::format(
       "{}: the metadata entry \"{}\" {}; take the model from its run again, remove the entry to begin with "
       "scales of 1, or use scaling=current",
-      file.string(), kAmaxKey, why));
+      file.string(), io::kAmaxKey, why));
 }
 
 bool has_history(const runtime::Scales& scales) {
@@ -35,7 +36,7 @@ std::string amax_text(const runtime::Scales& scales) {
 
 void read_amax(runtime::Scales& scales, const std::map<std::string, std::string>& metadata,
                const std::filesystem::path& file) {
-  const auto entry = metadata.find(kAmaxKey);
+  const auto entry = metadata.find(io::kAmaxKey);
   if (entry == metadata.end() || !has_history(scales)) return;
   nlohmann::json object;
   try {

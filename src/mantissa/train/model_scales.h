@@ -10,10 +10,7 @@
 
 namespace mantissa::train {
 
-/// The entry of a weight file's metadata: a JSON object, tensor and element to largest magnitude.
-inline constexpr const char* kAmaxKey = "mantissa.amax";
-
-/// Its text; empty where no tensor has a history.
+/// The text of the entry io::kAmaxKey; empty where no tensor has a history.
 std::string amax_text(const runtime::Scales& scales);
 
 /// Begins the histories of `scales` with what `metadata` of `file` says; nothing where it says nothing, or
