@@ -3,20 +3,30 @@ function(mantissa_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# What half of a target's files include is parsed once, for all targets of the same `group`, whose options are the same.
-function(mantissa_precompile target group)
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # what ccache needs
-  if(TARGET mantissa_headers_${group})
-    target_precompile_headers(${target} REUSE_FROM mantissa_headers_${group})
-    return()
-  endif()
-  target_precompile_headers(${target} PRIVATE ${ARGN})
-  get_target_property(type ${target} TYPE)
-  if(type STREQUAL "EXECUTABLE")
-    add_executable(mantissa_headers_${group} ALIAS ${target})
+# Headers that many files include are parsed once for all targets of a group, which are compiled alike: QUICK or not,
+# PROGRAMS or libraries.
+function(mantissa_header_group name)
+  cmake_parse_arguments(ARG "QUICK;PROGRAMS" "" "HEADERS;LINKS" ${ARGN})
+  set(source ${PROJECT_BINARY_DIR}/headers_${name}.cpp)  # a target needs one
+  file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
+  if(ARG_PROGRAMS)
+    add_executable(mantissa_headers_${name} ${source})
   else()
-    add_library(mantissa_headers_${group} ALIAS ${target})
+    add_library(mantissa_headers_${name} OBJECT ${source})
   endif()
+  if(ARG_QUICK)
+    mantissa_compile_quickly(mantissa_headers_${name})
+  endif()
+  target_link_libraries(mantissa_headers_${name} PRIVATE mantissa_options fmt::fmt ${ARG_LINKS})
+  target_compile_options(mantissa_headers_${name} PRIVATE ${MANTISSA_PCH_OPTIONS})
+  target_precompile_headers(mantissa_headers_${name} PRIVATE ${ARG_HEADERS})
+endfunction()
+
+set(MANTISSA_PCH_OPTIONS $<$<CXX_COMPILER_ID:GNU>:-fpch-preprocess>)  # what ccache needs
+
+function(mantissa_precompile target group)
+  target_compile_options(${target} PRIVATE ${MANTISSA_PCH_OPTIONS})
+  target_precompile_headers(${target} REUSE_FROM mantissa_headers_${group})
 endfunction()
 
 # A room is one folder of src/mantissa, built as one static library that links only the rooms it may use. QUICK: it
@@ -31,9 +41,9 @@ function(mantissa_room name)
     set_property(GLOBAL APPEND PROPERTY MANTISSA_ROOMS mantissa_${name})
     if(ARG_QUICK)
       mantissa_compile_quickly(mantissa_${name})
-      if("nlohmann_json::nlohmann_json" IN_LIST ARG_LINKS)
-        mantissa_precompile(mantissa_${name} rooms <nlohmann/json.hpp> <fmt/format.h> <filesystem> <functional>)
-      endif()
+      mantissa_precompile(mantissa_${name} quick_rooms)
+    else()
+      mantissa_precompile(mantissa_${name} rooms)
     endif()
   else()
     add_library(mantissa_${name} INTERFACE)

@@ -40,7 +40,7 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   for (const Place& place : places) ops.insert(place.op);
   const std::vector<std::string> names(ops.begin(), ops.end());
   if (!rule.op.empty() && !ops.contains(rule.op)) {
-    return fmt::format("the model has no op {}{} (ops: {})", quoted(rule.op), did_you_mean(rule.op, names),
+    return fmt::format("the model has no op {}{} (ops: {})", in_quotes(rule.op), did_you_mean(rule.op, names),
                        list_of(names));
   }
   std::set<std::string> there;
@@ -49,12 +49,12 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   }
   if (!there.empty()) {
     const std::vector<std::string> ops_there(there.begin(), there.end());
-    return fmt::format("{} has no op {} (it has {})", quoted(rule.match), quoted(rule.op),
+    return fmt::format("{} has no op {} (it has {})", in_quotes(rule.match), in_quotes(rule.op),
                        list_of(ops_there));
   }
   const std::optional<std::string> near = nearest_scope(rule.match, places);
   return fmt::format(
-      "{} matches nothing in the model{}", quoted(rule.match),
+      "{} matches nothing in the model{}", in_quotes(rule.match),
       near ? fmt::format("; did you mean \"{}\"?", *near) : "; `mantissa explain` lists the scopes");
 }
 
@@ -67,7 +67,7 @@ void check_rules_match(const Policy& policy, std::span<const Place> places) {
     });
     if (!matched) {
       throw ConfigError(
-          fmt::format("rule {} ({}): {}", quoted(rule.str()), rule.origin, why_unmatched(rule, places)));
+          fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, why_unmatched(rule, places)));
     }
   }
 }

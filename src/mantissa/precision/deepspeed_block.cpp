@@ -26,7 +26,7 @@ std::string shown(const JsonValue& value) {
     case JsonValue::Kind::number:
       return value.text;
     case JsonValue::Kind::text:
-      return precision::quoted(value.text);
+      return precision::in_quotes(value.text);
     case JsonValue::Kind::array:
       return "an array";
     case JsonValue::Kind::object:
@@ -37,7 +37,7 @@ std::string shown(const JsonValue& value) {
 
 /// A key as it stands in a message.
 std::string plain(std::string_view key) {
-  const std::string text = precision::quoted(key);
+  const std::string text = precision::in_quotes(key);
   return text.substr(1, text.size() - 2);
 }
 

@@ -104,7 +104,7 @@ struct Run {
       out.warnings.push_back(
           fmt::format("optimizer.type {} is not available: the optimizer of the config stays, AdamW with its "
                       "own settings",
-                      precision::quoted(type)));
+                      precision::in_quotes(type)));
       return;
     }
     DeepSpeedBlock params = block.block("params");
@@ -166,7 +166,7 @@ struct Run {
       static const std::vector<std::string> kNames = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
       out.warnings.push_back(
           fmt::format("scheduler.type {} is not available{}: the schedule of the config stays",
-                      precision::quoted(*type), did_you_mean(*type, kNames)));
+                      precision::in_quotes(*type), did_you_mean(*type, kNames)));
       return;
     }
     DeepSpeedBlock params = block.block("params");

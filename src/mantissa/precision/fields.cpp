@@ -65,8 +65,8 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   }
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
-  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field, quoted(text),
-                                did_you_mean(text, names), list_of(names)));
+  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
+                                in_quotes(text), did_you_mean(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
@@ -74,8 +74,8 @@ void read(std::string_view field, std::string_view text, std::optional<Compute>&
   if (out) return;
   std::vector<std::string> names;
   for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
-  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field, quoted(text),
-                                did_you_mean(text, names), list_of(names)));
+  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
+                                in_quotes(text), did_you_mean(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
@@ -87,7 +87,7 @@ void read(std::string_view field, std::string_view text, std::optional<Scaling>&
     }
     names.emplace_back(name);
   }
-  throw ConfigError(fmt::format("{}={}: no way of scaling has this name{} ({})", field, quoted(text),
+  throw ConfigError(fmt::format("{}={}: no way of scaling has this name{} ({})", field, in_quotes(text),
                                 did_you_mean(text, names), list_of(names)));
 }
 
@@ -95,7 +95,7 @@ void read(std::string_view field, std::string_view text, std::optional<std::int6
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0) {
-    throw ConfigError(fmt::format("{}={}: must be a whole number, 0 or more", field, quoted(text)));
+    throw ConfigError(fmt::format("{}={}: must be a whole number, 0 or more", field, in_quotes(text)));
   }
   out = value;
 }
@@ -111,7 +111,7 @@ void read(std::string_view field, std::string_view text, std::optional<Rounding>
   }
   throw ConfigError(
       fmt::format("{}={}: no way of rounding has this name{} (nearest, toward-zero, stochastic)", field,
-                  quoted(text), did_you_mean(text, names)));
+                  in_quotes(text), did_you_mean(text, names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<bool>& out) {
@@ -120,7 +120,7 @@ void read(std::string_view field, std::string_view text, std::optional<bool>& ou
   } else if (text == "false" || text == "False") {
     out = false;
   } else {
-    throw ConfigError(fmt::format("{}={}: must be true or false", field, quoted(text)));
+    throw ConfigError(fmt::format("{}={}: must be true or false", field, in_quotes(text)));
   }
 }
 
@@ -207,7 +207,7 @@ void set_field(Fields& fields, std::string_view name, std::string_view value) {
   const Field* field = find_field(name);
   if (field == nullptr) {
     const std::vector<std::string> names = field_names();
-    throw ConfigError(fmt::format("no policy field is called {}{} (fields: {})", quoted(name),
+    throw ConfigError(fmt::format("no policy field is called {}{} (fields: {})", in_quotes(name),
                                   did_you_mean(name, names), list_of(names)));
   }
   if (field->member == Field::Member(&Fields::output)) {

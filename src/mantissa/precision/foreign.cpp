@@ -108,7 +108,7 @@ std::optional<std::string> owned_word(std::string_view owner, std::string_view v
   std::vector<std::string> names;
   for (const Word& word : found->words) names.emplace_back(word.word);
   throw ConfigError(fmt::format("{}={}: no precision of products has this name{} (names: {})", owner,
-                                quoted(value), did_you_mean(lowered(value), names), list_of(names)));
+                                in_quotes(value), did_you_mean(lowered(value), names), list_of(names)));
 }
 
 /// "FUNCTION(ARGUMENTS)", or nothing.

@@ -39,14 +39,15 @@ Scalar dtype(const Argument& argument) {
       argument.value == "full" ? std::optional(Scalar::f32) : parse_scalar(argument.value);
   if (found && std::ranges::find(kFloats, *found) != kFloats.end()) return *found;
   static const std::vector<std::string> kNames = {"float64", "float32", "bfloat16", "float16"};
-  throw ConfigError(fmt::format("{}={}: must be a dtype{} (dtypes: {})", argument.key, quoted(argument.value),
-                                did_you_mean(argument.value, kNames), list_of(kNames)));
+  throw ConfigError(fmt::format("{}={}: must be a dtype{} (dtypes: {})", argument.key,
+                                in_quotes(argument.value), did_you_mean(argument.value, kNames),
+                                list_of(kNames)));
 }
 
 bool flag(const Argument& argument) {
   if (argument.value == "True" || argument.value == "true") return true;
   if (argument.value == "False" || argument.value == "false") return false;
-  throw ConfigError(fmt::format("{}={}: must be True or False", argument.key, quoted(argument.value)));
+  throw ConfigError(fmt::format("{}={}: must be True or False", argument.key, in_quotes(argument.value)));
 }
 
 /// Throws where a key is said twice.
@@ -122,7 +123,7 @@ Foreign fsdp_call(std::vector<Argument> arguments) {
     if (fsdp.read(argument)) continue;
     const std::vector<std::string> keys(kFsdpKeys.begin(), kFsdpKeys.end() - 1);
     const std::string_view word = argument.key.empty() ? argument.value : argument.key;
-    throw ConfigError(fmt::format("MixedPrecision has no {}{} (it has: {})", quoted(word),
+    throw ConfigError(fmt::format("MixedPrecision has no {}{} (it has: {})", in_quotes(word),
                                   did_you_mean(word, keys), list_of(keys)));
   }
   return fsdp.line();
@@ -150,7 +151,7 @@ Foreign jmp(std::vector<Argument> arguments) {
     const std::optional<std::size_t> place = jmp_place(argument.key);
     if (!place) {
       throw ConfigError(fmt::format("a policy of jmp has no {}; it has params, compute and output",
-                                    quoted(argument.key.empty() ? argument.value : argument.key)));
+                                    in_quotes(argument.key.empty() ? argument.value : argument.key)));
     }
     if (said[*place]) throw ConfigError(fmt::format("{} is said twice; keep one", kNames[*place]));
     said[*place] = dtype(argument);

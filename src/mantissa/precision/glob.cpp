@@ -123,7 +123,7 @@ bool scope_match(std::string_view pattern, std::string_view scope) {
 
 void check_glob(std::string_view pattern) {
   const auto refuse = [&](const std::string& why) {
-    throw ConfigError(fmt::format("scope pattern {}: {}", quoted(pattern), why));
+    throw ConfigError(fmt::format("scope pattern {}: {}", in_quotes(pattern), why));
   };
   if (pattern.empty()) refuse("is empty; write * for every scope");
   std::size_t depth = 0;
@@ -134,7 +134,7 @@ void check_glob(std::string_view pattern) {
       if (end == std::string_view::npos) refuse("\"[\" is never closed; write a set as [0-3]");
       for (const char x : pattern.substr(i + 1, end - i - 2)) {
         if (!in_scopes(x) && x != '!' && x != '^')
-          refuse(fmt::format("{} cannot stand in a set", quoted({&x, 1})));
+          refuse(fmt::format("{} cannot stand in a set", in_quotes({&x, 1})));
       }
       i = end - 1;
     } else if (c == '{') {
@@ -144,7 +144,7 @@ void check_glob(std::string_view pattern) {
       if (depth-- == 0) refuse("\"}\" has no \"{\" before it; write alternatives as {a,b}");
     } else if (!in_scopes(c) && c != '*' && c != '?' && !(c == ',' && depth > 0)) {
       refuse(fmt::format("no scope contains {}; patterns are made of names, dots, * ? [0-3] {{a,b}}",
-                         quoted({&c, 1})));
+                         in_quotes({&c, 1})));
     }
   }
   if (depth > 0) refuse("\"{\" is never closed; write alternatives as {a,b}");

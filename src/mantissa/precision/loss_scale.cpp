@@ -61,7 +61,7 @@ LossScale parse_loss_scale(std::string_view text) {
     throw ConfigError(fmt::format(
         "loss_scale={}: not a loss scale; write none, dynamic:2^16 (the initial scale), or a positive "
         "constant such as 128",
-        quoted(text)));
+        in_quotes(text)));
   }
   return {dynamic ? LossScale::Kind::dynamic : LossScale::Kind::constant, *value};
 }

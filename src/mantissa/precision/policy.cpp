@@ -34,8 +34,9 @@ std::vector<std::string_view> segments(std::string_view text) {
 Fields parse_fields(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (text.find(':') < equals && equals != std::string_view::npos) {
-    throw ConfigError(fmt::format(
-        "{} is a rule; a policy begins with a preset or fields, and rules follow after \";\"", quoted(text)));
+    throw ConfigError(
+        fmt::format("{} is a rule; a policy begins with a preset or fields, and rules follow after \";\"",
+                    in_quotes(text)));
   }
   Fields base = find_preset(kDefaultPreset).fields;
   Fields said;
@@ -52,7 +53,7 @@ Fields parse_fields(std::string_view text) {
       base = find_preset(word).fields;
     } else {
       throw ConfigError(fmt::format("{} is not field=value; write for instance compute=bf16, without spaces",
-                                    quoted(word)));
+                                    in_quotes(word)));
     }
     first = false;
   }
@@ -83,7 +84,7 @@ Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
     }
     return policy;
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("policy {}: {}", quoted(trimmed(text)), e.what()));
+    throw ConfigError(fmt::format("policy {}: {}", in_quotes(trimmed(text)), e.what()));
   }
 }
 

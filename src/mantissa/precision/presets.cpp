@@ -104,7 +104,7 @@ const Preset& find_preset(std::string_view name) {
   for (const Preset& preset : presets())
     known.insert(known.end(), preset.aliases.begin(), preset.aliases.end());
   for (std::string& word : foreign_words()) known.push_back(std::move(word));
-  throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", quoted(name),
+  throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
                                 did_you_mean(wanted, known), list_of(names)));
 }
 

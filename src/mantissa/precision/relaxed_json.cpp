@@ -95,7 +95,7 @@ class Parser {
     std::size_t end = at_;
     while (end < text_.size() && is_name(text_[end])) ++end;
     if (end == at_) end += std::max<std::size_t>(utf8_length(text_.substr(at_)), 1);
-    return quoted(text_.substr(at_, end - at_));
+    return in_quotes(text_.substr(at_, end - at_));
   }
 
   void skip_line() { at_ = std::min(text_.find('\n', at_), text_.size()); }
@@ -202,10 +202,10 @@ class Parser {
       const int line = line_;
       std::string key = peek() == '"' || peek() == '\'' ? string() : name();
       skip();
-      if (peek() != ':') fail(fmt::format("a colon is missing after {}, before {}", quoted(key), here()));
+      if (peek() != ':') fail(fmt::format("a colon is missing after {}, before {}", in_quotes(key), here()));
       ++at_;
       if (std::ranges::find(value.keys, key) != value.keys.end())
-        fail(fmt::format("{} is said twice; keep one", quoted(key)), line);
+        fail(fmt::format("{} is said twice; keep one", in_quotes(key)), line);
       if (value.keys.size() == kMostMembers)
         fail(fmt::format("an object of more than {} members", kMostMembers));
       value.items.push_back(parse(depth + 1));
@@ -280,10 +280,10 @@ class Parser {
     if (plain.starts_with('+')) plain.erase(0, 1);
     const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value.number);
     if (error == std::errc::result_out_of_range && end == plain.data() + plain.size())
-      fail(fmt::format("{} is beyond the numbers of f64", quoted(value.text)));
+      fail(fmt::format("{} is beyond the numbers of f64", in_quotes(value.text)));
     if (error != std::errc() || end != plain.data() + plain.size())
-      fail(fmt::format("{} is no number", quoted(value.text)));
-    if (!std::isfinite(value.number)) fail(fmt::format("{} is not finite", quoted(value.text)));
+      fail(fmt::format("{} is no number", in_quotes(value.text)));
+    if (!std::isfinite(value.number)) fail(fmt::format("{} is not finite", in_quotes(value.text)));
   }
 
   void word(JsonValue& value) {

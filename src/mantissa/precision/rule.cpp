@@ -27,7 +27,7 @@ void set_pass(Rule& rule, std::string_view value) {
     }
     names.emplace_back(name(pass));
   }
-  throw ConfigError(fmt::format("pass={}: no pass has this name{} (passes: {})", quoted(value),
+  throw ConfigError(fmt::format("pass={}: no pass has this name{} (passes: {})", in_quotes(value),
                                 did_you_mean(value, names), list_of(names)));
 }
 
@@ -48,7 +48,7 @@ void set_steps(Rule& rule, std::string_view value) {
   if (!read || (last && *last <= first.value_or(0))) {
     throw ConfigError(fmt::format(
         "steps={}: not a range of steps; write 0:500 for the first 500 steps, 500: for all after them",
-        quoted(value)));
+        in_quotes(value)));
   }
   rule.first_step = first;
   rule.last_step = last;
@@ -60,7 +60,7 @@ std::string identifier(std::string_view key, std::string_view value) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
            c == '+' || c == '-';
   });
-  if (!fine) throw ConfigError(fmt::format("{}={}: must be a name, such as matmul", key, quoted(value)));
+  if (!fine) throw ConfigError(fmt::format("{}={}: must be a name, such as matmul", key, in_quotes(value)));
   return std::string(value);
 }
 
@@ -104,12 +104,12 @@ Rule parse_short_form(std::string_view text) {
   for (const std::string_view word : split_words(text.substr(colon + 1), " \t\r\n,")) {
     const std::size_t at = word.find('=');
     if (at == std::string_view::npos) {
-      throw ConfigError(
-          fmt::format("{} is not field=value; write for instance compute=f32, without spaces", quoted(word)));
+      throw ConfigError(fmt::format("{} is not field=value; write for instance compute=f32, without spaces",
+                                    in_quotes(word)));
     }
     const std::string_view key = word.substr(0, at);
     if (std::ranges::find(seen, key) != seen.end())
-      throw ConfigError(fmt::format("{} is said twice; keep one", quoted(key)));
+      throw ConfigError(fmt::format("{} is said twice; keep one", in_quotes(key)));
     seen.push_back(key);
     set_rule_key(rule, key, word.substr(at + 1));
   }
@@ -159,8 +159,8 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
     for (const Field& f : field_table()) {
       if (f.in_rules) names.emplace_back(f.name);
     }
-    throw ConfigError(fmt::format("a rule has no key {}{} (keys: {})", quoted(key), did_you_mean(key, names),
-                                  list_of(names)));
+    throw ConfigError(fmt::format("a rule has no key {}{} (keys: {})", in_quotes(key),
+                                  did_you_mean(key, names), list_of(names)));
   } else if (!field->in_rules) {
     throw ConfigError(
         fmt::format("{} belongs to the whole run; say it in the policy, not in a rule", field->name));
@@ -186,7 +186,7 @@ Rule parse_rule(std::string_view text, std::string origin) {
     rule.origin = std::move(origin);
     return rule;
   } catch (const ConfigError& e) {
-    throw ConfigError(fmt::format("rule {}: {}", quoted(text), e.what()));
+    throw ConfigError(fmt::format("rule {}: {}", in_quotes(text), e.what()));
   }
 }
 

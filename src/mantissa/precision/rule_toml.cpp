@@ -21,7 +21,7 @@ Rule rule_from_table(const toml::table& table) {
   for (const auto& [key, node] : table) {
     const std::optional<std::string> text = value_text(node);
     if (!text)
-      throw ConfigError(fmt::format("{}: must be a string, a number, true or false", quoted(key.str())));
+      throw ConfigError(fmt::format("{}: must be a string, a number, true or false", in_quotes(key.str())));
     set_rule_key(rule, key.str(), *text);
   }
   check_rule(rule);

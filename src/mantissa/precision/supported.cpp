@@ -148,7 +148,7 @@ void check_supported(const Policy& policy) {
       check_rule_supported(rule, f64);
       check_update_fields(policy, rule.fields);
     } catch (const ConfigError& e) {
-      throw ConfigError(fmt::format("rule {} ({}): {}", quoted(rule.str()), rule.origin, e.what()));
+      throw ConfigError(fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what()));
     }
   }
 }

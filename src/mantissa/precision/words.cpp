@@ -16,7 +16,7 @@ constexpr std::string_view kSpace = " \t\r\n\v\f";
 
 }  // namespace
 
-std::string quoted(std::string_view text) {
+std::string in_quotes(std::string_view text) {
   std::string out = "\"";
   std::size_t length = std::min(text.size(), kLongestQuote);
   while (length < text.size() && length > 0 && (text[length] & 0xc0) == 0x80)

@@ -10,7 +10,7 @@ namespace mantissa::precision {
 
 /// `text` in double quotes, control characters escaped, cut after 60 characters: safe to put into a message
 /// whatever it is.
-std::string quoted(std::string_view text);
+std::string in_quotes(std::string_view text);
 
 /// "; did you mean \"bf16\"?" where a candidate is near `word`, else "".
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);

@@ -132,7 +132,7 @@ std::unique_ptr<toml::table> override_value(std::string_view value, std::string_
   try {
     return parse(toml_text(std::string(value)));
   } catch (const toml::parse_error&) {
-    throw ConfigError(fmt::format("--set {}: the value is no UTF-8 text", precision::quoted(whole)));
+    throw ConfigError(fmt::format("--set {}: the value is no UTF-8 text", precision::in_quotes(whole)));
   }
 }
 
@@ -140,17 +140,17 @@ void add_override(Entries& out, std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::string_view name = precision::trimmed(text.substr(0, equals));
   if (equals == std::string_view::npos || name.empty()) {
-    throw ConfigError(
-        fmt::format("--set {}: must be section.key=value, such as run.steps=100", precision::quoted(text)));
+    throw ConfigError(fmt::format("--set {}: must be section.key=value, such as run.steps=100",
+                                  precision::in_quotes(text)));
   }
   const std::size_t dot = name.rfind('.');
   const std::string section(dot == std::string_view::npos ? "" : name.substr(0, dot));
   const std::string key(dot == std::string_view::npos ? name : name.substr(dot + 1));
   if (!section.empty() && !is_section(section)) {
-    throw ConfigError(fmt::format("--set {}: {}", precision::quoted(text), unknown_section(section)));
+    throw ConfigError(fmt::format("--set {}: {}", precision::in_quotes(text), unknown_section(section)));
   }
   if (section.empty() || !is_key(section, key)) {
-    throw ConfigError(fmt::format("--set {}: {}", precision::quoted(text), unknown_key(section, key)));
+    throw ConfigError(fmt::format("--set {}: {}", precision::in_quotes(text), unknown_key(section, key)));
   }
   const std::string_view value = precision::trimmed(text.substr(equals + 1));
   out.documents.push_back(override_value(value, text));
@@ -225,7 +225,7 @@ void refuse(const Entry& entry, std::string_view why) {
                       : entry.value->is_table() ? "a table"
                                                 : "a date or time";
   if (const auto* text = entry.value->as_string()) {
-    value = precision::quoted(text->get());
+    value = precision::in_quotes(text->get());
   } else if (const auto* number = entry.value->as_floating_point()) {
     value = toml_text(number->get());
   } else if (const auto scalar = precision::value_text(*entry.value)) {

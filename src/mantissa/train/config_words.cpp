@@ -186,11 +186,11 @@ std::string unknown_key(std::string_view section, std::string_view key) {
   const std::string mend = cure(section, key);
   if (section.empty()) {
     return fmt::format(
-        "{} stands in no section{}", precision::quoted(key),
+        "{} stands in no section{}", precision::in_quotes(key),
         mend.empty() ? fmt::format(" (sections: {})", precision::list_of(section_names())) : mend);
   }
   const std::string name = fmt::format("{}.{}", section, key);
-  return fmt::format("there is no key {}{}", precision::quoted(name),
+  return fmt::format("there is no key {}{}", precision::in_quotes(name),
                      mend.empty()
                          ? fmt::format(" (keys of [{}]: {})", section, precision::list_of(keys_of(section)))
                          : mend);
@@ -198,7 +198,7 @@ std::string unknown_key(std::string_view section, std::string_view key) {
 
 std::string unknown_section(std::string_view section) {
   const std::vector<std::string> names(section_names().begin(), section_names().end());
-  return fmt::format("there is no section {}{} (sections: {})", precision::quoted(section),
+  return fmt::format("there is no section {}{} (sections: {})", precision::in_quotes(section),
                      precision::did_you_mean(section, names), precision::list_of(names));
 }
 

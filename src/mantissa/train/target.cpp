@@ -126,9 +126,9 @@ Target find_target(const std::string& text) {
     names.push_back(t.name);
   }
   if (text.ends_with(".toml")) return parse_target(read_config_file(text), text);
-  throw ConfigError(
-      fmt::format("--target {}: no machine has this name{} (known: {}; or a FILE.toml of its rates)",
-                  precision::quoted(text), precision::did_you_mean(text, names), precision::list_of(names)));
+  throw ConfigError(fmt::format(
+      "--target {}: no machine has this name{} (known: {}; or a FILE.toml of its rates)",
+      precision::in_quotes(text), precision::did_you_mean(text, names), precision::list_of(names)));
 }
 
 }  // namespace mantissa::train

@@ -81,7 +81,7 @@ class Reader {
     }
     std::vector<std::string> keys = {"name", "description", std::string(kRates)};
     for (const Number& n : kNumbers) keys.emplace_back(n.key);
-    refuse(node, precision::quoted(key),
+    refuse(node, precision::in_quotes(key),
            fmt::format("no key of a target{} (keys: {})", precision::did_you_mean(key, keys),
                        precision::list_of(keys)));
   }
@@ -96,7 +96,7 @@ class Reader {
       const std::string format = scalar ? std::string(mantissa::name(*scalar)) : text;
       const std::vector<std::string>& known = target_formats();
       if (std::ranges::find(known, format) == known.end()) {
-        refuse(value, precision::quoted(text),
+        refuse(value, precision::in_quotes(text),
                fmt::format("no number format has this name{} (formats: {})",
                            precision::did_you_mean(text, known), precision::list_of(known)));
       }

@@ -160,7 +160,7 @@ class Tracer {
       throw ConfigError(fmt::format(
           "--unconverted {}: nothing that is traced has this name{} (names: {}; grad.* with --grads, value.* "
           "with --values)",
-          precision::quoted(pattern), near, precision::list_of(names)));
+          precision::in_quotes(pattern), near, precision::list_of(names)));
     }
   }
 
