@@ -107,24 +107,28 @@ TEST(Foreign, FsdpCastsTheWeightsAndKeepsMastersInF32) {
       {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.float32)",
        "bf16-mixed"},
       {"param_dtype=bf16 reduce_dtype=fp32 buffer_dtype=fp32", "bf16-mixed"},
-      {"mixed_precision=MixedPrecision(param_dtype=torch.float16, cast_forward_inputs=True,),", "16-mixed"},
+      {"mixed_precision=MixedPrecision(param_dtype=torch.float16, cast_forward_inputs=True,),",
+       "16-mixed reduce=f16"},
       {"torch.distributed.fsdp.MixedPrecision(torch.bfloat16, torch.bfloat16, torch.float32)",
        "bf16-mixed reduce=bf16"},
       {"MixedPrecisionPolicy(\n    param_dtype=torch.bfloat16,\n    reduce_dtype=torch.float32,\n    "
        "output_dtype=torch.bfloat16,\n)",
        "bf16-mixed output=bf16"},
-      {"MixedPrecision(param_dtype=torch.bfloat16, keep_low_precision_grads=True)", "bf16-mixed grads=bf16"},
+      {"MixedPrecision(param_dtype=torch.bfloat16, keep_low_precision_grads=True)",
+       "bf16-mixed reduce=bf16 grads=bf16"},
       {"MixedPrecision(reduce_dtype=None)", "32-true"},
+      {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=None)", "bf16-mixed reduce=bf16"},
       {"MixedPrecision()", "32-true"},
       {"param_dtype=float64", "64-true"},
-      {"param_dtype=bfloat16,kv_cache=f32", "bf16-mixed kv_cache=f32"}};
+      {"param_dtype=bfloat16,kv_cache=f32", "bf16-mixed reduce=bf16 kv_cache=f32"}};
   for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
   EXPECT_EQ(Policy::parse(lines.front().first), Policy::parse("bf16-mixed"));
 }
 
 TEST(Foreign, BuffersStayAsTheyAreAndThatIsSaid) {
   std::vector<std::string> notes;
-  EXPECT_EQ(Policy::parse("param_dtype=bf16 buffer_dtype=bf16", &notes), Policy::parse("bf16-mixed"));
+  EXPECT_EQ(Policy::parse("param_dtype=bf16 buffer_dtype=bf16", &notes),
+            Policy::parse("bf16-mixed reduce=bf16"));
   ASSERT_EQ(notes.size(), 1U);
   EXPECT_EQ(notes[0].find("buffer_dtype=bf16: buffers (the table of rotary angles) stay f32"), 0U)
       << notes[0];
@@ -173,7 +177,8 @@ TEST(Foreign, WhatIsWrongIsNamedWithTheNearestSpelling) {
 }
 
 TEST(Foreign, RulesFollowAForeignSpelling) {
-  const Policy policy = Policy::parse("MixedPrecision(param_dtype=torch.bfloat16); lm_head: compute=f32");
+  const Policy policy = Policy::parse(
+      "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32); lm_head: compute=f32");
   EXPECT_EQ(policy.preset(), "bf16-mixed");
   ASSERT_EQ(policy.rules().size(), 1U);
 }

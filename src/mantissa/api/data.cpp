@@ -66,11 +66,6 @@ text::Dataset load_dataset(const train::RunConfig& config, const model::ModelCon
   options.shuffle = config.data.shuffle;
   options.validation = config.data.validation.share;
   options.seed = config.run.seed;
-  if (config.batch.shards != 1) {
-    throw ConfigError(
-        fmt::format("batch.shards = {}: this version adds leaves in order, in one shard; leave it at 1",
-                    config.batch.shards));
-  }
   if (!config.data.validation.files.empty()) {
     throw ConfigError(
         "data.validation: files of their own are not read by this version; give a share such as 0.02");

@@ -49,21 +49,27 @@ json ops_json(const std::vector<PlanOp>& ops) {
 }
 
 json memory_json(const train::MemoryForecast& m) {
-  return {{"masters", m.masters},     {"copies", m.copies},
-          {"moments", m.moments},     {"compensation", m.compensation},
-          {"gradients", m.gradients}, {"activations", m.activations},
-          {"work", m.work},           {"tables", m.tables},
-          {"data", m.data},           {"process", m.process},
-          {"peak", m.peak()}};
+  return {{"masters", m.masters},         {"copies", m.copies},
+          {"moments", m.moments},         {"compensation", m.compensation},
+          {"gradients", m.gradients},     {"shard_sums", m.shard_sums},
+          {"activations", m.activations}, {"work", m.work},
+          {"tables", m.tables},           {"data", m.data},
+          {"process", m.process},         {"peak", m.peak()}};
 }
 
 std::string memory_line(const train::MemoryForecast& m) {
   std::string line;
-  const std::pair<const char*, std::size_t> parts[] = {
-      {"masters", m.masters}, {"moments", m.moments},     {"compensation", m.compensation},
-      {"copies", m.copies},   {"gradients", m.gradients}, {"activations", m.activations},
-      {"work", m.work},       {"tables", m.tables},       {"data", m.data},
-      {"process", m.process}};
+  const std::pair<const char*, std::size_t> parts[] = {{"masters", m.masters},
+                                                       {"moments", m.moments},
+                                                       {"compensation", m.compensation},
+                                                       {"copies", m.copies},
+                                                       {"gradients", m.gradients},
+                                                       {"shard sums", m.shard_sums},
+                                                       {"activations", m.activations},
+                                                       {"work", m.work},
+                                                       {"tables", m.tables},
+                                                       {"data", m.data},
+                                                       {"process", m.process}};
   for (const auto& [name, bytes] : parts) {
     if (bytes > 0)
       line += fmt::format("{}{} {:.1f}", line.empty() ? "" : " + ", name, static_cast<double>(bytes) / 1e6);
@@ -154,6 +160,11 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                           plan::plan_table(rows, graph::Phase::backward, true));
   }
   p.text += fmt::format("\nupdate\n{}", plan::plan_table(rows, graph::Phase::finish));
+  if (program.shards > 1) {
+    p.text +=
+        fmt::format("\nshards  {} of {} sequences; their gradients are added by a tree in {}\n",
+                    program.shards, config.batch.global_batch_size / program.shards, name(program.reduce));
+  }
   p.text += fmt::format("\ncasts left  {} ({})\n", casts.count, human_bytes(casts.bytes));
   p.text += fmt::format("memory  {}\n", memory_line(memory));
   p.text += fmt::format("fits    {} here: batch.micro_batch_size ≤ {} of this batch\n",
@@ -179,6 +190,8 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.json = json{{"policy", {{"preset", config.policy.preset()}, {"line", config.policy.line()}}},
                 {"changes_at_steps", config.policy.changes()},
                 {"loss_scale", program.policy.loss_scale().str()},
+                {"shards", program.shards},
+                {"reduce", name(program.reduce)},
                 {"ops", ops_json(p.ops)},
                 {"casts", casts_json},
                 {"memory", memory_json(memory)},

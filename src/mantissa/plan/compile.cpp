@@ -71,6 +71,8 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   for (const graph::Value& v : graph.values()) {
     if (v.shape.has_tokens()) program.token_capacity = std::max(program.token_capacity, v.shape.dim(0).size);
   }
+  program.shards = options.shards;
+  program.reduce = policy.fields().reduce.value();
   if (options.fold) fold_casts(program);
   if (options.join_head) join_head(program);
   if (options.fuse) fuse_pointwise(program);

@@ -32,6 +32,7 @@ struct CompileOptions {
   Recompute recompute = Recompute::none;
   bool one_micro_batch =
       false;                 // of which a step consists: nothing is accumulated over runs (changes no bit)
+  std::int64_t shards = 1;   // of a step's batch, whose gradients are summed in the policy's `reduce` format
   bool keep_values = false;  // every value of the graph stays readable after the run (traces)
 };
 

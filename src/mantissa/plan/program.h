@@ -113,6 +113,8 @@ struct Program {
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;
+  std::int64_t shards = 1;      // of the batch of an optimizer step
+  Scalar reduce = Scalar::f32;  // what the sums of their gradients are rounded to
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
 

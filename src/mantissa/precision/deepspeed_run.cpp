@@ -53,9 +53,8 @@ struct Run {
       if (micro && steps && *total / part / times > 1) {
         out.notes.push_back(
             fmt::format("train_batch_size {} = {} sequences × {} accumulation steps × {} ranks; one process "
-                        "does it in {} steps, "
-                        "which changes no bit",
-                        *total, part, times, *total / part / times, *total / part));
+                        "does it in {} steps; --set batch.shards={} adds their gradients as ranks would",
+                        *total, part, times, *total / part / times, *total / part, *total / part / times));
       }
       if (!micro) micro = *total / times;
     }

@@ -68,7 +68,7 @@ constexpr std::array<std::string_view, 8> kFsdpKeys = {"param_dtype",         "r
                                                        "output_dtype",        "_module_classes_to_ignore"};
 
 /// The masters stay f32 under FSDP; param_dtype is what weights are cast to for the forward and backward
-/// pass, reduce_dtype what gradients are summed over ranks in.
+/// pass, reduce_dtype what gradients are summed over ranks in: param_dtype where it is not said.
 struct Fsdp {
   std::optional<Scalar> param, reduce, buffer, output;
   bool low_grads = false;
@@ -101,7 +101,8 @@ struct Fsdp {
     const Scalar compute = param.value_or(Scalar::f32);
     const Scalar wide = compute == Scalar::f64 ? Scalar::f64 : Scalar::f32;
     Foreign out{std::string(preset_computing(compute)), {}};
-    if (reduce && *reduce != wide) out.line += fmt::format(" reduce={}", name(*reduce));
+    if (const Scalar sums = reduce.value_or(compute); sums != wide)
+      out.line += fmt::format(" reduce={}", name(sums));
     if (output && *output != wide) out.line += fmt::format(" output={}", name(*output));
     if (low_grads) out.line += fmt::format(" grads={}", name(compute));
     if (buffer && bytes_of(*buffer) < 4) {

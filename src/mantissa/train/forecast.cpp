@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/model/llama.h"
+#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/process.h"
 
@@ -25,6 +26,7 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
   plan::CompileOptions options;
   options.longest_row = length;
   options.longest_leaf = length * config.batch.leaf;
+  options.shards = config.batch.shards;
   options.one_micro_batch = rows == config.batch.global_batch_size;
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
@@ -49,6 +51,13 @@ std::size_t compensation_bytes(const plan::Program& program) {
   return bytes;
 }
 
+std::size_t shard_sum_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots)
+    bytes += optim::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
+  return bytes;
+}
+
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes) {
   MemoryForecast f;
   f.masters = program.memory.masters;
@@ -56,6 +65,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   f.moments = moment_bytes(program);
   f.compensation = compensation_bytes(program);
   f.gradients = program.memory.gradients;
+  f.shard_sums = shard_sum_bytes(program);
   f.activations = program.memory.activations;
   f.work = program.memory.work;
   f.tables = program.memory.inputs + program.memory.constants + program.memory.states;

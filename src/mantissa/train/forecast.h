@@ -14,10 +14,10 @@ namespace mantissa::train {
 /// Bytes by purpose. `peak` is what the process holds at most, its own code and the data included.
 struct MemoryForecast {
   std::size_t masters = 0, copies = 0, moments = 0, compensation = 0, gradients = 0, activations = 0,
-              work = 0, tables = 0, data = 0, process = 0;
+              shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
   std::size_t peak() const {
-    return masters + copies + moments + compensation + gradients + activations + work + tables + data +
-           process;
+    return masters + copies + moments + compensation + gradients + shard_sums + activations + work + tables +
+           data + process;
   }
 };
 
@@ -65,6 +65,8 @@ double update_bytes(const plan::Program& program);
 
 /// Bytes of moments of all parameters.
 std::size_t moment_bytes(const plan::Program& program);
+/// Bytes of the sums of shards that wait for others.
+std::size_t shard_sum_bytes(const plan::Program& program);
 /// Bytes of what updates lost in rounding the masters, where the policy keeps it.
 std::size_t compensation_bytes(const plan::Program& program);
 

@@ -4,6 +4,7 @@
 
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/peak.h"
+#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/train/forecast.h"
 
@@ -159,6 +160,15 @@ double update_bytes(const plan::Program& program) {
                              2 * compensation_bytes(program) + m.copies);
 }
 
+double shard_sum_traffic(const plan::Program& program) {
+  if (program.shards == 1) return 0;
+  // A shard's gradient is read and rounded into a sum, or added to one: both are read, one is written.
+  const double sums = static_cast<double>(shard_sum_bytes(program)) /
+                      static_cast<double>(optim::waiting_sums(program.shards));
+  const double shards = static_cast<double>(program.shards);
+  return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
+}
+
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine) {
   const std::int64_t leaf = config.batch.leaf * config.data.sequence_length;
   double micro = 0;
@@ -167,8 +177,9 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
   }
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
-  const double seconds = micros * micro + std::max(update_bytes(program) / machine.bytes_per_second,
-                                                   update_flops(program) / machine.flops_per_second);
+  const double seconds = micros * micro + shard_sum_traffic(program) / machine.bytes_per_second +
+                         std::max(update_bytes(program) / machine.bytes_per_second,
+                                  update_flops(program) / machine.flops_per_second);
   return seconds / kRunShare;
 }
 

@@ -102,6 +102,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
     parameters_.push_back(std::move(p));
   }
   bind();
+  shard_sum_.emplace(parameters_, config_.batch.shards, program().reduce);
 }
 
 void Trainer::bind() {
@@ -166,6 +167,11 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
   }
 }
 
+void Trainer::finish_shard(std::int64_t shard) {
+  executor_->run(graph::Phase::finish, batch_.extent());
+  shard_sum_->add(ctx_, parameters_, shard);
+}
+
 double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
   executor_->stop = stop;
   weights_->scales().record(train);
@@ -177,12 +183,14 @@ double Trainer::forward_backward(const text::StepData& data, bool train, const s
   (wide ? log_probs64_.resize(static_cast<std::size_t>(total))
         : log_probs32_.resize(static_cast<std::size_t>(total)));
   if (train) fill(executor_->buffer("dlog_prob"), micro * length, -scale() / static_cast<double>(total));
+  const std::int64_t shard_rows = data.rows / config_.batch.shards;
   for (std::int64_t first = 0; first < data.rows && !stop.stop_requested(); first += micro) {
     first_row_ = first;
     fill_rows(data, first);
     executor_->run(graph::Phase::forward, batch_.extent());
     executor_->run(train ? graph::Phase::backward : graph::Phase::evaluate, batch_.extent(),
-                   train && first > 0);
+                   train && first % shard_rows > 0);
+    if (train && (first + micro) % shard_rows == 0) finish_shard(first / shard_rows);
     const std::int64_t count = std::min(micro, data.rows - first) * length;
     if (wide) {
       std::copy_n(static_cast<const double*>(log_prob.data), count, log_probs64_.begin() + first * length);
@@ -190,7 +198,6 @@ double Trainer::forward_backward(const text::StepData& data, bool train, const s
       std::copy_n(static_cast<const float*>(log_prob.data), count, log_probs32_.begin() + first * length);
     }
   }
-  if (train) executor_->run(graph::Phase::finish, batch_.extent());
   const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, total)
                           : kernels::chunked_sum(log_probs32_.data(), Scalar::f32, total);
   return -sum / static_cast<double>(total);
@@ -246,6 +253,10 @@ Overflow Trainer::find_overflow(const text::StepData& rows) {
     overflow.what = first->text();
     overflow.scope = first->scope;
     for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+  } else if (program().shards > 1) {  // no step of the plan made it
+    overflow.what =
+        fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));
+    overflow.cure = "--set precision.reduce=f32";
   }
   if (origins.empty()) origins.assign(rows.origin.begin(), rows.origin.end());
   constexpr std::size_t kMost = 16;
@@ -266,8 +277,10 @@ void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
 }
 
 void Trainer::stop_at_minimum(const Overflow& overflow) const {
-  const std::string cure =
-      overflow.scope.empty() ? "" : fmt::format("--resume --rule '{}: compute=f32', or ", overflow.scope);
+  const std::string cure = !overflow.cure.empty() ? fmt::format("--resume {}, or ", overflow.cure)
+                           : overflow.scope.empty()
+                               ? ""
+                               : fmt::format("--resume --rule '{}: compute=f32', or ", overflow.scope);
   throw RunStopped(
       fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the first "
                   "value that is not "
@@ -285,8 +298,10 @@ void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
                   std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
   if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
   message += fmt::format("; data {}; no weight was changed by this step. ", overflow.rows);
-  if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_})
-                   .compute->factor.format) < 4) {
+  if (!overflow.cure.empty()) {
+    message += "Go on with --resume " + overflow.cure;
+  } else if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_})
+                          .compute->factor.format) < 4) {
     message += fmt::format("Go on with --resume --rule '{}: compute=f32', or --resume --precision 32-true",
                            overflow.scope);
   } else {

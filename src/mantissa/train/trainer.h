@@ -12,6 +12,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/optim/adamw.h"
 #include "mantissa/optim/schedule.h"
+#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
@@ -28,6 +29,7 @@ struct Overflow {
   std::string what;   // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
   std::string scope;  // "model.layers.5.mlp.down_proj"
   std::string rows;   // "rows 3, 17 of kk"
+  std::string cure;   // "--set precision.reduce=f32", where it is not the scope's compute
 };
 
 /// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
@@ -101,6 +103,8 @@ class Trainer {
   std::vector<NamedMemory> state_memory();
 
  private:
+  /// The gradients of shard `shard` of the batch are complete: sums the uses of parameters, and the shards.
+  void finish_shard(std::int64_t shard);
   double forward_backward(const text::StepData& rows, bool train, const std::stop_token& stop);
   /// Executor and parameters over the weights of the part at hand.
   void bind();
@@ -134,6 +138,7 @@ class Trainer {
   std::vector<double> log_probs64_;
   std::vector<std::string> notes_;
   std::optional<precision::LossScaler> scaler_;
+  std::optional<optim::ShardSum> shard_sum_;
   std::int64_t first_row_ = 0;  // of the micro-batch at hand
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
 };

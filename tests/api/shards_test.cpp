@@ -1,0 +1,70 @@
+// Runs whose batch is in shards: what ranks would communicate, in the policy's `reduce` format.
+#include <gtest/gtest.h>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::into;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+
+std::string config_of(int shards, const std::string& policy, int micro = 1, int steps = 3) {
+  std::string text = tiny_config(steps, policy, micro);
+  const std::string at = "[batch]\nglobal_batch_size = 4\n";
+  return text.replace(text.find(at), at.size(), at + "shards = " + std::to_string(shards) + "\n");
+}
+
+std::string weights_of(const std::string& config, int threads = 2) {
+  const TemporaryFolder folder;
+  TrainOptions options = into(folder / "run");
+  options.hardware.threads = threads;
+  return train(Config::parse(config), options).weights_xxh64;
+}
+
+TEST(Shards, BitsDoNotDependOnThreadsOrTheMicroBatch) {
+  const std::string once = weights_of(config_of(2, "bf16-mixed reduce=bf16", 2));
+  EXPECT_EQ(weights_of(config_of(2, "bf16-mixed reduce=bf16", 1)), once);
+  EXPECT_EQ(weights_of(config_of(2, "bf16-mixed reduce=bf16", 1), 1), once);
+}
+
+TEST(Shards, TheFormatOfTheirSumsChangesBitsWhereThereAreSome) {
+  EXPECT_NE(weights_of(config_of(4, "reduce=bf16")), weights_of(config_of(4, "32-true")));
+  EXPECT_NE(weights_of(config_of(4, "reduce=bf16")), weights_of(config_of(2, "reduce=bf16")));
+  EXPECT_EQ(weights_of(config_of(1, "reduce=bf16")), weights_of(config_of(1, "32-true")));
+  EXPECT_NE(weights_of(config_of(4, "64-true")), weights_of(config_of(4, "32-true")));
+}
+
+TEST(Shards, ThePlanSaysThemAndTheirMemory) {
+  const Plan one = explain(Config::parse(config_of(1, "reduce=bf16")));
+  const Plan four = explain(Config::parse(config_of(4, "reduce=bf16")));
+  EXPECT_EQ(one.text.find("shards"), std::string::npos) << one.text;
+  EXPECT_NE(four.text.find("shards  4 of 1 sequences; their gradients are added by a tree in bf16\n"),
+            std::string::npos)
+      << four.text;
+  // Two sums wait at most, each of 2 bytes a parameter; the plan itself is the same.
+  const std::size_t parameters = 256 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 3 * 16;
+  EXPECT_EQ(four.predicted_peak_bytes - one.predicted_peak_bytes, 2 * 2 * parameters);
+}
+
+TEST(Shards, AnOverflowOfTheirSumIsNamedWithItsCure) {
+  const TemporaryFolder folder;
+  // Gradients in f32 under this scale are finite, and beyond f16.
+  const std::string text = config_of(4, "reduce=f16 loss_scale=dynamic:2^40") +
+                           "[precision.loss_scale]\nmin_loss_scale = 549755813888\n";
+  try {
+    train(Config::parse(text), into(folder / "run"));
+    FAIL() << "the run should stop";
+  } catch (const RunStopped& e) {
+    EXPECT_NE(std::string(e.what()).find("a sum of the gradients of 4 shards in f16"), std::string::npos)
+        << e.what();
+    EXPECT_NE(std::string(e.what()).find("--resume --set precision.reduce=f32, or "), std::string::npos)
+        << e.what();
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::api

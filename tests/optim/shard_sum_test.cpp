@@ -1,0 +1,135 @@
+// Gradients of shards: the tree against its definition by recursion in every format, and how many sums wait.
+#include "mantissa/optim/shard_sum.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cstring>
+#include <random>
+
+#include "mantissa/kernels/update.h"
+#include "mantissa/numeric/round.h"
+
+namespace mantissa::optim {
+namespace {
+
+using Values = std::vector<double>;
+
+constexpr std::int64_t kCount = 5000;  // of the larger parameter: more than a tile, and no multiple of one
+const kernels::Context kContext{.simd = kernels::best_simd(), .threads = 2};
+
+/// The sum of gradients[begin … end): of the largest power of two of them that is not all, and of the rest.
+Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t end, Scalar reduce) {
+  Values sum = gradients[begin];
+  if (end - begin > 1) {
+    const std::size_t middle = begin + std::bit_floor(end - begin - 1);
+    sum = tree(gradients, begin, middle, reduce);
+    const Values right = tree(gradients, middle, end, reduce);
+    for (std::size_t i = 0; i < sum.size(); ++i) {
+      sum[i] += right[i];
+      if (reduce != Scalar::f64) sum[i] = static_cast<float>(sum[i]);
+    }
+  }
+  for (double& x : sum) x = round_to(x, reduce);
+  return sum;
+}
+
+/// Memory of a gradient in `type`.
+struct Gradient {
+  Gradient(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
+    parameter.count = count;
+    parameter.gradient = {bytes.data(), type, count};
+  }
+  void set(const Values& values) {
+    kernels::cast(kContext, parameter.count, values.data(), Scalar::f64, bytes.data(),
+                  parameter.gradient.type);
+  }
+  Values get() const {
+    Values values(static_cast<std::size_t>(parameter.count));
+    kernels::cast(kContext, parameter.count, bytes.data(), parameter.gradient.type, values.data(),
+                  Scalar::f64);
+    return values;
+  }
+  std::vector<std::byte> bytes;
+  Parameter parameter;
+};
+
+struct Formats {
+  Scalar gradient, reduce;
+};
+
+class ShardSums : public ::testing::TestWithParam<Formats> {};
+
+TEST_P(ShardSums, AreTheTreeOfTheirDefinition) {
+  const auto [type, reduce] = GetParam();
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  for (std::int64_t shards = 2; shards <= 9; ++shards) {
+    Gradient large(kCount, type), small(3, type);
+    std::vector<Parameter> parameters = {large.parameter, small.parameter};
+    ShardSum sum(parameters, shards, reduce);
+    for (int step = 0; step < 2; ++step) {
+      std::vector<Values> large_shards, small_shards;
+      for (std::int64_t shard = 0; shard < shards; ++shard) {
+        for (Gradient* g : {&large, &small}) {
+          Values values(static_cast<std::size_t>(g->parameter.count));
+          for (double& x : values) x = normal(random) * std::ldexp(1.0, static_cast<int>(random() % 24) - 12);
+          g->set(values);
+          (g == &large ? large_shards : small_shards).push_back(g->get());
+        }
+        sum.add(kContext, parameters, shard);
+      }
+      for (const auto& [g, of] : {std::pair(&large, &large_shards), std::pair(&small, &small_shards)}) {
+        Values expected = tree(*of, 0, of->size(), reduce);
+        for (double& x : expected) x = round_to(x, type);
+        EXPECT_EQ(g->get(), expected) << shards << " shards, step " << step;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Formats, ShardSums,
+    ::testing::Values(Formats{Scalar::f32, Scalar::f32}, Formats{Scalar::f32, Scalar::bf16},
+                      Formats{Scalar::f32, Scalar::f16}, Formats{Scalar::f32, Scalar::tf32},
+                      Formats{Scalar::f32, Scalar::e5m2}, Formats{Scalar::bf16, Scalar::f32},
+                      Formats{Scalar::bf16, Scalar::bf16}, Formats{Scalar::f16, Scalar::bf16},
+                      Formats{Scalar::f64, Scalar::f64}),
+    [](const auto& i) {
+      return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
+    });
+
+TEST(ShardSum, OneShardIsLeftAsItIs) {
+  Gradient g(kCount, Scalar::f32);
+  g.set(Values(kCount, 1.0 / 3));
+  const std::vector<std::byte> before = g.bytes;
+  const std::vector<Parameter> parameters = {g.parameter};
+  ShardSum(parameters, 1, Scalar::e5m2).add(kContext, parameters, 0);
+  EXPECT_EQ(g.bytes, before);
+  EXPECT_EQ(shard_sum_bytes(kCount, 1, Scalar::f32), 0U);
+}
+
+TEST(ShardSum, AnInterruptedStepLeavesNothingBehind) {
+  Gradient g(3, Scalar::f32);
+  const std::vector<Parameter> parameters = {g.parameter};
+  ShardSum sum(parameters, 4, Scalar::f32);
+  for (const int shards : {3, 4}) {
+    for (std::int64_t shard = 0; shard < shards; ++shard) {
+      g.set(Values(3, static_cast<double>(shard + 1)));
+      sum.add(kContext, parameters, shard);
+    }
+  }
+  EXPECT_EQ(g.get(), Values(3, 10.0));
+}
+
+TEST(ShardSum, AsManyWaitAsABinaryCounterHasOnes) {
+  for (std::int64_t shards = 1; shards <= 64; ++shards) {
+    int most = 0;
+    for (std::uint64_t done = 1; done < static_cast<std::uint64_t>(shards); ++done)
+      most = std::max(most, std::popcount(done));
+    EXPECT_EQ(waiting_sums(shards), most) << shards;
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::optim
