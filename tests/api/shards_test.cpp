@@ -1,6 +1,8 @@
 // Runs whose batch is in shards: what ranks would communicate, in the policy's `reduce` format.
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "api/tiny.h"
 #include "mantissa/api/error.h"
 #include "mantissa/api/mantissa.h"
@@ -45,9 +47,10 @@ TEST(Shards, ThePlanSaysThemAndTheirMemory) {
   EXPECT_NE(four.text.find("shards  4 of 1 sequences; their gradients are added by a tree in bf16\n"),
             std::string::npos)
       << four.text;
-  // Two sums wait at most, each of 2 bytes a parameter; the plan itself is the same.
-  const std::size_t parameters = 256 * 16 + 4 * 16 * 16 + 3 * 16 * 24 + 3 * 16;
-  EXPECT_EQ(four.predicted_peak_bytes - one.predicted_peak_bytes, 2 * 2 * parameters);
+  // Two sums wait at most, each of 2 bytes a parameter; a norm's 16 take a line of 64 bytes.
+  const std::size_t matrices = 256 * 16 + 4 * 16 * 16 + 3 * 16 * 24, norms = 3;
+  EXPECT_EQ(nlohmann::json::parse(four.json)["memory"]["shard_sums"], 2 * (2 * matrices + 64 * norms));
+  EXPECT_EQ(nlohmann::json::parse(one.json)["memory"]["shard_sums"], 0);
 }
 
 TEST(Shards, AnOverflowOfTheirSumIsNamedWithItsCure) {

@@ -26,10 +26,10 @@ namespace mantissa::train {
 
 /// Why a step was skipped or a run stopped, as far as it could be found out.
 struct Overflow {
-  std::string what;   // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
-  std::string scope;  // "model.layers.5.mlp.down_proj"
-  std::string rows;   // "rows 3, 17 of kk"
-  std::string cure;   // "--set precision.reduce=f32", where it is not the scope's compute
+  std::string what;       // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
+  std::string scope;      // "model.layers.5.mlp.down_proj"
+  std::string rows;       // "rows 3, 17 of kk"
+  std::string cure = {};  // "--set precision.reduce=f32", where it is not the scope's compute
 };
 
 /// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
