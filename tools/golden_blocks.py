@@ -7,9 +7,11 @@ The first three are source trees of microsoft/microxcaling, pytorch/ao and NVIDI
 built: the parts that are used are plain PyTorch. All tensors are f32, [blocks, 32].
 
     mx.values            blocks of many kinds, ten of each
-    mx.mxfp8, mx.mxfp4   microxcaling's quantisation of them: rounding "even", shared exponent "max", no custom_cuda
+    mx.mxfp8, mx.mxfp8-e5m2, mx.mxfp4
+                         microxcaling's quantisation of them: rounding "even", shared exponent "max", no custom_cuda
     text.values          blocks where microxcaling departs from the OCP text (docs/numerics.md, "Formats")
-    text.mxfp8, .mxfp4   torchao's to_mx of them, scaling mode FLOOR
+    text.mxfp8, .mxfp8-e5m2, .mxfp4
+                         torchao's to_mx of them, scaling mode FLOOR
     nv.values            one tensor each, a row a tensor of 20 blocks of 16
     nv.scale             [tensors]: its scale, amax / 2688
     nv.nvfp4             element times e4m3 scale, the tensor's scale left out, by Transformer Engine's reference
@@ -87,7 +89,8 @@ def microxcaling(tree):
     def quantize(values, element):
         return _quantize_mx(values.clone(), 8, element, axes=[-1], block_size=32, round="even")
 
-    return lambda values: {"mxfp8": quantize(values, "fp8_e4m3"), "mxfp4": quantize(values, "fp4_e2m1")}
+    elements = {"mxfp8": "fp8_e4m3", "mxfp8-e5m2": "fp8_e5m2", "mxfp4": "fp4_e2m1"}
+    return lambda values: {name: quantize(values, element) for name, element in elements.items()}
 
 
 def codes(packed):
@@ -100,8 +103,10 @@ def torchao(tree):
     from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize
 
     def mx(values):
-        scale, data = to_mx(values, torch.float8_e4m3fn, 32, ScaleCalculationMode.FLOOR)
-        made = {"mxfp8": data.float() * scale.float().reshape(-1, 1)}
+        made = {}
+        for name, element in (("mxfp8", torch.float8_e4m3fn), ("mxfp8-e5m2", torch.float8_e5m2)):
+            scale, data = to_mx(values, element, 32, ScaleCalculationMode.FLOOR)
+            made[name] = data.float() * scale.float().reshape(-1, 1)
         scale, data = to_mx(values, torch.float4_e2m1fn_x2, 32, ScaleCalculationMode.FLOOR)
         return made | {"mxfp4": E2M1[codes(data)] * scale.float().reshape(-1, 1)}
 

@@ -55,7 +55,7 @@ bool same_bits(float a, float b) {
 
 TEST_F(GoldenBlocks, AreThoseOfMicroxcaling) {
   for (const SimdTarget target : simd_targets()) {
-    for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp4}) {
+    for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4}) {
       SCOPED_TRACE(traits(f).name);
       expect_all(mx("mx", f, target), read(fmt::format("mx.{}", traits(f).name)), read("mx.values"),
                  same_value);
@@ -67,7 +67,7 @@ TEST_F(GoldenBlocks, AreThoseOfMicroxcaling) {
 // with a sign: there microxcaling departs from the text, and torchao does not.
 TEST_F(GoldenBlocks, AreThoseOfTheTextWhereMicroxcalingDepartsFromIt) {
   for (const SimdTarget target : simd_targets()) {
-    for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp4}) {
+    for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4}) {
       SCOPED_TRACE(traits(f).name);
       expect_all(mx("text", f, target), read(fmt::format("text.{}", traits(f).name)), read("text.values"),
                  same_bits);

@@ -15,7 +15,8 @@
 namespace mantissa {
 namespace {
 
-constexpr BlockFormat kFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp4, BlockFormat::nvfp4};
+constexpr BlockFormat kFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4,
+                                    BlockFormat::nvfp4};
 constexpr unsigned kSeed = 20260301;
 
 std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tensor_scale = 1) {
@@ -38,6 +39,14 @@ TEST(RoundBlock, OfMxfp8KeepsThreeBitsBelowTheLargest) {
   EXPECT_EQ(rounded(BlockFormat::mxfp8, {7680}), (std::vector<float>{7168})) << "beyond 448 it saturates";
 }
 
+TEST(RoundBlock, OfMxfp8WithE5m2KeepsTwoBitsAndReachesFurtherDown) {
+  // amax 57344: the scale is 1. 17 lies between 16 and 20; 2^-16 is the smallest element.
+  EXPECT_EQ(rounded(BlockFormat::mxfp8_e5m2, {57344, 1000, 17, 0x1p-16F, 0x1p-18F}),
+            (std::vector<float>{57344, 1024, 16, 0x1p-16F, 0}));
+  EXPECT_EQ(rounded(BlockFormat::mxfp8_e5m2, {65000}), (std::vector<float>{57344}))
+      << "beyond it it saturates";
+}
+
 TEST(RoundBlock, OfNvfp4HasAnE4m3Scale) {
   // 6 / 6 = 1; elements on the grid of e2m1.
   EXPECT_EQ(rounded(BlockFormat::nvfp4, {6, 2.6F, -0.3F}), (std::vector<float>{6, 3, -0.5F}));
@@ -52,8 +61,10 @@ TEST(RoundBlock, OfNvfp4HasAnE4m3Scale) {
 TEST(RoundBlock, HasAtMostAsManyValuesAsTheFormatHasCodes) {
   std::mt19937 random(kSeed);
   std::normal_distribution<float> normal;
-  for (const auto& [format, codes] :
-       {std::pair{BlockFormat::mxfp8, 253U}, {BlockFormat::mxfp4, 15U}, {BlockFormat::nvfp4, 15U}}) {
+  for (const auto& [format, codes] : {std::pair{BlockFormat::mxfp8, 253U},
+                                      {BlockFormat::mxfp8_e5m2, 247U},
+                                      {BlockFormat::mxfp4, 15U},
+                                      {BlockFormat::nvfp4, 15U}}) {
     std::set<float> seen;
     for (int trial = 0; trial < 20000; ++trial) {
       std::vector<float> block(static_cast<std::size_t>(traits(format).block));

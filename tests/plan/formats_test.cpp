@@ -201,6 +201,17 @@ TEST(Scaled, ProductsAreToldByWhatTheyMultiply) {
   EXPECT_EQ(std::set(backward.begin(), backward.end()), std::set<std::string>{"e5m2·e4m3"});
 }
 
+TEST(Scaled, GradientsCanHaveBlocksOfTheirOwn) {
+  const Program p =
+      plan_for(precision::Policy::parse("bf16-mixed compute=mxfp8; *: operand=gradient compute=mxfp8-e5m2"));
+  std::set<std::string> forward, backward;
+  for (const PlanRow& row : plan_rows(p)) {
+    if (row.op == "matmul") (row.pass == "forward" ? forward : backward).insert(row.multiplied);
+  }
+  EXPECT_EQ(forward, std::set<std::string>{"mxfp8"});
+  EXPECT_EQ(backward, std::set<std::string>{"mxfp8-e5m2·mxfp8"});
+}
+
 TEST(Scaled, BlocksLieAlongTheSum) {
   const Program p = plan_for(precision::Policy::parse("bf16-mixed compute=mxfp4"));
   for (const Step& s : p.steps) {

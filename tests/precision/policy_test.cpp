@@ -225,13 +225,14 @@ TEST(PolicyErrors, NameFieldAndValue) {
       {"compute=bff16",
        "policy \"compute=bff16\": compute=\"bff16\": no number format has this name; did you mean \"bf16\"? "
        "(formats: f64, f32, tf32, bf16, f16, e5m2, "
-       "e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp4, nvfp4)"},
+       "e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, nvfp4)"},
       {"residual=mxfp8",
        "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of factors of products only; write "
        "compute=mxfp8, and for residual a number format such as bf16"},
       {"compute=",
        "policy \"compute=\": compute=\"\": no number format has this name (formats: f64, f32, tf32, bf16, "
-       "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp4, nvfp4)"},
+       "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, "
+       "nvfp4)"},
       {"accumulate_block=-1",
        "policy \"accumulate_block=-1\": accumulate_block=\"-1\": must be a whole number, 0 or more"},
       {"accumulate_block=12x",

@@ -25,7 +25,7 @@ Scalar format_named(const std::string& text) {
   if (const std::optional<Scalar> format = parse_scalar(text)) return *format;
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
-  for (const char* later : {"mxfp8", "mxfp4", "nvfp4"}) {
+  for (const char* later : {"mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4"}) {
     if (text == later) {
       throw ConfigError(
           fmt::format("--dtype {}: formats with scales are not available in this version; choose one of {}",

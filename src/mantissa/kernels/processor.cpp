@@ -76,6 +76,7 @@ FormatSupport format_support(std::string_view format) {
       FormatSupport{"e5m2", How::simulated, "own code widens and rounds, f32 products"},
       FormatSupport{"e4m3", How::simulated, "own code widens and rounds, f32 products"},
       FormatSupport{"mxfp8", How::simulated, kBlocks},
+      FormatSupport{"mxfp8-e5m2", How::simulated, kBlocks},
       FormatSupport{"mxfp4", How::simulated, kBlocks},
       FormatSupport{"nvfp4", How::simulated, kBlocks},
       FormatSupport{"bf16x3", How::simulated, "two bf16 parts of each factor, three f32 products"},

@@ -25,8 +25,9 @@ float absolute_maximum(const Context& ctx, std::int64_t count, const void* src, 
 void quantize_tensor(const Context& ctx, std::int64_t count, ConstMatrix from, Matrix to, float scale);
 
 /// Blocks of [rows, width], dense, as round_block (numeric/scaled.h) makes them, stored in to.type (bf16
-/// holds them but where a block's scale is below 2^-124). A block lies along a row, from its first element
-/// on; or `along_rows`, column by column, from the beginning of each of `segments` on (empty: of the matrix).
+/// holds them but where a block's scale is below 2^-124, 2^-117 of e5m2). A block lies along a row, from its
+/// first element on; or `along_rows`, column by column, from the beginning of each of `segments` on (empty:
+/// of the matrix).
 void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to,
                      BlockFormat format, float tensor_scale, bool along_rows,
                      std::span<const Row> segments = {});

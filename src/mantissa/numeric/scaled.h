@@ -24,7 +24,7 @@ struct TensorScale {
 };
 
 /// Formats in which the elements of a block share a scale.
-enum class BlockFormat : std::uint8_t { mxfp8, mxfp4, nvfp4 };
+enum class BlockFormat : std::uint8_t { mxfp8, mxfp8_e5m2, mxfp4, nvfp4 };
 
 struct BlockTraits {
   std::string_view name;
@@ -36,10 +36,11 @@ struct BlockTraits {
   bool power_of_two_scale;  // e8m0; else e4m3, under one f32 scale of the tensor
 };
 
-/// mxfp8 has e4m3 elements, mxfp4 and nvfp4 e2m1 ones.
+/// mxfp8 has e4m3 elements, mxfp8-e5m2 e5m2 ones, mxfp4 and nvfp4 e2m1 ones.
 constexpr BlockTraits traits(BlockFormat f) {
   constexpr BlockTraits kTable[] = {
       {"mxfp8", 32, 3, -6, 448, 8, true},
+      {"mxfp8-e5m2", 32, 2, -14, 57344, 15, true},
       {"mxfp4", 32, 1, 0, 6, 2, true},
       {"nvfp4", 16, 1, 0, 6, 2, false},
   };

@@ -69,15 +69,17 @@ std::string use_text(const Step& s) {
   return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
 }
 
-/// "bf16x3"; of factors that are stored with scales of tensors, in two formats perhaps, these: "e5m2·e4m3".
+/// "bf16x3"; of factors that are stored with scales, in two formats perhaps, these: "e5m2·e4m3".
 std::string multiplied_name(const Program& p, const Step& s) {
   const std::string factors = factor_format(s);
   if (factors.empty()) return kNoFormat;
   if (s.op->op != "matmul" || s.inputs.size() < 2) return factors;
   const Buffer &a = p.buffer(s.inputs[0].buffer), &b = p.buffer(s.inputs[1].buffer);
-  const auto scaled = [](const Buffer& x) { return x.quantization && !x.quantization->blocks; };
-  if (!scaled(a) || !scaled(b)) return factors;
-  return a.type == b.type ? format_name(a) : fmt::format("{}·{}", format_name(a), format_name(b));
+  if (!a.quantization || !b.quantization) return factors;
+  const auto held = [](const Buffer& x) {
+    return x.quantization->blocks ? std::string(traits(*x.quantization->blocks).name) : format_name(x);
+  };
+  return held(a) == held(b) ? held(a) : fmt::format("{}·{}", held(a), held(b));
 }
 
 PlanRow row_of(const Program& p, const Step& s) {
