@@ -138,6 +138,12 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   p.warnings = rule_warnings(config, model, program, ctx);
   add_told(p, told);
+  if (program.shards == 1 && program.reduce != program.arithmetic) {
+    p.notes.push_back(
+        fmt::format("reduce={} changes nothing: the batch is one shard; --set batch.shards=N adds gradients "
+                    "as N ranks would",
+                    name(program.reduce)));
+  }
   std::vector<TargetExplained> there;
   for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
   const plan::CastsLeft casts = plan::casts_left(program);
@@ -213,10 +219,11 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   const kernels::Context ctx = context_for(hardware, run.run.threads);
   const train::ModelSource source = train::find_model(run.model);
   const text::Dataset data = load_dataset(run, source.config, {});
-  const plan::Program program = train::compile_training(run, source.config, run.batch.micro_batch_size, ctx);
+  const std::vector<train::Part> parts = train::compile_parts(run, source.config, ctx);
+  const plan::Program& program = *parts.front().program;
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
-  const train::MemoryForecast memory = train::forecast_memory(program, 0);
+  const train::MemoryForecast memory = train::forecast_memory(parts, 0);
   return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
                   config.impl().told, there);
 }

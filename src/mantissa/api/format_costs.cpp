@@ -12,6 +12,7 @@ namespace mantissa::api {
 namespace {
 
 constexpr int kRounds = 8;
+constexpr double kLongest = 3;       // seconds after which no round begins: this machine may be slow
 constexpr std::int64_t kSide = 768;  // of the square product
 constexpr std::int64_t kWidth = std::int64_t{1} << 11;
 constexpr std::int64_t kRows = std::int64_t{1} << 11;  // kRows · kWidth elements are converted and updated
@@ -96,7 +97,11 @@ Costs measure_costs(const kernels::Context& ctx) {
   const Storage trained(kElements * sizeof(float) * 4);
   constexpr double kFlops = 2.0 * static_cast<double>(kSide * kSide * kSide);
   const auto best = [](double& rate, double work, double seconds) { rate = std::max(rate, work / seconds); };
-  for (int round = 0; round < kRounds; ++round) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return std::chrono::steady_clock::now() - start > std::chrono::duration<double>(kLongest);
+  };
+  for (int round = 0; round < kRounds && !(round > 0 && late()); ++round) {
     for (FormatCost& c : costs.formats) {
       best(c.product, kFlops, product_seconds(ctx, c));
       if (c.parts == 1) best(c.conversion, kElements, conversion_seconds(ctx, c, from, to));

@@ -46,7 +46,7 @@ class Run {
     text::Dataset data = load_dataset(config_, source.config, options_.tokens);
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx, chosen_ ? chosen_->step : 0);
-    for (const train::Trainer::Part& part : trainer_->parts()) {
+    for (const train::Part& part : trainer_->parts()) {
       check_plan(*part.program);
       check_native(config_, *part.program);
     }

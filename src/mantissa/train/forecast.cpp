@@ -74,6 +74,36 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   return f;
 }
 
+std::vector<Part> compile_parts(const RunConfig& config, const model::ModelConfig& model,
+                                const kernels::Context& ctx) {
+  std::vector<Part> parts;
+  std::vector<std::int64_t> firsts = {0};
+  for (const std::int64_t step : config.policy.changes()) {
+    if (step < config.run.steps) firsts.push_back(step);
+  }
+  for (const std::int64_t first : firsts) {
+    parts.push_back({first, std::make_unique<plan::Program>(compile_training(
+                                config, model, config.batch.micro_batch_size, ctx, true, true, first))});
+  }
+  return parts;
+}
+
+MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes) {
+  MemoryForecast most, before;
+  for (const Part& part : parts) {
+    const MemoryForecast now = forecast_memory(*part.program, data_bytes);
+    MemoryForecast between = now;
+    between.masters += before.masters;
+    between.copies += before.copies;
+    between.gradients = between.activations = between.work = between.tables = 0;
+    for (const MemoryForecast& f : {now, between}) {
+      if (f.peak() > most.peak()) most = f;
+    }
+    before = now;
+  }
+  return most;
+}
+
 std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "mantissa/kernels/context.h"
@@ -34,8 +36,19 @@ plan::Program compile_training(const RunConfig& config, const model::ModelConfig
                                const kernels::Context& ctx, bool fold = true, bool fuse = true,
                                std::int64_t step = 0);
 
+/// A stretch of a run's steps in which the same rules hold.
+struct Part {
+  std::int64_t first = 0;  // its first step, counted from 0
+  std::unique_ptr<plan::Program> program;
+};
+std::vector<Part> compile_parts(const RunConfig& config, const model::ModelConfig& model,
+                                const kernels::Context& ctx);
+
 /// `data_bytes`: of the token ids in memory.
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);
+/// The most of a run: in one of its parts, or between two of them, when the weights of both are there and no
+/// arena is.
+MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes);
 
 /// Flops of one micro-batch that count for the share of peak: products, and attention's causal half. What is
 /// recomputed counts once.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_map>
 #include <utility>
 
 #include "mantissa/base/error.h"
@@ -39,16 +40,15 @@ class Collector {
 
  private:
   TracedTensor& find(const std::string& name) {
-    for (TracedTensor& t : tensors_) {
-      if (t.name == name) return t;
-    }
-    tensors_.push_back({.name = name, .dtype = dtype_});
-    return tensors_.back();
+    const auto [place, added] = places_.try_emplace(name, tensors_.size());
+    if (added) tensors_.push_back({.name = name, .dtype = dtype_});
+    return tensors_[place->second];
   }
 
   io::Dtype dtype_;  // of tensors that get no elements
   const kernels::Context& ctx_;
   std::vector<TracedTensor> tensors_;
+  std::unordered_map<std::string, std::size_t> places_;  // in tensors_, by name
 };
 
 void write(const std::filesystem::path& path, const std::vector<TracedTensor>& tensors,

@@ -36,21 +36,6 @@ void fill(Matrix m, std::int64_t count, double value) {
   }
 }
 
-/// The plans of a run: one for each stretch of steps in which the same rules hold.
-std::vector<Trainer::Part> compile_parts(const RunConfig& config, const model::ModelConfig& model,
-                                         const kernels::Context& ctx) {
-  std::vector<Trainer::Part> parts;
-  std::vector<std::int64_t> firsts = {0};
-  for (const std::int64_t step : config.policy.changes()) {
-    if (step < config.run.steps) firsts.push_back(step);
-  }
-  for (const std::int64_t first : firsts) {
-    parts.push_back({first, std::make_unique<plan::Program>(compile_training(
-                                config, model, config.batch.micro_batch_size, ctx, true, true, first))});
-  }
-  return parts;
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
@@ -66,10 +51,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
   if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
     scaler_.emplace(*scaler);
-  for (const Part& part : parts_) {
-    const MemoryForecast memory = forecast_memory(*part.program, 0);  // the data are resident already
-    if (memory.peak() > memory_.peak()) memory_ = memory;
-  }
+  memory_ = forecast_memory(parts_, 0);  // the data are resident already
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(fmt::format(
         "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "

@@ -75,11 +75,6 @@ class Trainer {
 
   const RunConfig& config() const { return config_; }
   const model::ModelConfig& model() const { return source_.config; }
-  /// A stretch of steps under the same rules: from `first` on, counted from 0.
-  struct Part {
-    std::int64_t first = 0;
-    std::unique_ptr<plan::Program> program;
-  };
   /// The plans of the run's parts, and the one of the step that comes next.
   const std::vector<Part>& parts() const { return parts_; }
   const plan::Program& program() const { return *parts_[part_].program; }
