@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mantissa/precision/policy.h"
+#include "mantissa/precision/supported.h"
 #include "precision/message.h"
 
 namespace mantissa::precision {
@@ -104,6 +105,15 @@ TEST(DeepSpeed, ThePolicyIsWhatTheBlocksSwitchOn) {
       {"{\"zero_optimization\": {\"stage\": 2}}", ""}};
   for (const auto& [text, policy] : cases) EXPECT_EQ(value(parse(text), "precision.policy"), policy) << text;
   EXPECT_EQ(scaler(parse("{\"amp\": {\"enabled\": true}}"), "rule"), "\"torch\"");
+}
+
+TEST(DeepSpeed, MomentsIn16BitsAreRoundedStochasticallyAndThatIsSaid) {
+  const DeepSpeedFile file = parse(
+      "{'bf16': {'enabled': true, 'bf16_master_weights_and_grads': true, 'bf16_optimizer_states': true}}");
+  EXPECT_EQ(file.policy_line(), "bf16-true optimizer=bf16 rounding=stochastic");
+  check_supported(Policy::parse(file.policy_line()));
+  ASSERT_EQ(file.warnings.size(), 1U);
+  EXPECT_EQ(file.warnings[0].find("bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest"), 0U);
 }
 
 TEST(DeepSpeed, FormatsOfGradientsAndOfSumsOverRanksAreFields) {

@@ -149,7 +149,11 @@ struct Reader {
       throw ConfigError(
           fmt::format("{}: bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads", out.name));
     }
-    return low ? moments ? "bf16-true optimizer=bf16" : "bf16-true" : "bf16-mixed";
+    if (!moments) return low ? "bf16-true" : "bf16-mixed";
+    out.warnings.push_back(
+        "bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest, which leaves a second moment "
+        "where it is; here weights and moments in bf16 are rounded stochastically");
+    return "bf16-true optimizer=bf16 rounding=stochastic";
   }
 
   void precision(DeepSpeedBlock& root, bool fragment) {
