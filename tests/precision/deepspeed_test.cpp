@@ -111,7 +111,7 @@ TEST(DeepSpeed, MomentsIn16BitsAreRoundedStochasticallyAndThatIsSaid) {
   const DeepSpeedFile file = parse(
       "{'bf16': {'enabled': true, 'bf16_master_weights_and_grads': true, 'bf16_optimizer_states': true}}");
   EXPECT_EQ(file.policy_line(), "bf16-true optimizer=bf16 rounding=stochastic");
-  check_supported(Policy::parse(file.policy_line()));
+  check_supported(Policy::parse(*file.policy_line()));
   ASSERT_EQ(file.warnings.size(), 1U);
   EXPECT_EQ(file.warnings[0].find("bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest"), 0U);
 }
