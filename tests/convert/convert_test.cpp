@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,6 +18,7 @@
 #include "mantissa/io/state.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::convert {
 namespace {
@@ -143,6 +146,73 @@ TEST_F(Convert, LeavesWhatIsNoNumberAndWithoutAFormatEverything) {
   EXPECT_EQ(steps, integers);
   EXPECT_EQ(small.find("mask")->dtype, io::Dtype::boolean);
   EXPECT_EQ(small.metadata().at("author"), "somebody");
+}
+
+/// `values` of rows of `width` in blocks of `f`, block by block with the definition, stored in `stored`.
+std::vector<float> blocks_of(BlockFormat f, std::vector<float> values, std::size_t width, Scalar stored) {
+  float amax = 0;
+  for (const float x : values) amax = std::isfinite(x) ? std::max(amax, std::abs(x)) : amax;
+  const float scale = f == BlockFormat::nvfp4 ? nvfp4_tensor_scale(amax) : 1;
+  const auto block = static_cast<std::size_t>(traits(f).block);
+  for (std::size_t row = 0; row < values.size(); row += width) {
+    for (std::size_t at = 0; at < width; at += block)
+      round_block(f, values.data() + row + at, std::min(block, width - at), scale);
+  }
+  for (float& x : values) x = static_cast<float>(round_to(static_cast<double>(x * scale), stored));
+  return values;
+}
+
+TEST_F(Convert, RoundsToBlocksAlongTheLastAxis) {
+  std::vector<float> scattered = values;
+  for (std::size_t i = 0; i < scattered.size(); ++i)
+    scattered[i] *= std::ldexp(1.0F, static_cast<int>(i * i % 31) - 15);
+  const std::vector<double> wide(scattered.begin(), scattered.end());
+  const auto bytes = std::as_bytes(std::span(scattered));
+  const std::vector<std::pair<std::string, std::vector<std::int64_t>>> shapes = {
+      {"rows", {kRows, kColumns}},
+      {"one row", {kRows * kColumns}},
+      {"short rows", {kRows * kColumns / 7 * 7 / 7, 7}}};
+  std::vector<io::TensorToWrite> tensors;
+  for (const auto& [name, shape] : shapes) {
+    const auto count = static_cast<std::size_t>(shape.size() == 2 ? shape[0] * shape[1] : shape[0]);
+    tensors.push_back(of(name, io::Dtype::f32, shape, bytes.first(count * sizeof(float))));
+  }
+  tensors.push_back(of("wide", io::Dtype::f64, {kRows, kColumns}, std::as_bytes(std::span(wide))));
+  io::write_safetensors(folder / "in.safetensors", tensors, {});
+  for (const BlockFormat f : kBlockFormats) {
+    SCOPED_TRACE(traits(f).name);
+    Change change;
+    change.blocks = f;
+    change.format = f == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+    const Result r = run(folder / "in.safetensors", folder / "out", change, true, {.threads = 2});
+    EXPECT_NE(r.notes.front().find(fmt::format("no name for {}: its values, in blocks of {} ", traits(f).name,
+                                               traits(f).block)),
+              std::string::npos)
+        << r.notes.front();
+    const io::WeightFiles out(folder / "out");
+    EXPECT_EQ(out.metadata().at(kRoundedToKey), traits(f).name);
+    for (const RewrittenTensor& t : r.tensors) {
+      SCOPED_TRACE(t.name);
+      std::vector<float> got(static_cast<std::size_t>(out.find(t.name)->count()));
+      std::vector<double> read(got.size());
+      out.read_f64(t.name, read);
+      std::transform(read.begin(), read.end(), got.begin(), [](double x) { return static_cast<float>(x); });
+      const std::vector<float> before(scattered.begin(),
+                                      scattered.begin() + static_cast<std::ptrdiff_t>(got.size()));
+      const std::vector<float> want =
+          blocks_of(f, before, static_cast<std::size_t>(t.shape.back()), *change.format);
+      ASSERT_TRUE(got == want);
+      ErrorStats errors;
+      for (std::size_t i = 0; i < want.size(); ++i)
+        errors.add(static_cast<double>(before[i]), static_cast<double>(want[i]), *change.format);
+      EXPECT_EQ(t.errors.max_abs, errors.max_abs);
+      EXPECT_EQ(t.errors.vanished, errors.vanished);
+      EXPECT_EQ(t.errors.overflows, 0U);
+    }
+    // A wider dtype after it changes nothing of where the weights come from.
+    run(folder / "out", folder / "again", {Scalar::f64}, true);
+    EXPECT_EQ(io::SafetensorsReader(folder / "again").metadata().at(kRoundedToKey), traits(f).name);
+  }
 }
 
 TEST_F(Convert, CarriesTheOriginOn) {

@@ -25,13 +25,7 @@ Scalar format_named(const std::string& text) {
   if (const std::optional<Scalar> format = parse_scalar(text)) return *format;
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
-  for (const char* later : {"mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4"}) {
-    if (text == later) {
-      throw ConfigError(
-          fmt::format("--dtype {}: formats with scales are not available in this version; choose one of {}",
-                      text, fmt::join(names, ", ")));
-    }
-  }
+  for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
   if (text == "fp8" || text == "float8" || text == "float8_e4m3") {
     throw ConfigError(fmt::format(
         "--dtype {}: may be several formats; say e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)", text));
@@ -65,8 +59,19 @@ void check_layout(const std::string& text) {
 convert::Change change_of(const ConvertOptions& o) {
   check_layout(o.format);
   convert::Change change;
-  if (!o.dtype.empty()) change.format = format_named(o.dtype);
+  change.blocks = parse_block_format(o.dtype);
+  if (change.blocks) {
+    change.format = change.blocks == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+  } else if (!o.dtype.empty()) {
+    change.format = format_named(o.dtype);
+  }
   change.rounding = rounding_named(o.rounding);
+  if (change.blocks && change.rounding != Rounding::nearest) {
+    throw ConfigError(
+        fmt::format("--rounding {}: elements of blocks are rounded to nearest; leave --rounding out, or "
+                    "choose another --dtype",
+                    o.rounding));
+  }
   change.saturate = o.saturate;
   change.allow_overflow = o.allow_overflow;
   change.seed = o.seed;
@@ -157,7 +162,7 @@ std::string json_text_of(const Conversion& c, const convert::Result& r, const Co
                          {"bytes_out", r.bytes_out},
                          {"seconds", seconds}};
   if (const std::optional<Scalar> format = request.change.format) {
-    json["dtype"] = name(*format);
+    json["dtype"] = convert::rounded_to(request.change);
     json["stored_as"] = io::safetensors_name(io::dtype_of(*format));
   }
   for (const ConvertedTensor& t : c.tensors) {

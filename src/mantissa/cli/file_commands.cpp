@@ -86,7 +86,10 @@ void add_convert(CLI::App& app, CommonOptions& common, Run& run) {
   auto o = std::make_shared<api::ConvertOptions>();
   command->add_option("IN", o->in, "A safetensors file, a model directory, a state or a run")->required();
   command->add_option("OUT", o->out, "The file or directory to write")->required();
-  command->add_option("--dtype", o->dtype, "f64, f32, tf32, bf16, f16, e4m3 or e5m2; left out: as it is")
+  command
+      ->add_option(
+          "--dtype", o->dtype,
+          "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4; left out: as it is")
       ->type_name("FORMAT");
   command->add_option("--format", o->format, "Layout: hf")->capture_default_str();
   command->add_option("--rounding", o->rounding, "nearest, stochastic or toward-zero")->capture_default_str();

@@ -240,6 +240,13 @@ class Converter {
       result_.notes.push_back(
           "safetensors has no name for tf32: its values are written as F32, the next wider dtype");
     }
+    if (request_.change.blocks) {
+      const BlockTraits blocks = traits(*request_.change.blocks);
+      result_.notes.push_back(
+          fmt::format("safetensors has no name for {}: its values, in blocks of {} along the last axis, are "
+                      "written as {}",
+                      blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
+    }
     std::uint64_t integers = 0, nonfinite = 0;
     for (const RewrittenTensor& t : result_.tensors) {
       integers += io::scalar_of(t.from) ? 0 : 1;

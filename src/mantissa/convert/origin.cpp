@@ -76,7 +76,7 @@ std::optional<std::string> described(std::span<const Part> parts, const Change& 
   }
   if (from.empty()) return std::nullopt;
   return fmt::format("{}{} to {}{}", fmt::join(from, " and "), scaled ? " times its scales" : "",
-                     name(*change.format), rounded ? ", " + rounding_text(change) : "");
+                     rounded_to(change), rounded ? ", " + rounding_text(change) : "");
 }
 
 Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change) {
@@ -87,7 +87,7 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   std::optional<Scalar> narrowest;
   for (const Part& part : parts) {
     if (rounds(part, change)) {
-      before[kRoundedToKey] = name(*change.format);
+      before[kRoundedToKey] = rounded_to(change);
       return before;
     }
     const std::optional<Scalar> stored = io::scalar_of(part.tensor->dtype);
@@ -96,6 +96,7 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   }
   if (!narrowest) return before;
   const auto known = before.find(kRoundedToKey);
+  if (known != before.end() && parse_block_format(known->second)) return before;  // narrower than any dtype
   const std::optional<Scalar> last = known == before.end() ? std::nullopt : parse_scalar(known->second);
   if (!last || mantissa::bytes_of(*narrowest) < mantissa::bytes_of(*last))
     before[kRoundedToKey] = name(*narrowest);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 
 #include "mantissa/base/error.h"
@@ -26,6 +27,8 @@ struct Job {
   bool copied = false;
   RowRounding how{};
   const WeightScale* scale = nullptr;
+  std::uint64_t row = 1;   // elements along the last axis
+  float tensor_scale = 1;  // of nvfp4
 };
 
 struct Piece {
@@ -36,7 +39,7 @@ struct Piece {
 /// Memory of one thread.
 struct Buffers {
   std::vector<std::byte> in, out;
-  std::vector<float> before, after;
+  std::vector<float> before, after, rounded;
   std::vector<double> wide_before, wide_after;
 };
 
@@ -53,6 +56,32 @@ void round_rows(const Job& job, const std::byte* in, std::byte* out, Scalar form
     if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
     std::byte* to = out + at * mantissa::bytes_of(format);
     encode_row(before.data(), n, to, format, job.how, first + at, target);
+    load_row(to, format, 0, n, after.data(), target);
+    errors.add_row(before.data(), after.data(), n, format, target);
+  }
+}
+
+/// The same for blocks. Pieces begin with a row, or a multiple of kRow elements after its beginning.
+template <class T>
+void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, std::byte* out, Scalar format,
+                     std::uint64_t first, std::uint64_t count, SimdTarget target, std::vector<T>& before,
+                     std::vector<T>& after, std::vector<float>& rounded, ErrorStats& errors) {
+  const Scalar stored = *io::scalar_of(job.from->dtype);
+  before.resize(kRow);
+  after.resize(kRow);
+  rounded.resize(kRow);
+  for (std::uint64_t at = 0, n = 0; at < count; at += n) {
+    n = std::min({kRow, count - at, job.row - (first + at) % job.row});
+    load_row(in, stored, at, n, before.data(), target);
+    if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
+    std::transform(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rounded.begin(),
+                   [](T x) { return static_cast<float>(x); });
+    round_blocks(blocks, rounded.data(), n, job.tensor_scale, target);
+    if (blocks == BlockFormat::nvfp4) {
+      for (std::uint64_t i = 0; i < n; ++i) rounded[i] *= job.tensor_scale;
+    }
+    std::byte* to = out + at * mantissa::bytes_of(format);
+    encode_row(rounded.data(), n, to, format, {}, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
     errors.add_row(before.data(), after.data(), n, format, target);
   }
@@ -75,8 +104,12 @@ class Rewriter {
       job.how = {change.rounding, change.saturate,
                  RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
       const auto count = static_cast<std::uint64_t>(part.tensor->count());
-      for (std::uint64_t first = 0; first < count; first += kPiece)
-        pieces_.push_back({jobs_.size(), first, std::min(kPiece, count - first)});
+      if (!part.tensor->shape.empty())
+        job.row = std::max(std::uint64_t{1}, static_cast<std::uint64_t>(part.tensor->shape.back()));
+      for (std::uint64_t first = 0, size = 0; first < count; first += size) {
+        size = std::min(count - first, piece_size(job, first));
+        pieces_.push_back({jobs_.size(), first, size});
+      }
       at += count * io::bytes_of(job.to);
       jobs_.push_back(std::move(job));
     }
@@ -93,21 +126,10 @@ class Rewriter {
     file.reserve(data_begin_ + bytes_);
     file.write_at(0, std::as_bytes(std::span(&length, 1)));
     file.write_at(sizeof(length), std::as_bytes(std::span(header)));
+    if (change_.blocks == BlockFormat::nvfp4) scale_tensors(stop);
     std::vector<ErrorStats> errors(pieces_.size());
-    std::vector<std::exception_ptr> faults(static_cast<std::size_t>(ctx_.threads));
-    std::vector<Buffers> buffers(static_cast<std::size_t>(ctx_.threads));
-    kernels::parallel_for(ctx_, static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t i, int thread) {
-      const auto t = static_cast<std::size_t>(thread), p = static_cast<std::size_t>(i);
-      if (stop.stop_requested() || faults[t] != nullptr) return;
-      try {
-        errors[p] = move_piece(pieces_[p], buffers[t], file);
-      } catch (...) {
-        faults[t] = std::current_exception();
-      }
-    });
-    for (const std::exception_ptr& fault : faults) {
-      if (fault != nullptr) std::rethrow_exception(fault);
-    }
+    for_pieces(stop,
+               [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(pieces_[p], memory, file); });
     if (stop.stop_requested()) return std::nullopt;
     std::vector<RewrittenTensor> done = joined(errors);
     refuse_overflow(done);
@@ -116,6 +138,67 @@ class Rewriter {
   }
 
  private:
+  /// Elements of the piece that begins at `first`; of blocks, whole rows, or a row's part that blocks do not
+  /// straddle.
+  std::uint64_t piece_size(const Job& job, std::uint64_t first) const {
+    if (!change_.blocks) return kPiece;
+    return job.row <= kPiece ? kPiece / job.row * job.row : std::min(kPiece, job.row - first % job.row);
+  }
+
+  /// Calls work(piece, memory of the thread) for all pieces on all threads. Throws what one of them throws.
+  template <class Work>
+  void for_pieces(const std::stop_token& stop, const Work& work) const {
+    std::vector<std::exception_ptr> faults(static_cast<std::size_t>(ctx_.threads));
+    std::vector<Buffers> buffers(static_cast<std::size_t>(ctx_.threads));
+    kernels::parallel_for(ctx_, static_cast<std::int64_t>(pieces_.size()), [&](std::int64_t i, int thread) {
+      const auto t = static_cast<std::size_t>(thread);
+      if (stop.stop_requested() || faults[t] != nullptr) return;
+      try {
+        work(static_cast<std::size_t>(i), buffers[t]);
+      } catch (...) {
+        faults[t] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& fault : faults) {
+      if (fault != nullptr) std::rethrow_exception(fault);
+    }
+  }
+
+  /// The bytes of a piece as they are stored, in `memory`.
+  std::span<std::byte> read_piece(const Piece& piece, Buffers& memory) const {
+    const Job& job = jobs_[piece.job];
+    const std::uint64_t width = io::bytes_of(job.from->dtype);
+    memory.in.resize(kPiece * width);
+    const std::span<std::byte> stored = std::span(memory.in).first(piece.count * width);
+    in_.read(*job.from, stored, piece.first * width);
+    return stored;
+  }
+
+  /// The scale of each tensor follows from its largest magnitude.
+  void scale_tensors(const std::stop_token& stop) {
+    std::vector<float> largest(pieces_.size());
+    for_pieces(stop, [&](std::size_t p, Buffers& memory) {
+      const Piece& piece = pieces_[p];
+      const Job& job = jobs_[piece.job];
+      if (job.copied) return;
+      const std::span<std::byte> stored = read_piece(piece, memory);
+      memory.before.resize(kRow);
+      for (std::uint64_t at = 0, n = 0; at < piece.count; at += n) {
+        n = std::min(kRow, piece.count - at);
+        load_row(stored.data(), *io::scalar_of(job.from->dtype), at, n, memory.before.data(), target_);
+        if (job.scale != nullptr) job.scale->multiply(piece.first + at, n, memory.before.data());
+        for (std::uint64_t i = 0; i < n; ++i) {
+          const float magnitude = std::abs(memory.before[i]);
+          if (std::isfinite(magnitude)) largest[p] = std::max(largest[p], magnitude);
+        }
+      }
+    });
+    std::vector<float> amax(jobs_.size());
+    for (std::size_t p = 0; p < pieces_.size(); ++p)
+      amax[pieces_[p].job] = std::max(amax[pieces_[p].job], largest[p]);
+    for (std::size_t j = 0; j < jobs_.size(); ++j) jobs_[j].tensor_scale = nvfp4_tensor_scale(amax[j]);
+  }
+
   std::vector<io::TensorToWrite> headed() const {
     std::vector<io::TensorToWrite> tensors;
     for (const Job& job : jobs_) {
@@ -131,10 +214,8 @@ class Rewriter {
 
   ErrorStats move_piece(const Piece& piece, Buffers& memory, io::AtomicFile& file) const {
     const Job& job = jobs_[piece.job];
-    const std::uint64_t in_width = io::bytes_of(job.from->dtype), out_width = io::bytes_of(job.to);
-    memory.in.resize(kPiece * in_width);
-    const std::span<std::byte> stored = std::span(memory.in).first(piece.count * in_width);
-    in_.read(*job.from, stored, piece.first * in_width);
+    const std::uint64_t out_width = io::bytes_of(job.to);
+    const std::span<std::byte> stored = read_piece(piece, memory);
     ErrorStats errors;
     std::span<const std::byte> out = stored;
     if (!job.copied) {
@@ -142,7 +223,13 @@ class Rewriter {
       const std::span<std::byte> to = std::span(memory.out).first(piece.count * out_width);
       const Scalar from = *io::scalar_of(job.from->dtype);
       const Scalar format = *change_.format;
-      if (from == Scalar::f64 || format == Scalar::f64) {
+      if (change_.blocks && from == Scalar::f64) {
+        round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
+                        target_, memory.wide_before, memory.wide_after, memory.rounded, errors);
+      } else if (change_.blocks) {
+        round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
+                        target_, memory.before, memory.after, memory.rounded, errors);
+      } else if (from == Scalar::f64 || format == Scalar::f64) {
         round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_,
                    memory.wide_before, memory.wide_after, errors);
       } else {
@@ -202,13 +289,17 @@ class Rewriter {
 
 }  // namespace
 
+std::string_view rounded_to(const Change& change) {
+  return change.blocks ? traits(*change.blocks).name : name(*change.format);
+}
+
 io::Dtype dtype_after(io::Dtype dtype, const Change& change) {
   return change.format && io::scalar_of(dtype) ? io::dtype_of(*change.format) : dtype;
 }
 
 bool rounds(const Part& part, const Change& change) {
   const std::optional<Scalar> from = part.scale ? Scalar::f32 : io::scalar_of(part.tensor->dtype);
-  return change.format && from && !holds(*change.format, *from);
+  return change.format && from && (change.blocks || !holds(*change.format, *from));
 }
 
 bool keeps(const Part& part, const Change& change) {

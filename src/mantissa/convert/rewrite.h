@@ -17,6 +17,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/numeric/error_stats.h"
 #include "mantissa/numeric/format.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::convert {
 
@@ -27,7 +28,13 @@ struct Change {
   bool saturate = false;
   bool allow_overflow = false;  // values beyond the range become infinities (e4m3: nans)
   std::uint64_t seed = 1;       // of stochastic rounding
+  /// Values are first rounded to blocks of this, along the last axis and from each row's first element on;
+  /// `format` is what holds them: bf16, of nvfp4, whose tensors have a scale in f32, f32.
+  std::optional<BlockFormat> blocks = {};
 };
+
+/// "mxfp4", "bf16": what `change` rounds values to, where it says a format.
+std::string_view rounded_to(const Change& change);
 
 /// A tensor that was rewritten.
 struct RewrittenTensor {

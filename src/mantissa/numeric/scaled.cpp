@@ -42,6 +42,11 @@ float round_element(const BlockTraits& t, float y) {
 
 }  // namespace
 
+std::optional<BlockFormat> parse_block_format(std::string_view text) {
+  const auto* found = std::ranges::find(kBlockFormats, text, [](BlockFormat f) { return traits(f).name; });
+  return found == std::end(kBlockFormats) ? std::nullopt : std::optional(*found);
+}
+
 void round_block(BlockFormat f, float* values, std::size_t n, float tensor_scale) {
   const BlockTraits t = traits(f);
   float amax = 0;

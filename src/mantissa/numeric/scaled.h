@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "mantissa/numeric/format.h"
@@ -36,6 +37,9 @@ struct BlockTraits {
   bool power_of_two_scale;  // e8m0; else e4m3, under one f32 scale of the tensor
 };
 
+inline constexpr BlockFormat kBlockFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2,
+                                                BlockFormat::mxfp4, BlockFormat::nvfp4};
+
 /// mxfp8 has e4m3 elements, mxfp8-e5m2 e5m2 ones, mxfp4 and nvfp4 e2m1 ones.
 constexpr BlockTraits traits(BlockFormat f) {
   constexpr BlockTraits kTable[] = {
@@ -46,6 +50,9 @@ constexpr BlockTraits traits(BlockFormat f) {
   };
   return kTable[static_cast<std::size_t>(f)];
 }
+
+/// The format called `text` ("mxfp4"); none where there is none.
+std::optional<BlockFormat> parse_block_format(std::string_view text);
 
 /// values[0, n), n ≤ traits(f).block, a block of `f`, in place: rounded to element × scale.
 /// mx: the scale is 2^(⌊log2 amax⌋ − max_exp), at least 2^-127; elements are rounded to nearest even and
