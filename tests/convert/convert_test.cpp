@@ -215,6 +215,26 @@ TEST_F(Convert, RoundsToBlocksAlongTheLastAxis) {
   }
 }
 
+TEST_F(Convert, RefusesBlocksThatWouldBecomeNan) {
+  values[40] = INFINITY;  // in a block of 31 finite values
+  const fs::path in = write_file();
+  Change change;
+  change.format = Scalar::bf16;
+  change.blocks = BlockFormat::mxfp8;
+  for (const bool saturate : {false, true}) {
+    change.saturate = saturate;
+    const std::string message = message_of<DtypeError>([&] { run(in, folder / "out", change); });
+    EXPECT_NE(message.find("up_proj.weight: 31 of 300009 values"), std::string::npos) << message;
+    EXPECT_NE(message.find("such a block of mxfp8 is nan; choose bf16"), std::string::npos) << message;
+    EXPECT_FALSE(fs::exists(folder / "out"));
+  }
+  change.allow_overflow = true;
+  change.saturate = false;
+  std::uint64_t lost = 0;
+  for (const RewrittenTensor& t : run(in, folder / "out", change).tensors) lost += t.errors.overflows;
+  EXPECT_EQ(lost, 31U);
+}
+
 TEST_F(Convert, CarriesTheOriginOn) {
   const fs::path in = write_file({{kPolicyKey, "params=f32"}, {kRoundedToKey, "f32"}});
   run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, false, 3});

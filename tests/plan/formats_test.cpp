@@ -210,6 +210,11 @@ TEST(Scaled, GradientsCanHaveBlocksOfTheirOwn) {
   }
   EXPECT_EQ(forward, std::set<std::string>{"mxfp8"});
   EXPECT_EQ(backward, std::set<std::string>{"mxfp8-e5m2·mxfp8"});
+  std::set<std::string> factors;  // what native_only and targets ask about
+  for (const FormatUse& use : formats_used(p)) {
+    if (use.factor) factors.insert(use.format);
+  }
+  EXPECT_EQ(factors, (std::set<std::string>{"mxfp8", "mxfp8-e5m2", "bf16"}));
 }
 
 TEST(Scaled, BlocksLieAlongTheSum) {

@@ -223,18 +223,19 @@ class Rewriter {
       const std::span<std::byte> to = std::span(memory.out).first(piece.count * out_width);
       const Scalar from = *io::scalar_of(job.from->dtype);
       const Scalar format = *change_.format;
-      if (change_.blocks && from == Scalar::f64) {
-        round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
-                        target_, memory.wide_before, memory.wide_after, memory.rounded, errors);
-      } else if (change_.blocks) {
-        round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
-                        target_, memory.before, memory.after, memory.rounded, errors);
-      } else if (from == Scalar::f64 || format == Scalar::f64) {
-        round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_,
-                   memory.wide_before, memory.wide_after, errors);
+      const auto round = [&](auto& before, auto& after) {
+        if (change_.blocks) {
+          round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
+                          target_, before, after, memory.rounded, errors);
+        } else {
+          round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_, before, after,
+                     errors);
+        }
+      };
+      if (from == Scalar::f64 || format == Scalar::f64) {
+        round(memory.wide_before, memory.wide_after);
       } else {
-        round_rows(job, stored.data(), to.data(), format, piece.first, piece.count, target_, memory.before,
-                   memory.after, errors);
+        round(memory.before, memory.after);
       }
       out = to;
     }
@@ -257,11 +258,19 @@ class Rewriter {
   }
 
   void refuse_overflow(const std::vector<RewrittenTensor>& done) const {
-    if (change_.saturate || change_.allow_overflow) return;
+    if (change_.allow_overflow || (change_.saturate && !change_.blocks)) return;
     const auto overflows = [](const RewrittenTensor& t) { return t.errors.overflows > 0; };
     const auto first = std::find_if(done.begin(), done.end(), overflows);
     if (first == done.end()) return;
     const auto others = std::count_if(first, done.end(), overflows) - 1;
+    if (change_.blocks) {
+      throw DtypeError(fmt::format(
+          "{}: {} of {} values in {}{} share a block with inf, nan or what is beyond f32, and such a block "
+          "of {} is "
+          "nan; choose bf16, or give --allow-overflow to write nans",
+          first->name, first->errors.overflows, first->errors.count, in_.path().string(),
+          others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", rounded_to(change_)));
+    }
     const Scalar format = *change_.format;
     throw DtypeError(fmt::format(
         "{}: {} of {} values in {}{} are beyond the largest {} ({:g}), the largest is {:g}; choose {}, give "

@@ -69,6 +69,12 @@ std::string use_text(const Step& s) {
   return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
 }
 
+/// The format of a buffer's values, where that is one of blocks, too.
+std::string held_in(const Buffer& b) {
+  return b.quantization && b.quantization->blocks ? std::string(traits(*b.quantization->blocks).name)
+                                                  : format_name(b);
+}
+
 /// "bf16x3"; of factors that are stored with scales, in two formats perhaps, these: "e5m2·e4m3".
 std::string multiplied_name(const Program& p, const Step& s) {
   const std::string factors = factor_format(s);
@@ -76,10 +82,7 @@ std::string multiplied_name(const Program& p, const Step& s) {
   if (s.op->op != "matmul" || s.inputs.size() < 2) return factors;
   const Buffer &a = p.buffer(s.inputs[0].buffer), &b = p.buffer(s.inputs[1].buffer);
   if (!a.quantization || !b.quantization) return factors;
-  const auto held = [](const Buffer& x) {
-    return x.quantization->blocks ? std::string(traits(*x.quantization->blocks).name) : format_name(x);
-  };
-  return held(a) == held(b) ? held(a) : fmt::format("{}·{}", held(a), held(b));
+  return held_in(a) == held_in(b) ? held_in(a) : fmt::format("{}·{}", held_in(a), held_in(b));
 }
 
 PlanRow row_of(const Program& p, const Step& s) {
@@ -234,7 +237,13 @@ std::vector<FormatUse> formats_used(const Program& p) {
         std::find_if(uses.begin(), uses.end(), [&](const FormatUse& u) { return u.format == format; });
     if (!format.empty() && known == uses.end()) uses.push_back({format, factor, use});
   };
-  for (const Step& s : p.steps) add(factor_format(s), true, use_text(s));
+  for (const Step& s : p.steps) {
+    add(factor_format(s), true, use_text(s));
+    for (const Operand& o : s.inputs) {
+      const Buffer& in = p.buffer(o.buffer);
+      if (in.quantization && in.quantization->blocks) add(held_in(in), true, use_text(s));
+    }
+  }
   for (const Step& s : p.steps) {
     for (const Operand& o : s.inputs) {
       if (!p.buffer(o.buffer).integer) add(format_name(p.buffer(o.buffer)), false, use_text(s));

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "mantissa/comm/shard_sum.h"
 #include "mantissa/model/llama.h"
-#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/process.h"
 
@@ -54,7 +54,7 @@ std::size_t compensation_bytes(const plan::Program& program) {
 std::size_t shard_sum_bytes(const plan::Program& program) {
   std::size_t bytes = 0;
   for (const plan::Slot& slot : program.slots)
-    bytes += optim::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
+    bytes += comm::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
   return bytes;
 }
 

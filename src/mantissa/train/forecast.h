@@ -73,7 +73,7 @@ std::int64_t largest_micro_batch(const RunConfig& config, const model::ModelConf
 std::int64_t rows_that_fit(const RunConfig& config, const model::ModelConfig& model, std::size_t memory_bytes,
                            const MemoryForecast& run, const kernels::Context& ctx);
 
-/// Bytes that the norm and the update's sweep read and write.
+/// Bytes that the sum over shards, the norm and the update's sweep read and write.
 double update_bytes(const plan::Program& program);
 
 /// Bytes of moments of all parameters.

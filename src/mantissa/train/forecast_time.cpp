@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <string>
 
+#include "mantissa/comm/shard_sum.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/train/forecast.h"
 
@@ -123,6 +123,16 @@ double update_flops(const plan::Program& program) {
   return flops;
 }
 
+/// Of the sum over shards: each gradient is rounded into a sum or added to one. Both are read, one is
+/// written.
+double shard_sum_traffic(const plan::Program& program) {
+  if (program.shards == 1) return 0;
+  const double sums =
+      static_cast<double>(shard_sum_bytes(program)) / static_cast<double>(comm::waiting_sums(program.shards));
+  const double shards = static_cast<double>(program.shards);
+  return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
+}
+
 }  // namespace
 
 Machine measure_machine(const kernels::Context& ctx, const plan::Program& program) {
@@ -157,16 +167,8 @@ double update_bytes(const plan::Program& program) {
   // compensations, and writes the copies.
   const plan::MemoryRegions& m = program.memory;
   return static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) +
-                             2 * compensation_bytes(program) + m.copies);
-}
-
-double shard_sum_traffic(const plan::Program& program) {
-  if (program.shards == 1) return 0;
-  // A shard's gradient is read and rounded into a sum, or added to one: both are read, one is written.
-  const double sums = static_cast<double>(shard_sum_bytes(program)) /
-                      static_cast<double>(optim::waiting_sums(program.shards));
-  const double shards = static_cast<double>(program.shards);
-  return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
+                             2 * compensation_bytes(program) + m.copies) +
+         shard_sum_traffic(program);
 }
 
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine) {
@@ -177,9 +179,8 @@ double forecast_seconds(const plan::Program& program, const RunConfig& config, c
   }
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
-  const double seconds = micros * micro + shard_sum_traffic(program) / machine.bytes_per_second +
-                         std::max(update_bytes(program) / machine.bytes_per_second,
-                                  update_flops(program) / machine.flops_per_second);
+  const double seconds = micros * micro + std::max(update_bytes(program) / machine.bytes_per_second,
+                                                   update_flops(program) / machine.flops_per_second);
   return seconds / kRunShare;
 }
 

@@ -84,7 +84,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
     parameters_.push_back(std::move(p));
   }
   bind();
-  shard_sum_.emplace(parameters_, config_.batch.shards, program().reduce);
+  shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
 }
 
 void Trainer::bind() {
@@ -100,6 +100,12 @@ void Trainer::bind() {
     p.gradient = executor_->buffer(slot.gradient);
     p.rounding = slot.rounding;
   }
+}
+
+std::vector<comm::Gradient> Trainer::gradients() const {
+  std::vector<comm::Gradient> all;
+  for (const optim::Parameter& p : parameters_) all.push_back({p.gradient, p.count});
+  return all;
 }
 
 std::size_t Trainer::part_of(std::int64_t done) const {
@@ -151,7 +157,7 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
 
 void Trainer::finish_shard(std::int64_t shard) {
   executor_->run(graph::Phase::finish, batch_.extent());
-  shard_sum_->add(ctx_, parameters_, shard);
+  shard_sum_->add(ctx_, gradients(), shard);
 }
 
 double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {

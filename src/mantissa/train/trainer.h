@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/comm/shard_sum.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/optim/adamw.h"
 #include "mantissa/optim/schedule.h"
-#include "mantissa/optim/shard_sum.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
@@ -101,6 +101,7 @@ class Trainer {
   /// The gradients of shard `shard` of the batch are complete: sums the uses of parameters, and the shards.
   void finish_shard(std::int64_t shard);
   double forward_backward(const text::StepData& rows, bool train, const std::stop_token& stop);
+  std::vector<comm::Gradient> gradients() const;
   /// Executor and parameters over the weights of the part at hand.
   void bind();
   std::size_t part_of(std::int64_t done) const;
@@ -133,7 +134,7 @@ class Trainer {
   std::vector<double> log_probs64_;
   std::vector<std::string> notes_;
   std::optional<precision::LossScaler> scaler_;
-  std::optional<optim::ShardSum> shard_sum_;
+  std::optional<comm::ShardSum> shard_sum_;
   std::int64_t first_row_ = 0;  // of the micro-batch at hand
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
 };

@@ -1,5 +1,5 @@
 // Gradients of shards: the tree against its definition by recursion in every format, and how many sums wait.
-#include "mantissa/optim/shard_sum.h"
+#include "mantissa/comm/shard_sum.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::optim {
+namespace mantissa::comm {
 namespace {
 
 using Values = std::vector<double>;
@@ -35,23 +35,20 @@ Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t
 }
 
 /// Memory of a gradient in `type`.
-struct Gradient {
-  Gradient(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
-    parameter.count = count;
-    parameter.gradient = {bytes.data(), type, count};
+struct Held {
+  Held(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
+    gradient = {{bytes.data(), type, count}, count};
   }
   void set(const Values& values) {
-    kernels::cast(kContext, parameter.count, values.data(), Scalar::f64, bytes.data(),
-                  parameter.gradient.type);
+    kernels::cast(kContext, gradient.count, values.data(), Scalar::f64, bytes.data(), gradient.values.type);
   }
   Values get() const {
-    Values values(static_cast<std::size_t>(parameter.count));
-    kernels::cast(kContext, parameter.count, bytes.data(), parameter.gradient.type, values.data(),
-                  Scalar::f64);
+    Values values(static_cast<std::size_t>(gradient.count));
+    kernels::cast(kContext, gradient.count, bytes.data(), gradient.values.type, values.data(), Scalar::f64);
     return values;
   }
   std::vector<std::byte> bytes;
-  Parameter parameter;
+  Gradient gradient;
 };
 
 struct Formats {
@@ -65,19 +62,19 @@ TEST_P(ShardSums, AreTheTreeOfTheirDefinition) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
   for (std::int64_t shards = 2; shards <= 9; ++shards) {
-    Gradient large(kCount, type), small(3, type);
-    std::vector<Parameter> parameters = {large.parameter, small.parameter};
-    ShardSum sum(parameters, shards, reduce);
+    Held large(kCount, type), small(3, type);
+    const std::vector<Gradient> gradients = {large.gradient, small.gradient};
+    ShardSum sum(gradients, shards, reduce);
     for (int step = 0; step < 2; ++step) {
       std::vector<Values> large_shards, small_shards;
       for (std::int64_t shard = 0; shard < shards; ++shard) {
-        for (Gradient* g : {&large, &small}) {
-          Values values(static_cast<std::size_t>(g->parameter.count));
+        for (Held* g : {&large, &small}) {
+          Values values(static_cast<std::size_t>(g->gradient.count));
           for (double& x : values) x = normal(random) * std::ldexp(1.0, static_cast<int>(random() % 24) - 12);
           g->set(values);
           (g == &large ? large_shards : small_shards).push_back(g->get());
         }
-        sum.add(kContext, parameters, shard);
+        sum.add(kContext, gradients, shard);
       }
       for (const auto& [g, of] : {std::pair(&large, &large_shards), std::pair(&small, &small_shards)}) {
         Values expected = tree(*of, 0, of->size(), reduce);
@@ -100,23 +97,23 @@ INSTANTIATE_TEST_SUITE_P(
     });
 
 TEST(ShardSum, OneShardIsLeftAsItIs) {
-  Gradient g(kCount, Scalar::f32);
+  Held g(kCount, Scalar::f32);
   g.set(Values(kCount, 1.0 / 3));
   const std::vector<std::byte> before = g.bytes;
-  const std::vector<Parameter> parameters = {g.parameter};
-  ShardSum(parameters, 1, Scalar::e5m2).add(kContext, parameters, 0);
+  const std::vector<Gradient> gradients = {g.gradient};
+  ShardSum(gradients, 1, Scalar::e5m2).add(kContext, gradients, 0);
   EXPECT_EQ(g.bytes, before);
   EXPECT_EQ(shard_sum_bytes(kCount, 1, Scalar::f32), 0U);
 }
 
 TEST(ShardSum, AnInterruptedStepLeavesNothingBehind) {
-  Gradient g(3, Scalar::f32);
-  const std::vector<Parameter> parameters = {g.parameter};
-  ShardSum sum(parameters, 4, Scalar::f32);
+  Held g(3, Scalar::f32);
+  const std::vector<Gradient> gradients = {g.gradient};
+  ShardSum sum(gradients, 4, Scalar::f32);
   for (const int shards : {3, 4}) {
     for (std::int64_t shard = 0; shard < shards; ++shard) {
       g.set(Values(3, static_cast<double>(shard + 1)));
-      sum.add(kContext, parameters, shard);
+      sum.add(kContext, gradients, shard);
     }
   }
   EXPECT_EQ(g.get(), Values(3, 10.0));
@@ -132,4 +129,4 @@ TEST(ShardSum, AsManyWaitAsABinaryCounterHasOnes) {
 }
 
 }  // namespace
-}  // namespace mantissa::optim
+}  // namespace mantissa::comm

@@ -1,4 +1,4 @@
-#include "mantissa/optim/shard_sum.h"
+#include "mantissa/comm/shard_sum.h"
 
 #include <array>
 #include <bit>
@@ -6,7 +6,7 @@
 
 #include "mantissa/kernels/expression.h"
 
-namespace mantissa::optim {
+namespace mantissa::comm {
 namespace {
 
 /// What a sum is kept in: tf32 has no storage of its own.
@@ -45,41 +45,41 @@ std::size_t shard_sum_bytes(std::int64_t count, std::int64_t shards, Scalar redu
          aligned(static_cast<std::size_t>(count) * bytes_of(stored(reduce)));
 }
 
-ShardSum::ShardSum(std::span<const Parameter> parameters, std::int64_t shards, Scalar reduce)
+ShardSum::ShardSum(std::span<const Gradient> gradients, std::int64_t shards, Scalar reduce)
     : shards_(shards), reduce_(reduce) {
   std::size_t bytes = 0;
-  for (const Parameter& p : parameters) bytes += shard_sum_bytes(p.count, shards, reduce);
+  for (const Gradient& g : gradients) bytes += shard_sum_bytes(g.count, shards, reduce);
   storage_ = Storage(bytes);
   std::byte* at = storage_.data();
-  for (const Parameter& p : parameters) {
+  for (const Gradient& g : gradients) {
     std::vector<Matrix>& sums = sums_.emplace_back();
     for (std::int64_t i = 0; i < waiting_sums(shards); ++i) {
-      sums.push_back({at, stored(reduce), p.gradient.ld});
-      at += aligned(static_cast<std::size_t>(p.count) * bytes_of(stored(reduce)));
+      sums.push_back({at, stored(reduce), g.values.ld});
+      at += aligned(static_cast<std::size_t>(g.count) * bytes_of(stored(reduce)));
     }
   }
 }
 
-void ShardSum::add(const kernels::Context& ctx, std::span<const Parameter> parameters, std::int64_t shard) {
-  assert(shard < shards_ && parameters.size() == sums_.size());
+void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard) {
+  assert(shard < shards_ && gradients.size() == sums_.size());
   if (shards_ == 1) return;
   if (shard == 0) waiting_ = 0;  // an interrupted step may have left some
   const bool last = shard + 1 == shards_;
   // As in a binary counter: shard 7 is the second of a pair, of a pair of pairs, and of a pair of those.
   const std::size_t joins =
       last ? waiting_ : static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(shard)));
-  for (std::size_t p = 0; p < parameters.size(); ++p) {
-    const Parameter& parameter = parameters[p];
-    if (joins == 0) round_into(ctx, parameter.count, parameter.gradient, sums_[p][waiting_], reduce_);
-    Matrix newer = parameter.gradient;
+  for (std::size_t p = 0; p < gradients.size(); ++p) {
+    const Gradient& gradient = gradients[p];
+    if (joins == 0) round_into(ctx, gradient.count, gradient.values, sums_[p][waiting_], reduce_);
+    Matrix newer = gradient.values;
     for (std::size_t j = 1; j <= joins; ++j) {
       const Matrix older = sums_[p][waiting_ - j];
-      const Matrix to = last && j == joins ? parameter.gradient : older;
-      add_into(ctx, parameter.count, older, newer, to, reduce_);
+      const Matrix to = last && j == joins ? gradient.values : older;
+      add_into(ctx, gradient.count, older, newer, to, reduce_);
       newer = to;
     }
   }
   waiting_ = waiting_ - joins + 1;
 }
 
-}  // namespace mantissa::optim
+}  // namespace mantissa::comm

@@ -8,10 +8,15 @@
 #include <vector>
 
 #include "mantissa/kernels/context.h"
-#include "mantissa/optim/adamw.h"
 #include "mantissa/tensor/storage.h"
 
-namespace mantissa::optim {
+namespace mantissa::comm {
+
+/// One parameter's, of the shard at hand: `count` elements, dense.
+struct Gradient {
+  Matrix values;
+  std::int64_t count = 0;
+};
 
 /// Sums that wait for their neighbours, at most, while `shards` shards are added.
 std::int64_t waiting_sums(std::int64_t shards);
@@ -24,10 +29,10 @@ std::size_t shard_sum_bytes(std::int64_t count, std::int64_t shards, Scalar redu
 /// f64) and rounded to `reduce`. The order depends on the number of shards alone.
 class ShardSum {
  public:
-  ShardSum(std::span<const Parameter> parameters, std::int64_t shards, Scalar reduce);
+  ShardSum(std::span<const Gradient> gradients, std::int64_t shards, Scalar reduce);
 
   /// The gradients of shard `shard` (0, 1, …) are complete. After the last one they hold the sum of all.
-  void add(const kernels::Context& ctx, std::span<const Parameter> parameters, std::int64_t shard);
+  void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard);
 
  private:
   std::int64_t shards_;
@@ -37,4 +42,4 @@ class ShardSum {
   Storage storage_;
 };
 
-}  // namespace mantissa::optim
+}  // namespace mantissa::comm
