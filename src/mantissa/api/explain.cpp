@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/internal.h"
@@ -48,29 +49,30 @@ json ops_json(const std::vector<PlanOp>& ops) {
   return out;
 }
 
+/// Bytes by purpose, as they are listed.
+std::array<std::pair<std::string, std::size_t>, 11> purposes(const train::MemoryForecast& m) {
+  return {{{"masters", m.masters},
+           {"moments", m.moments},
+           {"compensation", m.compensation},
+           {"copies", m.copies},
+           {"gradients", m.gradients},
+           {"shard_sums", m.shard_sums},
+           {"activations", m.activations},
+           {"work", m.work},
+           {"tables", m.tables},
+           {"data", m.data},
+           {"process", m.process}}};
+}
+
 json memory_json(const train::MemoryForecast& m) {
-  return {{"masters", m.masters},         {"copies", m.copies},
-          {"moments", m.moments},         {"compensation", m.compensation},
-          {"gradients", m.gradients},     {"shard_sums", m.shard_sums},
-          {"activations", m.activations}, {"work", m.work},
-          {"tables", m.tables},           {"data", m.data},
-          {"process", m.process},         {"peak", m.peak()}};
+  json all = {{"peak", m.peak()}};
+  for (const auto& [name, bytes] : purposes(m)) all[name] = bytes;
+  return all;
 }
 
 std::string memory_line(const train::MemoryForecast& m) {
   std::string line;
-  const std::pair<const char*, std::size_t> parts[] = {{"masters", m.masters},
-                                                       {"moments", m.moments},
-                                                       {"compensation", m.compensation},
-                                                       {"copies", m.copies},
-                                                       {"gradients", m.gradients},
-                                                       {"shard sums", m.shard_sums},
-                                                       {"activations", m.activations},
-                                                       {"work", m.work},
-                                                       {"tables", m.tables},
-                                                       {"data", m.data},
-                                                       {"process", m.process}};
-  for (const auto& [name, bytes] : parts) {
+  for (const auto& [name, bytes] : purposes(m)) {
     if (bytes > 0)
       line += fmt::format("{}{} {:.1f}", line.empty() ? "" : " + ", name, static_cast<double>(bytes) / 1e6);
   }
