@@ -20,13 +20,15 @@ using mantissa::testing::tiny_config;
 class RunUnder : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(
     Policies, RunUnder,
-    ::testing::Values("64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true",
-                      "bf16-matmul-x3", "fp8-hybrid; *mlp*: steps=2:5 compute=bf16",
-                      "bf16-mixed compute=nvfp4", "bf16-mixed accumulate=f16 accumulate_block=32",
-                      "16-mixed saturate=true flush_subnormals=true output=compute>f32",
-                      "bf16-true optimizer=bf16 rounding=stochastic", "bf16-true optimizer=bf16 kahan=true",
-                      "32-true optimizer=bf16 rounding=stochastic", "16-true rounding=stochastic kahan=true",
-                      "bf16-mixed params=bf16 rounding=toward-zero"),
+    ::testing::Values(
+        "64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "bf16-matmul-x3",
+        "fp8-hybrid; *mlp*: steps=2:5 compute=bf16", "bf16-mixed compute=nvfp4",
+        "bf16-mixed accumulate=f16 accumulate_block=32; *: op=softmax compute=bf16; *: op=statistics "
+        "compute=bf16; *: op=angles compute=f16",
+        "16-mixed saturate=true flush_subnormals=true output=compute>f32",
+        "bf16-true optimizer=bf16 rounding=stochastic", "bf16-true optimizer=bf16 kahan=true",
+        "32-true optimizer=bf16 rounding=stochastic", "16-true rounding=stochastic kahan=true",
+        "bf16-mixed params=bf16 rounding=toward-zero"),
     [](const auto& p) { return std::regex_replace(std::string(p.param), std::regex("[^a-z0-9]"), "_"); });
 
 TEST_P(RunUnder, LeavesTheDirectoryThatTheDocumentsDescribe) {

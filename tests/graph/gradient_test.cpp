@@ -144,7 +144,7 @@ std::map<std::string_view, Graph> nets() {
     const ValueId v = n.trained("v", kWidth / 2);
     if (op == "rope") {
       const auto table = [](bool cos) {
-        return [cos](Matrix out) {
+        return [cos](Matrix out, Scalar) {
           std::vector<double> other(kTokens * 2);
           Matrix scratch{other.data(), out.type, out.ld};
           kernels::rope_table(kTokens, 4, 10000, cos ? out : scratch, cos ? scratch : out);

@@ -151,6 +151,7 @@ struct Case {
   std::vector<Segment> segments;
   Tensor q, k, v, out, lse, dout, dq, dk, dv;
   Factor factor;  // as the formats say, in one part
+  Scalar softmax = Scalar::f64;
 
   Case(const Sizes& s, const Formats& f)
       : sizes(s),
@@ -187,12 +188,12 @@ struct Case {
 
   void forward(const Machine& machine = {}) {
     run_forward(machine, segments,
-                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), factor, {}});
+                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), factor, {}, softmax});
   }
   void backward(const Machine& machine = {}) {
     run_backward(machine, segments,
                  {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), dout.view(), dq.view(),
-                  dk.view(), dv.view(), factor});
+                  dk.view(), dv.view(), factor, softmax});
   }
 };
 

@@ -16,6 +16,7 @@
 #include "kernels/attention_bounds.h"
 #include "kernels/attention_case.h"
 #include "mantissa/kernels/reference/attention.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels::attention_test {
 namespace {
@@ -71,6 +72,68 @@ const Sizes kSizes[] = {
 
 INSTANTIATE_TEST_SUITE_P(Attention, AgainstReference,
                          testing::Combine(testing::ValuesIn(kFormats), testing::ValuesIn(kSizes)), name_of);
+
+// ---- With a softmax of a lower format ----
+
+struct LoweredSoftmax : testing::TestWithParam<Scalar> {};
+
+/// Scores are quarters of whole numbers and exact, so that the reference rounds the same numbers, with this
+/// seed none of them near enough to a tie to fall to its other side; what is left are the errors of f32.
+TEST_P(LoweredSoftmax, RoundsWhatTheHeaderSays) {
+  const Sizes sizes{4, 2, 16, {5, 16}};
+  Case c(sizes, all_of(Scalar::f32));
+  c.softmax = GetParam();
+  std::mt19937 random(kSeed);
+  for (Tensor* t : {&c.q, &c.k}) {
+    for (std::size_t i = 0; i < t->count(); ++i) t->set(i, static_cast<double>(random() % 3) - 1);
+  }
+  for (Tensor* t : {&c.v, &c.dout}) t->fill_normal(random);
+  c.forward();
+  c.backward();
+  const Bounds values(c);
+  const Extent extent = extent_of(c.segments);
+  const auto round = [s = c.softmax](double x) { return round_to(x, s); };
+  std::vector<double> out(c.out.count()), lse(c.lse.count());
+  reference::attention(extent, sizes.shape(), values.q.data(), values.k.data(), values.v.data(), out.data(),
+                       lse.data(), {}, {}, round);
+  std::vector<double> dq(c.dq.count()), dk(c.dk.count()), dv(c.dv.count());
+  reference::attention_backward(extent, sizes.shape(), values.q.data(), values.k.data(), values.v.data(),
+                                values.out.data(), values.lse.data(), values.dout.data(), dq.data(),
+                                dk.data(), dv.data(), {}, round);
+  const double u = unit_roundoff(Scalar::f32);
+  // Rows of at most 16 keys and 16 queries of 2 heads, values below 4, their products of 16 below 64.
+  const double forward_bound = 4 * 64 * u, backward_bound = 2 * 16 * 64 * u;
+  const auto near = [](const char* what, const Tensor& t, const std::vector<double>& want, double bound) {
+    expect_within(what, t, want, std::vector<double>(want.size(), bound));
+  };
+  near("out", c.out, out, forward_bound);
+  near("lse", c.lse, lse, forward_bound);
+  near("dq", c.dq, dq, backward_bound);
+  near("dk", c.dk, dk, backward_bound);
+  near("dv", c.dv, dv, backward_bound);
+  // And it is not the softmax in f32.
+  const std::vector<double> lowered = c.out.values();
+  c.softmax = Scalar::f64;
+  c.forward();
+  EXPECT_NE(c.out.values(), lowered);
+}
+
+INSTANTIATE_TEST_SUITE_P(Attention, LoweredSoftmax,
+                         testing::Values(Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3),
+                         [](const auto& info) { return std::string(name(info.param)); });
+
+TEST(LoweredSoftmaxBits, DependNeitherOnThreadsNorOnTheInstructionSetNorOnTheTile) {
+  for (const Sizes& sizes : {Sizes{4, 2, 16, {5, 16}}, Sizes{2, 1, 24, {530, 20}}}) {
+    Case first = Case::random(sizes, all_of(Scalar::bf16)), second = Case::random(sizes, first.formats);
+    first.softmax = second.softmax = Scalar::bf16;
+    first.forward({Simd::avx2, 1});
+    first.backward({Simd::avx2, 1});
+    second.forward({best_simd(), 2});
+    second.backward({best_simd(), 2});
+    for (const auto member : {&Case::out, &Case::lse, &Case::dq, &Case::dk, &Case::dv})
+      EXPECT_TRUE(same_bits(first.*member, second.*member));
+  }
+}
 
 // ---- What is masked is not read ----
 

@@ -9,6 +9,7 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/reference/norm.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -55,10 +56,13 @@ struct Problem {
     addend.fill_normal(random);
     dgain.fill_normal(random);
   }
-  void forward(const Context& ctx) { rmsnorm(ctx, batch.extent(), {x.columns, kEps, x, gain, y, rstd}); }
+  void forward(const Context& ctx) {
+    rmsnorm(ctx, batch.extent(), {x.columns, kEps, x, gain, y, rstd, statistics});
+  }
   void backward(const Context& ctx, bool with_addend) {
-    rmsnorm_backward(ctx, batch.extent(),
-                     {x.columns, x, gain, rstd, dy, with_addend ? ConstMatrix(addend) : ConstMatrix{}, dx});
+    rmsnorm_backward(
+        ctx, batch.extent(),
+        {x.columns, x, gain, rstd, dy, with_addend ? ConstMatrix(addend) : ConstMatrix{}, dx, statistics});
   }
   void gain_gradient(const Context& ctx, bool accumulate) {
     rmsnorm_gain(ctx, batch.extent(), {x.columns, x, rstd, dy, dgain, accumulate});
@@ -66,12 +70,13 @@ struct Problem {
 
   Batch batch;
   Tensor x, gain, dy, addend, y, rstd, dx, dgain;
+  Scalar statistics = Scalar::f64;
 };
 
 /// The header's formulas, operation by operation in T, on one token.
 template <class T>
 struct Spelled {
-  Spelled(const Problem& p, std::int64_t t) : channels(p.x.columns) {
+  Spelled(const Problem& p, std::int64_t t) : channels(p.x.columns), statistics(p.statistics) {
     for (std::int64_t c = 0; c < channels; ++c) {
       x.push_back(static_cast<T>(p.x.get(t, c)));
       gain.push_back(static_cast<T>(p.gain.get(0, c)));
@@ -83,18 +88,21 @@ struct Spelled {
   T rstd() const {
     const T squares =
         lane_sum<T>(channels, [&](std::int64_t c, T sum) { return std::fma(x[at(c)], x[at(c)], sum); });
-    return 1 / std::sqrt(squares / static_cast<T>(channels) + static_cast<T>(kEps));
+    const T mean = kept(squares / static_cast<T>(channels));
+    return kept(1 / std::sqrt(mean + static_cast<T>(kEps)));
   }
+  T kept(T x) const { return static_cast<T>(round_to(static_cast<double>(x), statistics)); }
   T y(std::int64_t c, T r) const { return x[at(c)] * r * gain[at(c)]; }
   T mean(T r) const {
-    return lane_sum<T>(
-               channels,
-               [&](std::int64_t c, T sum) { return std::fma(dy[at(c)] * gain[at(c)], x[at(c)] * r, sum); }) /
-           static_cast<T>(channels);
+    const auto product = [&](std::int64_t c, T sum) {
+      return std::fma(dy[at(c)] * gain[at(c)], x[at(c)] * r, sum);
+    };
+    return kept(lane_sum<T>(channels, product) / static_cast<T>(channels));
   }
   T dx(std::int64_t c, T r, T m) const { return r * std::fma(-(x[at(c)] * r), m, dy[at(c)] * gain[at(c)]); }
 
   std::int64_t channels;
+  Scalar statistics;
   std::vector<T> x, gain, dy, addend;
 };
 
@@ -135,6 +143,19 @@ TEST_P(RmsNormCases, HasTheBitsOfTheStatedOrderEverywhere) {
       EXPECT_EQ(p.y, first->y);
       EXPECT_EQ(p.rstd, first->rstd);
       EXPECT_EQ(p.dx, first->dx);
+    }
+  }
+}
+
+TEST(RmsNormStatistics, OfALowerFormatAreRoundedToIt) {
+  for (const Scalar s : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
+    for (const Context& ctx : contexts()) {
+      SCOPED_TRACE(::testing::Message() << name(s) << ' ' << describe(ctx));
+      Problem p({Scalar::f32, Scalar::f32, Scalar::bf16}, 2051, Batch({5, 3}));
+      p.statistics = s;
+      p.forward(ctx);
+      p.backward(ctx, true);
+      expect_spelled_rows<float>(p, true);
     }
   }
 }

@@ -4,10 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
 
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/reference/rope.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -112,6 +114,26 @@ TEST(RopeTable, IsTheFormulaWithinTheRoundingsOfItsFormat) {
           ASSERT_NEAR(sin.get(p, i), static_cast<double>(std::sin(angle)), error)
               << name(s) << ' ' << p << ' ' << i;
         }
+      }
+    }
+  }
+}
+
+TEST(RopeTable, InALowerFormatRoundsEveryNumberOnTheWay) {
+  constexpr std::int64_t kPositions = 600, kDim = 20;
+  constexpr double kBase = 10000;
+  for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::e5m2}) {
+    Tensor cos(Scalar::f32, kPositions, kDim / 2), sin(cos);
+    rope_table(kPositions, kDim, kBase, cos, sin, s);
+    for (std::int64_t p = 0; p < kPositions; ++p) {
+      for (std::int64_t i = 0; i < kDim / 2; ++i) {
+        // f32's frequency is too near to the formula's to round otherwise.
+        const double frequency = round_to(std::pow(kBase, -2.0 * static_cast<double>(i) / kDim), s);
+        const double angle = round_to(round_to(static_cast<double>(p), s) * frequency, s);
+        EXPECT_EQ(cos.get(p, i), round_to(static_cast<float>(std::cos(angle)), s))
+            << name(s) << ' ' << p << ' ' << i;
+        EXPECT_EQ(sin.get(p, i), round_to(static_cast<float>(std::sin(angle)), s))
+            << name(s) << ' ' << p << ' ' << i;
       }
     }
   }

@@ -14,8 +14,8 @@
 namespace mantissa::plan {
 namespace {
 
-Program plan_for(const precision::Policy& policy) {
-  return compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true), policy, {16, 16},
+Program plan_for(const precision::Policy& policy, const CompileOptions& options = {16, 16}) {
+  return compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true), policy, options,
                  {});
 }
 
@@ -31,44 +31,52 @@ const Step* find_step(const Program& p, std::string_view scope, std::string_view
 TEST(Formats, OfBf16MixedAreThoseOfTheRoundingPoints) {
   const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
   EXPECT_EQ(plan_table(rows, graph::Phase::forward),
-            R"(scope                                    op        store  mul   acc   out      decided by
-model.embed_tokens                       gather    f32    –     –     f32      bf16-mixed
-model.layers.*.input_layernorm           rmsnorm   f32    –     f32   bf16     bf16-mixed
-model.layers.*.self_attn.{q,k,v}_proj    matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 rope      bf16   –     f32   bf16     bf16-mixed
-model.layers.*.self_attn                 attention bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 softmax   –      –     f32   f32      built-in
-model.layers.*.self_attn.o_proj          matmul    bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.post_attention_layernorm  rmsnorm   f32    –     f32   bf16     bf16-mixed
-model.layers.*.mlp.{gate,up}_proj        matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp                       swiglu    bf16   –     f32   bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul    bf16   bf16  f32   f32      bf16-mixed
-model.norm                               rmsnorm   f32    –     f32   bf16     bf16-mixed
-lm_head                                  log_prob  bf16   bf16  f32   f32      bf16-mixed
-lm_head                                  softmax   –      –     f32   f32      built-in
+            R"(scope                                    op         store  mul   acc   out      decided by
+model.embed_tokens                       gather     f32    –     –     f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm    f32    –     f32   bf16     bf16-mixed
+model.layers.*.input_layernorm           statistics –      –     f32   f32      built-in
+model.layers.*.self_attn.{q,k,v}_proj    matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 rope       bf16   –     f32   bf16     bf16-mixed
+model.layers.*.self_attn                 angles     –      –     f32   f32      built-in
+model.layers.*.self_attn                 attention  bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 softmax    –      –     f32   f32      built-in
+model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32   bf16     bf16-mixed
+model.layers.*.post_attention_layernorm  statistics –      –     f32   f32      built-in
+model.layers.*.mlp.{gate,up}_proj        matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp                       swiglu     bf16   –     f32   bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   f32      bf16-mixed
+model.norm                               rmsnorm    f32    –     f32   bf16     bf16-mixed
+model.norm                               statistics –      –     f32   f32      built-in
+lm_head                                  log_prob   bf16   bf16  f32   f32      bf16-mixed
+lm_head                                  softmax    –      –     f32   f32      built-in
 )");
   EXPECT_EQ(plan_table(rows, graph::Phase::backward),
-            R"(scope                                    op        store  mul   acc   out      decided by
-lm_head                                  log_prob  bf16   bf16  f32   bf16     bf16-mixed
-lm_head                                  softmax   –      –     f32   f32      built-in
-model.norm                               rmsnorm   f32    –     f32   f32      bf16-mixed
-model.layers.*.mlp.down_proj             matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul    f32    bf16  f32   f32      bf16-mixed
-model.layers.*.mlp                       swiglu    bf16   –     f32   bf16     bf16-mixed
-model.layers.*.mlp.up_proj               matmul    bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.mlp.gate_proj             matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp.gate_proj             matmul    bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.post_attention_layernorm  rmsnorm   f32    –     f32   f32      bf16-mixed
-model.layers.*.self_attn.o_proj          matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn.o_proj          matmul    f32    bf16  f32   f32      bf16-mixed
-model.layers.*.self_attn                 attention bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 softmax   –      –     f32   f32      built-in
-model.layers.*.self_attn                 rope      bf16   –     f32   bf16     bf16-mixed
-model.layers.*.self_attn.{v,k}_proj      matmul    bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.self_attn.q_proj          matmul    bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn.q_proj          matmul    bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.input_layernorm           rmsnorm   f32    –     f32   f32      bf16-mixed
-model.embed_tokens                       gather    int32  –     –     f32      bf16-mixed
+            R"(scope                                    op         store  mul   acc   out      decided by
+lm_head                                  log_prob   bf16   bf16  f32   bf16     bf16-mixed
+lm_head                                  softmax    –      –     f32   f32      built-in
+model.norm                               rmsnorm    f32    –     f32   f32      bf16-mixed
+model.norm                               statistics –      –     f32   f32      built-in
+model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul     f32    bf16  f32   f32      bf16-mixed
+model.layers.*.mlp                       swiglu     bf16   –     f32   bf16     bf16-mixed
+model.layers.*.mlp.up_proj               matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32   f32      bf16-mixed
+model.layers.*.post_attention_layernorm  statistics –      –     f32   f32      built-in
+model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn.o_proj          matmul     f32    bf16  f32   f32      bf16-mixed
+model.layers.*.self_attn                 attention  bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn                 softmax    –      –     f32   f32      built-in
+model.layers.*.self_attn                 rope       bf16   –     f32   bf16     bf16-mixed
+model.layers.*.self_attn                 angles     –      –     f32   f32      built-in
+model.layers.*.self_attn.{v,k}_proj      matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32   bf16     bf16-mixed
+model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm    f32    –     f32   f32      bf16-mixed
+model.layers.*.input_layernorm           statistics –      –     f32   f32      built-in
+model.embed_tokens                       gather     int32  –     –     f32      bf16-mixed
 )");
 }
 
@@ -150,6 +158,66 @@ TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
                                  .with_rule("*: accumulate=f16", "second"));
   EXPECT_EQ(find_step(p, "model.layers.1.mlp", "swiglu")->decided_by, "bf16-mixed");
   EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
+}
+
+TEST(Interiors, AreLoweredByRulesThatNameThemOnly) {
+  const auto base = precision::Policy::parse("bf16-mixed").with_rule("*: compute=f16", "all");
+  for (const Step& s : plan_for(base).steps) EXPECT_EQ(s.interior, Scalar::f32) << s.scope << ' ' << s.op->id;
+  const Program p = plan_for(base.with_rule("*.0.self_attn: op=softmax compute=bf16", "attention")
+                                 .with_rule("lm_head: op=softmax pass=backward compute=f16", "head")
+                                 .with_rule("*norm*: op=statistics compute=e5m2", "norms"));
+  const auto interior = [&](const char* scope, const char* op, graph::Phase phase = graph::Phase::forward) {
+    return find_step(p, scope, op, phase)->interior;
+  };
+  EXPECT_EQ(interior("model.layers.0.self_attn", "attention"), Scalar::bf16);
+  EXPECT_EQ(interior("model.layers.0.self_attn", "attention", graph::Phase::backward), Scalar::bf16);
+  EXPECT_EQ(interior("model.layers.0.self_attn", "rope"), Scalar::f32);
+  EXPECT_EQ(interior("model.layers.1.self_attn", "attention"), Scalar::f32);
+  EXPECT_EQ(interior("lm_head", "log_prob"), Scalar::f32);
+  EXPECT_EQ(interior("lm_head", "log_prob", graph::Phase::backward), Scalar::f16);
+  EXPECT_EQ(interior("model.norm", "rmsnorm"), Scalar::e5m2);
+  std::set<std::string> by;
+  for (const PlanRow& row : plan_rows(p)) {
+    if (row.op == "softmax" || row.op == "statistics") by.insert(row.output + " " + row.decided_by);
+  }
+  EXPECT_EQ(by, (std::set<std::string>{"bf16 attention", "f32 built-in", "f16 head", "e5m2 norms"}));
+}
+
+TEST(Interiors, OfTheHeadAreOneInBothPassesWhereItIsOneStep) {
+  const auto joined = [](const precision::Policy& policy) {
+    CompileOptions options{16, 16};
+    options.join_head = true;
+    const Program p = plan_for(policy, options);
+    return std::ranges::any_of(p.steps, [](const Step& s) { return s.op->id == "log_prob.training"; });
+  };
+  EXPECT_TRUE(joined(precision::Policy::parse("32-true; lm_head: op=softmax compute=bf16")));
+  for (const char* rule : {"lm_head: op=softmax pass=forward compute=bf16",
+                           "lm_head: pass=backward accumulate=f16", "lm_head: pass=forward output=bf16"})
+    EXPECT_FALSE(joined(precision::Policy().with_rule(rule, ""))) << rule;
+}
+
+TEST(Interiors, OfAnglesAreTablesOfTheirOwn) {
+  const Program p = plan_for(precision::Policy::parse("32-true; *.1.self_attn: op=angles compute=bf16"));
+  const auto table = [&](const char* scope, graph::Phase phase) {
+    return p.buffer(find_step(p, scope, "rope", phase)->inputs[2].buffer).name;
+  };
+  EXPECT_EQ(table("model.layers.0.self_attn", graph::Phase::forward), "rope.cos");
+  EXPECT_EQ(table("model.layers.1.self_attn", graph::Phase::forward), "rope.cos:bf16");
+  EXPECT_EQ(table("model.layers.1.self_attn", graph::Phase::backward), "rope.cos:bf16");
+  EXPECT_EQ(p.constants.size(), 4U);
+}
+
+TEST(Interiors, TakeAPlainFormatAndNothingElse) {
+  for (const char* rule : {"*: op=softmax accumulate=bf16", "*: op=softmax compute=bf16 saturate=true",
+                           "*: op=statistics compute=bf16x3", "*: op=angles compute=mxfp8",
+                           "*: op=softmax compute=fp8-hybrid"}) {
+    try {
+      plan_for(precision::Policy().with_rule(rule, "--rule 1"));
+      ADD_FAILURE() << rule;
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("is the inside of an op"), std::string::npos) << e.what();
+    }
+  }
 }
 
 TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {

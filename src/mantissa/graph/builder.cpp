@@ -36,7 +36,7 @@ ValueId Builder::parameter(std::string name, Shape shape, Init init) {
                            .init = init});
 }
 
-ValueId Builder::constant(std::string name, Shape shape, std::function<void(Matrix)> fill) {
+ValueId Builder::constant(std::string name, Shape shape, Fill fill) {
   return graph_.add_value({.name = std::move(name),
                            .kind = ValueKind::constant,
                            .role = Role::arithmetic,

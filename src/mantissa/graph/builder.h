@@ -23,7 +23,7 @@ class Builder {
   /// log-probabilities.
   ValueId token_numbers(std::string name);
   ValueId parameter(std::string name, Shape shape, Init init);
-  ValueId constant(std::string name, Shape shape, std::function<void(Matrix)> fill);
+  ValueId constant(std::string name, Shape shape, Fill fill);
   ValueId state(std::string name, Shape shape);
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table);

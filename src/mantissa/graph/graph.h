@@ -53,6 +53,9 @@ struct Init {
   double std = 0.02;
 };
 
+/// Fills a constant, whose numbers on the way are rounded to a format: the matrix' own, or a lower one.
+using Fill = std::function<void(Matrix, Scalar)>;
+
 struct Value {
   std::string name;  // parameters: the weight's own name; inputs, constants, states: theirs; else "scope.op"
   ValueKind kind = ValueKind::activation;
@@ -61,9 +64,9 @@ struct Value {
   NodeId producer = kNone;
   ValueId of =
       kNone;  // gradients: of which value; weight gradients: of which parameter; states written: which state
-  std::int32_t use = 0;                // weight gradients: which use of the parameter (a tied weight has two)
-  Init init{};                         // parameters
-  std::function<void(Matrix)> fill{};  // constants
+  std::int32_t use = 0;  // weight gradients: which use of the parameter (a tied weight has two)
+  Init init{};           // parameters
+  Fill fill{};           // constants
 };
 
 /// Named numbers of a node: sizes, ε, flags. Few, so a flat list.

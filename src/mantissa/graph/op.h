@@ -63,8 +63,9 @@ struct Call {
   Argument addend;                                  // data == nullptr: none
   bool accumulate = false;                          // weight gradients: add to what is there
   Scalar arithmetic = Scalar::f32;
-  Factor compute = Scalar::f32;  // rounding of factors that the op makes itself (P and dS in attention)
-  Accumulator accumulator = {};  // of products
+  Factor compute = Scalar::f32;   // rounding of factors that the op makes itself (P and dS in attention)
+  Accumulator accumulator = {};   // of products
+  Scalar interior = Scalar::f64;  // of its inside; f64: the arithmetic's
 };
 
 /// An operand of a reference: its numbers at the extent's size, row after row. Ids are whole numbers.
@@ -120,7 +121,8 @@ struct OpDef {
   bool rounds_gradient = false;  // its kernel can add to a weight gradient of fewer bits, rounding once
   bool in_place = false;         // output 0 may be the memory of an unbroadcast input or addend of its type
   std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)
-  bool fixed_arithmetic = true;  // the interior is f32 (f64 in 64-true) whatever the policy says
+  /// What rules call its inside ("softmax"), which is f32 (f64 in 64-true) unless one names it.
+  std::string_view interior = {};
   std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;
   void (*gradient)(GradientBuilder&) = nullptr;  // null: not differentiable, or a gradient itself
   Cost (*cost)(const NodeView&, const Sizes&) = nullptr;

@@ -41,14 +41,16 @@ struct KeyCache {
 /// per key block, then added to the rescaled sum); the denominator is the sum of the unrounded values over 16
 /// virtual lanes (lane = key index mod 16); the output is rounded once, to out.type. q, k and v are rounded
 /// to `operand`, too, where it does not hold them; in several parts all are split, and every product is one
-/// chain over the products of parts.
+/// chain over the products of parts. With a `softmax` below the arithmetic the scaled scores, p and the
+/// denominator, then the sum of the rounded p, are rounded to it.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
   Matrix out;
   Matrix lse;
   Factor operand = Scalar::f32;  // format of P (and of dS in the backward) as a matmul operand
-  KeyCache cache;
+  KeyCache cache = {};
+  Scalar softmax = Scalar::f64;  // f64: in the arithmetic
 };
 
 std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,
@@ -58,12 +60,14 @@ void attention(const Context& ctx, const Extent& extent, const Attention& a);
 /// Gradients of `attention` (without a cache): P recomputed from lse, D = Σ dO∘O, dS = P∘(dO·Vᵀ − D)·scale,
 /// all in f32; P and dS are rounded to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO. dQ:
 /// key blocks of 512 in order, one chain each. dK and dV: query heads of the group in order, within one query
-/// blocks of 128 in order, one chain each. Operands in several parts are split as in the forward.
+/// blocks of 128 in order, one chain each. Operands in several parts are split as in the forward. With a
+/// `softmax` below the arithmetic the scaled scores, P and dS are rounded to it.
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;
   Matrix dq, dk, dv;
   Factor operand = Scalar::f32;
+  Scalar softmax = Scalar::f64;
 };
 
 std::size_t attention_backward_workspace(const Context& ctx, const AttentionShape& shape, std::int64_t tokens,

@@ -20,7 +20,8 @@ inline constexpr std::int64_t kVocabularyChunk = 1024;
 /// log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l
 /// − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1
 /// where no id is asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be
-/// null.
+/// null. With a `softmax` below the arithmetic logits, their exponentials, the sum after each chunk, lse and
+/// log_prob are rounded to it.
 struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -30,6 +31,7 @@ struct LogProb {
   Matrix log_prob, lse, entropy;
   Accumulator accumulator = {};  // of the logits
   Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
+  Scalar softmax = Scalar::f64;  // f64: in the arithmetic
 };
 std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
@@ -52,6 +54,7 @@ struct LogProbBackward {
   Factor operand = Scalar::f32;
   Accumulator accumulator = {};  // of all three products; dx begins its blocks anew with every chunk
   Scalar rounded = Scalar::f32;  // of the logits
+  Scalar softmax = Scalar::f64;  // logits and p are rounded to it
   Matrix dx;                     // [tokens, channels]
   Matrix dweight;                // [vocabulary, channels], rows side by side
   bool accumulate = false;
@@ -74,6 +77,6 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
 /// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in
 /// f64). Gives the bits that log_prob gives for the same logits.
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
-                 Matrix lse);
+                 Matrix lse, Scalar softmax = Scalar::f64);
 
 }  // namespace mantissa::kernels

@@ -12,7 +12,8 @@ namespace mantissa::kernels {
 
 /// y[t] = x[t] · rstd[t] · gain, rstd[t] = 1 / √(mean(x[t]²) + eps), all in f32 (f64 where x is f64), y
 /// rounded once. x, y: [tokens, channels], may be the same; gain: [channels]; rstd: [tokens], dense, f32 (f64
-/// in f64). Sums over channels: 16 virtual lanes, each an FMA chain.
+/// in f64). Sums over channels: 16 virtual lanes, each an FMA chain. With `statistics` below the arithmetic
+/// the mean and rstd are rounded to it.
 struct RmsNorm {
   std::int64_t channels = 0;
   double eps = 0;
@@ -20,17 +21,19 @@ struct RmsNorm {
   ConstMatrix gain;
   Matrix y;
   Matrix rstd;
+  Scalar statistics = Scalar::f64;  // f64: in the arithmetic
 };
 void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n);
 
 /// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to
 /// dx.type. mean(g ∘ x̂): 16 virtual lanes, each an FMA chain; g − x̂·mean is one FMA. The addend may be dx
-/// itself where the types are equal.
+/// itself where the types are equal. With `statistics` below the arithmetic the mean is rounded to it.
 struct RmsNormBackward {
   std::int64_t channels = 0;
   ConstMatrix x, gain, rstd, dy;
   ConstMatrix addend;  // data == nullptr: none
   Matrix dx;
+  Scalar statistics = Scalar::f64;
 };
 void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n);
 

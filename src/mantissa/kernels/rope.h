@@ -13,8 +13,10 @@ namespace mantissa::kernels {
 /// inv_freq[i] with inv_freq = theta^(−2i / head_dim). Both are the f32 values that transformers forms (f64
 /// where the tables are f64); the power is the C library's in double, rounded once; cos and sin of the f32
 /// angle are those of numeric/sin_cos.h, rounded once (of an f64 angle those of numeric/math-inl.h). Tables
-/// are [positions, head_dim / 2], f32 or f64.
-void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin);
+/// are [positions, head_dim / 2], f32 or f64. With `angles` below their format position, inverse frequency,
+/// angle, cosine and sine are each rounded to it.
+void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
+                Scalar angles = Scalar::f64);
 
 /// For every head: y[i] = x[i]·cos − x[i+h]·sin, y[i+h] = x[i+h]·cos + x[i]·sin, h = head_dim / 2, at the
 /// token's position (segment.position + its place in the segment), in f32, rounded once. `inverse` rotates

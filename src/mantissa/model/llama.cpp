@@ -30,12 +30,12 @@ class Llama {
     const std::int64_t half = c_.head_dim / 2;
     // Both tables are made together; each keeps its own half.
     const auto fill = [positions, config](bool want_cos) {
-      return [positions, config, want_cos](Matrix out) {
+      return [positions, config, want_cos](Matrix out, Scalar angles) {
         const std::int64_t n = positions * (config.head_dim / 2);
         Storage other(static_cast<std::size_t>(n) * bytes_of(out.type));
         Matrix scratch{other.data(), out.type, out.ld};
         kernels::rope_table(positions, config.head_dim, config.rope_theta, want_cos ? out : scratch,
-                            want_cos ? scratch : out);
+                            want_cos ? scratch : out, angles);
       };
     };
     cos_ = b_.constant("rope.cos", {positions, half}, fill(true));

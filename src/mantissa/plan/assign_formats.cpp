@@ -33,7 +33,7 @@ class Lowering {
  public:
   Lowering(const Graph& graph, const precision::Policy& policy) : graph_(graph) {
     program_.policy = policy;
-    program_.arithmetic = policy.arithmetic();
+    program_.arithmetic = program_.softmax = policy.arithmetic();
     buffer_of_.assign(graph.values().size(), kNoBuffer);
     rule_matched_.assign(policy.rules().size(), false);
   }
@@ -55,6 +55,13 @@ class Lowering {
     const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
     for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
     return program_.policy.resolve(use);
+  }
+
+  /// The format that rules give to the inside of `node`'s op, called `interior`.
+  Scalar interior_of(const Node& node, std::string_view interior) {
+    const precision::Use use = interior_use(node.scope, interior, node.phase);
+    for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
+    return program_.policy.interior(use).value_or(program_.arithmetic);
   }
 
   /// The format that the policy gives to an output of `node`.
@@ -113,12 +120,28 @@ class Lowering {
     const BufferId b = add_buffer(value.name, value.shape, type, home, id);
     program_.buffer(b).integer = value.role == Role::integer;
     buffer_of_[static_cast<std::size_t>(id)] = b;
-    if (value.kind == ValueKind::constant) program_.constants.emplace_back(b, value.fill);
+    if (value.kind == ValueKind::constant) fill_constant(b, value.fill, type);
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
       program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer});
       set_update(program_.slots.back());
     }
+  }
+
+  void fill_constant(BufferId b, const graph::Fill& fill, Scalar format) {
+    program_.constants.emplace_back(b, [fill, format](Matrix out) { fill(out, format); });
+  }
+
+  /// The constant in `b`, made in a lower format of its numbers on the way: one for all that ask for it.
+  BufferId lowered_constant(BufferId b, Scalar format) {
+    if (format == program_.arithmetic) return b;
+    const auto key = std::make_pair(b, format);
+    if (const auto it = lowered_.find(key); it != lowered_.end()) return it->second;
+    const Buffer from = program_.buffer(b);
+    const BufferId to = add_buffer(fmt::format("{}:{}", from.name, name(format)), from.shape, from.type,
+                                   Home::constant, graph::kNone);
+    fill_constant(to, graph_.value(from.value).fill, format);
+    return lowered_[key] = to;
   }
 
   /// How the optimizer keeps this parameter.
@@ -185,6 +208,7 @@ class Lowering {
     s.rounded = makes_logits(node) ? logits_rounding(r) : program_.arithmetic;
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
+    s.interior = node.op->interior.empty() ? program_.arithmetic : interior_of(node, node.op->interior);
     s.factors = is_linear(node) || r.compute->scaled == precision::Scaled::none ? r.compute->name
                                                                                 : name(r.compute->stored);
     s.decided_by = decided_by(node);
@@ -354,6 +378,10 @@ class Lowering {
   void lower(const Node& node) {
     Step s = step_for(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i));
+    for (Operand& o : s.inputs) {
+      if (program_.buffer(o.buffer).home == Home::constant) o.buffer = lowered_constant(o.buffer, s.interior);
+    }
+    if (node.op->id == "matmul" && makes_logits(node)) program_.softmax = interior_of(node, "softmax");
     check_parts(s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
     std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
@@ -432,7 +460,8 @@ class Lowering {
   Program program_;
   std::vector<BufferId> buffer_of_;
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, Phase>> casts_;
-  std::map<BufferId, std::vector<BufferId>> quantized_;  // copies of a buffer under scales
+  std::map<std::pair<BufferId, Scalar>, BufferId> lowered_;  // constants
+  std::map<BufferId, std::vector<BufferId>> quantized_;      // copies of a buffer under scales
   std::vector<bool> rule_matched_;
 };
 

@@ -6,6 +6,10 @@
 
 namespace mantissa::plan {
 
+precision::Use interior_use(std::string_view scope, std::string_view interior, graph::Phase phase) {
+  return {.scope = scope, .op = interior, .pass = pass_of(phase), .interior = true};
+}
+
 precision::Pass pass_of(graph::Phase phase) {
   switch (phase) {
     case graph::Phase::forward:

@@ -5,9 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <set>
 
-#include "mantissa/base/suggest.h"
+#include "mantissa/precision/coverage.h"
 
 namespace mantissa::plan {
 namespace {
@@ -104,14 +103,17 @@ PlanRow row_of(const Program& p, const Step& s) {
   return r;
 }
 
-/// Softmax inside attention and inside the head, which no preset lowers.
-PlanRow softmax_row(const Program& p, const Step& s) {
+/// The inside of an op, such as softmax, which no preset lowers.
+PlanRow interior_row(const Program& p, const Step& s) {
+  const precision::Use use = interior_use(s.scope, s.op->interior, s.phase);
+  const std::string_view compute = "compute";
   PlanRow r = row_of(p, s);
-  r.op = "softmax";
+  r.op = s.op->interior;
   r.stored = kNoFormat;
   r.multiplied = kNoFormat;
-  r.accumulated = r.output = std::string(name(p.arithmetic));
-  r.decided_by = "built-in";
+  r.accumulated = std::string(name(p.arithmetic));
+  r.output = std::string(name(s.interior));
+  r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
   return r;
@@ -239,6 +241,8 @@ std::vector<FormatUse> formats_used(const Program& p) {
   };
   for (const Step& s : p.steps) {
     add(factor_format(s), true, use_text(s));
+    if (s.interior != p.arithmetic)
+      add(std::string(name(s.interior)), true, fmt::format("{} {}", s.scope, s.op->interior));
     for (const Operand& o : s.inputs) {
       const Buffer& in = p.buffer(o.buffer);
       if (in.quantization && in.quantization->blocks) add(held_in(in), true, use_text(s));
@@ -264,7 +268,7 @@ std::vector<PlanRow> plan_rows(const Program& p) {
   std::vector<PlanRow> rows;
   for (const Step& s : p.steps) {
     rows.push_back(row_of(p, s));
-    if (s.op->op == "attention" || s.op->op == "log_prob") rows.push_back(softmax_row(p, s));
+    if (!s.op->interior.empty()) rows.push_back(interior_row(p, s));
   }
   const bool trains =
       std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
@@ -334,6 +338,18 @@ std::string rule_text(const precision::Policy& policy, std::size_t r) {
                      rule.str());
 }
 
+/// All that rules can speak of.
+std::vector<precision::Place> places_of(const Program& p) {
+  std::vector<precision::Place> places;
+  for (const Step& s : p.steps) {
+    const precision::Pass pass = pass_of(s.phase);
+    places.push_back({s.scope, std::string(s.op->op), pass, {s.op->operands.begin(), s.op->operands.end()}});
+    if (!s.op->interior.empty()) places.push_back({s.scope, std::string(s.op->interior), pass});
+  }
+  for (const Slot& s : p.slots) places.push_back({s.name, "update", precision::Pass::update});
+  return places;
+}
+
 }  // namespace
 
 std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy) {
@@ -345,18 +361,12 @@ std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const pre
 
 std::vector<std::string> rule_warnings(const Program& p) {
   if (p.unmatched_rules.empty()) return {};
-  std::vector<std::string> scopes;  // in the order of the plan, each once
-  std::set<std::string_view> seen;
-  for (const Step& s : p.steps) {
-    if (seen.insert(s.scope).second) scopes.push_back(s.scope);
-  }
+  const std::vector<precision::Place> places = places_of(p);
   std::vector<std::string> out;
   for (const std::size_t r : p.unmatched_rules) {
-    const precision::Rule& rule = p.policy.rules()[r];
-    const std::optional<std::string> near = nearest(rule.match, scopes);
-    out.push_back(fmt::format(
-        "{} matches nothing{}", rule_text(p.policy, r),
-        near ? fmt::format(": did you mean \"{}\"?", *near) : "; explain lists the scopes and ops"));
+    const std::string why = precision::why_unmatched(p.policy.rules()[r], places);
+    out.push_back(fmt::format("{} matches nothing{}", rule_text(p.policy, r),
+                              why.empty() ? "; explain lists the scopes and ops" : ": " + why));
   }
   return out;
 }

@@ -21,7 +21,8 @@ bool same(const Step& a, const Step& b) {
     return x.buffer == y.buffer && x.operand == y.operand;
   };
   return a.op == b.op && a.outputs == b.outputs && a.rounded == b.rounded && a.compute == b.compute &&
-         a.accumulator == b.accumulator && a.attributes.items() == b.attributes.items() &&
+         a.accumulator == b.accumulator && a.interior == b.interior &&
+         a.attributes.items() == b.attributes.items() &&
          std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), same_operand);
 }
 
@@ -45,7 +46,7 @@ bool same(const Program& a, const Program& b) {
                       [](const auto& l, const auto& r) { return same(l, r); });
   };
   return all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.slots, b.slots) &&
-         all(a.scales, b.scales);
+         all(a.scales, b.scales) && a.softmax == b.softmax;
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
     if (!reads) continue;
     const bool gradient =
         s.op->id == "log_prob.grad" && !found && s.scope == forward.scope &&
+        s.accumulator == forward.accumulator && s.rounded == forward.rounded &&
+        s.interior == forward.interior &&
         std::equal(s.inputs.begin(), s.inputs.begin() + 3, forward.inputs.begin(), same_operand) &&
         p.buffer(s.inputs[4].buffer).home == Home::input;
     if (!gradient) return std::nullopt;

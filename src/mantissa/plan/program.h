@@ -68,6 +68,7 @@ struct Step {
   Scalar rounded = Scalar::f32;  // rounding of the result before the addend
   Factor compute = Scalar::f32;  // of factors, as the policy says for this use
   Accumulator accumulator = {};
+  Scalar interior = Scalar::f32;  // of the op's inside (OpDef::interior)
   std::string_view factors = {};  // what the policy calls the format of factors here
   std::string decided_by;
   graph::Attributes attributes;
@@ -113,8 +114,9 @@ struct Program {
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;
-  std::int64_t shards = 1;      // of the batch of an optimizer step
-  Scalar reduce = Scalar::f32;  // what the sums of their gradients are rounded to
+  std::int64_t shards = 1;       // of the batch of an optimizer step
+  Scalar reduce = Scalar::f32;   // what the sums of their gradients are rounded to
+  Scalar softmax = Scalar::f32;  // of log-probabilities that are taken from logits
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
 
@@ -125,5 +127,8 @@ struct Program {
 };
 
 precision::Pass pass_of(graph::Phase phase);
+
+/// The inside of an op, called `interior`, as rules see it.
+precision::Use interior_use(std::string_view scope, std::string_view interior, graph::Phase phase);
 
 }  // namespace mantissa::plan

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/base/error.h"
 #include "mantissa/base/suggest.h"
 #include "mantissa/precision/glob.h"
 #include "mantissa/precision/words.h"
@@ -35,41 +35,51 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
   return near;
 }
 
-std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
+/// Those of `places` that `fits`.
+template <class Fits>
+std::vector<Place> those(std::span<const Place> places, const Fits& fits) {
+  std::vector<Place> found;
+  std::ranges::copy_if(places, std::back_inserter(found), fits);
+  return found;
+}
+
+std::vector<std::string> ops_of(std::span<const Place> places) {
   std::set<std::string> ops;
   for (const Place& place : places) ops.insert(place.op);
-  const std::vector<std::string> names(ops.begin(), ops.end());
-  if (!rule.op.empty() && !ops.contains(rule.op)) {
-    return fmt::format("the model has no op {}{} (ops: {})", in_quotes(rule.op), did_you_mean(rule.op, names),
-                       list_of(names));
-  }
-  std::set<std::string> there;
-  for (const Place& place : places) {
-    if (scope_match(rule.match, place.scope)) there.insert(place.op);
-  }
-  if (!there.empty()) {
-    const std::vector<std::string> ops_there(there.begin(), there.end());
-    return fmt::format("{} has no op {} (it has {})", in_quotes(rule.match), in_quotes(rule.op),
-                       list_of(ops_there));
-  }
-  const std::optional<std::string> near = nearest_scope(rule.match, places);
-  return fmt::format(
-      "{} matches nothing in the model{}", in_quotes(rule.match),
-      near ? fmt::format("; did you mean \"{}\"?", *near) : "; `mantissa explain` lists the scopes");
+  return {ops.begin(), ops.end()};
+}
+
+std::vector<std::string> operands_of(std::span<const Place> places) {
+  std::set<std::string> operands;
+  for (const Place& place : places) operands.insert(place.operands.begin(), place.operands.end());
+  return {operands.begin(), operands.end()};
 }
 
 }  // namespace
 
-void check_rules_match(const Policy& policy, std::span<const Place> places) {
-  for (const Rule& rule : policy.rules()) {
-    const bool matched = std::ranges::any_of(places, [&](const Place& place) {
-      return (rule.op.empty() || rule.op == place.op) && scope_match(rule.match, place.scope);
-    });
-    if (!matched) {
-      throw ConfigError(
-          fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, why_unmatched(rule, places)));
-    }
+std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
+  const auto has_op = [&](const Place& place) { return rule.op.empty() || rule.op == place.op; };
+  const auto in_pass = [&](const Place& place) { return !rule.pass || *rule.pass == place.pass; };
+  if (std::ranges::none_of(places, has_op)) {
+    const std::vector<std::string> ops = ops_of(places);
+    return fmt::format("the model has no op {}{} (ops: {})", in_quotes(rule.op), did_you_mean(rule.op, ops),
+                       list_of(ops));
   }
+  const std::vector<Place> there =
+      those(places, [&](const Place& place) { return scope_match(rule.match, place.scope); });
+  if (there.empty()) {
+    const std::optional<std::string> near = nearest_scope(rule.match, places);
+    return near ? fmt::format("did you mean \"{}\"?", *near) : "";
+  }
+  const std::vector<Place> ops = those(there, has_op);
+  if (ops.empty())
+    return fmt::format("there is no op {} (but {})", in_quotes(rule.op), list_of(ops_of(there)));
+  const std::vector<Place> passes = those(ops, in_pass);
+  if (passes.empty()) return fmt::format("it has no part in the {} pass", name(*rule.pass));
+  const std::vector<std::string> operands = operands_of(passes);
+  if (operands.empty()) return "no product is there whose factors a rule could tell apart";
+  return fmt::format("no product there has an operand {}{} (operands: {})", in_quotes(rule.operand),
+                     did_you_mean(rule.operand, operands), list_of(operands));
 }
 
 }  // namespace mantissa::precision

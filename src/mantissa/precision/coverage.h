@@ -1,21 +1,24 @@
-// Whether a policy's rules speak of anything that a graph has.
+// Why a rule speaks of nothing that a graph has.
 #pragma once
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mantissa/precision/policy.h"
 
 namespace mantissa::precision {
 
-/// A node of a graph, as rules see it.
+/// Something that rules can speak of.
 struct Place {
   std::string scope;
   std::string op;
+  Pass pass = Pass::forward;
+  std::vector<std::string> operands = {};
 };
 
-/// Throws ConfigError where a rule's patterns match none of `places` in any pass or step; the message names
-/// the rule, where it was written, and the nearest op or scope that exists.
-void check_rules_match(const Policy& policy, std::span<const Place> places);
+/// What of `rule`, which matches none of `places`, is not there, with the nearest that is: "the model has no
+/// op "matmull"; did you mean "matmul"? …". Empty where nothing is near.
+std::string why_unmatched(const Rule& rule, std::span<const Place> places);
 
 }  // namespace mantissa::precision

@@ -158,6 +158,23 @@ Resolved Policy::resolve(const Use& use) const {
   return out;
 }
 
+std::optional<Scalar> Policy::interior(const Use& use) const {
+  std::optional<Scalar> format;
+  for (const std::size_t i : matching_rules(use)) {
+    const Rule& rule = rules_[i];
+    Fields others = rule.fields;
+    others.compute = {};
+    if (!rule.fields.compute || others != Fields() || !parse_scalar((*rule.fields.compute)->name)) {
+      throw ConfigError(
+          fmt::format("rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
+                      "needs no scale and no parts; write for instance compute=bf16, and the rest without op",
+                      in_quotes(rule.str()), rule.origin, rule.op));
+    }
+    format = parse_scalar((*rule.fields.compute)->name);
+  }
+  return format;
+}
+
 Policy Policy::at_step(std::int64_t step) const {
   Policy out = *this;
   out.rules_.clear();

@@ -64,6 +64,7 @@ struct Use {
   Pass pass = Pass::forward;
   std::int64_t step = 0;
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
+  bool interior = false;          // `op` names the inside of an op, of which only rules that name it speak
 };
 
 /// The answer: the resolved fields.
@@ -108,6 +109,9 @@ class Policy {
   Scalar arithmetic() const;
 
   Resolved resolve(const Use& use) const;
+  /// The format that rules give to the inside of an op; none where no rule names it. Throws ConfigError where
+  /// one that does says anything but a plain format.
+  std::optional<Scalar> interior(const Use& use) const;
   /// Who set any of the fields called `names` for `use`: the last rule that did, else the preset or line.
   std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
   /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.

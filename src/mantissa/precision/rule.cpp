@@ -191,7 +191,7 @@ Rule parse_rule(std::string_view text, std::string origin) {
 }
 
 bool matches(const Rule& rule, const Use& use) {
-  if (!rule.op.empty() && rule.op != use.op) return false;
+  if (rule.op.empty() ? use.interior : rule.op != use.op) return false;
   if (rule.pass && *rule.pass != use.pass) return false;
   if (!rule.operand.empty() && rule.operand != use.operand) return false;
   if (rule.first_step && use.step < *rule.first_step) return false;

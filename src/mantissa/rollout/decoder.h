@@ -31,6 +31,7 @@ class Decoder {
   void step();
   std::span<const std::size_t> asked() const { return asked_; }
 
+  const plan::Program& program() const { return executor_.program(); }
   /// [asked, vocabulary], f32 (f64 in f64).
   ConstMatrix logits() const { return logits_; }
 

@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/model/llama.h"
+#include "mantissa/numeric/round.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/decoder.h"
 
@@ -42,16 +43,17 @@ struct Next {
 
 /// The token after those whose last one has the logits of row `row`.
 template <class T>
-Next next_token(kernels::Simd simd, ConstMatrix logits, std::size_t row, const SamplingOptions& options,
-                std::int64_t sequence, std::int64_t position) {
+Next next_token(kernels::Simd simd, ConstMatrix logits, Scalar softmax, std::size_t row,
+                const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
   const std::span<const T> values{
       static_cast<const T*>(logits.data) + row * static_cast<std::size_t>(logits.ld),
       static_cast<std::size_t>(logits.ld)};
   const std::int32_t id = sample(values, options, sequence, position);
   T lse = 0;
   kernels::log_sum_exp({.simd = simd}, 1, logits.ld, {values.data(), logits.type, logits.ld},
-                       {&lse, logits.type, 1});
-  return {id, static_cast<double>(values[static_cast<std::size_t>(id)] - lse)};
+                       {&lse, logits.type, 1}, softmax);
+  const double logit = round_to(static_cast<double>(values[static_cast<std::size_t>(id)]), softmax);
+  return {id, static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)))};
 }
 
 /// One call of generate(): which request is in which slot, and what has come of it.
@@ -95,8 +97,8 @@ class Run {
       const auto row = static_cast<std::size_t>(i);
       const std::size_t r = *in_slot_[decoder_.asked()[row]];
       const std::size_t position = requests_[r].prompt.size() + results_[r].ids.size();
-      next_[row] = next(ctx_.simd, logits, row, options_.sampling, requests_[r].sequence,
-                        static_cast<std::int64_t>(position));
+      next_[row] = next(ctx_.simd, logits, decoder_.program().softmax, row, options_.sampling,
+                        requests_[r].sequence, static_cast<std::int64_t>(position));
     });
   }
 

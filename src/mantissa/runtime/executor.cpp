@@ -95,7 +95,8 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
                      .accumulate = accumulate && collects,
                      .arithmetic = program_->arithmetic,
                      .compute = s.compute,
-                     .accumulator = s.accumulator};
+                     .accumulator = s.accumulator,
+                     .interior = s.interior};
     s.op->run(call);
     if (after_step) after_step(s, call);
   }

@@ -69,6 +69,7 @@ void run_forward(const Call& c) {
   a.out = c.outputs[0].out();
   a.lse = c.outputs[1].out();
   a.operand = c.compute;
+  a.softmax = c.interior;
   a.cache.slots = static_cast<std::int64_t>(c.attributes.get("slots", 0));
   a.cache.capacity = static_cast<std::int64_t>(c.attributes.get("capacity", 0));
   kernels::attention(c.ctx, c.extent, a);
@@ -101,6 +102,7 @@ void run_grad(const Call& c) {
   a.dk = c.outputs[1].out();
   a.dv = c.outputs[2].out();
   a.operand = c.compute;
+  a.softmax = c.interior;
   kernels::attention_backward(c.ctx, c.extent, a);
 }
 
@@ -125,6 +127,7 @@ const OpDef kAttention = {
     .op = "attention",
     .doc = "out = softmax(q·kᵀ/√d)·v, causal; scores and softmax f32, P rounded to compute, out rounded once",
     .reads = {Read::value},
+    .interior = "softmax",
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_forward,
@@ -138,6 +141,7 @@ const OpDef kAttentionGrad = {
     .op = "attention",
     .doc = "dq, dk, dv with P recomputed; dS in f32, P and dS rounded to compute, unrounded contributions",
     .reads = {Read::value},
+    .interior = "softmax",
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,

@@ -63,6 +63,7 @@ kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argum
   h.lse = lse.out();
   h.accumulator = c.accumulator;
   h.rounded = log_prob.rounded;
+  h.softmax = c.interior;
   return h;
 }
 
@@ -101,6 +102,7 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.dweight = dweight.out();
   h.accumulate = c.accumulate;
   h.rounded = dx.rounded;
+  h.softmax = c.interior;
   return h;
 }
 
@@ -169,6 +171,7 @@ const OpDef kLogProb = {
         "f32, chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .interior = "softmax",
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_forward,
@@ -186,6 +189,7 @@ const OpDef kLogProbGrad = {
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .rounds_gradient = true,
+    .interior = "softmax",
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,
@@ -201,6 +205,7 @@ const OpDef kLogProbTraining = {
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .rounds_gradient = true,
+    .interior = "softmax",
     .infer = infer_training,
     .cost = cost_training,
     .workspace = workspace_training,

@@ -33,6 +33,7 @@ void run_forward(const Call& c) {
   n.gain = c.inputs[1].in();
   n.y = c.outputs[0].out();
   n.rstd = c.outputs[1].out();
+  n.statistics = c.interior;
   kernels::rmsnorm(c.ctx, c.extent, n);
 }
 
@@ -56,6 +57,7 @@ void run_dx(const Call& c) {
   n.dy = c.inputs[3].in();
   if (c.addend.data != nullptr) n.addend = c.addend.in();
   n.dx = c.outputs[0].out();
+  n.statistics = c.interior;
   kernels::rmsnorm_backward(c.ctx, c.extent, n);
 }
 
@@ -99,6 +101,7 @@ const OpDef kRmsNorm = {
     .op = "rmsnorm",
     .doc = "y = x·rsqrt(mean(x²) + ε)·gain in f32, rounded once",
     .reads = {Read::value},
+    .interior = "statistics",
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_row,
@@ -112,6 +115,7 @@ const OpDef kRmsNormDx = {
     .doc = "dx = rstd·(dy·gain − x̂·mean(dy·gain·x̂)) in f32, unrounded contribution",
     .reads = {Read::value},
     .takes_addend = true,
+    .interior = "statistics",
     .infer = infer_dx,
     .cost = cost_row,
     .run = run_dx,

@@ -114,6 +114,31 @@ void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std
   some.template operator()<1>();
 }
 
+/// The inside of a softmax, rounded to its format where that is below the arithmetic.
+template <bool kLowered, class T>
+class SoftmaxRounding {
+ public:
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  explicit SoftmaxRounding(Scalar format) : format_(format) {}
+  V operator()(V value) const {
+    if constexpr (!kLowered) return value;
+    const D d;
+    alignas(64) T row[kWidestTile];
+    hn::StoreU(value, d, row);
+    RoundRow<T>(row, hn::Lanes(d), format_);
+    return hn::LoadU(d, row);
+  }
+
+ private:
+  Scalar format_;
+};
+
+template <class T>
+bool Lowers(Scalar softmax) {
+  return !mantissa::HWY_NAMESPACE::IsRowScalar<T>(softmax);
+}
+
 /// An operand of a product in parts: their planes lie `plane` elements apart.
 template <class T>
 struct Planes {

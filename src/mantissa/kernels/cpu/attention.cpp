@@ -115,7 +115,10 @@ class ForwardTask {
                                     dim_, s_.scores + j * width, width, Into::set);
     }
     for (std::size_t i = 0; i < width; ++i) s_.limit[i] = static_cast<T>(visible(std::min(row + i, last)));
-    for (std::size_t i = 0; i < width; i += hn::Lanes(D())) Softmax(row, i, width, visible(row), count);
+    for (std::size_t i = 0; i < width; i += hn::Lanes(D())) {
+      Lowers<T>(a_.softmax) ? Softmax<true>(row, i, width, visible(row), count)
+                            : Softmax<false>(row, i, width, visible(row), count);
+    }
     SplitRow(s_.scores, count * width, s_.scores_plane, a_.operand);
 
     // A masked probability is zero, and so is its product with a finite value. Where a value is not finite,
@@ -133,17 +136,19 @@ class ForwardTask {
 
   /// Turns one vector of queries' scores of a key block into probabilities, and brings maximum and
   /// denominator up to date. Keys below `open` are seen by all of them, keys from `count` on by none.
+  template <bool kLowered>
   void Softmax(std::size_t row, std::size_t at, std::size_t width, std::size_t open, std::size_t count) {
     const D d;
     const V scale = hn::Set(d, static_cast<T>(a_.shape.scale)), limit = hn::LoadU(d, s_.limit + at);
     const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+    const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
     T* scores = s_.scores + at;
     V most = lowest;
     for (std::size_t j = 0; j < open; ++j)
-      most = hn::Max(most, hn::Mul(hn::LoadU(d, scores + j * width), scale));
+      most = hn::Max(most, rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale)));
     for (std::size_t j = open; j < count; ++j) {
       const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), limit);
-      const V s = hn::Mul(hn::LoadU(d, scores + j * width), scale);
+      const V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale));
       most = hn::Max(most, hn::IfThenElse(seen, s, lowest));
     }
     const V before = hn::LoadU(d, s_.maximum + row + at), now = hn::Max(before, most);
@@ -159,7 +164,8 @@ class ForwardTask {
     }
     for (std::size_t j = 0; j < count; ++j) {
       T* lane = lanes + j % kLanes * width;
-      V p = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, scores + j * width), scale), origin));
+      const V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale));
+      V p = rounded(Exp(d, hn::Sub(s, origin)));
       if (j >= open) p = hn::IfThenElseZero(hn::Lt(hn::Set(d, static_cast<T>(j)), limit), p);
       hn::StoreU(hn::Add(hn::LoadU(d, lane), p), d, lane);
       hn::StoreU(p, d, scores + j * width);
@@ -185,6 +191,7 @@ class ForwardTask {
         hn::StoreU(hn::Add(hn::LoadU(d, lanes + i), hn::LoadU(d, lanes + half * width + i)), d, lanes + i);
       }
     }
+    if (Lowers<T>(a_.softmax)) RoundRow<T>(lanes, width, a_.softmax);
     for (std::size_t i = 0; i < width; i += hn::Lanes(d)) {
       const V log_sum = hn::Add(hn::LoadU(d, s_.maximum + row + i), Log(d, hn::LoadU(d, lanes + i)));
       hn::StoreU(log_sum, d, s_.log_sum + i);

@@ -209,21 +209,25 @@ class BackwardTask {
     const std::size_t open =
         std::min(seen, std::max(first + 1, keys.begin) - keys.begin);  // seen by the first query too
     for (std::size_t i = 0; i < kWidth; i += hn::Lanes(D()))
-      Gradients(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin);
+      Lowers<T>(a_.softmax) ? Gradients<true>(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin)
+                            : Gradients<false>(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin);
   }
 
   /// For one vector of queries: scores become P and dO·V becomes dS.
+  template <bool kLowered>
   void Gradients(std::size_t at, T* p, T* ds, std::size_t open, std::size_t seen, std::size_t query,
                  std::size_t key) {
     const D d;
     const V scale = hn::Set(d, static_cast<T>(a_.shape.scale));
+    const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
     const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
     // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i.
     const V self = hn::Iota(
         d, static_cast<T>(static_cast<std::ptrdiff_t>(query + at) - static_cast<std::ptrdiff_t>(key)));
     for (std::size_t j = 0; j < seen; ++j, p += kBlock, ds += kBlock) {
-      V probability = Exp(d, hn::Sub(hn::Mul(hn::LoadU(d, p), scale), log_sum));
-      V gradient = hn::Mul(hn::Mul(probability, hn::Sub(hn::LoadU(d, ds), delta)), scale);
+      const V score = rounded(hn::Mul(hn::LoadU(d, p), scale));
+      V probability = rounded(Exp(d, hn::Sub(score, log_sum)));
+      V gradient = rounded(hn::Mul(hn::Mul(probability, hn::Sub(hn::LoadU(d, ds), delta)), scale));
       if (j >= open) {
         const auto sees = hn::Le(hn::Set(d, static_cast<T>(j)), self);
         probability = hn::IfThenElseZero(sees, probability);

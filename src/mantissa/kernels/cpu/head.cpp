@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <span>
 #include <vector>
 
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/round.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/head.cpp"
@@ -43,9 +45,43 @@ T LogOne(T x) {
   return hn::GetLane(inl::Log(d, hn::Set(d, x)));
 }
 
+/// A number of the softmax in its format.
+template <class T>
+T RoundedOne(T x, Scalar softmax) {
+  inl::RoundRow<T>(&x, 1, softmax);
+  return x;
+}
+
+/// The same as MergeChunk where the softmax has a lower format: logits, in place, their exponentials and the
+/// sums are rounded to it.
+template <class T>
+void MergeLoweredChunk(T* logits, std::size_t n, bool entropy, Scalar softmax, Running<T>& r) {
+  inl::RoundRow<T>(logits, n, softmax);
+  alignas(64) T e[kVocabularyChunk];
+  const T max = std::max(r.max, inl::MaxRow(logits, n));
+  const T rescale = RoundedOne<T>(ExpOne<T>(r.max - max), softmax);
+  const hn::ScalableTag<T> d;
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const auto mask = hn::FirstN(d, n - i);
+    hn::StoreU(inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), hn::Set(d, max))), d, e + i);
+  }
+  inl::RoundRow<T>(e, n, softmax);
+  const auto exp_of = [&e](auto t, std::size_t i, std::size_t count)
+                          HWY_ATTR { return hn::MaskedLoad(hn::FirstN(t, count), t, e + i); };
+  r.sum = RoundedOne<T>(r.sum * rescale + inl::SumRow<T>(n, exp_of), softmax);
+  if (entropy) {
+    const auto weighted = [logits, exp_of](auto t, std::size_t i, std::size_t count) HWY_ATTR {
+      return hn::Mul(exp_of(t, i, count), hn::MaskedLoad(hn::FirstN(t, count), t, logits + i));
+    };
+    r.weighted = RoundedOne<T>(r.weighted * rescale + inl::SumRow<T>(n, weighted), softmax);
+  }
+  r.max = max;
+}
+
 /// Merges one chunk of `n` logits into `r`.
 template <class T>
-void MergeChunk(const T* logits, std::size_t n, bool entropy, Running<T>& r) {
+void MergeChunk(T* logits, std::size_t n, bool entropy, Scalar softmax, Running<T>& r) {
+  if (!inl::IsRowScalar<T>(softmax)) return MergeLoweredChunk(logits, n, entropy, softmax, r);
   const T max = std::max(r.max, inl::MaxRow(logits, n));
   const T rescale = ExpOne<T>(r.max - max);
   const auto exp_of = [logits, max](auto d, std::size_t i, std::size_t count) HWY_ATTR {
@@ -64,49 +100,58 @@ void MergeChunk(const T* logits, std::size_t n, bool entropy, Running<T>& r) {
 }
 
 template <class T>
-T LogSumExpOf(const Running<T>& r) {
-  return r.max + LogOne<T>(r.sum);
+T LogSumExpOf(const Running<T>& r, Scalar softmax) {
+  return RoundedOne<T>(r.max + LogOne<T>(r.sum), softmax);
 }
 
 /// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the chunk's first entry;
 /// outside: not here.
 template <class T>
-void LogitGradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id) {
+void LogitGradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax) {
+  inl::RoundRow<T>(logits, n, softmax);
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   const auto minus = hn::Set(d, -d_log_prob);
   const auto shift = hn::Set(d, lse);
-  const T hit = id >= 0 && id < static_cast<std::int64_t>(n)
-                    ? d_log_prob * (T{1} - ExpOne<T>(logits[static_cast<std::size_t>(id)] - lse))
-                    : T{0};
+  const T hit =
+      id >= 0 && id < static_cast<std::int64_t>(n)
+          ? d_log_prob *
+                (T{1} - RoundedOne<T>(ExpOne<T>(logits[static_cast<std::size_t>(id)] - lse), softmax))
+          : T{0};
+  const bool lowered = !inl::IsRowScalar<T>(softmax);
   for (std::size_t i = 0; i < n; i += lanes) {
     const auto mask = hn::FirstN(d, n - i);
     const auto p = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), shift));
-    hn::BlendedStore(hn::Mul(minus, p), mask, d, logits + i);
+    hn::BlendedStore(lowered ? p : hn::Mul(minus, p), mask, d, logits + i);
+  }
+  if (lowered) {
+    inl::RoundRow<T>(logits, n, softmax);
+    for (std::size_t i = 0; i < n; ++i) logits[i] *= -d_log_prob;
   }
   if (id >= 0 && id < static_cast<std::int64_t>(n)) logits[static_cast<std::size_t>(id)] = hit;
 }
 
-void MergeChunkImpl(Scalar type, const void* logits, std::size_t n, bool entropy, void* running) {
+void MergeChunkImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, void* running) {
   if (type == Scalar::f64) {
-    MergeChunk(static_cast<const double*>(logits), n, entropy, *static_cast<Running<double>*>(running));
+    MergeChunk(static_cast<double*>(logits), n, entropy, softmax, *static_cast<Running<double>*>(running));
   } else {
-    MergeChunk(static_cast<const float*>(logits), n, entropy, *static_cast<Running<float>*>(running));
+    MergeChunk(static_cast<float*>(logits), n, entropy, softmax, *static_cast<Running<float>*>(running));
   }
 }
 
-double LogSumExpImpl(Scalar type, const void* running) {
-  return type == Scalar::f64 ? LogSumExpOf(*static_cast<const Running<double>*>(running))
-                             : static_cast<double>(LogSumExpOf(*static_cast<const Running<float>*>(running)));
+double LogSumExpImpl(Scalar type, const void* running, Scalar softmax) {
+  return type == Scalar::f64
+             ? LogSumExpOf(*static_cast<const Running<double>*>(running), softmax)
+             : static_cast<double>(LogSumExpOf(*static_cast<const Running<float>*>(running), softmax));
 }
 
 void LogitGradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-                       std::int64_t id) {
+                       std::int64_t id, Scalar softmax) {
   if (type == Scalar::f64) {
-    LogitGradient(static_cast<double*>(logits), n, lse, d_log_prob, id);
+    LogitGradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax);
   } else {
-    LogitGradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob),
-                  id);
+    LogitGradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id,
+                  softmax);
   }
 }
 
@@ -252,25 +297,26 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     const Matrix chunk = s.logits.chunk(v, count);
     logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, h.accumulator, h.rounded, chunk);
     for_rows(ctx, count, [&](std::int64_t i) {
-      const void* logits = row_of(chunk, i);
+      void* logits = row_of(chunk, i);
       HWY_DISPATCH_TABLE(MergeChunkImpl)
-      [ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, s.running_of(i));
+      [ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax, s.running_of(i));
       const std::int64_t id = h.ids[begin + i] - v;
       if (id >= 0 && id < n) write_number(h.log_prob, begin + i, read_number(logits, arithmetic, id));
     });
   }
   for_rows(ctx, count, [&](std::int64_t i) {
     const std::int64_t t = begin + i;
-    const double lse = HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](arithmetic, s.running_of(i));
+    const double lse =
+        HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](arithmetic, s.running_of(i), h.softmax);
     write_number(h.lse, t, lse);
     // A difference and a quotient of two f32 taken in double and rounded once are the f32 operations'
     // results.
     const double logit = h.ids[t] < 0 ? lse : read_number(h.log_prob.data, h.log_prob.type, t);
-    write_number(h.log_prob, t, logit - lse);
+    write_number(h.log_prob, t, round_to(logit - lse, h.softmax));
     if (entropy) {
       const double sum = running_field(arithmetic, s.running_of(i), 1);
       const double weighted = running_field(arithmetic, s.running_of(i), 2);
-      write_number(h.entropy, t, lse - weighted / sum);
+      write_number(h.entropy, t, round_to(lse - weighted / sum, h.softmax));
     }
   });
 }
@@ -329,7 +375,7 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
     }
     HWY_DISPATCH_TABLE(LogitGradientImpl)
     [ctx.target()](arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
-                   read_number(h.lse.data, h.lse.type, t), d, id - v);
+                   read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax);
   });
   const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
   Gemm to_x;
@@ -539,18 +585,21 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
 }
 
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
-                 Matrix lse) {
+                 Matrix lse, Scalar softmax) {
   for_rows(ctx, count, [&](std::int64_t i) {
     alignas(double) std::byte running[kRunningBytes];
+    alignas(64) std::byte chunk[kVocabularyChunk * sizeof(double)];
     reset_running(logits.type, running);
     for (std::int64_t v = 0; v < vocabulary; v += kVocabularyChunk) {
       const std::int64_t n = std::min(kVocabularyChunk, vocabulary - v);
-      const void* chunk = static_cast<const std::byte*>(row_of(logits, i)) +
-                          static_cast<std::size_t>(v) * bytes_of(logits.type);
+      const std::size_t size = bytes_of(logits.type);
+      std::memcpy(chunk,
+                  static_cast<const std::byte*>(row_of(logits, i)) + static_cast<std::size_t>(v) * size,
+                  static_cast<std::size_t>(n) * size);
       HWY_DISPATCH_TABLE(MergeChunkImpl)
-      [ctx.target()](logits.type, chunk, static_cast<std::size_t>(n), false, running);
+      [ctx.target()](logits.type, chunk, static_cast<std::size_t>(n), false, softmax, running);
     }
-    write_number(lse, i, HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](logits.type, running));
+    write_number(lse, i, HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](logits.type, running, softmax));
   });
 }
 

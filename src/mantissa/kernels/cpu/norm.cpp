@@ -23,6 +23,13 @@ using mantissa::HWY_NAMESPACE::LaneSum;
 // so that the lane of a channel does not depend on it.
 constexpr std::size_t kPiece = 2048;
 
+/// A number of a whole row, as statistics of this format are kept.
+template <class T>
+T Rounded(T value, Scalar statistics) {
+  RoundRow<T>(&value, 1, statistics);
+  return value;
+}
+
 template <class T>
 void NormalizeRow(const RmsNorm& n, std::size_t t) {
   alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], y_buffer[kPiece];
@@ -38,8 +45,9 @@ void NormalizeRow(const RmsNorm& n, std::size_t t) {
     squares.AddProduct(x, x, count);
   }
   const hn::CappedTag<T, 1> one;
-  const T square = squares.Total() / static_cast<T>(n.channels) + static_cast<T>(n.eps);
-  const T rstd = hn::GetLane(mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, square)));
+  const T mean = Rounded(squares.Total() / static_cast<T>(n.channels), n.statistics);
+  const auto root = mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, mean + static_cast<T>(n.eps)));
+  const T rstd = Rounded(hn::GetLane(root), n.statistics);
   static_cast<T*>(n.rstd.data)[t] = rstd;
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
@@ -81,7 +89,7 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t) {
     NormalAndGradient(n, t, rstd, c, count, g, normal);
     products.AddProduct(g, normal, count);
   }
-  const T mean = products.Total() / static_cast<T>(n.channels);
+  const T mean = Rounded(products.Total() / static_cast<T>(n.channels), n.statistics);
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
     if (channels > kPiece) NormalAndGradient(n, t, rstd, c, count, g, normal);

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "mantissa/kernels/rope.h"
+#include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/row_math.h"
 #include "mantissa/numeric/sin_cos.h"
 
@@ -37,21 +38,30 @@ void turn(const double* angles, std::size_t n, double* cos, double* sin) {
 }
 
 template <class T>
-void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
-  const std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
-  std::vector<T> angles(frequencies.size());
+void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
+          Scalar format) {
+  const std::size_t half = static_cast<std::size_t>(head_dim / 2);
+  std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
+  round_row(frequencies.data(), half, format);
+  std::vector<T> angles(half);
   for (std::int64_t p = 0; p < positions; ++p) {
-    for (std::size_t i = 0; i < angles.size(); ++i) angles[i] = static_cast<T>(p) * frequencies[i];
-    turn(angles.data(), angles.size(), static_cast<T*>(cos.data) + p * cos.ld,
-         static_cast<T*>(sin.data) + p * sin.ld);
+    T position = static_cast<T>(p);
+    round_row(&position, 1, format);
+    for (std::size_t i = 0; i < half; ++i) angles[i] = position * frequencies[i];
+    round_row(angles.data(), half, format);
+    T *cos_row = static_cast<T*>(cos.data) + p * cos.ld, *sin_row = static_cast<T*>(sin.data) + p * sin.ld;
+    turn(angles.data(), half, cos_row, sin_row);
+    round_row(cos_row, half, format);
+    round_row(sin_row, half, format);
   }
 }
 
 }  // namespace
 
-void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin) {
-  cos.type == Scalar::f64 ? fill<double>(positions, head_dim, theta, cos, sin)
-                          : fill<float>(positions, head_dim, theta, cos, sin);
+void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
+                Scalar angles) {
+  cos.type == Scalar::f64 ? fill<double>(positions, head_dim, theta, cos, sin, angles)
+                          : fill<float>(positions, head_dim, theta, cos, sin, angles);
 }
 
 }  // namespace mantissa::kernels

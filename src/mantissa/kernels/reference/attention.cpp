@@ -26,7 +26,8 @@ double rounded(const OperandRounding& round, double x) {
 
 /// One query over `keys` keys whose rows are `stride` apart. Returns the log-sum-exp; writes out[head_dim].
 double attend(const double* q, const double* k, const double* v, std::int64_t keys, std::int64_t stride,
-              const AttentionShape& shape, double* out, const OperandRounding& round) {
+              const AttentionShape& shape, double* out, const OperandRounding& round,
+              const OperandRounding& softmax) {
   const std::int64_t d = shape.head_dim;
   double maximum = -kInfinity, denominator = 0;
   std::fill_n(out, d, 0.0);
@@ -34,18 +35,21 @@ double attend(const double* q, const double* k, const double* v, std::int64_t ke
   for (std::int64_t begin = 0; begin < keys; begin += kKeyBlock) {
     const std::int64_t end = std::min(keys, begin + kKeyBlock);
     scores.clear();
-    for (std::int64_t j = begin; j < end; ++j) scores.push_back(shape.scale * dot(q, k + j * stride, d));
+    for (std::int64_t j = begin; j < end; ++j) {
+      scores.push_back(rounded(softmax, shape.scale * dot(q, k + j * stride, d)));
+    }
     const double previous = maximum;
     maximum = std::max(maximum, *std::max_element(scores.begin(), scores.end()));
     const double rescale = previous == maximum ? 1 : std::exp(previous - maximum);
     denominator *= rescale;
     for (std::int64_t i = 0; i < d; ++i) out[i] *= rescale;
     for (std::int64_t j = begin; j < end; ++j) {
-      const double p = std::exp(scores[static_cast<std::size_t>(j - begin)] - maximum);
+      const double p = rounded(softmax, std::exp(scores[static_cast<std::size_t>(j - begin)] - maximum));
       denominator += p;
       axpy(rounded(round, p), v + j * stride, out, d);
     }
   }
+  denominator = rounded(softmax, denominator);
   for (std::int64_t i = 0; i < d; ++i) out[i] /= denominator;
   return maximum + std::log(denominator);
 }
@@ -53,8 +57,8 @@ double attend(const double* q, const double* k, const double* v, std::int64_t ke
 }  // namespace
 
 void attention(const Extent& extent, const AttentionShape& shape, const double* q, const double* k,
-               const double* v, double* out, double* lse, const KeyCache& cache,
-               const OperandRounding& round) {
+               const double* v, double* out, double* lse, const KeyCache& cache, const OperandRounding& round,
+               const OperandRounding& softmax) {
   const std::int64_t group = shape.heads / shape.kv_heads, d = shape.head_dim, stride = shape.kv_heads * d;
   for (const Segment& segment : extent.segments) {
     const bool cached = cache.slots > 0;
@@ -64,7 +68,8 @@ void attention(const Extent& extent, const AttentionShape& shape, const double* 
       for (std::int64_t h = 0; h < shape.heads; ++h) {
         const std::int64_t row = (segment.begin + t) * shape.heads + h;
         const std::int64_t at = base + h / group * d;
-        lse[row] = attend(q + row * d, k + at, v + at, position + t + 1, stride, shape, out + row * d, round);
+        lse[row] = attend(q + row * d, k + at, v + at, position + t + 1, stride, shape, out + row * d, round,
+                          softmax);
       }
     }
   }
@@ -72,7 +77,8 @@ void attention(const Extent& extent, const AttentionShape& shape, const double* 
 
 void attention_backward(const Extent& extent, const AttentionShape& shape, const double* q, const double* k,
                         const double* v, const double* out, const double* lse, const double* dout, double* dq,
-                        double* dk, double* dv, const OperandRounding& round) {
+                        double* dk, double* dv, const OperandRounding& round,
+                        const OperandRounding& softmax) {
   const std::int64_t group = shape.heads / shape.kv_heads, d = shape.head_dim, stride = shape.kv_heads * d;
   std::fill_n(dq, extent.tokens * shape.heads * d, 0.0);
   std::fill_n(dk, extent.tokens * stride, 0.0);
@@ -84,9 +90,10 @@ void attention_backward(const Extent& extent, const AttentionShape& shape, const
         const double delta = dot(dout + row * d, out + row * d, d);
         for (std::int64_t j = 0; j <= t; ++j) {
           const std::int64_t at = (segment.begin + j) * stride + h / group * d;
-          const double p = std::exp(shape.scale * dot(q + row * d, k + at, d) - lse[row]);
+          const double score = rounded(softmax, shape.scale * dot(q + row * d, k + at, d));
+          const double p = rounded(softmax, std::exp(score - lse[row]));
           const double dp = dot(dout + row * d, v + at, d);
-          const double ds = rounded(round, p * (dp - delta) * shape.scale);
+          const double ds = rounded(round, rounded(softmax, p * (dp - delta) * shape.scale));
           axpy(rounded(round, p), dout + row * d, dv + at, d);
           axpy(ds, k + at, dq + row * d, d);
           axpy(ds, q + row * d, dk + at, d);

@@ -9,19 +9,23 @@
 
 namespace mantissa::kernels::reference {
 
-/// How a matmul operand is rounded: P, and dS in the backward. Empty: not at all.
+/// How a number is rounded: a matmul operand (P, and dS in the backward), or the inside of the softmax.
+/// Empty: not at all.
 using OperandRounding = std::function<double(double)>;
 
 /// q, out: [tokens, heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or [slots, capacity, kv_heads ·
 /// head_dim]; lse: [tokens, heads]; dense rows. With `round`, p = exp(s − running maximum of its key block)
-/// is rounded before P·V, and the denominator is the sum of the unrounded values.
+/// is rounded before P·V, and the denominator is the sum of the unrounded values. With `softmax` scores, p
+/// and the denominator, then the sum of the rounded p, are rounded.
 void attention(const Extent& extent, const AttentionShape& shape, const double* q, const double* k,
                const double* v, double* out, double* lse, const KeyCache& cache = {},
-               const OperandRounding& round = {});
+               const OperandRounding& round = {}, const OperandRounding& softmax = {});
 
-/// dq, dk, dv from dout, with the `out` and `lse` of the forward pass. Shapes as above, without a cache.
+/// dq, dk, dv from dout, with the `out` and `lse` of the forward pass. Shapes as above, without a cache. With
+/// `softmax` scores, P and dS are rounded.
 void attention_backward(const Extent& extent, const AttentionShape& shape, const double* q, const double* k,
                         const double* v, const double* out, const double* lse, const double* dout, double* dq,
-                        double* dk, double* dv, const OperandRounding& round = {});
+                        double* dk, double* dv, const OperandRounding& round = {},
+                        const OperandRounding& softmax = {});
 
 }  // namespace mantissa::kernels::reference
