@@ -120,6 +120,65 @@ TEST(Overflow, AValueThatAFormatCannotHoldIsNamedAsItWas) {
   }
 }
 
+/// The message of the run under `policy` that stops, which its cure takes to its end.
+std::string stopped(const std::string& policy, const std::vector<std::string>& set,
+                    const std::filesystem::path& run, const std::string& rule) {
+  std::string message;
+  try {
+    train(Config::parse(tiny_config(6, policy), set), into(run));
+    ADD_FAILURE() << "the run did not stop";
+  } catch (const RunStopped& e) {
+    message = e.what();
+  }
+  EXPECT_NE(message.find("no weight was changed by this step"), std::string::npos) << message;
+  EXPECT_NE(message.find("--resume --rule '" + rule), std::string::npos) << message;
+  return message;
+}
+
+TEST(Overflow, AWeightThatItsFormatCannotHoldStopsTheRunBeforeItIsStored) {
+  const TemporaryFolder folder;
+  // Weights of some 60 move by as much as lr a step.
+  const std::vector<std::string> large = {"model.initializer_range=60", "optimizer.lr=400"};
+  for (const char* policy : {"params=e4m3", "params=e4m3 rounding=stochastic loss_scale=1024"}) {
+    const auto run = folder / (std::string("run") + std::to_string(std::string(policy).size()));
+    const std::string message = stopped(policy, large, run, "model.");
+    EXPECT_NE(message.find("the update would take model."), std::string::npos) << message;
+    EXPECT_NE(message.find("448 (e4m3) at element "), std::string::npos) << message;
+    EXPECT_NE(message.find(": params=f32'"), std::string::npos) << message;
+    TrainOptions again = into(run);
+    again.resume = 0;
+    EXPECT_EQ(train(Config::parse(tiny_config(6, "32-true"), large), again).steps, 6);
+  }
+}
+
+TEST(Overflow, WeightsAreNotDrawnBeyondTheirFormat) {
+  const TemporaryFolder folder;
+  try {
+    const std::vector<std::string> large = {"model.initializer_range=200"};
+    train(Config::parse(tiny_config(6, "params=e4m3"), large), into(folder / "run"));
+    FAIL() << "the run began";
+  } catch (const ConfigError& e) {
+    EXPECT_EQ(
+        std::string(e.what()),
+        "model.initializer_range: model.embed_tokens.weight is drawn beyond the largest e4m3 (448); lower "
+        "it, or keep this weight in f32 (--rule 'model.embed_tokens: params=f32')");
+  }
+}
+
+TEST(Overflow, AGradientThatItsFormatCannotHoldIsNamedWithTheRuleThatWidensIt) {
+  const TemporaryFolder folder;
+  const std::string message =
+      stopped("grads=e4m3 loss_scale=dynamic:2^24", {"precision.loss_scale.min_loss_scale=16777216"},
+              folder / "run", "lm_head: grads=f32'");
+  EXPECT_NE(message.find("lm_head log_prob backward "), std::string::npos) << message;
+  EXPECT_NE(message.find("448 (e4m3)"), std::string::npos) << message;
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  const Config cured =
+      Config::parse(tiny_config(6, "grads=e4m3"), {}, {std::nullopt, {"lm_head: grads=f32"}});
+  EXPECT_EQ(train(cured, again).steps, 6);
+}
+
 TEST(Resume, RefusesAnotherRunAndRecordsWhatChanged) {
   const TemporaryFolder folder;
   train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
@@ -149,6 +208,27 @@ TEST(Resume, ConvertsMastersAndMomentsWhoseFormatChanges) {
   const Summary s = train(Config::parse(tiny_config(6, "bf16-true")), again);
   EXPECT_EQ(s.steps, 6);
   EXPECT_LT(s.final_loss, s.first_loss);
+}
+
+TEST(Resume, RoundsWhatWasSavedInF32ToTf32) {
+  const TemporaryFolder folder;
+  train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  train(Config::parse(tiny_config(3, "params=tf32 optimizer=tf32")), again);
+  // Nothing was trained in between: the model is that of the state, rounded.
+  const Inspection model = inspect(folder / "run/model");
+  EXPECT_EQ(nlohmann::json::parse(model.json)["casts"]["tf32"]["max_error"], 0.0);
+}
+
+TEST(Resume, WidensMastersOf8Bits) {
+  const TemporaryFolder folder;
+  const auto steps = [](int n, const char* policy) { return Config::parse(tiny_config(n, policy)); };
+  train(steps(3, "params=e4m3 rounding=stochastic kahan=true"), into(folder / "run"));
+  TrainOptions again = into(folder / "run");
+  again.resume = 0;
+  EXPECT_EQ(train(steps(6, "32-true"), again).steps, 6);
+  EXPECT_EQ(train(steps(9, "params=e5m2 grads=e5m2 rounding=stochastic"), again).steps, 9);
 }
 
 TEST(Resume, BeginsACompensationAtZeroAndDropsItAgain) {

@@ -70,7 +70,10 @@ TEST_P(ShardSums, AreTheTreeOfTheirDefinition) {
       for (std::int64_t shard = 0; shard < shards; ++shard) {
         for (Held* g : {&large, &small}) {
           Values values(static_cast<std::size_t>(g->gradient.count));
-          for (double& x : values) x = normal(random) * std::ldexp(1.0, static_cast<int>(random() % 24) - 12);
+          // Sums of e4m3 stay below its largest value: a nan is equal to nothing.
+          const int most = type == Scalar::e4m3 ? 3 : 11;
+          for (double& x : values)
+            x = normal(random) * std::ldexp(1.0, most - static_cast<int>(random() % 24));
           g->set(values);
           (g == &large ? large_shards : small_shards).push_back(g->get());
         }
@@ -91,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Formats{Scalar::f32, Scalar::f16}, Formats{Scalar::f32, Scalar::tf32},
                       Formats{Scalar::f32, Scalar::e5m2}, Formats{Scalar::bf16, Scalar::f32},
                       Formats{Scalar::bf16, Scalar::bf16}, Formats{Scalar::f16, Scalar::bf16},
-                      Formats{Scalar::f64, Scalar::f64}),
+                      Formats{Scalar::tf32, Scalar::f32}, Formats{Scalar::e5m2, Scalar::f32},
+                      Formats{Scalar::e4m3, Scalar::e4m3}, Formats{Scalar::f64, Scalar::f64}),
     [](const auto& i) {
       return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
     });

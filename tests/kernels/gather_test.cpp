@@ -149,7 +149,8 @@ TEST_P(GatherBackwardCases, ApartHasTheBitsOfATableOfItsOwnThatIsAdded) {
   const Batch batch({300, 1, 256, 40, 513}, f.leaf);
   const std::vector<std::int32_t> ids = random_ids(batch.tokens, f.entries, random);
   const Tensor dy = Tensor(f.dy, batch.tokens, f.width, 3).fill_normal(random);
-  for (const Scalar stored : {f.arithmetic(), Scalar::bf16, Scalar::f16}) {
+  for (const Scalar stored :
+       {f.arithmetic(), Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     Tensor before = Tensor(stored, f.entries, f.width, 2).fill_normal(random);
     for (std::int64_t c = 0; c < f.width; c += 3) before.set(f.entries / 2, c, -0.0);
     for (const Context& ctx : contexts()) {
@@ -187,7 +188,7 @@ TEST_P(GatherBackwardCases, RoundsATableOfFewerBitsOnce) {
   Tensor micro(Scalar::f32, f.entries, f.width);
   const Workplace place({.simd = best_simd()}, batch.tokens, f.width);
   gather_backward(place.ctx, batch.extent(), {f.entries, f.width, ids.data(), dy, micro});
-  for (const Scalar narrow : {Scalar::bf16, Scalar::f16}) {
+  for (const Scalar narrow : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     Tensor before = Tensor(narrow, f.entries, f.width, 2).fill_normal(random);
     for (std::int64_t v = 0; v < f.entries; v += 3) before.set(v, 0, -0.0);
     Tensor expected = before;

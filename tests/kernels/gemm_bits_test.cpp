@@ -191,11 +191,13 @@ std::string epilogue_name(const ::testing::TestParamInfo<EpilogueCase>& info) {
                      (parts & 2) != 0 ? "_addend" : "");
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Every, GemmEpilogue,
-    ::testing::Combine(::testing::Values(Scalar::f32, Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::f64),
-                       ::testing::Values(Scalar::f32, Scalar::bf16, Scalar::f16), ::testing::Range(0, 4)),
-    epilogue_name);
+INSTANTIATE_TEST_SUITE_P(Every, GemmEpilogue,
+                         ::testing::Combine(::testing::Values(Scalar::f32, Scalar::tf32, Scalar::bf16,
+                                                              Scalar::f16, Scalar::e5m2, Scalar::e4m3,
+                                                              Scalar::f64),
+                                            ::testing::Values(Scalar::f32, Scalar::bf16, Scalar::f16),
+                                            ::testing::Range(0, 4)),
+                         epilogue_name);
 
 TEST(GemmEpilogueInPlace, TheAddendMayBeCItself) {
   Case x({30, 140, 300}, {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16});

@@ -211,7 +211,7 @@ TEST(Head, JoinedGivesTheBytesOfItsHalves) {
 /// Of one group of leaves and of several, on a chunk that is full and one that is not.
 TEST(Head, RoundsAGradientOfFewerBitsOnceAMicroBatch) {
   for (const auto& lengths : {std::vector<std::int64_t>{300, 260, 3}, {1500, 1400, 7}}) {
-    for (const Scalar narrow : {Scalar::bf16, Scalar::f16}) {
+    for (const Scalar narrow : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
       const Head h(Scalar::f32, Scalar::bf16, 1061, Batch(lengths));
       const std::vector<Tensor> wide = h.run({.simd = best_simd()});
       std::mt19937 random(kSeed);

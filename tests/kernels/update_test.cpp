@@ -196,7 +196,19 @@ INSTANTIATE_TEST_SUITE_P(
         Formats{Scalar::bf16, Scalar::f32, Scalar::bf16, Scalar::f32, Rounding::toward_zero},
         Formats{Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::bf16, Rounding::nearest, true},
         Formats{Scalar::f16, Scalar::bf16, Scalar::f16, Scalar::f32, Rounding::nearest, true},
-        Formats{Scalar::bf16, Scalar::bf16, Scalar::f32, Scalar::bf16, Rounding::stochastic, true}),
+        Formats{Scalar::bf16, Scalar::bf16, Scalar::f32, Scalar::bf16, Rounding::stochastic, true},
+        Formats{Scalar::e4m3, Scalar::bf16, Scalar::e5m2, Scalar::f32},
+        Formats{Scalar::e5m2, Scalar::f16, Scalar::e4m3, Scalar::tf32},
+        Formats{Scalar::e4m3, Scalar::bf16, Scalar::f32, Scalar::tf32, Rounding::stochastic},
+        Formats{Scalar::e5m2, Scalar::f32, Scalar::tf32, Scalar::bf16, Rounding::stochastic},
+        Formats{Scalar::tf32, Scalar::bf16, Scalar::tf32, Scalar::tf32, Rounding::stochastic},
+        Formats{Scalar::e4m3, Scalar::f32, Scalar::f32, Scalar::f32, Rounding::toward_zero},
+        Formats{Scalar::e5m2, Scalar::f32, Scalar::e5m2, Scalar::f32, Rounding::toward_zero},
+        Formats{Scalar::tf32, Scalar::f32, Scalar::tf32, Scalar::f32, Rounding::toward_zero},
+        Formats{Scalar::e4m3, Scalar::bf16, Scalar::f32, Scalar::f32, Rounding::nearest, true},
+        Formats{Scalar::e5m2, Scalar::bf16, Scalar::bf16, Scalar::bf16, Rounding::nearest, true},
+        Formats{Scalar::tf32, Scalar::f32, Scalar::f32, Scalar::tf32, Rounding::toward_zero, true},
+        Formats{Scalar::e4m3, Scalar::bf16, Scalar::e4m3, Scalar::bf16, Rounding::stochastic, true}),
     [](const auto& info) {
       const Formats& f = info.param;
       return std::string(name(f.master)) + "_" + std::string(name(f.copy)) + "_" +
@@ -280,6 +292,55 @@ TEST(StochasticUpdate, DependsOnSeedStepAndName) {
       expect_drawn(count_both(one.ups(w), other.ups(w)), one.share(w) * one.share(w));
   }
 }
+
+/// A weight near the end of its format, and where an update with gradients of one sign takes it.
+class WeightOverflows : public ::testing::TestWithParam<Formats> {};
+
+TEST_P(WeightOverflows, AreTheFirstThatTheUpdateWouldStoreAsInfOrNan) {
+  const Formats& f = GetParam();
+  const double most = traits(f.master).max_finite;
+  for (const std::int64_t count : {1, 1023, 34001}) {
+    for (const std::int64_t where : {std::int64_t{0}, count / 2, count - 1}) {
+      for (const double sign : {1.0, -1.0}) {
+        Parameter p(f, count);
+        for (std::int64_t i = where; i < count; i += 5) {
+          p.master.set(0, i, sign * most);
+          p.gradient.set(0, i, -sign);
+          p.first.set(0, i, -sign);
+        }
+        AdamW u = p.update();
+        for (const double lr : {1e-6, most / 100, most / 2}) {
+          u.lr = lr;
+          Parameter updated = p;
+          AdamW apply = updated.update();
+          apply.lr = lr;
+          adamw({.simd = best_simd()}, apply);
+          std::int64_t first = 0;
+          while (first < count && std::isfinite(updated.master.get(0, first))) ++first;
+          const Parameter before = p;
+          for (const Context& ctx : contexts()) {
+            const std::optional<WeightOverflow> found = find_weight_overflow(ctx, u);
+            ASSERT_EQ(found.has_value(), first < count) << lr << ", " << describe(ctx);
+            if (!found) continue;
+            EXPECT_EQ(found->element, first) << describe(ctx);
+            EXPECT_GT(std::abs(found->value), most) << describe(ctx);
+          }
+          EXPECT_TRUE(p == before);
+        }
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, WeightOverflows,
+    ::testing::Values(Formats{Scalar::e4m3, Scalar::f32, Scalar::f32, Scalar::f32},
+                      Formats{Scalar::e5m2, Scalar::f32, Scalar::e5m2, Scalar::f32},
+                      Formats{Scalar::f16, Scalar::f16, Scalar::f16, Scalar::bf16},
+                      Formats{Scalar::e4m3, Scalar::f32, Scalar::f32, Scalar::f32, Rounding::stochastic},
+                      Formats{Scalar::e4m3, Scalar::f32, Scalar::f32, Scalar::f32, Rounding::toward_zero},
+                      Formats{Scalar::e5m2, Scalar::f32, Scalar::f32, Scalar::f32, Rounding::nearest, true}),
+    [](const auto& info) { return std::string(name(info.param.master)) + "_" + std::to_string(info.index); });
 
 TEST(AdamW, NeedsNoCopy) {
   Parameter with({Scalar::f32, Scalar::bf16, Scalar::f32, Scalar::f32}, 50), without = with;

@@ -166,6 +166,33 @@ TEST(AdamW, LeavesEverythingAsItWasWhereAGradientIsNotFinite) {
   }
 }
 
+TEST(AdamW, LeavesEverythingAsItWasWhereAWeightWouldNotFitItsFormat) {
+  std::mt19937 random(7);
+  Weight<float> a(random, true), b(random, true);
+  std::vector<std::uint8_t> codes(kCount, static_cast<std::uint8_t>(encode(0.5, Scalar::e4m3)));
+  codes[150] = static_cast<std::uint8_t>(encode(-448, Scalar::e4m3));
+  a.draw_gradient(random, 1);
+  b.draw_gradient(random, 1);
+  b.gradient[150] = -1;
+  Parameter narrow = b.parameter();
+  narrow.master = {codes.data(), Scalar::e4m3, 1};
+  const Parameter parameters[] = {a.parameter(), narrow};
+  const Weight<float> a_before = a, b_before = b;
+  const std::vector<std::uint8_t> codes_before = codes;
+  const StepResult result = adamw_step(kContext, parameters, {}, 20, 1);
+  EXPECT_TRUE(result.finite);
+  ASSERT_TRUE(result.overflow.has_value());
+  EXPECT_EQ(result.parameter, 1U);
+  EXPECT_EQ(result.overflow->element, 150);
+  // The first step of Adam is ±lr; decay takes lr·0.1 of the weight.
+  EXPECT_NEAR(result.overflow->value, -448 * (1 - 20 * 0.1) + 20, 1e-3);
+  EXPECT_EQ(codes, codes_before);
+  EXPECT_TRUE(a.master == a_before.master && a.first == a_before.first && a.second == a_before.second);
+  EXPECT_TRUE(b.first == b_before.first && b.second == b_before.second);
+  EXPECT_FALSE(adamw_step(kContext, parameters, {}, 1, 1).overflow.has_value());
+  EXPECT_NE(codes, codes_before);
+}
+
 /// `count` equal weights in bf16 with moments in bf16, and `steps` updates with the gradient that `at` gives.
 struct Narrow {
   Narrow(std::size_t count, double weight, double second_moment)
@@ -211,6 +238,24 @@ TEST(NarrowMoments, FollowTheirFormulasOnlyWhereTheyAreRoundedStochastically) {
   EXPECT_EQ(Narrow::mean(nearest.second), 1);
   EXPECT_NEAR(Narrow::mean(stochastic.second), std::pow(0.999, kSteps),
               6 * 0x1p-9 * std::sqrt(static_cast<double>(kSteps) / kElements));
+}
+
+/// In tf32 it is two units of 2^-11 just below 1 and more than one just above 1/2: rounded to nearest the
+/// moment shrinks, at most by half of a unit too much or too little each time.
+TEST(NarrowMoments, OfTf32MoveWhereTheyAreRoundedToNearest) {
+  constexpr int kSteps = 500;
+  AdamWOptions o;
+  o.beta2 = 0.999;
+  std::vector<float> master(kCount, 1), gradient(kCount), first(kCount), second(kCount, 1);
+  Parameter p;
+  p.count = kCount;
+  p.master = {master.data(), Scalar::f32, 1};
+  p.gradient = {gradient.data(), Scalar::f32, 1};
+  p.first_moment = {first.data(), Scalar::tf32, 1};
+  p.second_moment = {second.data(), Scalar::tf32, 1};
+  for (int t = 1; t <= kSteps; ++t) adamw_step(kContext, std::span(&p, 1), o, 0, t, 1, t);
+  EXPECT_LT(second[0], 0.8);
+  EXPECT_NEAR(second[0], std::pow(0.999, kSteps), kSteps * 0x1p-12);
 }
 
 /// A weight of 1 moves by lr = 1e-4 a step, a fortieth of bf16's last place. With a compensation it arrives:

@@ -96,9 +96,10 @@ optimizer  kahan     bf16     –     f32   bf16     custom
 )");
   const std::vector<PlanRow> rows =
       plan_rows(plan_for(precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic")));
-  EXPECT_EQ(rows[rows.size() - 2].kernel,
-            "one sweep: clip, update, copy; 16 bits rounded stochastically, keyed by seed, step, name and "
-            "element");
+  EXPECT_EQ(
+      rows[rows.size() - 2].kernel,
+      "one sweep: clip, update, copy; what is below f32 rounded stochastically, keyed by seed, step, name "
+      "and element");
 }
 
 TEST(Formats, OfAMomentThatWouldStandStillAreRefusedByTheParametersName) {

@@ -38,6 +38,9 @@ const std::string kPolicies[] = {"64-true",
                                  "16-true",
                                  "32-true params=bf16",
                                  "bf16-mixed grads=bf16",
+                                 "32-true params=tf32 grads=tf32",
+                                 "bf16-mixed params=e4m3 grads=e5m2",
+                                 "32-true params=e5m2 grads=e4m3",
                                  "bf16-mixed|lm_head: compute=f32",
                                  "bf16-mixed|*.mlp: compute=f32"};
 

@@ -33,6 +33,13 @@ TEST(Supported, PresetsAndLines) {
                            "bf16-true kahan=true rounding=toward-zero",
                            "optimizer=bf16 rounding=stochastic",
                            "params=f16 rounding=stochastic kahan=true",
+                           "params=tf32 kahan=true",
+                           "params=e4m3 grads=e5m2 rounding=stochastic",
+                           "params=e5m2 grads=e4m3 kahan=true",
+                           "grads=tf32",
+                           "optimizer=tf32",
+                           "optimizer=tf32 rounding=stochastic",
+                           "bf16-true optimizer=bf16 kahan=true; lm_head: params=e4m3",
                            "rounding=stochastic; lm_head: params=bf16",
                            "32-true; *: op=matmul pass=backward compute=bf16",
                            "compute=mxfp4",
@@ -54,17 +61,21 @@ TEST(Supported, EverythingElseIsRefusedByFieldAndValue) {
       {"compute=f64",
        "compute=f64 is not available: f64 is computed under 64-true only, where every format is f64; use "
        "compute=f32"},
-      {"params=e5m2", "params=e5m2 is not available: weights in 8 bits need scales; use params=f32|bf16|f16"},
       {"params=f64",
        "compute=f32 is not available: f64 is computed under 64-true only, where every format is f64; use "
        "compute=f64"},
       {"64-true kv=bf16",
        "kv=bf16 is not available: f64 is computed under 64-true only, where every format is f64; use kv=f64"},
-      {"grads=e4m3",
-       "grads=e4m3 is not available: gradients of weights in 8 bits need scales; use grads=f32|bf16|f16"},
+      {"grads=f64",
+       "grads=f64 is not available: f64 is computed under 64-true only, where every format is f64; use "
+       "grads=f32"},
       {"optimizer=f16",
        "optimizer=f16 is not available: in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the "
-       "first moment over eps explodes; use optimizer=f32|bf16"},
+       "first moment over eps explodes; use optimizer=f32|tf32|bf16"},
+      {"optimizer=e4m3",
+       "optimizer=e4m3 is not available: in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and "
+       "the "
+       "first moment over eps explodes; use optimizer=f32|tf32|bf16"},
       {"checkpoint=tf32",
        "checkpoint=tf32 is not available: a safetensors file has no such format, so its values would be f32; "
        "use "
@@ -102,6 +113,15 @@ TEST(Supported, MomentsThatWouldStandStillAreRefused) {
         "with params=bf16 and rounding=nearest, or optimizer=f32")
         << line;
   }
+  for (const char* line : {"optimizer=tf32 rounding=toward-zero",
+                           "params=tf32 kahan=true optimizer=tf32 rounding=toward-zero"}) {
+    EXPECT_EQ(
+        message_of([&] { check_supported(Policy::parse(line)); }),
+        "optimizer=tf32 is not available with rounding=toward-zero: what a moment gains is cut off where "
+        "it is less than a unit in its last place, as it is where beta is near 1; use rounding=nearest or "
+        "stochastic, or optimizer=f32")
+        << line;
+  }
 }
 
 TEST(Supported, RulesAreCheckedAndNamed) {
@@ -109,9 +129,10 @@ TEST(Supported, RulesAreCheckedAndNamed) {
     return message_of([&] { check_supported(Policy().with_rule(rule, "run.toml:31")); });
   };
   EXPECT_EQ(
-      refused("lm_head: grads=e5m2"),
-      std::string("rule \"lm_head: grads=e5m2\" (run.toml:31): grads=e5m2 is not available: gradients of "
-                  "weights in 8 bits need scales; use grads=f32|bf16|f16") +
+      refused("lm_head: optimizer=f16"),
+      std::string("rule \"lm_head: optimizer=f16\" (run.toml:31): optimizer=f16 is not available: in f16 and "
+                  "in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the first moment over eps explodes; "
+                  "use optimizer=f32|tf32|bf16") +
           offer());
   EXPECT_EQ(
       refused("*: steps=0:500 params=bf16"),

@@ -263,9 +263,9 @@ TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
   EXPECT_EQ(with("policy = [1]"),
             "dir/run.toml:8: precision.policy = an array: must be a string, such as "
             "\"bf16-mixed\"");
-  EXPECT_EQ(
-      with("policy = \"32-true\"\ngrads = \"e4m3\"").find("dir/run.toml:9: grads=e4m3 is not available: "),
-      0U);
+  EXPECT_EQ(with("policy = \"32-true\"\noptimizer = \"e4m3\"")
+                .find("dir/run.toml:9: optimizer=e4m3 is not available: "),
+            0U);
   EXPECT_EQ(with("kahan = 1"), "dir/run.toml:8: kahan=\"1\": must be true or false");
   EXPECT_EQ(with("rules = [\n\"lm_head: compute=f32\",\n\"lm_head\"]"),
             "dir/run.toml:10: rule \"lm_head\": a rule is SCOPE: field=value, such as \"lm_head: "

@@ -166,8 +166,8 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
             }).find("--precision: kahan=true is not available"),
             0U);
   EXPECT_EQ(message_of([&] {
-              parse_under({std::nullopt, {"*: grads=e4m3"}});
-            }).find("--rule 1: rule \"*: grads=e4m3\" (--rule 1): grads=e4m3 is not available"),
+              parse_under({std::nullopt, {"*: optimizer=e4m3"}});
+            }).find("--rule 1: rule \"*: optimizer=e4m3\" (--rule 1): optimizer=e4m3 is not available"),
             0U);
 }
 

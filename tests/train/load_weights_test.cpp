@@ -17,7 +17,8 @@
 namespace mantissa::train {
 namespace {
 
-const char* const kPolicies[] = {"64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true"};
+const char* const kPolicies[] = {"64-true",   "32-true", "bf16-mixed",  "16-mixed",
+                                 "bf16-true", "16-true", "params=tf32", "bf16-mixed params=e4m3"};
 constexpr std::pair<Scalar, io::Dtype> kStored[] = {
     {Scalar::f64, io::Dtype::f64}, {Scalar::f32, io::Dtype::f32},   {Scalar::bf16, io::Dtype::bf16},
     {Scalar::f16, io::Dtype::f16}, {Scalar::e5m2, io::Dtype::e5m2}, {Scalar::e4m3, io::Dtype::e4m3}};
@@ -144,7 +145,8 @@ TEST_F(LoadWeights, NameTheFirstValueThatIsNotFinite) {
   for (const auto& [format, dtype] : kStored) {
     const ModelSource source =
         write(config(false), format, dtype, kAt, -std::numeric_limits<double>::infinity());
-    for (const char* policy : {"64-true", "32-true", "bf16-mixed", "bf16-true"}) {
+    for (const char* policy :
+         {"64-true", "32-true", "bf16-mixed", "bf16-true", "params=tf32", "params=e5m2"}) {
       SCOPED_TRACE(::testing::Message() << policy << " from " << name(format));
       const plan::Program program = program_of(config(false), policy);
       runtime::WeightSet copied(program);
@@ -160,10 +162,15 @@ TEST_F(LoadWeights, NameTheFirstValueThatIsNotFinite) {
 
 TEST_F(LoadWeights, NameTheFirstValueBeyondTheMastersRange) {
   const ModelSource source = write(config(false), Scalar::f32, io::Dtype::f32, 262150, 1e5);
-  const plan::Program program = program_of(config(false), "16-true");
-  const std::string said = test::message_of<FileError>([&] { open_weights(program, source, {}); });
-  EXPECT_NE(said.find("is 100000 at element 262150, beyond the largest f16 (65504)"), std::string::npos)
-      << said;
+  for (const auto& [policy, what] : {std::pair{"16-true", "f16 (65504)"},
+                                     {"params=e5m2", "e5m2 (57344)"},
+                                     {"params=e4m3", "e4m3 (448)"}}) {
+    const plan::Program program = program_of(config(false), policy);
+    const std::string said = test::message_of<FileError>([&] { open_weights(program, source, {}); });
+    EXPECT_NE(said.find(std::string("is 100000 at element 262150, beyond the largest ") + what),
+              std::string::npos)
+        << said;
+  }
 }
 
 /// The message of a load of `tensor` as a weight of this dtype, with further tensors beside.

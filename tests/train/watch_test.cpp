@@ -32,6 +32,18 @@ TEST(Watch, SaysOnceThatTheScaleKeepsFalling) {
   EXPECT_TRUE(watch.see(scaled(10, 128, "a")).empty());
 }
 
+TEST(Watch, HandsOnACureThatIsNotTheScopesCompute) {
+  Watch watch;
+  std::vector<std::string> said;
+  for (const double scale : {1024, 512, 256}) {
+    StepReport step = scaled(1, scale, "a");
+    step.overflow->cure = "--rule 'a: grads=f32'";
+    said = watch.see(step);
+  }
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].substr(said[0].find("to cure")), "to cure: --resume --rule 'a: grads=f32'");
+}
+
 TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
   Watch watch;
   double scale = 1024;

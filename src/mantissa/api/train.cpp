@@ -27,6 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::size_t kPart = std::size_t{1} << 16;  // elements of a state that are converted at a time
+
 /// One run from its directory to its summary.
 class Run {
  public:
@@ -120,7 +122,8 @@ class Run {
                       "with the run's own config.toml",
                       chosen_->path.string(), m.name));
     }
-    if (info->dtype == io::dtype_of(m.type)) return state.tensors().read(m.name, m.bytes);
+    // What is saved as F32 may be more than tf32 holds.
+    if (io::scalar_of(info->dtype) == m.type) return state.tensors().read(m.name, m.bytes);
     if (!io::scalar_of(info->dtype)) {
       throw DtypeError(fmt::format(
           "{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start anew with "
@@ -128,17 +131,31 @@ class Run {
           m.name, io::safetensors_name(info->dtype), chosen_->path.string(), config_.policy.preset(),
           name(m.type)));
     }
-    const std::int64_t count = info->count();
-    std::vector<double> wide(static_cast<std::size_t>(count)), kept(wide.size());
-    state.tensors().read_f64(m.name, wide);
-    kernels::cast(trainer_->context(), count, wide.data(), Scalar::f64, m.bytes.data(), m.type);
-    kernels::cast(trainer_->context(), count, m.bytes.data(), m.type, kept.data(), Scalar::f64);
-    for (std::size_t i = 0; i < wide.size(); ++i) {
+    const std::size_t count = static_cast<std::size_t>(info->count());
+    for (std::size_t first = 0; first < count; first += kPart)
+      convert_memory(state, m, *info, first, std::min(kPart, count - first));
+  }
+
+  /// Elements [first, first + n) of what is kept in another format now.
+  void convert_memory(const io::StateReader& state, const train::Trainer::NamedMemory& m,
+                      const io::TensorInfo& info, std::size_t first, std::size_t n) const {
+    const Scalar type = *io::scalar_of(info.dtype);
+    const std::size_t saved_bytes = mantissa::bytes_of(type), kept_bytes = mantissa::bytes_of(m.type);
+    const kernels::Context& ctx = trainer_->context();
+    const auto elements = static_cast<std::int64_t>(n);
+    std::vector<std::byte> saved(n * saved_bytes);
+    std::vector<double> wide(n), kept(n);
+    state.tensors().read(m.name, saved, first * saved_bytes);
+    kernels::cast(ctx, elements, saved.data(), type, wide.data(), Scalar::f64);
+    std::byte* to = m.bytes.data() + first * kept_bytes;
+    kernels::cast(ctx, elements, wide.data(), Scalar::f64, to, m.type);
+    kernels::cast(ctx, elements, to, m.type, kept.data(), Scalar::f64);
+    for (std::size_t i = 0; i < n; ++i) {
       if (!std::isfinite(wide[i]) || std::isfinite(kept[i])) continue;
       throw DtypeError(fmt::format(
           "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, whose largest is {:g}; "
           "resume under the policy that wrote the state, or keep this in bf16 or f32",
-          m.name, io::safetensors_name(info->dtype), chosen_->path.string(), wide[i], i,
+          m.name, io::safetensors_name(info.dtype), chosen_->path.string(), wide[i], first + i,
           config_.policy.preset(), name(m.type), traits(m.type).max_finite));
     }
   }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/tensor/storage.h"
@@ -64,6 +65,17 @@ struct AdamW {
   std::int64_t t = 1;  // of applied updates, from 1
 };
 void adamw(const Context& ctx, const AdamW& u);
+
+/// A weight that does not fit the format that it is stored in.
+struct WeightOverflow {
+  std::int64_t element = 0;
+  double value = 0;  // before it is rounded
+  friend bool operator==(const WeightOverflow&, const WeightOverflow&) = default;
+};
+
+/// The first weight that adamw(ctx, u) would store as inf or nan, if there is one. Reads only; what `u`
+/// points at stays as it is.
+std::optional<WeightOverflow> find_weight_overflow(const Context& ctx, const AdamW& u);
 
 /// gradient[i] = gradient[i] + contribution[i], a micro-batch's, in the contribution's format (f32 or f64)
 /// and rounded to nearest once. Without `accumulate` the contribution, rounded.

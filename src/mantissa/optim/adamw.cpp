@@ -20,6 +20,10 @@ kernels::GradientNorm norm_of_all(const kernels::Context& ctx, std::span<const P
 
 }  // namespace
 
+bool is_short_of_range(Scalar master) {
+  return traits(master).exponent_bits < traits(Scalar::f32).exponent_bits;
+}
+
 StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
                       const AdamWOptions& options, double lr, std::int64_t t, double loss_scale,
                       std::int64_t step) {
@@ -28,8 +32,9 @@ StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> pa
   if (!all.finite) return result;
   const double clip =
       options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.gradient_norm + 1e-6)) : 1.0;
+  std::vector<kernels::AdamW> updates;
   for (const Parameter& p : parameters) {
-    kernels::AdamW u;
+    kernels::AdamW& u = updates.emplace_back();
     u.count = p.count;
     u.master = p.master.data;
     u.master_type = p.master.type;
@@ -52,7 +57,14 @@ StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> pa
     u.weight_decay = p.decays ? options.weight_decay : 0;
     u.gradient_factor = clip / loss_scale;
     u.t = t;
-    kernels::adamw(ctx, u);
+    if (!is_short_of_range(u.master_type)) continue;
+    result.overflow = kernels::find_weight_overflow(ctx, u);
+    result.parameter = updates.size() - 1;
+    if (result.overflow) return result;
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = parameters[i];
+    kernels::adamw(ctx, updates[i]);
     for (std::size_t c = 1; c < p.copies.size(); ++c) {
       kernels::cast(ctx, p.count, p.master.data, p.master.type, p.copies[c].data, p.copies[c].type);
     }

@@ -156,7 +156,7 @@ class Lowering {
     }
     slot.moments = r.optimizer;
     slot.rounding = r.rounding;
-    slot.compensated = r.kahan && bytes_of(slot.master) < bytes_of(program_.arithmetic);
+    slot.compensated = r.kahan && !holds(slot.master, program_.arithmetic);
   }
 
   static std::string_view scope_of_name(std::string_view name) { return name.substr(0, name.rfind('.')); }

@@ -170,10 +170,10 @@ std::vector<PlanRow> optimizer_rows(const Program& p) {
     written.add(s.master);
     moments.add(s.moments);
     if (s.compensated) compensations.add(s.master);
-    const bool rounds = std::min(bytes_of(s.master), bytes_of(s.moments)) < bytes_of(p.arithmetic);
+    const bool rounds = !holds(s.master, p.arithmetic) || !holds(s.moments, p.arithmetic);
     if (rounds && narrow.find(rounding_text(s.rounding)) == std::string::npos)
-      narrow +=
-          fmt::format("{}{}", narrow.empty() ? "; 16 bits rounded " : ", or ", rounding_text(s.rounding));
+      narrow += fmt::format("{}{}", narrow.empty() ? "; what is below f32 rounded " : ", or ",
+                            rounding_text(s.rounding));
   }
   for (const Slot& s : p.slots) {
     for (const BufferId c : s.copies) written.add(p.buffer(c).type);

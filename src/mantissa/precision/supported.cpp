@@ -22,10 +22,8 @@ struct Allowed {
 
 const std::vector<Allowed>& allowed_in_f32() {
   static const std::vector<Allowed> table = {
-      {"params", {"f32", "bf16", "f16"}, "weights in 8 bits need scales"},
-      {"grads", {"f32", "bf16", "f16"}, "gradients of weights in 8 bits need scales"},
       {"optimizer",
-       {"f32", "bf16"},
+       {"f32", "tf32", "bf16"},
        "in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the first moment over eps explodes"},
       {"checkpoint",
        {"f32", "f64", "bf16", "f16", "e5m2", "e4m3"},
@@ -97,9 +95,15 @@ void check_rule_supported(const Rule& rule, bool f64) {
   check_fields(rule.fields, f64);
 }
 
-/// Whether the policy, or one of its rules, gives a format below 32 bits to `member`.
+/// Whether what is computed in f32 is rounded as it is stored in `s`. tf32's is, though it takes as many
+/// bytes.
+bool is_below_f32(Scalar s) {
+  return !holds(s, Scalar::f32);
+}
+
+/// Whether the policy, or one of its rules, gives a format below f32 to `member`.
 bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
-  const auto narrow = [member](const Fields& f) { return f.*member && bytes_of(*(f.*member)) < 4; };
+  const auto narrow = [member](const Fields& f) { return f.*member && is_below_f32(*(f.*member)); };
   return narrow(policy.fields()) ||
          std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
 }
@@ -124,10 +128,17 @@ void check_update_fields(const Policy& policy, const Fields& fields) {
 }  // namespace
 
 void check_update(const Resolved& parameter) {
-  const bool compensated = parameter.kahan && bytes_of(parameter.params) < 4;
-  if (bytes_of(parameter.optimizer) >= 4 || parameter.rounding == Rounding::stochastic ||
-      (parameter.rounding == Rounding::nearest && compensated)) {
+  const bool compensated = parameter.kahan && is_below_f32(parameter.params);
+  const bool fine = parameter.optimizer == Scalar::tf32;  // enough for betas up to 0.9995, to nearest
+  if (!is_below_f32(parameter.optimizer) || parameter.rounding == Rounding::stochastic ||
+      (parameter.rounding == Rounding::nearest && (compensated || fine))) {
     return;
+  }
+  if (fine) {
+    throw ConfigError(
+        "optimizer=tf32 is not available with rounding=toward-zero: what a moment gains is cut off where it "
+        "is less than a unit in its last place, as it is where beta is near 1; use rounding=nearest or "
+        "stochastic, or optimizer=f32");
   }
   throw ConfigError(fmt::format(
       "optimizer={} is not available with this rounding: a moment changes by less than half a unit in its "
@@ -142,7 +153,6 @@ void check_supported(const Policy& policy) {
   const bool f64 = policy.arithmetic() == Scalar::f64;
   check_fields(policy.fields(), f64);
   check_update_fields(policy, policy.fields());
-  check_update(policy.resolve({"", "update", Pass::update, 0}));
   for (const Rule& rule : policy.rules()) {
     try {
       check_rule_supported(rule, f64);
@@ -151,6 +161,7 @@ void check_supported(const Policy& policy) {
       throw ConfigError(fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what()));
     }
   }
+  check_update(policy.resolve({"", "update", Pass::update, 0}));
 }
 
 }  // namespace mantissa::precision

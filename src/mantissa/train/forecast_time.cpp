@@ -5,6 +5,7 @@
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/peak.h"
+#include "mantissa/optim/adamw.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/train/forecast.h"
 
@@ -115,12 +116,24 @@ bool is_product(const plan::Step& s) {
 double update_flops(const plan::Program& program) {
   double flops = 0;
   for (const plan::Slot& slot : program.slots) {
-    const bool narrow = bytes_of(slot.master) < bytes_of(program.arithmetic) ||
-                        bytes_of(slot.moments) < bytes_of(program.arithmetic);
+    const bool narrow = !holds(slot.master, program.arithmetic) || !holds(slot.moments, program.arithmetic);
     if (slot.gradient != plan::kNoBuffer && narrow && slot.rounding == Rounding::stochastic)
       flops += static_cast<double>(slot.shape.count()) * kWork.random_update;
   }
   return flops;
+}
+
+/// Of the sweep that looks whether all weights will fit: it reads what the update reads.
+double range_check_traffic(const plan::Program& program) {
+  double bytes = 0;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient == plan::kNoBuffer || !optim::is_short_of_range(slot.master)) continue;
+    const std::size_t element = bytes_of(program.buffer(slot.gradient).type) +
+                                (slot.compensated ? 2 : 1) * bytes_of(slot.master) +
+                                2 * bytes_of(slot.moments);
+    bytes += static_cast<double>(element) * static_cast<double>(slot.shape.count());
+  }
+  return bytes;
 }
 
 /// Of the sum over shards: each gradient is rounded into a sum or added to one. Both are read, one is
@@ -168,7 +181,7 @@ double update_bytes(const plan::Program& program) {
   const plan::MemoryRegions& m = program.memory;
   return static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) +
                              2 * compensation_bytes(program) + m.copies) +
-         shard_sum_traffic(program);
+         range_check_traffic(program) + shard_sum_traffic(program);
 }
 
 double forecast_seconds(const plan::Program& program, const RunConfig& config, const Machine& machine) {

@@ -105,6 +105,7 @@ bool any_nonfinite(const std::byte* x, std::size_t n, Scalar format) {
     case Scalar::f64:
       return any_nonfinite<std::uint64_t>(x, n, 0x7ff0000000000000U);
     case Scalar::f32:
+    case Scalar::tf32:
       return any_nonfinite<std::uint32_t>(x, n, 0x7f800000U);
     case Scalar::bf16:
       return any_nonfinite<std::uint16_t>(x, n, 0x7f80U);

@@ -52,7 +52,12 @@ class Search {
     found_.format = call.outputs[output].type;
     found_.value = value;
     std::optional<Unrounded> before = beyond_operand(call, step);
-    if (!before) before = unrounded(call, step, output, element);
+    if (!before) {
+      before = unrounded(call, step, output, element);
+      const plan::Buffer& of = program_.buffer(step.outputs[output]);
+      found_.beyond_grads = of.home == plan::Home::gradient && !holds(of.type, program_.arithmetic) &&
+                            (!before || std::isfinite(before->value));
+    }
     if (!before) return;
     found_.value = before->value;
     found_.format = before->format;
@@ -69,8 +74,7 @@ class Search {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       graph::Argument in = call.inputs[i];
       if (in.integer) continue;
-      Scalar format =
-          bytes_of(in.operand.format) < bytes_of(in.type) ? in.operand.format : step.compute.format;
+      Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
       if (buffer.quantization) continue;  // saturated: it holds what is finite
       if (buffer.home == plan::Home::copy) {
@@ -79,7 +83,7 @@ class Search {
         in.data = executor_.buffer(slot.master_buffer).data;
         in.type = slot.master;
       }
-      if (bytes_of(format) >= bytes_of(in.type)) continue;
+      if (holds(format, in.type)) continue;
       for (const double x : widened(in, call.ctx)) {
         if (std::isfinite(x) && !std::isfinite(round_to(x, format))) return Unrounded{x, format};
       }
@@ -92,7 +96,7 @@ class Search {
   static std::optional<Unrounded> unrounded(const graph::Call& call, const plan::Step& step,
                                             std::size_t output, std::size_t element) {
     const graph::Argument& of = call.outputs[output];
-    const auto narrow = [&](Scalar s) { return bytes_of(s) < bytes_of(call.arithmetic); };
+    const auto narrow = [&](Scalar s) { return !holds(s, call.arithmetic); };
     const bool before_sum = call.addend.data != nullptr && narrow(of.rounded);
     if (!before_sum && !narrow(of.type)) return std::nullopt;
     graph::Call again = call;

@@ -15,6 +15,7 @@ struct NonFinite {
   std::string scope, op, pass;  // "model.layers.3.mlp.down_proj", "matmul", "forward"
   Scalar format = Scalar::f32;  // that the value is stored in
   double value = 0;             // before it was rounded to the format, where that is known; else inf or nan
+  bool beyond_grads = false;    // a weight gradient that was finite before it was rounded to `grads`
   std::vector<std::int64_t> rows;  // of the step, that the values belong to; empty: of no row in particular
 
   /// "model.layers.3.mlp.down_proj matmul forward 8.1e4 > 65504 (f16)"

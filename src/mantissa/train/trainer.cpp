@@ -36,6 +36,19 @@ void fill(Matrix m, std::int64_t count, double value) {
   }
 }
 
+/// Refuses weights drawn from the seed that their format cannot hold.
+void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx) {
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const plan::Slot& slot = weights.program().slots[i];
+    if (kernels::gradient_norm(ctx, weights.master(i).data, slot.master, slot.shape.count()).finite) continue;
+    throw ConfigError(
+        fmt::format("model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this "
+                    "weight in f32 (--rule '{}: params=f32')",
+                    slot.name, name(slot.master), traits(slot.master).max_finite,
+                    slot.name.substr(0, slot.name.rfind('.'))));
+  }
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
@@ -62,6 +75,7 @@ Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data
   weights_ = std::make_unique<runtime::WeightSet>(program());
   if (source_.weights.empty()) {
     weights_->initialise(config_.run.seed, ctx_);
+    check_drawn(*weights_, ctx_);
   } else {
     notes_ = load_weights(*weights_, source_, ctx_);
   }
@@ -205,6 +219,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const optim::StepResult update =
       optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1, scale(), r.step);
   r.grad_norm = update.gradient_norm;
+  if (update.overflow) stop_beyond_format(update);
   if (update.finite) {
     ++applied_;
   } else {
@@ -240,6 +255,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows) {
   if (first) {
     overflow.what = first->text();
     overflow.scope = first->scope;
+    if (first->beyond_grads) overflow.cure = fmt::format("--rule '{}: grads=f32'", first->scope);
     for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
   } else if (program().shards > 1) {  // no step of the plan made it
     overflow.what =
@@ -297,6 +313,18 @@ void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
                ", from an earlier state where there is one (--resume=STEP)";
   }
   throw RunStopped(message);
+}
+
+void Trainer::stop_beyond_format(const optim::StepResult& update) const {
+  const plan::Slot& slot = program().slots.at(update.parameter);
+  const double value = update.overflow->value;
+  throw RunStopped(fmt::format(
+      "step {}: the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}; no weight was "
+      "changed by this step. Go on with --resume --rule '{}: params=f32', or --resume --set "
+      "optimizer.lr={:g}",
+      step_ + 1, slot.name, value, value > 0 ? ">" : "<",
+      std::copysign(traits(slot.master).max_finite, value), name(slot.master), update.overflow->element,
+      slot.name.substr(0, slot.name.rfind('.')), config_.optimizer.lr / 2));
 }
 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {

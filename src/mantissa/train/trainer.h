@@ -29,7 +29,7 @@ struct Overflow {
   std::string what;       // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
   std::string scope;      // "model.layers.5.mlp.down_proj"
   std::string rows;       // "rows 3, 17 of kk"
-  std::string cure = {};  // "--set precision.reduce=f32", where it is not the scope's compute
+  std::string cure = {};  // "--set precision.reduce=f32", where it is not the scope's compute that cures
 };
 
 /// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
@@ -57,8 +57,9 @@ class Trainer {
 
   /// Runs attempt number step() + 1 and counts it. Where gradients are not finite, a loss scaler skips the
   /// step and lowers its scale. Throws RunStopped where there is none or its scale is at the minimum, naming
-  /// the first value of the plan that is not finite, and the data rows; nothing is counted then. Nothing is
-  /// counted or changed either where `stop` is asked for in the middle: it returns no report.
+  /// the first value of the plan that is not finite, and the data rows; nothing is counted then. So it does
+  /// where the update would take a weight beyond its format, loss scaler or not. Nothing is counted or
+  /// changed either where `stop` is asked for in the middle: it returns no report.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
   /// Mean loss over the held-out rows; nothing where there are none.
   std::optional<double> validate(const std::stop_token& stop = {});
@@ -114,6 +115,8 @@ class Trainer {
   void overflowed(StepReport& report, const text::StepData& rows);
   [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
   [[noreturn]] void stop_non_finite(const Overflow& overflow, double loss) const;
+  /// The update would take a weight beyond what its format holds.
+  [[noreturn]] void stop_beyond_format(const optim::StepResult& update) const;
 
   RunConfig config_;
   ModelSource source_;

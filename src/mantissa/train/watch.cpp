@@ -31,6 +31,8 @@ void Watch::see_scale(const StepReport& step, std::vector<std::string>& said) {
     fall_->scope.clear();
   }
   fall_->to = scale_;
+  fall_->cure = step.overflow->cure.empty() ? fmt::format("--rule '{}: compute=f32'", step.overflow->scope)
+                                            : step.overflow->cure;
   fall_->last = step.step;
   if (said_scale_ || fall_->from / fall_->to < (fall_->scope.empty() ? kFallOfMany : kFall)) return;
   said_scale_ = true;
@@ -39,8 +41,7 @@ void Watch::see_scale(const StepReport& step, std::vector<std::string>& said) {
       fmt::format("the loss scale fell {:g}x in {} steps", fall_->from / fall_->to, steps);
   said.push_back(fall_->scope.empty()
                      ? fmt::format("{}, by several ops; to cure: --resume --precision bf16-mixed", how)
-                     : fmt::format("{}, always {}; to cure: --resume --rule '{}: compute=f32'", how,
-                                   fall_->scope, fall_->scope));
+                     : fmt::format("{}, always {}; to cure: --resume {}", how, fall_->scope, fall_->cure));
 }
 
 void Watch::see_gradients(const StepReport& step, std::vector<std::string>& said) {
@@ -51,7 +52,7 @@ void Watch::see_gradients(const StepReport& step, std::vector<std::string>& said
         "step {}: every gradient is 0, so that no weight moves; {}", step.step,
         step.loss_scale ? "they fell below the smallest number of their format: raise "
                           "precision.loss_scale.initial_scale_power, or --precision bf16-mixed"
-                        : "a 16-bit policy may have lost them: --precision 32-true shows whether it did"));
+                        : "a format below f32 may have lost them: --precision 32-true shows whether it did"));
   }
   if (!std::isfinite(step.loss) && !said_loss_) {
     said_loss_ = true;

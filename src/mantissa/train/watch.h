@@ -24,6 +24,7 @@ class Watch {
     double from = 0, to = 0;
     std::int64_t first = 0, last = 0;  // steps
     std::string scope;                 // that overflowed each time; empty where it differed
+    std::string cure = {};             // of the last overflow
   };
   std::optional<Fall> fall_;
   double scale_ = 0;  // of the last step

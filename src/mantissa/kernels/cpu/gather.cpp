@@ -191,7 +191,7 @@ void gather_backward(const Context& ctx, const Extent& extent, const GatherBackw
   const auto add_zero = HWY_DISPATCH_TABLE(AddZero)[ctx.target()];
   if (!g.accumulate && !g.apart) {
     zero_table(ctx, g);
-  } else if (!g.apart && bytes_of(g.dtable.type) < bytes_of(Scalar::f32)) {
+  } else if (!g.apart && !holds(g.dtable.type, Scalar::f32)) {
     for_row_ranges(ctx, g.entries, g.width, [&](std::size_t begin, std::size_t end) {
       for (std::size_t v = begin; v < end; ++v) add_zero(g.dtable, v, static_cast<std::size_t>(g.width));
     });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <type_traits>
 #include <vector>
 
@@ -143,6 +144,67 @@ void AdamWRange(const AdamW& u, std::size_t begin, std::size_t end) {
   u.master_type == Scalar::f64 ? UpdateRange<double>(u, begin, end) : UpdateRange<float>(u, begin, end);
 }
 
+/// Whether all of |row| are at most `most`; what is nan is not.
+template <class T>
+bool AllWithin(const T* row, std::size_t n, T most) {
+  bool within = true;
+  ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
+    within = within && hn::AllTrue(d, hn::Le(hn::Abs(hn::LoadU(d, row + i)), hn::Set(d, most)));
+  });
+  return within;
+}
+
+/// The first of elements [offset, offset + n) that the update would store as inf or nan, counted from
+/// `offset`, and its value before; n where there is none.
+template <class T>
+std::size_t OverflowInPiece(const AdamW& u, const Factors<T>& f, const Streams& streams, std::size_t offset,
+                            std::size_t n, T& value) {
+  alignas(64) T gradient[kPiece], w[kPiece], m[kPiece], v[kPiece], c[kPiece];
+  const T* g = ViewRow<T>(u.gradient, u.gradient_type, offset, n, gradient);
+  LoadRow(u.master, u.master_type, offset, n, w);
+  LoadRow(u.first_moment, u.moment_type, offset, n, m);
+  LoadRow(u.second_moment, u.moment_type, offset, n, v);
+  if (u.compensation != nullptr) {
+    LoadRow(u.compensation, u.master_type, offset, n, c);
+    UpdateElements<true>(f, n, g, w, m, v, c);
+    AddRow(c, n, w);
+  } else {
+    UpdateElements<false>(f, n, g, w, m, v, static_cast<T*>(nullptr));
+  }
+  // Rounding takes nothing that is at most the largest finite value beyond it.
+  if (AllWithin(w, n, static_cast<T>(traits(u.master_type).max_finite))) return n;
+  alignas(64) std::byte stored[kPiece * sizeof(T)];
+  alignas(64) T after[kPiece];
+  std::memcpy(after, w, n * sizeof(T));
+  if constexpr (std::is_same_v<T, float>) {
+    mantissa::HWY_NAMESPACE::StoreRowRounded(w, n, stored, u.master_type, 0, u.rounding, streams.weight,
+                                             offset);
+    LoadRow(stored, u.master_type, 0, n, after);
+  }
+  const auto at =
+      static_cast<std::size_t>(std::find_if(after, after + n, [](T x) { return !std::isfinite(x); }) - after);
+  if (at < n) value = w[at];
+  return at;
+}
+
+template <class T>
+std::optional<WeightOverflow> OverflowInRange(const AdamW& u, std::size_t begin, std::size_t end) {
+  const Factors<T> f(u);
+  const Streams streams(u.key);
+  for (std::size_t i = begin; i < end; i += kPiece) {
+    const std::size_t n = std::min(kPiece, end - i);
+    T value{0};
+    if (const std::size_t at = OverflowInPiece(u, f, streams, i, n, value); at < n)
+      return WeightOverflow{static_cast<std::int64_t>(i + at), static_cast<double>(value)};
+  }
+  return std::nullopt;
+}
+
+std::optional<WeightOverflow> FindOverflow(const AdamW& u, std::size_t begin, std::size_t end) {
+  return u.master_type == Scalar::f64 ? OverflowInRange<double>(u, begin, end)
+                                      : OverflowInRange<float>(u, begin, end);
+}
+
 constexpr std::size_t kChunk = 4096;  // elements whose squares one chunk sums
 
 /// The chunk's sum of squares. `n` is a multiple of 16.
@@ -228,6 +290,7 @@ HWY_AFTER_NAMESPACE();
 namespace mantissa::kernels {
 
 HWY_EXPORT(AdamWRange);
+HWY_EXPORT(FindOverflow);
 HWY_EXPORT(GradientChunk);
 HWY_EXPORT(CastRange);
 HWY_EXPORT(CollectRange);
@@ -277,6 +340,19 @@ double chunked_sum(const void* values, Scalar type, std::int64_t count) {
 void adamw(const Context& ctx, const AdamW& u) {
   const auto range = HWY_DISPATCH_TABLE(AdamWRange)[ctx.target()];
   for_row_ranges(ctx, u.count, 1, [&](std::size_t begin, std::size_t end) { range(u, begin, end); });
+}
+
+std::optional<WeightOverflow> find_weight_overflow(const Context& ctx, const AdamW& u) {
+  const auto find = HWY_DISPATCH_TABLE(FindOverflow)[ctx.target()];
+  std::mutex found;
+  std::optional<WeightOverflow> first;
+  for_row_ranges(ctx, u.count, 1, [&](std::size_t begin, std::size_t end) {
+    const std::optional<WeightOverflow> here = find(u, begin, end);
+    if (!here) return;
+    const std::lock_guard<std::mutex> lock(found);
+    if (!first || here->element < first->element) first = here;
+  });
+  return first;
 }
 
 void collect_gradient(const Context& ctx, std::int64_t count, const void* contribution,
