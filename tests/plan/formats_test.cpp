@@ -161,6 +161,37 @@ TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
   EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
 }
 
+TEST(ActivationRounding, IsARulesAndOfAStepOfItsOwn) {
+  for (const char* line :
+       {"bf16-true rounding=stochastic", "bf16-true; *: pass=update rounding=stochastic"}) {
+    for (const Step& s : plan_for(precision::Policy::parse(line)).steps)
+      EXPECT_EQ(s.rounding, Rounding::nearest) << line;
+  }
+  const Program p = plan_for(
+      precision::Policy::parse("bf16-mixed kv=e4m3; *: rounding=stochastic; *.mlp: rounding=toward-zero"));
+  std::set<std::uint64_t> names;
+  std::size_t rounded = 0;
+  for (const Step& s : p.steps) {
+    const Buffer& out = p.buffer(s.outputs.front());
+    if (out.type == Scalar::bf16 && out.home == Home::activation) {
+      EXPECT_EQ(s.op->id, "round") << s.scope;
+      EXPECT_EQ(s.rounding,
+                s.scope.find(".mlp") != std::string::npos ? Rounding::toward_zero : Rounding::stochastic)
+          << s.scope;
+      EXPECT_TRUE(s.decided_by.starts_with("policy rule")) << s.decided_by;
+    }
+    if (out.type == Scalar::e4m3) {
+      EXPECT_EQ(s.rounding, Rounding::nearest) << "kv";
+    }
+    if (s.rounding != Rounding::stochastic) continue;
+    ++rounded;
+    names.insert(s.random_name);
+  }
+  EXPECT_GT(rounded, 20U);
+  EXPECT_EQ(names.size(), rounded) << "no two values share random bits";
+  for (const Slot& slot : p.slots) EXPECT_EQ(slot.rounding, Rounding::nearest) << "nothing to round";
+}
+
 TEST(Interiors, AreLoweredByRulesThatNameThemOnly) {
   const auto base = precision::Policy::parse("bf16-mixed").with_rule("*: compute=f16", "all");
   for (const Step& s : plan_for(base).steps) EXPECT_EQ(s.interior, Scalar::f32) << s.scope << ' ' << s.op->id;

@@ -12,11 +12,16 @@ namespace {
 
 constexpr std::int64_t kVocabulary = 29;
 const char* const kPolicies[] = {
-    "64-true",        "32-true",
-    "bf16-mixed",     "16-mixed",
-    "bf16-true",      "16-true",
-    "fp8-hybrid",     "bf16-mixed compute=nvfp4",
-    "bf16-matmul-x6", "bf16-mixed; *: op=softmax compute=bf16; *: op=angles compute=f16"};
+    "64-true",
+    "32-true",
+    "bf16-mixed",
+    "16-mixed",
+    "bf16-true",
+    "16-true",
+    "fp8-hybrid",
+    "bf16-mixed compute=nvfp4",
+    "bf16-matmul-x6",
+    "bf16-mixed; *: op=softmax compute=bf16; *: op=angles compute=f16; *: rounding=stochastic"};
 
 /// Some sums are longer than a block, and the vocabulary is no whole number of vectors.
 model::ModelConfig config() {

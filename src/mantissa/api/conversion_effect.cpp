@@ -89,13 +89,14 @@ std::optional<ConversionEffect> EffectRows::compare(const std::filesystem::path&
       plan::compile(model::build_logits(original_.config, length, length, false), policy_, compile, ctx);
   check_plan(program);
   RowModel before(program, original_, ctx), after(program, train::find_model(converted), ctx);
-  const runtime::Batch batch(1, length, 1);
+  runtime::Batch batch(1, length, 1);
   const bool wide = before.logits().type == Scalar::f64;
   ConversionEffect effect;
   effect.tokens = rows_.rows * length;
   std::vector<double> divergence(static_cast<std::size_t>(length));
   for (std::int64_t r = 0; r < rows_.rows; ++r) {
     if (stop.stop_requested()) return std::nullopt;
+    batch.key(0, static_cast<std::uint64_t>(r));
     effect.loss -= before.run(rows_, r, batch.extent());
     effect.converted_loss -= after.run(rows_, r, batch.extent());
     const Matrix p = before.logits(), q = after.logits();

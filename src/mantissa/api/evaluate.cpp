@@ -42,7 +42,7 @@ double loss_of(const train::ModelSource& source, const precision::Policy& policy
   check_plan(program);
   const runtime::WeightSet weights = train::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
-  const runtime::Batch batch(1, length, 1);
+  runtime::Batch batch(1, length, 1);
   double sum = 0;
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     for (std::int64_t t = 0; t < length; ++t) {
@@ -50,6 +50,7 @@ double loss_of(const train::ModelSource& source, const precision::Policy& policy
       executor.integers("ids")[static_cast<std::size_t>(t)] = rows.ids[at];
       executor.integers("targets")[static_cast<std::size_t>(t)] = rows.ids[at + 1];
     }
+    batch.key(0, static_cast<std::uint64_t>(r));
     executor.run(graph::Phase::forward, batch.extent());
     const Matrix log_prob = executor.buffer("log_prob");
     sum += kernels::chunked_sum(log_prob.data, log_prob.type, length);

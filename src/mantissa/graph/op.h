@@ -66,6 +66,8 @@ struct Call {
   Factor compute = Scalar::f32;   // rounding of factors that the op makes itself (P and dS in attention)
   Accumulator accumulator = {};   // of products
   Scalar interior = Scalar::f64;  // of its inside; f64: the arithmetic's
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t random_name = 0;  // keys the random bits of stochastic rounding: hash_name() of the value
 };
 
 /// An operand of a reference: its numbers at the extent's size, row after row. Ids are whole numbers.

@@ -18,6 +18,19 @@ namespace mantissa::kernels {
 void round_to(const Context& ctx, std::int64_t count, const void* src, Scalar src_type, void* dst,
               Scalar dst_type, bool saturate, bool flush_subnormals);
 
+/// How activations are rounded that have a rounding of their own: stochastically with the random bits of
+/// (seed, `name`, sequence) at position · width + feature, or toward zero.
+struct ActivationRounding {
+  Rounding rounding = Rounding::nearest;
+  std::uint64_t name = 0;  // hash_name() of what is rounded
+  bool saturate = false, flush_subnormals = false;
+};
+
+/// to[i] = from[i] rounded to to.type. from is f32, both are dense, [tokens, width], or [rows, width] of the
+/// last tokens of the extent's rows. Bits do not depend on what else is in the batch.
+void round_activations(const Context& ctx, const Extent& extent, std::int64_t rows, std::int64_t width,
+                       ConstMatrix from, Matrix to, const ActivationRounding& how);
+
 /// The largest magnitude among the finite ones of `count` elements; 0 where there is none.
 float absolute_maximum(const Context& ctx, std::int64_t count, const void* src, Scalar type);
 

@@ -31,28 +31,35 @@ HWY_INLINE void RewriteRow(T* HWY_RESTRICT row, std::size_t n, const F& f) {
   if (i < n) StoreCount(f(d, LoadCount(d, row + i, n - i)), d, row + i, n - i);
 }
 
+/// What is larger than the largest finite value of `type` becomes that, in place; a nan stays.
+template <class T>
+HWY_INLINE void ClampRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
+  const T most = static_cast<T>(traits(type).max_finite);
+  RewriteRow(row, n, [most](auto d, auto v) HWY_ATTR {
+    const auto limit = hn::Set(d, most);
+    const auto clamped = hn::Min(hn::Max(v, hn::Neg(limit)), limit);
+    return hn::IfThenElse(hn::IsNaN(v), v, clamped);
+  });
+}
+
+/// What lies below the normal values of `type` becomes a zero of its sign, in place.
+template <class T>
+HWY_INLINE void FlushRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
+  const T least = static_cast<T>(std::ldexp(1.0, traits(type).min_normal_exp));
+  RewriteRow(row, n, [least](auto d, auto v) HWY_ATTR {
+    const auto small = hn::Lt(hn::Abs(v), hn::Set(d, least));
+    return hn::IfThenElse(small, hn::CopySign(hn::Zero(d), v), v);
+  });
+}
+
 /// row[0, n) rounded to nearest even on the grid of `type` in place, what is too large or, below the normal
 /// values, too small made as asked.
 template <class T>
 HWY_INLINE void RoundRowAs(T* HWY_RESTRICT row, std::size_t n, Scalar type, bool saturate,
                            bool flush_subnormals) {
-  const ScalarTraits& t = traits(type);
-  if (saturate) {
-    const T most = static_cast<T>(t.max_finite);
-    RewriteRow(row, n, [most](auto d, auto v) HWY_ATTR {
-      const auto limit = hn::Set(d, most);
-      const auto clamped = hn::Min(hn::Max(v, hn::Neg(limit)), limit);
-      return hn::IfThenElse(hn::IsNaN(v), v, clamped);
-    });
-  }
+  if (saturate) ClampRow(row, n, type);
   RoundRow<T>(row, n, type);
-  if (flush_subnormals) {
-    const T least = static_cast<T>(std::ldexp(1.0, t.min_normal_exp));
-    RewriteRow(row, n, [least](auto d, auto v) HWY_ATTR {
-      const auto small = hn::Lt(hn::Abs(v), hn::Set(d, least));
-      return hn::IfThenElse(small, hn::CopySign(hn::Zero(d), v), v);
-    });
-  }
+  if (flush_subnormals) FlushRow(row, n, type);
 }
 
 /// Part `part` of every element of row[0, n), in place.

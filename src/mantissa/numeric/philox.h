@@ -33,7 +33,8 @@ enum class RandomUse : std::uint8_t {
   first_moment = 5,
   second_moment = 6,
   compensation = 7,
-  conversion = 8
+  conversion = 8,
+  activation = 9
 };
 
 /// The random numbers of one (seed, use, name, step), by element index: philox({name, step | use << 56},

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/precision/supported.h"
 
@@ -155,7 +156,8 @@ class Lowering {
       throw ConfigError(fmt::format("{}: {}", slot.name, e.what()));
     }
     slot.moments = r.optimizer;
-    slot.rounding = r.rounding;
+    const bool rounds = !holds(slot.master, program_.arithmetic) || !holds(r.optimizer, program_.arithmetic);
+    slot.rounding = rounds ? r.rounding : Rounding::nearest;
     slot.compensated = r.kahan && !holds(slot.master, program_.arithmetic);
   }
 
@@ -178,8 +180,8 @@ class Lowering {
   }
 
   /// Who decided the formats that this op has something to do with.
-  std::string decided_by(const Node& node) const {
-    std::vector<std::string_view> fields = {"compute", "saturate", "flush_subnormals"};
+  std::string decided_by(const Node& node, std::vector<std::string_view> fields = {}) const {
+    fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
     const bool product = node.op->op == "matmul" || node.op->op == "log_prob";
     if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
     if (makes_logits(node)) fields.emplace_back("output");
@@ -228,7 +230,14 @@ class Lowering {
 
   void emit_cast(const Node& node, BufferId from, BufferId to) {
     Step s = step_for(node);
-    const bool plain = !s.compute.saturate && !s.compute.flush_subnormals;
+    const Buffer& made = program_.buffer(to);
+    // What a cache holds is rounded to nearest as it is written there.
+    const bool cached = made.value != graph::kNone && graph_.value(made.value).role == Role::kv;
+    if (!cached)
+      s.rounding = program_.policy.activation_rounding({node.scope, node.op->op, pass_of(node.phase), 0});
+    if (s.rounding == Rounding::stochastic) s.random_name = hash_name(name_of(made));
+    if (s.rounding != Rounding::nearest) s.decided_by = decided_by(node, {"rounding"});
+    const bool plain = !s.compute.saturate && !s.compute.flush_subnormals && s.rounding == Rounding::nearest;
     s.op = &graph::find_op(plain ? "cast" : "round");
     s.attributes = {};
     s.rounded = program_.arithmetic;
@@ -236,6 +245,12 @@ class Lowering {
     s.outputs = {to};
     if (plain) s.expression = copy_expression();
     program_.steps.push_back(std::move(s));
+  }
+
+  /// A name of what is in `b` that no other value has: of a gradient that of its value.
+  std::string name_of(const Buffer& b) const {
+    if (b.value == graph::kNone || graph_.value(b.value).of == graph::kNone) return b.name;
+    return fmt::format("gradient of {}", graph_.value(graph_.value(b.value).of).name);
   }
 
   /// gradient += contribution, rounded to the gradient's format once a micro-batch.

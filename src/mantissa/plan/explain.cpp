@@ -44,6 +44,9 @@ std::string kernel_of(const Program& p, const Step& s) {
     for (const std::string& part : s.parts) kernel += " " + part;
   }
   if (s.addend != kNoBuffer) kernel += " + add";
+  if (s.rounding == Rounding::stochastic)
+    kernel += ", stochastically, keyed by seed, sequence, position, feature and value";
+  if (s.rounding == Rounding::toward_zero) kernel += ", toward zero";
   if (s.recomputed) kernel += ", recomputed";
   for (const Operand& o : s.inputs) {
     if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&

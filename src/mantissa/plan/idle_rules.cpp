@@ -21,7 +21,7 @@ bool same(const Step& a, const Step& b) {
     return x.buffer == y.buffer && x.operand == y.operand;
   };
   return a.op == b.op && a.outputs == b.outputs && a.rounded == b.rounded && a.compute == b.compute &&
-         a.accumulator == b.accumulator && a.interior == b.interior &&
+         a.accumulator == b.accumulator && a.interior == b.interior && a.rounding == b.rounding &&
          a.attributes.items() == b.attributes.items() &&
          std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(), same_operand);
 }

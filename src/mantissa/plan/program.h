@@ -68,8 +68,10 @@ struct Step {
   Scalar rounded = Scalar::f32;  // rounding of the result before the addend
   Factor compute = Scalar::f32;  // of factors, as the policy says for this use
   Accumulator accumulator = {};
-  Scalar interior = Scalar::f32;  // of the op's inside (OpDef::interior)
-  std::string_view factors = {};  // what the policy calls the format of factors here
+  Scalar interior = Scalar::f32;          // of the op's inside (OpDef::interior)
+  Rounding rounding = Rounding::nearest;  // of "round" steps
+  std::uint64_t random_name = 0;          // of what is rounded stochastically
+  std::string_view factors = {};          // what the policy calls the format of factors here
   std::string decided_by;
   graph::Attributes attributes;
   kernels::Expression expression;  // pointwise steps

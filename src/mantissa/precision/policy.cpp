@@ -175,6 +175,12 @@ std::optional<Scalar> Policy::interior(const Use& use) const {
   return format;
 }
 
+Rounding Policy::activation_rounding(const Use& use) const {
+  Rounding rounding = Rounding::nearest;
+  for (const std::size_t i : matching_rules(use)) rounding = rules_[i].fields.rounding.value_or(rounding);
+  return rounding;
+}
+
 Policy Policy::at_step(std::int64_t step) const {
   Policy out = *this;
   out.rules_.clear();

@@ -112,6 +112,9 @@ class Policy {
   /// The format that rules give to the inside of an op; none where no rule names it. Throws ConfigError where
   /// one that does says anything but a plain format.
   std::optional<Scalar> interior(const Use& use) const;
+  /// How rules say that activations, and gradients of them, are rounded; to nearest where none does: the
+  /// policy's own `rounding` is of weights and moments.
+  Rounding activation_rounding(const Use& use) const;
   /// Who set any of the fields called `names` for `use`: the last rule that did, else the preset or line.
   std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
   /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.

@@ -108,8 +108,9 @@ bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
          std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
 }
 
-/// A way of rounding that would round nothing, and a compensation of what is not lost, are refused.
-void check_update_fields(const Policy& policy, const Fields& fields) {
+/// A way of rounding that would round nothing, and a compensation of what is not lost, are refused. A rule
+/// that speaks of other passes, too, may round activations so (`only_update` false).
+void check_update_fields(const Policy& policy, const Fields& fields, bool only_update) {
   const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
   if (fields.kahan.value_or(false) && !weights) {
     throw ConfigError(
@@ -117,7 +118,8 @@ void check_update_fields(const Policy& policy, const Fields& fields) {
                     "params=bf16 ({})",
                     name(*policy.fields().params), trainable()));
   }
-  if (fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights && !moments) {
+  if (only_update && fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights &&
+      !moments) {
     throw ConfigError(fmt::format(
         "rounding={} is not available: only weights and moments below f32 are rounded so, and here both are "
         "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
@@ -152,11 +154,11 @@ void check_update(const Resolved& parameter) {
 void check_supported(const Policy& policy) {
   const bool f64 = policy.arithmetic() == Scalar::f64;
   check_fields(policy.fields(), f64);
-  check_update_fields(policy, policy.fields());
+  check_update_fields(policy, policy.fields(), true);
   for (const Rule& rule : policy.rules()) {
     try {
       check_rule_supported(rule, f64);
-      check_update_fields(policy, rule.fields);
+      check_update_fields(policy, rule.fields, rule.pass == Pass::update);
     } catch (const ConfigError& e) {
       throw ConfigError(fmt::format("rule {} ({}): {}", in_quotes(rule.str()), rule.origin, e.what()));
     }

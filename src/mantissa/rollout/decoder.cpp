@@ -19,8 +19,8 @@ Decoder::Decoder(runtime::Executor& executor)
       logits_(executor.buffer("logits")),
       slots_(executor.integers("rows").size()) {}
 
-void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt) {
-  slots_[slot] = {{prompt.begin(), prompt.end()}, 0, 0};
+void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence) {
+  slots_[slot] = {{prompt.begin(), prompt.end()}, 0, 0, sequence};
 }
 
 void Decoder::append(std::size_t slot, std::int32_t id) {
@@ -51,7 +51,8 @@ void Decoder::take(std::size_t slot, std::int64_t most) {
   const std::int64_t n = std::min(static_cast<std::int64_t>(s.left()), most);
   const auto from = s.waiting.begin() + static_cast<std::ptrdiff_t>(s.next);
   std::copy_n(from, n, executor_.integers("ids").begin() + tokens_);
-  segments_.push_back({tokens_, n, s.position, static_cast<std::int64_t>(slot)});
+  segments_.push_back(
+      {tokens_, n, s.position, static_cast<std::int64_t>(slot), static_cast<std::uint64_t>(s.sequence)});
   tokens_ += n;
   s.next += static_cast<std::size_t>(n);
   s.position += n;

@@ -22,8 +22,8 @@ class Decoder {
   /// Positions of a slot.
   std::int64_t capacity() const { return capacity_; }
 
-  /// Begins a sequence in `slot`, over what was there.
-  void open(std::size_t slot, std::span<const std::int32_t> prompt);
+  /// Begins a sequence in `slot`, over what was there. `sequence` keys its random numbers.
+  void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence);
   /// Appends one token to the sequence in `slot`, all of whose tokens were fed.
   void append(std::size_t slot, std::int32_t id);
 
@@ -40,6 +40,7 @@ class Decoder {
     std::vector<std::int32_t> waiting;
     std::size_t next = 0;       // of `waiting`
     std::int64_t position = 0;  // of waiting[next]
+    std::int64_t sequence = 0;
     std::size_t left() const { return waiting.size() - next; }
   };
   void take(std::size_t slot, std::int64_t most);

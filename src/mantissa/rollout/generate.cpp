@@ -85,7 +85,8 @@ class Run {
     if (options_.max_new_tokens < 1 || waiting_ == requests_.size()) return;
     in_slot_[slot] = waiting_++;
     ++sequences_;
-    decoder_.open(slot, requests_[*in_slot_[slot]].prompt);
+    const Request& request = requests_[*in_slot_[slot]];
+    decoder_.open(slot, request.prompt, request.sequence);
   }
 
   /// The next token of every sequence whose logits there are.

@@ -26,6 +26,12 @@ class Batch {
 
   const Extent& extent() const { return extent_; }
 
+  /// Keys what is drawn for the rows by `seed` and sequences `first` onward.
+  void key(std::uint64_t seed, std::uint64_t first) {
+    extent_.seed = seed;
+    for (Segment& s : segments_) s.sequence = first++;
+  }
+
  private:
   std::vector<Row> rows_;
   std::vector<Segment> segments_;

@@ -96,7 +96,9 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
                      .arithmetic = program_->arithmetic,
                      .compute = s.compute,
                      .accumulator = s.accumulator,
-                     .interior = s.interior};
+                     .interior = s.interior,
+                     .rounding = s.rounding,
+                     .random_name = s.random_name};
     s.op->run(call);
     if (after_step) after_step(s, call);
   }

@@ -16,12 +16,13 @@ struct Row {
 
 /// Tokens that attend to each other: [begin, begin + length) of the token axis, at positions `position`
 /// onward of their sequence. `slot` is the cache slot that holds the earlier positions; unused where there is
-/// no cache.
+/// no cache. `sequence` tells sequences apart for random numbers.
 struct Segment {
   std::int64_t begin = 0;
   std::int64_t length = 0;
   std::int64_t position = 0;
   std::int64_t slot = 0;
+  std::uint64_t sequence = 0;
 };
 
 /// The extents of one run. Spans are borrowed. Rows and segments cover [0, tokens) in order; in decoding,
@@ -31,6 +32,7 @@ struct Extent {
   std::span<const Row> rows;
   std::span<const Segment> segments;
   std::int64_t rows_per_leaf = 1;
+  std::uint64_t seed = 0;  // of random numbers
 };
 
 /// Tokens of one summation block: within a leaf, blocks of this many tokens from each row's start are one FMA

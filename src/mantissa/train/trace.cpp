@@ -105,9 +105,12 @@ class Tracer {
     const runtime::WeightSet weights = open_weights(program, source_, ctx_);
     runtime::Executor executor(program, weights, ctx_);
     Collector out(program.arithmetic, ctx_);
-    const runtime::Batch batch(1, ids_.length, 1);
+    runtime::Batch batch(1, ids_.length, 1);
     double sum = 0;
-    for (std::int64_t r = 0; r < ids_.rows; ++r) sum += run_row(executor, batch.extent(), r, out);
+    for (std::int64_t r = 0; r < ids_.rows; ++r) {
+      batch.key(0, static_cast<std::uint64_t>(r));
+      sum += run_row(executor, batch.extent(), r, out);
+    }
     const double loss = predicted_ == 0 ? 0 : -sum / static_cast<double>(predicted_);
     out.append("loss", arithmetic_, &loss, Scalar::f64, 1);
     set_shapes(out);

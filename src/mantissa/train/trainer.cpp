@@ -189,6 +189,8 @@ double Trainer::forward_backward(const text::StepData& data, bool train, const s
   for (std::int64_t first = 0; first < data.rows && !stop.stop_requested(); first += micro) {
     first_row_ = first;
     fill_rows(data, first);
+    const std::int64_t before = train ? step_ * config_.batch.global_batch_size : 0;
+    batch_.key(config_.run.seed, static_cast<std::uint64_t>(before + first));
     executor_->run(graph::Phase::forward, batch_.extent());
     executor_->run(train ? graph::Phase::backward : graph::Phase::evaluate, batch_.extent(),
                    train && first % shard_rows > 0);

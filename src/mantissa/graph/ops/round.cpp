@@ -1,5 +1,5 @@
-// A change of format that saturates or flushes subnormals, as a policy may ask for: a step of its own, which
-// no kernel does on the way.
+// A change of format that saturates, flushes subnormals, or rounds otherwise than to nearest, as a policy may
+// ask for: a step of its own, which no kernel does on the way.
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/quantize.h"
 
@@ -17,6 +17,11 @@ Cost cost(const NodeView& n, const Sizes&) {
 void run(const Call& c) {
   const Argument& in = c.inputs[0];
   const Argument& out = c.outputs[0];
+  if (c.rounding != Rounding::nearest) {
+    return kernels::round_activations(
+        c.ctx, c.extent, in.rows, in.width, in.in(), out.out(),
+        {c.rounding, c.random_name, c.compute.saturate, c.compute.flush_subnormals});
+  }
   kernels::round_to(c.ctx, in.rows * in.width, in.data, in.type, out.data, out.type, c.compute.saturate,
                     c.compute.flush_subnormals);
 }
@@ -30,7 +35,9 @@ void reference(const ReferenceCall& c) {
 const OpDef kRound = {
     .id = "round",
     .op = "cast",
-    .doc = "rounded once; overflow to the largest finite value, subnormals to zero, as the policy says",
+    .doc =
+        "rounded once, stochastically or toward zero; overflow to the largest finite value, subnormals to "
+        "zero, as the policy says",
     .reads = {Read::value},
     .infer = infer,
     .cost = cost,
