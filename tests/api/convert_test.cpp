@@ -63,6 +63,26 @@ TEST_F(ConvertedModel, AreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
+TEST_F(ConvertedModel, LoseWhatInspectSaid) {
+  const nlohmann::json said = nlohmann::json::parse(api::inspect(folder / "run/model").json);
+  for (const char* dtype : {"bf16", "e4m3", "mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4"}) {
+    api::ConvertOptions o = options(dtype, dtype);
+    o.data.clear();
+    const nlohmann::json done = nlohmann::json::parse(api::convert(o).json);
+    const auto expect_same = [&](const nlohmann::json& casts, const nlohmann::json& losses) {
+      for (const char* figure :
+           {"max_error", "rms_error", "relative_error", "max_relative_error", "overflows", "vanished"})
+        EXPECT_EQ(casts[dtype][figure], losses[figure]) << dtype << ' ' << figure;
+    };
+    expect_same(said["casts"], done["total"]);
+    ASSERT_EQ(said["tensors"].size(), done["tensors"].size());
+    for (std::size_t i = 0; i < done["tensors"].size(); ++i) {
+      EXPECT_EQ(said["tensors"][i]["name"], done["tensors"][i]["name"]);
+      expect_same(said["tensors"][i]["casts"], done["tensors"][i]);
+    }
+  }
+}
+
 TEST_F(ConvertedModel, SayWhereTheyComeFrom) {
   api::ConvertOptions o = options("bf16", "half");
   o.data.clear();

@@ -12,6 +12,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/suggest.h"
+#include "mantissa/convert/block_rows.h"
 
 namespace mantissa::api {
 namespace {
@@ -61,7 +62,7 @@ convert::Change change_of(const ConvertOptions& o) {
   convert::Change change;
   change.blocks = parse_block_format(o.dtype);
   if (change.blocks) {
-    change.format = change.blocks == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+    change.format = convert::stored_as(*change.blocks);
   } else if (!o.dtype.empty()) {
     change.format = format_named(o.dtype);
   }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/internal.h"
@@ -17,7 +18,6 @@ namespace mantissa::api {
 namespace {
 
 namespace fs = std::filesystem;
-using convert::kSurveyed;
 using convert::Survey;
 
 double share(std::uint64_t part, std::uint64_t all) {
@@ -26,14 +26,13 @@ double share(std::uint64_t part, std::uint64_t all) {
 
 nlohmann::json json_of(const Survey& seen) {
   nlohmann::json json = nlohmann::json::object();
-  for (std::size_t f = 0; f < kSurveyed.size(); ++f) {
-    const ErrorStats& e = seen.losses[f];
-    json[std::string(name(kSurveyed[f]))] = {
+  seen.for_losses([&](std::string_view format, const ErrorStats& e) {
+    json[std::string(format)] = {
         {"max_error", e.max_abs},         {"rms_error", e.rms()},
         {"relative_error", e.relative()}, {"max_relative_error", e.max_relative},
         {"overflows", e.overflows},       {"overflow_share", share(e.overflows, e.count)},
         {"vanished", e.vanished},         {"vanished_share", share(e.vanished, e.count)}};
-  }
+  });
   return json;
 }
 
@@ -65,6 +64,50 @@ std::string share_text(std::uint64_t part, std::uint64_t all) {
   return part == 0 ? "" : fmt::format("{:.2g} %", 100 * share(part, all));
 }
 
+/// Shares of values that are lost: a line for each tensor that loses some, a column for each format that some
+/// are lost in.
+class LossTable {
+ public:
+  /// `what` heads the names; `part` says which loss of a tensor's values is meant.
+  LossTable(std::string what, std::uint64_t ErrorStats::*part) : what_(std::move(what)), part_(part) {}
+
+  void add(const std::string& tensor, const Survey& seen) {
+    std::map<std::string_view, std::string> shares;
+    seen.for_losses([&](std::string_view format, const ErrorStats& e) {
+      if (e.*part_ > 0) shares[format] = share_text(e.*part_, e.count);
+    });
+    if (!shares.empty()) lines_.emplace_back(tensor, std::move(shares));
+  }
+
+  std::string text(std::size_t width) const {
+    if (lines_.empty()) return {};
+    width = std::max(width, what_.size());
+    std::vector<std::string_view> formats;
+    Survey().for_losses([&](std::string_view format, const ErrorStats&) {
+      const auto lost = [&](const auto& line) { return line.second.contains(format); };
+      if (std::any_of(lines_.begin(), lines_.end(), lost)) formats.push_back(format);
+    });
+    std::string text = fmt::format("\n{:<{}}", what_, width);
+    for (const std::string_view format : formats) text += fmt::format("{:>{}}", format, column(format));
+    for (const auto& [tensor, shares] : lines_) {
+      text += fmt::format("\n{:<{}}", tensor, width);
+      for (const std::string_view format : formats) {
+        const auto it = shares.find(format);
+        text += fmt::format("{:>{}}", it == shares.end() ? "" : it->second, column(format));
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+    }
+    return text + "\n";
+  }
+
+ private:
+  static std::size_t column(std::string_view format) { return std::max<std::size_t>(11, format.size() + 2); }
+
+  std::string what_;
+  std::uint64_t ErrorStats::*part_;
+  std::vector<std::pair<std::string, std::map<std::string_view, std::string>>> lines_;
+};
+
 class Inspector {
  public:
   Inspector(const fs::path& path, const kernels::Context& ctx)
@@ -86,7 +129,7 @@ class Inspector {
     json_["origin"] = origin;
     json_["metadata"] = files_.metadata();
     json_["casts"] = json_of(all_);
-    return {head + text_ + casts_text() + losses_,
+    return {head + text_ + casts_text() + overflows_.text(width_) + vanished_.text(width_),
             json_.dump(2, ' ', false, nlohmann::json::error_handler_t::replace)};
   }
 
@@ -114,33 +157,20 @@ class Inspector {
       text_ += fmt::format("{:>11.3g}{:>11.3g}{:>11.3g}", any ? v.min : std::nan(""),
                            any ? v.max : std::nan(""), v.rms());
       if (v.nonfinite > 0) text_ += fmt::format("  {} values are inf or nan", v.nonfinite);
-      add_losses(tensor, seen);
+      overflows_.add(tensor.name, seen);
+      vanished_.add(tensor.name, seen);
     }
     text_ += "\n";
     json_["tensors"].push_back(std::move(row));
   }
 
-  /// A line for each format in which values of the tensor overflow or vanish.
-  void add_losses(const io::TensorInfo& tensor, const Survey& seen) {
-    for (std::size_t f = 0; f < kSurveyed.size(); ++f) {
-      const ErrorStats& e = seen.losses[f];
-      if (e.overflows == 0 && e.vanished == 0) continue;
-      if (losses_.empty())
-        losses_ = fmt::format("\n{:<{}}  {:<12}{:>12}{:>12}\n", "tensor", width_, "a cast to", "overflow",
-                              "vanish");
-      losses_ += fmt::format("{:<{}}  {:<12}{:>12}{:>12}\n", tensor.name, width_, name(kSurveyed[f]),
-                             share_text(e.overflows, e.count), share_text(e.vanished, e.count));
-    }
-  }
-
   std::string casts_text() const {
     std::string text = fmt::format("\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "a cast to", "max error",
                                    "rms error", "relative", "overflows", "vanish");
-    for (std::size_t f = 0; f < kSurveyed.size(); ++f) {
-      const ErrorStats& e = all_.losses[f];
-      text += fmt::format("{:<12}{:>12.3g}{:>12.3g}{:>12.3g}{:>12}{:>12}\n", name(kSurveyed[f]), e.max_abs,
-                          e.rms(), e.relative(), e.overflows, e.vanished);
-    }
+    all_.for_losses([&](std::string_view format, const ErrorStats& e) {
+      text += fmt::format("{:<12}{:>12.3g}{:>12.3g}{:>12.3g}{:>12}{:>12}\n", format, e.max_abs, e.rms(),
+                          e.relative(), e.overflows, e.vanished);
+    });
     return text;
   }
 
@@ -150,7 +180,9 @@ class Inspector {
   std::size_t width_ = 6;
   Survey all_;
   std::uint64_t values_ = 0;
-  std::string text_, losses_;
+  std::string text_;
+  LossTable overflows_ = {"overflow in a cast to", &ErrorStats::overflows};
+  LossTable vanished_ = {"vanish in a cast to", &ErrorStats::vanished};
   nlohmann::json json_ = {{"tensors", nlohmann::json::array()}};
 };
 

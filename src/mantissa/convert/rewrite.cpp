@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "mantissa/base/error.h"
+#include "mantissa/convert/block_rows.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/safetensors_header.h"
 #include "mantissa/numeric/convert.h"
@@ -71,15 +72,12 @@ void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, st
   after.resize(kRow);
   rounded.resize(kRow);
   for (std::uint64_t at = 0, n = 0; at < count; at += n) {
-    n = std::min({kRow, count - at, job.row - (first + at) % job.row});
+    n = std::min(count - at, block_piece(job.row, first + at, kRow));
     load_row(in, stored, at, n, before.data(), target);
     if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
     std::transform(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rounded.begin(),
                    [](T x) { return static_cast<float>(x); });
-    round_blocks(blocks, rounded.data(), n, job.tensor_scale, target);
-    if (blocks == BlockFormat::nvfp4) {
-      for (std::uint64_t i = 0; i < n; ++i) rounded[i] *= job.tensor_scale;
-    }
+    round_in_blocks(blocks, rounded.data(), n, job.row, first + at, job.tensor_scale, target);
     std::byte* to = out + at * mantissa::bytes_of(format);
     encode_row(rounded.data(), n, to, format, {}, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
@@ -104,8 +102,7 @@ class Rewriter {
       job.how = {change.rounding, change.saturate,
                  RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
       const auto count = static_cast<std::uint64_t>(part.tensor->count());
-      if (!part.tensor->shape.empty())
-        job.row = std::max(std::uint64_t{1}, static_cast<std::uint64_t>(part.tensor->shape.back()));
+      job.row = row_length(part.tensor->shape);
       for (std::uint64_t first = 0, size = 0; first < count; first += size) {
         size = std::min(count - first, piece_size(job, first));
         pieces_.push_back({jobs_.size(), first, size});
@@ -138,11 +135,9 @@ class Rewriter {
   }
 
  private:
-  /// Elements of the piece that begins at `first`; of blocks, whole rows, or a row's part that blocks do not
-  /// straddle.
+  /// Elements of the piece that begins at `first`.
   std::uint64_t piece_size(const Job& job, std::uint64_t first) const {
-    if (!change_.blocks) return kPiece;
-    return job.row <= kPiece ? kPiece / job.row * job.row : std::min(kPiece, job.row - first % job.row);
+    return change_.blocks ? block_piece(job.row, first, kPiece) : kPiece;
   }
 
   /// Calls work(piece, memory of the thread) for all pieces on all threads. Throws what one of them throws.

@@ -1,9 +1,11 @@
 #include "mantissa/convert/survey.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <vector>
 
+#include "mantissa/convert/block_rows.h"
 #include "mantissa/numeric/convert.h"
 
 namespace mantissa::convert {
@@ -12,33 +14,164 @@ namespace {
 constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements that one thread takes at a time
 constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // of which so many are in the cache at once
 
+struct Piece {
+  std::uint64_t first = 0, count = 0;
+};
+
+/// Memory of one thread.
 struct Buffers {
   std::vector<std::byte> stored;
-  std::vector<float> before, after;
+  std::vector<float> before, after, rounded;
   std::vector<double> wide_before, wide_after;
+};
+
+/// What one piece gave, and its largest magnitude that is finite in f32.
+struct Seen {
+  Survey survey;
+  float largest = 0;
 };
 
 template <class T>
 void look(const std::byte* stored, Scalar type, std::uint64_t count, SimdTarget target,
-          std::vector<T>& before, std::vector<T>& after, Survey& seen) {
+          std::vector<T>& before, std::vector<T>& after, Seen& seen) {
   before.resize(kRow);
   for (std::uint64_t at = 0; at < count; at += kRow) {
     const std::uint64_t n = std::min(kRow, count - at);
     load_row(stored, type, at, n, before.data(), target);
-    seen.values.add_row(before.data(), n, target);
+    seen.survey.values.add_row(before.data(), n, target);
     for (std::size_t f = 0; f < kSurveyed.size(); ++f) {
       after.assign(before.begin(), before.end());
       round_row(after.data(), n, kSurveyed[f], target);
-      seen.losses[f].add_row(before.data(), after.data(), n, kSurveyed[f], target);
+      seen.survey.losses[f].add_row(before.data(), after.data(), n, kSurveyed[f], target);
+    }
+    if constexpr (sizeof(T) == sizeof(double)) {
+      for (std::uint64_t i = 0; i < n; ++i) {
+        const float magnitude = std::abs(static_cast<float>(before[i]));
+        if (std::isfinite(magnitude)) seen.largest = std::max(seen.largest, magnitude);
+      }
+    }
+  }
+  const ValueStats& v = seen.survey.values;
+  if (sizeof(T) == sizeof(float) && v.finite() > 0)
+    seen.largest = static_cast<float>(std::max(std::abs(v.min), std::abs(v.max)));
+}
+
+/// The same for blocks. Pieces begin with a row, or a multiple of kRow elements after its beginning.
+template <class T>
+void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, std::uint64_t row,
+                    float tensor_scale, SimdTarget target, std::vector<T>& before, std::vector<T>& after,
+                    std::vector<float>& rounded, Survey& seen) {
+  constexpr Scalar kSame = sizeof(T) == sizeof(double) ? Scalar::f64 : Scalar::f32;
+  before.resize(kRow);
+  after.resize(kRow);
+  rounded.resize(kRow);
+  for (std::uint64_t at = 0, n = 0; at < piece.count; at += n) {
+    n = std::min(piece.count - at, block_piece(row, piece.first + at, kRow));
+    load_row(stored, type, at, n, before.data(), target);
+    for (std::size_t f = 0; f < std::size(kBlockFormats); ++f) {
+      const Scalar kept = stored_as(kBlockFormats[f]);
+      load_row(before.data(), kSame, 0, n, rounded.data(), target);
+      round_in_blocks(kBlockFormats[f], rounded.data(), n, row, piece.first + at, tensor_scale, target);
+      round_row(rounded.data(), n, kept, target);
+      const T* now = after.data();
+      if constexpr (kSame == Scalar::f32) {
+        now = rounded.data();
+      } else {
+        std::copy_n(rounded.data(), n, after.data());
+      }
+      seen.block_losses[f].add_row(before.data(), now, n, kept, target);
     }
   }
 }
+
+/// One tensor, whose pieces the threads take.
+class Surveyor {
+ public:
+  Surveyor(const io::WeightFiles& files, const io::TensorInfo& tensor, const kernels::Context& ctx)
+      : files_(files),
+        tensor_(tensor),
+        ctx_(ctx),
+        target_(kernels::simd_target(ctx.simd)),
+        type_(*io::scalar_of(tensor.dtype)),
+        count_(static_cast<std::uint64_t>(tensor.count())),
+        row_(row_length(tensor.shape)),
+        buffers_(static_cast<std::size_t>(ctx.threads)) {}
+
+  Survey run() {
+    std::vector<Seen> plain = over(pieces(false), [&](const Piece& piece, Buffers& memory, Seen& seen) {
+      if (type_ == Scalar::f64) {
+        look(memory.stored.data(), type_, piece.count, target_, memory.wide_before, memory.wide_after, seen);
+      } else {
+        look(memory.stored.data(), type_, piece.count, target_, memory.before, memory.after, seen);
+      }
+    });
+    float largest = 0;
+    for (const Seen& s : plain) largest = std::max(largest, s.largest);
+    const float scale = nvfp4_tensor_scale(largest);
+    const std::vector<Seen> blocks = over(pieces(true), [&](const Piece& piece, Buffers& memory, Seen& seen) {
+      if (type_ == Scalar::f64) {
+        look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.wide_before,
+                       memory.wide_after, memory.rounded, seen.survey);
+      } else {
+        look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.before, memory.after,
+                       memory.rounded, seen.survey);
+      }
+    });
+    Survey all;
+    for (const std::vector<Seen>* seen : {&std::as_const(plain), &blocks}) {
+      for (const Seen& s : *seen) all.merge(s.survey);
+    }
+    return all;
+  }
+
+ private:
+  /// As a conversion cuts the tensor, so that sums have the same bits.
+  std::vector<Piece> pieces(bool blocks) const {
+    std::vector<Piece> all;
+    for (std::uint64_t first = 0; first < count_; first += all.back().count)
+      all.push_back({first, std::min(count_ - first, blocks ? block_piece(row_, first, kPiece) : kPiece)});
+    return all;
+  }
+
+  /// Calls work(piece, memory with the piece's bytes, what it sees) for all pieces on all threads.
+  template <class Work>
+  std::vector<Seen> over(const std::vector<Piece>& pieces, const Work& work) {
+    std::vector<Seen> seen(pieces.size());
+    std::vector<std::exception_ptr> faults(buffers_.size());
+    kernels::parallel_for(ctx_, static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int thread) {
+      const auto t = static_cast<std::size_t>(thread), p = static_cast<std::size_t>(i);
+      if (faults[t] != nullptr) return;
+      try {
+        const std::size_t width = mantissa::bytes_of(type_);
+        Buffers& memory = buffers_[t];
+        memory.stored.resize(pieces[p].count * width);
+        files_.read(tensor_.name, memory.stored, pieces[p].first * width);
+        work(pieces[p], memory, seen[p]);
+      } catch (...) {
+        faults[t] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& fault : faults) {
+      if (fault != nullptr) std::rethrow_exception(fault);
+    }
+    return seen;
+  }
+
+  const io::WeightFiles& files_;
+  const io::TensorInfo& tensor_;
+  const kernels::Context& ctx_;
+  SimdTarget target_;
+  Scalar type_;
+  std::uint64_t count_, row_;
+  std::vector<Buffers> buffers_;
+};
 
 }  // namespace
 
 void Survey::merge(const Survey& other) {
   values.merge(other.values);
   for (std::size_t f = 0; f < losses.size(); ++f) losses[f].merge(other.losses[f]);
+  for (std::size_t f = 0; f < block_losses.size(); ++f) block_losses[f].merge(other.block_losses[f]);
 }
 
 std::optional<Scalar> Survey::lies_in() const {
@@ -49,37 +182,13 @@ std::optional<Scalar> Survey::lies_in() const {
   return std::nullopt;
 }
 
+void Survey::for_losses(const std::function<void(std::string_view, const ErrorStats&)>& look) const {
+  for (std::size_t f = 0; f < losses.size(); ++f) look(name(kSurveyed[f]), losses[f]);
+  for (std::size_t f = 0; f < block_losses.size(); ++f) look(traits(kBlockFormats[f]).name, block_losses[f]);
+}
+
 Survey survey(const io::WeightFiles& files, const io::TensorInfo& tensor, const kernels::Context& ctx) {
-  const Scalar type = *io::scalar_of(tensor.dtype);
-  const auto count = static_cast<std::uint64_t>(tensor.count());
-  const std::uint64_t pieces = (count + kPiece - 1) / kPiece;
-  std::vector<Survey> seen(pieces);
-  std::vector<Buffers> buffers(static_cast<std::size_t>(ctx.threads));
-  std::vector<std::exception_ptr> faults(static_cast<std::size_t>(ctx.threads));
-  const SimdTarget target = kernels::simd_target(ctx.simd);
-  kernels::parallel_for(ctx, static_cast<std::int64_t>(pieces), [&](std::int64_t i, int thread) {
-    const auto t = static_cast<std::size_t>(thread), p = static_cast<std::size_t>(i);
-    if (faults[t] != nullptr) return;
-    try {
-      Buffers& memory = buffers[t];
-      const std::uint64_t first = p * kPiece, n = std::min(kPiece, count - first);
-      memory.stored.resize(n * mantissa::bytes_of(type));
-      files.read(tensor.name, memory.stored, first * mantissa::bytes_of(type));
-      if (type == Scalar::f64) {
-        look(memory.stored.data(), type, n, target, memory.wide_before, memory.wide_after, seen[p]);
-      } else {
-        look(memory.stored.data(), type, n, target, memory.before, memory.after, seen[p]);
-      }
-    } catch (...) {
-      faults[t] = std::current_exception();
-    }
-  });
-  for (const std::exception_ptr& fault : faults) {
-    if (fault != nullptr) std::rethrow_exception(fault);
-  }
-  Survey all;
-  for (const Survey& piece : seen) all.merge(piece);
-  return all;
+  return Surveyor(files, tensor, ctx).run();
 }
 
 }  // namespace mantissa::convert

@@ -10,7 +10,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -29,7 +28,12 @@ class BlockRounder {
   using D = hn::ScalableTag<float>;
   using V = hn::Vec<D>;
 
-  BlockRounder(BlockFormat f, float tensor_scale) : t_(traits(f)), tensor_scale_(tensor_scale) {}
+  BlockRounder(BlockFormat f, float tensor_scale)
+      : t_(traits(f)),
+        tensor_scale_(tensor_scale),
+        down_(PowerOfTwo<float>(-t_.max_exp)),
+        smallest_normal_(PowerOfTwo<float>(t_.min_normal_exp)),
+        last_place_(PowerOfTwo<float>(-t_.mantissa_bits)) {}
 
   /// What a lane's scale follows from.
   struct Range {
@@ -53,9 +57,7 @@ class BlockRounder {
     const D d;
     if (t_.power_of_two_scale) {
       const V floor = PowerBelow(r.amax);
-      const V scale = hn::Add(hn::Max(hn::Mul(floor, hn::Set(d, std::ldexp(1.0F, -t_.max_exp))),
-                                      hn::Set(d, std::ldexp(1.0F, -127))),
-                              r.taint);
+      const V scale = hn::Add(hn::Max(hn::Mul(floor, hn::Set(d, down_)), hn::Set(d, 0x1p-127F)), r.taint);
       return {scale, scale};
     }
     const V most =
@@ -69,8 +71,8 @@ class BlockRounder {
     const D d;
     const V y = hn::Div(x, s.whole), magnitude = hn::Abs(y);
     // Adding 1.5 · 2^23 steps makes the hardware's own addition round to a whole number of them.
-    const V step = hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, std::ldexp(1.0F, t_.min_normal_exp))),
-                           hn::Set(d, std::ldexp(1.0F, -t_.mantissa_bits)));
+    const V step =
+        hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, smallest_normal_)), hn::Set(d, last_place_));
     const V shift = hn::Mul(step, hn::Set(d, 0x1.8p23F));
     const V rounded =
         hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, static_cast<float>(t_.max_finite)));
@@ -87,6 +89,7 @@ class BlockRounder {
 
   BlockTraits t_;
   float tensor_scale_;
+  float down_, smallest_normal_, last_place_;  // powers of two of the format
 };
 
 /// row[0, n) in blocks from its first element on.

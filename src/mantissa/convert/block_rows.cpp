@@ -1,0 +1,28 @@
+#include "mantissa/convert/block_rows.h"
+
+#include <algorithm>
+
+namespace mantissa::convert {
+
+Scalar stored_as(BlockFormat f) {
+  return f == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+}
+
+std::uint64_t row_length(const std::vector<std::int64_t>& shape) {
+  return shape.empty() ? 1 : std::max(std::uint64_t{1}, static_cast<std::uint64_t>(shape.back()));
+}
+
+std::uint64_t block_piece(std::uint64_t row, std::uint64_t first, std::uint64_t most) {
+  return row <= most ? most / row * row : std::min(most, row - first % row);
+}
+
+void round_in_blocks(BlockFormat f, float* values, std::size_t n, std::uint64_t row, std::uint64_t first,
+                     float tensor_scale, SimdTarget target) {
+  std::size_t part = static_cast<std::size_t>(row - first % row);
+  for (std::size_t at = 0; at < n; at += part, part = static_cast<std::size_t>(row))
+    round_blocks(f, values + at, std::min(part, n - at), tensor_scale, target);
+  if (f != BlockFormat::nvfp4) return;
+  for (std::size_t i = 0; i < n; ++i) values[i] *= tensor_scale;
+}
+
+}  // namespace mantissa::convert
