@@ -31,6 +31,7 @@ struct Formats {
   Scalar master, copy, gradient, moment;
   Rounding rounding = Rounding::nearest;
   bool compensated = false;
+  Scalar lowered = Scalar::f64;  // arithmetic
   Scalar arithmetic() const { return is_f64(master) ? Scalar::f64 : Scalar::f32; }
 };
 
@@ -44,7 +45,8 @@ struct Parameter {
         second(f.moment, 1, count),
         compensation(f.master, 1, count),
         rounding(f.rounding),
-        compensated(f.compensated) {
+        compensated(f.compensated),
+        lowered(f.lowered) {
     std::mt19937 random(kSeed);
     std::normal_distribution<double> normal;
     master.fill_normal(random);
@@ -68,6 +70,7 @@ struct Parameter {
             .moment_type = first.type,
             .compensation = compensated ? compensation.bytes.data() : nullptr,
             .rounding = rounding,
+            .arithmetic = lowered,
             .key = kKey,
             .lr = 3e-3,
             .beta1 = 0.9,
@@ -82,6 +85,7 @@ struct Parameter {
   Tensor master, copy, gradient, first, second, compensation;
   Rounding rounding;
   bool compensated;
+  Scalar lowered;
 };
 
 /// x as an update stores element i of a tensor of type s.
@@ -102,21 +106,39 @@ void spelled_update(const AdamW& u, Parameter& p) {
   const T beta2 = static_cast<T>(u.beta2), rest2 = static_cast<T>(1 - u.beta2);
   const T c1 = static_cast<T>(1 - std::pow(u.beta1, t)), c2 = static_cast<T>(1 - std::pow(u.beta2, t));
   const T keep = static_cast<T>(1 - u.lr * u.weight_decay), decay = static_cast<T>(u.lr * u.weight_decay);
+  const auto r = [&u](T x) { return static_cast<T>(round_to(static_cast<double>(x), u.arithmetic)); };
   for (std::int64_t i = 0; i < u.count; ++i) {
-    const T g = static_cast<T>(p.gradient.get(0, i)) * static_cast<T>(u.gradient_factor);
-    const T m = beta1 * static_cast<T>(p.first.get(0, i)) + rest1 * g;
-    const T v = beta2 * static_cast<T>(p.second.get(0, i)) + rest2 * (g * g);
-    const T update = static_cast<T>(u.lr) * (m / c1) / (std::sqrt(v / c2) + static_cast<T>(u.eps));
+    const T g = r(static_cast<T>(p.gradient.get(0, i)) * static_cast<T>(u.gradient_factor));
+    const T m = r(r(beta1 * static_cast<T>(p.first.get(0, i))) + r(rest1 * g));
+    const T v = r(r(beta2 * static_cast<T>(p.second.get(0, i))) + r(rest2 * r(g * g)));
+    const T root = r(r(std::sqrt(r(v / c2))) + static_cast<T>(u.eps));
+    const T update = r(r(static_cast<T>(u.lr) * r(m / c1)) / root);
     const T w = static_cast<T>(p.master.get(0, i));
-    const T change = static_cast<T>(p.compensation.get(0, i)) - (decay * w + update);
-    p.master.set(
-        0, i,
-        stored(u, p.master.type, p.compensated ? w + change : w * keep - update, i, RandomUse::rounding));
+    const T change = r(static_cast<T>(p.compensation.get(0, i)) - r(r(decay * w) + update));
+    const T next = p.compensated ? w + change : r(r(w * keep) - update);
+    p.master.set(0, i, stored(u, p.master.type, next, i, RandomUse::rounding));
     const T lost = change - (static_cast<T>(p.master.get(0, i)) - w);
     if (p.compensated) p.compensation.set(0, i, stored(u, p.master.type, lost, i, RandomUse::compensation));
     p.first.set(0, i, stored(u, p.first.type, m, i, RandomUse::first_moment));
     p.second.set(0, i, stored(u, p.second.type, v, i, RandomUse::second_moment));
     p.copy.set(0, i, p.master.get(0, i));
+  }
+}
+
+TEST(LoweredUpdate, RoundsTheResultOfEveryOperation) {
+  for (const Scalar lowered : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2}) {
+    for (const bool compensated : {false, true}) {
+      const Formats f{Scalar::bf16,      Scalar::f32, Scalar::f32, Scalar::f32,
+                      Rounding::nearest, compensated, lowered};
+      const Parameter before(f, 1041);
+      Parameter expected = before;
+      spelled_update<float>(expected.update(), expected);
+      for (const Context& ctx : contexts()) {
+        Parameter p = before;
+        adamw(ctx, p.update());
+        EXPECT_TRUE(p == expected) << name(lowered) << ' ' << compensated << ' ' << describe(ctx);
+      }
+    }
   }
 }
 

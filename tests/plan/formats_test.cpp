@@ -90,10 +90,20 @@ optimizer  moments   f32    –     f32   f32      bf16-mixed
 )");
   EXPECT_EQ(update("bf16-true optimizer=bf16 kahan=true; model.norm: params=f32 optimizer=f32"),
             R"(scope      op        store    mul   acc   out      decided by
-optimizer  adamw     bf16+f32 –     f32   bf16+f32 custom
-optimizer  moments   bf16+f32 –     f32   bf16+f32 custom
-optimizer  kahan     bf16     –     f32   bf16     custom
+optimizer  adamw     bf16+f32 –     f32   bf16+f32 policy line+policy rule 1
+optimizer  moments   bf16+f32 –     f32   bf16+f32 policy line+policy rule 1
+optimizer  kahan     bf16     –     f32   bf16     policy line
 )");
+  EXPECT_EQ(update("32-true; *norm*: op=update compute=bf16; *: pass=update compute=bf16"),
+            R"(scope      op        store  mul   acc   out      decided by
+optimizer  adamw     f32    –     bf16  f32      policy rule 2
+optimizer  moments   f32    –     bf16  f32      32-true
+)");
+  EXPECT_EQ(update("32-true compute=f16; *: compute=bf16"),
+            R"(scope      op        store  mul   acc   out      decided by
+optimizer  adamw     f32    –     f32   f32+bf16 policy line
+optimizer  moments   f32    –     f32   f32      policy line
+)") << "what says nothing of the update leaves its arithmetic";
   const std::vector<PlanRow> rows =
       plan_rows(plan_for(precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic")));
   EXPECT_EQ(

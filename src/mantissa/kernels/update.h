@@ -36,10 +36,11 @@ struct RoundingKey {
 /// the bias correction. g = gradient · gradient_factor (unscaling and clipping); m = β1·m + (1−β1)·g; v =
 /// β2·v + (1−β2)·(g·g); w = w·(1 − lr·decay) − (lr·(m/c1)) / (√(v/c2) + ε), c1 = 1 − β1^t, c2 = 1 − β2^t.
 /// Arithmetic in f32 (f64 where the master is f64): the factors (1−β1), (1−β2), (1 − lr·decay), c1 and c2 are
-/// formed in double and rounded once, then every operation is rounded, none is fused. w takes the m and v
-/// that are not yet rounded to their storage. What is stored in fewer bits than the arithmetic is rounded as
-/// `rounding` says, stochastically with a stream of random bits each for the weight, its two moments and its
-/// compensation. The copy is the stored master, rounded to nearest.
+/// formed in double and rounded once, then every operation is rounded, none is fused; to `arithmetic`, too,
+/// where that is lower, but for w + s and what is lost there. w takes the m and v that are not yet rounded to
+/// their storage. What is stored in fewer bits than the arithmetic is rounded as `rounding` says,
+/// stochastically with a stream of random bits each for the weight, its two moments and its compensation. The
+/// copy is the stored master, rounded to nearest.
 ///
 /// With a compensation c (Kahan, 1965): s = c − (lr·decay·w + update), w' = round(w + s), c' = round(s − (w'
 /// − w)), the factor lr·decay formed in double. So w + c moves by what the update asks for, though w may not.
@@ -59,6 +60,7 @@ struct AdamW {
   Scalar moment_type = Scalar::f32;
   void* compensation = nullptr;  // of master_type; may be null
   Rounding rounding = Rounding::nearest;
+  Scalar arithmetic = Scalar::f64;  // what the result of every operation is rounded to; f64: not at all
   RoundingKey key{};
   double lr = 0, beta1 = 0, beta2 = 0, eps = 0, weight_decay = 0;
   double gradient_factor = 1;

@@ -49,6 +49,7 @@ StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> pa
     u.moment_type = p.first_moment.type;
     u.compensation = p.compensation.data;
     u.rounding = p.rounding;
+    u.arithmetic = p.arithmetic;
     u.key = {options.seed, static_cast<std::uint64_t>(step), p.name_hash};
     u.lr = lr;
     u.beta1 = options.beta1;

@@ -34,6 +34,7 @@ struct Parameter {
   Matrix second_moment;
   Matrix compensation;                    // what updates lost in rounding the master, in its format
   Rounding rounding = Rounding::nearest;  // of masters and moments below the arithmetic's format
+  Scalar arithmetic = Scalar::f64;        // below the master's own: what every operation is rounded to
   std::uint64_t name_hash = 0;            // hash_name() of its name: a key of stochastic rounding
 };
 

@@ -156,6 +156,7 @@ class Lowering {
       throw ConfigError(fmt::format("{}: {}", slot.name, e.what()));
     }
     slot.moments = r.optimizer;
+    slot.arithmetic = program_.policy.update_arithmetic(use).value_or(program_.arithmetic);
     const bool rounds = !holds(slot.master, program_.arithmetic) || !holds(r.optimizer, program_.arithmetic);
     slot.rounding = rounds ? r.rounding : Rounding::nearest;
     slot.compensated = r.kahan && !holds(slot.master, program_.arithmetic);

@@ -1,10 +1,12 @@
 #include "mantissa/plan/explain.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 
 #include "mantissa/precision/coverage.h"
 
@@ -122,23 +124,6 @@ PlanRow interior_row(const Program& p, const Step& s) {
   return r;
 }
 
-/// "bf16+f32": each once, in the order in which they come.
-class Formats {
- public:
-  void add(Scalar s) {
-    if (std::find(all_.begin(), all_.end(), s) == all_.end()) all_.push_back(s);
-  }
-  bool empty() const { return all_.empty(); }
-  std::string text() const {
-    std::string text;
-    for (const Scalar s : all_) text += fmt::format("{}{}", text.empty() ? "" : "+", name(s));
-    return text;
-  }
-
- private:
-  std::vector<Scalar> all_;
-};
-
 std::string rounding_text(Rounding rounding) {
   switch (rounding) {
     case Rounding::nearest:
@@ -151,44 +136,74 @@ std::string rounding_text(Rounding rounding) {
   return {};
 }
 
-PlanRow update_row(const Program& p, const char* op, const Formats& stored, const Formats& written) {
-  PlanRow r;
-  r.scope = "optimizer";
-  r.op = op;
-  r.pass = "update";
-  r.stored = stored.text();
-  r.multiplied = kNoFormat;
-  r.accumulated = std::string(name(p.arithmetic));
-  r.output = written.text();
-  r.decided_by = p.policy.preset();
-  return r;
-}
+/// Words that are each said once: "bf16+f32".
+class Words {
+ public:
+  void add(std::string_view word) {
+    if (std::ranges::find(all_, word) == all_.end()) all_.emplace_back(word);
+  }
+  bool empty() const { return all_.empty(); }
+  std::string text() const { return fmt::format("{}", fmt::join(all_, "+")); }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+/// A row of the update: what some tensors of all parameters are stored in.
+class UpdateRow {
+ public:
+  UpdateRow(const Program& p, const char* op) : p_(p) {
+    row_.scope = "optimizer";
+    row_.op = op;
+    row_.pass = "update";
+    row_.multiplied = kNoFormat;
+  }
+  /// Of the parameter `s`: stored and written in `type`, which one of `fields` decided.
+  void add(const Slot& s, Scalar type, std::span<const std::string_view> fields) {
+    stored_.add(name(type));
+    written_.add(name(type));
+    arithmetic_.add(name(s.arithmetic));
+    by_.add(p_.policy.decided_by({s.name, "update", precision::Pass::update}, fields));
+  }
+  void add_copy(Scalar type) { written_.add(name(type)); }
+  bool empty() const { return stored_.empty(); }
+  PlanRow made(std::string kernel) {
+    row_.stored = stored_.text();
+    row_.accumulated = arithmetic_.text();
+    row_.output = written_.text();
+    row_.decided_by = by_.text();
+    row_.kernel = std::move(kernel);
+    return row_;
+  }
+
+ private:
+  const Program& p_;
+  PlanRow row_;
+  Words stored_, written_, arithmetic_, by_;
+};
 
 /// The sweep's rows: masters and copies, moments, and what updates lose where that is kept.
 std::vector<PlanRow> optimizer_rows(const Program& p) {
-  Formats masters, written, moments, compensations;
+  UpdateRow masters(p, "adamw"), moments(p, "moments"), compensations(p, "kahan");
   std::string narrow;  // how what is below the arithmetic is rounded
   for (const Slot& s : p.slots) {
-    masters.add(s.master);
-    written.add(s.master);
-    moments.add(s.moments);
-    if (s.compensated) compensations.add(s.master);
+    std::vector<std::string_view> of_masters = {"params", "rounding"};
+    if (s.arithmetic != p.arithmetic) of_masters.emplace_back("compute");
+    masters.add(s, s.master, of_masters);
+    moments.add(s, s.moments, std::array<std::string_view, 2>{"optimizer", "rounding"});
+    if (s.compensated) compensations.add(s, s.master, std::array<std::string_view, 1>{"kahan"});
     const bool rounds = !holds(s.master, p.arithmetic) || !holds(s.moments, p.arithmetic);
     if (rounds && narrow.find(rounding_text(s.rounding)) == std::string::npos)
       narrow += fmt::format("{}{}", narrow.empty() ? "; what is below f32 rounded " : ", or ",
                             rounding_text(s.rounding));
   }
   for (const Slot& s : p.slots) {
-    for (const BufferId c : s.copies) written.add(p.buffer(c).type);
+    for (const BufferId c : s.copies) masters.add_copy(p.buffer(c).type);
   }
-  std::vector<PlanRow> rows = {update_row(p, "adamw", masters, written),
-                               update_row(p, "moments", moments, moments)};
-  rows[0].kernel = "one sweep: clip, update, copy" + narrow;
-  rows[1].kernel = "in the same sweep";
-  if (!compensations.empty()) {
-    rows.push_back(update_row(p, "kahan", compensations, compensations));
-    rows.back().kernel = "in the same sweep: what the update lost in rounding the master";
-  }
+  std::vector<PlanRow> rows = {masters.made("one sweep: clip, update, copy" + narrow),
+                               moments.made("in the same sweep")};
+  if (!compensations.empty())
+    rows.push_back(compensations.made("in the same sweep: what the update lost in rounding the master"));
   return rows;
 }
 

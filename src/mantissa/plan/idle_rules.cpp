@@ -31,7 +31,8 @@ bool same(const Buffer& a, const Buffer& b) {
 }
 
 bool same(const Slot& a, const Slot& b) {
-  return a.moments == b.moments && a.rounding == b.rounding && a.compensated == b.compensated;
+  return a.moments == b.moments && a.rounding == b.rounding && a.arithmetic == b.arithmetic &&
+         a.compensated == b.compensated;
 }
 
 bool same(const ScaleSlot& a, const ScaleSlot& b) {

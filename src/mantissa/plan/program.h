@@ -93,6 +93,7 @@ struct Slot {
   BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
   Scalar moments = Scalar::f32;
   Rounding rounding = Rounding::nearest;  // of master and moments below the arithmetic's format
+  Scalar arithmetic = Scalar::f32;        // of the update
   bool compensated = false;               // what an update loses in rounding the master is kept
 };
 

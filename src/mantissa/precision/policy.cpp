@@ -61,6 +61,18 @@ Fields parse_fields(std::string_view text) {
   return base;
 }
 
+/// The format that `rule` gives to what is in the arithmetic's unless a rule names it. `alone`: the rule says
+/// nothing else.
+Scalar inside_format(const Rule& rule, bool alone) {
+  const std::optional<Scalar> format =
+      alone && rule.fields.compute ? parse_scalar((*rule.fields.compute)->name) : std::nullopt;
+  if (format) return *format;
+  throw ConfigError(
+      fmt::format("rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
+                  "needs no scale and no parts; write for instance compute=bf16, and the rest without op",
+                  in_quotes(rule.str()), rule.origin, rule.op.empty() ? "the update" : rule.op));
+}
+
 }  // namespace
 
 Policy::Policy() : preset_(kDefaultPreset), fields_(find_preset(kDefaultPreset).fields) {}
@@ -161,16 +173,19 @@ Resolved Policy::resolve(const Use& use) const {
 std::optional<Scalar> Policy::interior(const Use& use) const {
   std::optional<Scalar> format;
   for (const std::size_t i : matching_rules(use)) {
-    const Rule& rule = rules_[i];
-    Fields others = rule.fields;
+    Fields others = rules_[i].fields;
     others.compute = {};
-    if (!rule.fields.compute || others != Fields() || !parse_scalar((*rule.fields.compute)->name)) {
-      throw ConfigError(
-          fmt::format("rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
-                      "needs no scale and no parts; write for instance compute=bf16, and the rest without op",
-                      in_quotes(rule.str()), rule.origin, rule.op));
-    }
-    format = parse_scalar((*rule.fields.compute)->name);
+    format = inside_format(rules_[i], others == Fields());
+  }
+  return format;
+}
+
+std::optional<Scalar> Policy::update_arithmetic(const Use& use) const {
+  std::optional<Scalar> format;
+  for (const std::size_t i : matching_rules(use)) {
+    const Rule& rule = rules_[i];
+    const bool names_it = rule.op == use.op || rule.pass == Pass::update;
+    if (names_it && rule.fields.compute) format = inside_format(rule, true);
   }
   return format;
 }

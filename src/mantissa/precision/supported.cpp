@@ -87,10 +87,11 @@ void check_rule_supported(const Rule& rule, bool f64) {
   others.optimizer = {};
   others.rounding = {};
   others.kahan = {};
+  others.compute = {};
   if (rule.pass == Pass::update && others != Fields()) {
     throw ConfigError(
-        "pass=update is available for optimizer, rounding and kahan only: the optimizer computes in the "
-        "masters' format; leave the rest out");
+        "pass=update is available for optimizer, rounding, kahan and compute only: the rest is not of the "
+        "update; leave it out");
   }
   check_fields(rule.fields, f64);
 }

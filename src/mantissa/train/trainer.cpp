@@ -113,6 +113,7 @@ void Trainer::bind() {
     }
     p.gradient = executor_->buffer(slot.gradient);
     p.rounding = slot.rounding;
+    p.arithmetic = slot.arithmetic;
   }
 }
 

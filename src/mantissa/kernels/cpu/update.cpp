@@ -54,28 +54,57 @@ struct Streams {
   RandomStream weight, first, second, compensation;
 };
 
-/// Where `kCompensated`, c takes what w is to change by and w is left as it is.
-template <bool kCompensated, class T>
-void UpdateElements(const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v, T* c) {
+/// Rounds the result of every operation to the format of the arithmetic, where that is lowered.
+template <bool kLowered, class T>
+struct OperationRounding {
+  Scalar format;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V result) const {
+    if constexpr (!kLowered) return result;
+    alignas(64) T row[HWY_MAX_BYTES / sizeof(T)];
+    hn::StoreU(result, d, row);
+    RoundRow<T>(row, hn::Lanes(d), format);
+    return hn::LoadU(d, row);
+  }
+};
+
+template <bool kCompensated, bool kLowered, class T>
+void UpdateElements(const AdamW& u, const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v,
+                    T* c) {
+  const OperationRounding<kLowered, T> r{u.arithmetic};
   ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
-    const auto g = hn::Mul(hn::LoadU(d, gradient + i), hn::Set(d, f.gradient));
-    const auto first =
-        hn::Add(hn::Mul(hn::Set(d, f.beta1), hn::LoadU(d, m + i)), hn::Mul(hn::Set(d, f.beta1_rest), g));
-    const auto second = hn::Add(hn::Mul(hn::Set(d, f.beta2), hn::LoadU(d, v + i)),
-                                hn::Mul(hn::Set(d, f.beta2_rest), hn::Mul(g, g)));
-    const auto root = hn::Sqrt(hn::Div(second, hn::Set(d, f.correction2)));
-    const auto step = hn::Mul(hn::Set(d, f.lr), hn::Div(first, hn::Set(d, f.correction1)));
-    const auto update = hn::Div(step, hn::Add(root, hn::Set(d, f.eps)));
+    const auto times = [&](T factor, auto x) HWY_ATTR { return r(d, hn::Mul(x, hn::Set(d, factor))); };
+    const auto g = times(f.gradient, hn::LoadU(d, gradient + i));
+    const auto first = r(d, hn::Add(times(f.beta1, hn::LoadU(d, m + i)), times(f.beta1_rest, g)));
+    const auto second =
+        r(d, hn::Add(times(f.beta2, hn::LoadU(d, v + i)), times(f.beta2_rest, r(d, hn::Mul(g, g)))));
+    const auto root = r(d, hn::Sqrt(r(d, hn::Div(second, hn::Set(d, f.correction2)))));
+    const auto step = times(f.lr, r(d, hn::Div(first, hn::Set(d, f.correction1))));
+    const auto update = r(d, hn::Div(step, r(d, hn::Add(root, hn::Set(d, f.eps)))));
     hn::StoreU(first, d, m + i);
     hn::StoreU(second, d, v + i);
     const auto weight = hn::LoadU(d, w + i);
     if constexpr (kCompensated) {
-      const auto change = hn::Add(hn::Mul(hn::Set(d, f.decay), weight), update);
-      hn::StoreU(hn::Sub(hn::LoadU(d, c + i), change), d, c + i);
+      const auto change = r(d, hn::Add(times(f.decay, weight), update));
+      hn::StoreU(r(d, hn::Sub(hn::LoadU(d, c + i), change)), d, c + i);
     } else {
-      hn::StoreU(hn::Sub(hn::Mul(weight, hn::Set(d, f.keep)), update), d, w + i);
+      hn::StoreU(r(d, hn::Sub(times(f.keep, weight), update)), d, w + i);
     }
   });
+}
+
+/// What an element is updated to, in place. Where it is compensated, c takes what w is to change by and w is
+/// left as it is.
+template <class T>
+void Update(const AdamW& u, const Factors<T>& f, std::size_t n, const T* gradient, T* w, T* m, T* v, T* c) {
+  const bool lowered = !mantissa::HWY_NAMESPACE::IsRowScalar<T>(u.arithmetic);
+  if (u.compensation != nullptr) {
+    lowered ? UpdateElements<true, true>(u, f, n, gradient, w, m, v, c)
+            : UpdateElements<true, false>(u, f, n, gradient, w, m, v, c);
+  } else {
+    lowered ? UpdateElements<false, true>(u, f, n, gradient, w, m, v, c)
+            : UpdateElements<false, false>(u, f, n, gradient, w, m, v, c);
+  }
 }
 
 /// Stores a row where it is rounded; nothing where it is updated in place.
@@ -121,10 +150,10 @@ void UpdatePiece(const AdamW& u, const Factors<T>& f, const Streams& streams, st
   if (u.compensation != nullptr) {
     OutRow<T> c(u.compensation, u.master_type, offset, n, buffers[4]);
     c.Load();
-    UpdateElements<true>(f, n, g, w.data(), m.data(), v.data(), c.data());
+    Update(u, f, n, g, w.data(), m.data(), v.data(), c.data());
     StoreCompensated(u, streams, offset, n, w, c);
   } else {
-    UpdateElements<false>(f, n, g, w.data(), m.data(), v.data(), static_cast<T*>(nullptr));
+    Update(u, f, n, g, w.data(), m.data(), v.data(), static_cast<T*>(nullptr));
     StoreUpdated(w.data(), n, u.master, u.master_type, offset, u.rounding, streams.weight);
     if (u.copy != nullptr) w.Load();  // so that the copy is the rounded master, not rounded beside it
   }
@@ -166,10 +195,10 @@ std::size_t OverflowInPiece(const AdamW& u, const Factors<T>& f, const Streams& 
   LoadRow(u.second_moment, u.moment_type, offset, n, v);
   if (u.compensation != nullptr) {
     LoadRow(u.compensation, u.master_type, offset, n, c);
-    UpdateElements<true>(f, n, g, w, m, v, c);
+    Update(u, f, n, g, w, m, v, c);
     AddRow(c, n, w);
   } else {
-    UpdateElements<false>(f, n, g, w, m, v, static_cast<T*>(nullptr));
+    Update(u, f, n, g, w, m, v, static_cast<T*>(nullptr));
   }
   // Rounding takes nothing that is at most the largest finite value beyond it.
   if (AllWithin(w, n, static_cast<T>(traits(u.master_type).max_finite))) return n;
