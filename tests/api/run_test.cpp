@@ -205,6 +205,20 @@ TEST(Run, ThePlanSaysWhatItWouldBeOnOtherMachines) {
   EXPECT_EQ(json[0]["seconds_per_step"], plan.targets[0].seconds_per_step);
 }
 
+TEST(Run, PlansSayWhereBitsDependOnTheSplit) {
+  const auto exceptions = [](const char* policy) {
+    const Plan plan = explain(Config::parse(tiny_config(2, policy)));
+    const nlohmann::json said = nlohmann::json::parse(plan.json)["exceptions"];
+    EXPECT_EQ(plan.text.find("\nbits    depend on micro_batch_size: ") != std::string::npos, !said.empty());
+    return said.dump();
+  };
+  EXPECT_EQ(exceptions("bf16-mixed"), "[]");
+  EXPECT_EQ(exceptions("fp8-hybrid"), "[]");
+  EXPECT_NE(exceptions("bf16-true").find("grads=bf16"), std::string::npos);
+  EXPECT_NE(exceptions("32-true; lm_head: grads=tf32").find("grads=tf32"), std::string::npos);
+  EXPECT_NE(exceptions("fp8-hybrid scaling=current").find("scaling=current"), std::string::npos);
+}
+
 TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& policy, const std::vector<std::string>& targets) {
@@ -224,6 +238,17 @@ TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
     EXPECT_EQ(refused(policy, {}).empty(), native) << policy << ": " << refused(policy, {});
   }
   EXPECT_NE(refused("bf16-mixed", {}).find("bf16 is converted"), std::string::npos);
+  for (const auto& [policy, what] : {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
+                                     {"accumulate=tf32", "tf32 is simulated"},
+                                     {"output=e4m3", "e4m3 is simulated"},
+                                     {"saturate=true", "saturation of what is too large is done by own code"},
+                                     {"flush_subnormals=true", "zeros for subnormals is done by own code"},
+                                     {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
+    EXPECT_NE(refused(policy, {}).find(what), std::string::npos) << policy << ": " << refused(policy, {});
+  }
+  EXPECT_NE(refused("accumulate=f16 accumulate_block=8", {"h100"})
+                .find("h100 has no sums rounded to f16 after every 8 terms"),
+            std::string::npos);
   EXPECT_EQ(refused("bf16-mixed", {"h100"}), "");
   EXPECT_NE(refused("bf16-mixed", {"h100", "v100"}).find("v100 has no bf16"), std::string::npos);
   const std::vector<std::string> native = {"precision.native_only=true"};

@@ -141,10 +141,10 @@ TEST(Supported, RulesAreCheckedAndNamed) {
       "params, grads, optimizer and kahan: what is kept from step to step has one format; leave them out, or "
       "resume with another policy");
   EXPECT_EQ(
-      refused("*: pass=update compute=f32"),
-      "rule \"{match = \"*\", pass = \"update\", compute = \"f32\"}\" (run.toml:31): pass=update is "
-      "available for optimizer, rounding and kahan only: the optimizer computes in the masters' format; "
-      "leave the rest out");
+      refused("*: pass=update residual=f32"),
+      "rule \"{match = \"*\", pass = \"update\", residual = \"f32\"}\" (run.toml:31): pass=update is "
+      "available for optimizer, rounding, kahan and compute only: the rest is not of the update; leave it "
+      "out");
   EXPECT_EQ(message_of([&] { check_supported(Policy::parse("64-true; lm_head: compute=f32")); }),
             std::string("rule \"lm_head: compute=f32\" (policy rule 1): compute=f32 is not available: f64 is "
                         "computed under 64-true "

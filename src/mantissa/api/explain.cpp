@@ -9,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/peak.h"
 #include "mantissa/model/llama.h"
+#include "mantissa/plan/caveats.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/precision/supported.h"
@@ -179,6 +180,10 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                         human_bytes(static_cast<double>(runtime::machine_memory_bytes())),
                         p.largest_micro_batch_size);
   for (const TargetExplained& t : there) p.text += fmt::format("        {}\n", t.fits);
+  const std::vector<std::string> exceptions = plan::split_exceptions(program);
+  p.text += exceptions.empty()
+                ? "bits    the same for any threads, instruction set, micro_batch_size, and when resumed\n"
+                : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(exceptions, "; "));
   p.text += fmt::format("time    about {} a step here, {} in all\n", human_seconds(p.seconds_per_step),
                         human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
   json targets_json = json::array();
@@ -207,6 +212,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                 {"largest_micro_batch_size", p.largest_micro_batch_size},
                 {"machine", machine_json(ctx, machine, program)},
                 {"targets", targets_json},
+                {"exceptions", exceptions},
                 {"warnings", p.warnings},
                 {"notes", p.notes},
                 {"config", config.to_toml()}}

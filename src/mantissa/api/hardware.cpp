@@ -6,6 +6,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/processor.h"
+#include "mantissa/plan/caveats.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/train/target_forecast.h"
@@ -113,6 +114,8 @@ void check_native(const train::RunConfig& config, const plan::Program& program,
                        kernels::name(support.how), support.why, use.use),
            "a policy of f32 or f64 alone, such as 32-true");
   }
+  for (const plan::Imitation& i : plan::imitations(program))
+    refuse(fmt::format("{} is done by own code, and {} needs it", i.what, i.use), "a policy without it");
 }
 
 json machine_json(const kernels::Context& ctx, const train::Machine& machine, const plan::Program& program) {

@@ -63,14 +63,9 @@ std::string kernel_of(const Program& p, const Step& s) {
 
 /// "f32", "f16/32": the format of sums, and the terms after which partial ones are rounded.
 std::string accumulator_name(const Program& p, const Step& s) {
-  const bool product = s.op->op == "matmul" || s.op->op == "log_prob";
-  if (!product || !s.accumulator.rounds()) return std::string(name(p.arithmetic));
+  if (!rounds_sums(s)) return std::string(name(p.arithmetic));
   return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
                                   : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
-}
-
-std::string use_text(const Step& s) {
-  return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
 }
 
 /// The format of a buffer's values, where that is one of blocks, too.
@@ -246,6 +241,14 @@ std::string join_scopes(const std::vector<std::string>& scopes) {
 
 }  // namespace
 
+std::string use_text(const Step& s) {
+  return fmt::format("{} {} ({})", s.scope, s.op->op, s.decided_by);
+}
+
+bool rounds_sums(const Step& s) {
+  return (s.op->op == "matmul" || s.op->op == "log_prob") && s.accumulator.rounds();
+}
+
 std::string factor_format(const Step& s) {
   return multiplies(s) || s.op->op == "attention" ? std::string(s.factors) : std::string();
 }
@@ -261,12 +264,15 @@ std::vector<FormatUse> formats_used(const Program& p) {
     add(factor_format(s), true, use_text(s));
     if (s.interior != p.arithmetic)
       add(std::string(name(s.interior)), true, fmt::format("{} {}", s.scope, s.op->interior));
+    if (rounds_sums(s)) add(std::string(name(s.accumulator.format)), true, "sums of " + use_text(s));
     for (const Operand& o : s.inputs) {
       const Buffer& in = p.buffer(o.buffer);
       if (in.quantization && in.quantization->blocks) add(held_in(in), true, use_text(s));
     }
   }
+  if (p.shards > 1) add(std::string(name(p.reduce)), false, "sums of gradients over shards");
   for (const Step& s : p.steps) {
+    if (s.rounded != p.arithmetic) add(std::string(name(s.rounded)), false, use_text(s));
     for (const Operand& o : s.inputs) {
       if (!p.buffer(o.buffer).integer) add(format_name(p.buffer(o.buffer)), false, use_text(s));
     }

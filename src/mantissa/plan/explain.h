@@ -33,6 +33,12 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, boo
 /// The format of a step's factors; "" where it multiplies none.
 std::string factor_format(const Step& step);
 
+/// Whether the products of a step round their sums on the way.
+bool rounds_sums(const Step& step);
+
+/// "model.layers.0.mlp.up_proj matmul (bf16-mixed)"
+std::string use_text(const Step& step);
+
 /// A format that a program needs, and the first of its uses: "model.layers.0.mlp.up_proj matmul
 /// (bf16-mixed)".
 struct FormatUse {

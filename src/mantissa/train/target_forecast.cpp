@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/plan/caveats.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/train/forecast.h"
 
@@ -49,6 +50,9 @@ std::vector<std::string> format_warnings(const plan::Program& program, const Tar
                                  ? std::string()
                                  : fmt::format("; {} is native there ({})", preset, rate);
     warnings.push_back(fmt::format("{} has no {}: {}{}", target.name, f.format, instead, cure));
+  }
+  for (const plan::Imitation& i : plan::imitations(program)) {
+    if (i.sums) warnings.push_back(fmt::format("{} has no {}: its own sums would do", target.name, i.what));
   }
   return warnings;
 }

@@ -479,6 +479,27 @@ void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h,
   if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
 }
 
+/// Tokens of the largest group of leaves of `leaf` tokens each, as many as fit into `most`, at least one.
+std::int64_t whole_leaves(std::int64_t tokens, std::int64_t most, std::int64_t leaf) {
+  if (tokens <= most) return tokens;
+  return std::min(tokens, std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, leaf)) * leaf);
+}
+
+/// Groups of at most `most` tokens, smaller ones where the workspace that `bytes` says of a group's tokens is
+/// not there: shorter leaves than the workspace was made for may fill a group further.
+template <class Bytes>
+std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, std::int64_t most,
+                                     const Bytes& bytes) {
+  std::vector<LeafGroup> groups = leaf_groups(extent, most);
+  for (std::int64_t largest = largest_of(groups); bytes(largest) > ctx.workspace_bytes && most > 1;) {
+    most = largest - 1;
+    groups = leaf_groups(extent, most);
+    if (largest_of(groups) == largest) break;  // one leaf
+    largest = largest_of(groups);
+  }
+  return groups;
+}
+
 /// Tokens of a group whose logits are all kept.
 std::int64_t kept_tokens(std::int64_t vocabulary) {
   return std::min(kKeptTokens, kKeptLogits / whole_chunks(vocabulary));
@@ -489,6 +510,17 @@ std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t
                            std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type, int parts) {
   return matrix_bytes(group, whole_chunks(vocabulary), arithmetic) + running_bytes(group) +
          dx_bytes(tokens, channels, arithmetic, dx_type) +
+         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
+}
+
+/// Scratch of a backward pass over `tokens` tokens in groups of at most `group`.
+std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group,
+                               std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
+                               Scalar dx_type, Scalar dweight_type, int parts) {
+  const std::int64_t chunk = chunk_of(vocabulary);
+  const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
+  return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
+         (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
          products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
 }
 
@@ -516,17 +548,17 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                         Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::int64_t group = std::min(tokens, std::max(kBackwardTokens, longest_leaf));
-  const std::int64_t chunk = chunk_of(vocabulary);
-  const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
-  return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
-         (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
-         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
+  const std::int64_t group = whole_leaves(tokens, kBackwardTokens, longest_leaf);
+  return backward_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, dweight_type,
+                            parts);
 }
 
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
-  const std::vector<LeafGroup> groups = leaf_groups(extent, kBackwardTokens);
+  const std::vector<LeafGroup> groups = groups_within(ctx, extent, kBackwardTokens, [&](std::int64_t group) {
+    return backward_workspace(ctx, extent.tokens, group, h.channels, h.vocabulary, arithmetic, h.dx.type,
+                              h.dweight.type, h.x.operand.parts);
+  });
   Scratch scratch(ctx);
   BackwardScratch s;
   s.logits = take_logits(scratch, largest_of(groups), h.vocabulary, arithmetic, false);
@@ -545,27 +577,29 @@ bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                         Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::size_t halves =
-      std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic, parts),
-               log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
-                                           dx_type, dweight_type, parts));
-  const std::int64_t group = std::min(tokens, std::max(kept_tokens(vocabulary), longest_leaf));
-  if (!keeps_logits(longest_leaf, vocabulary)) return halves;
-  const std::size_t kept =
-      kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, parts);
-  return dweight_type == arithmetic ? kept : std::max(kept, halves);
+  const std::int64_t group = whole_leaves(tokens, kept_tokens(vocabulary), longest_leaf);
+  const bool rounds_parts = dweight_type != arithmetic && group < tokens;
+  if (!rounds_parts && keeps_logits(longest_leaf, vocabulary))
+    return kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, parts);
+  return std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic, parts),
+                  log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
+                                              dx_type, dweight_type, parts));
 }
 
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward) {
   const Scalar arithmetic = arithmetic_of(forward.x);
-  const std::vector<LeafGroup> groups = leaf_groups(extent, kept_tokens(forward.vocabulary));
+  const auto workspace = [&](std::int64_t group) {
+    return kept_workspace(ctx, extent.tokens, group, forward.channels, forward.vocabulary, arithmetic,
+                          backward.dx.type, forward.x.operand.parts);
+  };
+  const std::vector<LeafGroup> groups =
+      groups_within(ctx, extent, kept_tokens(forward.vocabulary), workspace);
   const std::int64_t largest = largest_of(groups);
   // What has to be rounded once cannot be added to group by group.
   const bool rounds_parts = backward.dweight.type != arithmetic && groups.size() > 1;
   if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||
-      kept_workspace(ctx, extent.tokens, largest, forward.channels, forward.vocabulary, arithmetic,
-                     backward.dx.type, forward.x.operand.parts) > ctx.workspace_bytes) {
+      workspace(largest) > ctx.workspace_bytes) {
     log_prob(ctx, extent, forward);
     return log_prob_backward(ctx, extent, backward);
   }

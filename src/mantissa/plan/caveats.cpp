@@ -1,0 +1,48 @@
+#include "mantissa/plan/caveats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/plan/explain.h"
+
+namespace mantissa::plan {
+
+std::vector<std::string> split_exceptions(const Program& p) {
+  std::vector<std::string> out;
+  const auto narrow = std::ranges::find_if(p.slots, [&](const Slot& s) {
+    return s.gradient != kNoBuffer && !holds(p.buffer(s.gradient).type, p.arithmetic);
+  });
+  if (narrow != p.slots.end()) {
+    out.push_back(fmt::format("grads={} is rounded after each micro-batch ({})",
+                              name(p.buffer(narrow->gradient).type), narrow->name));
+  }
+  const auto current = std::ranges::find_if(p.scales, &ScaleSlot::current);
+  if (current != p.scales.end()) {
+    out.push_back(
+        fmt::format("scaling=current takes a tensor's scale from its micro-batch ({})", current->name));
+  }
+  return out;
+}
+
+std::vector<Imitation> imitations(const Program& p) {
+  std::vector<Imitation> out;
+  const auto add = [&](std::string what, const Step& s, bool sums = false) {
+    if (std::ranges::find(out, what, &Imitation::what) == out.end())
+      out.push_back({std::move(what), use_text(s), sums});
+  };
+  for (const Step& s : p.steps) {
+    if (rounds_sums(s)) {
+      const std::int64_t terms = s.accumulator.block == 0 ? kSumBlock : s.accumulator.block;
+      add(fmt::format("sums rounded to {} after every {} terms", name(s.accumulator.format), terms), s, true);
+    }
+    const bool rounds = s.op->id == "round" || !factor_format(s).empty();
+    if (rounds && s.compute.saturate) add("saturation of what is too large", s);
+    if (rounds && s.compute.flush_subnormals) add("zeros for subnormals", s);
+    if (s.rounding == Rounding::stochastic) add("activations rounded stochastically", s);
+    if (s.rounding == Rounding::toward_zero) add("activations rounded toward zero", s);
+  }
+  return out;
+}
+
+}  // namespace mantissa::plan
