@@ -36,15 +36,16 @@ struct Head {
   }
   /// log_prob, lse, entropy, dx, dweight: in two calls, or all but the entropy `joined` in one. The last two
   /// in the arithmetic, or where `before` is given like it, and then added to it.
-  std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false) const {
+  std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
+                          std::int64_t longest_leaf = 0) const {
     const Scalar gradients = before == nullptr ? arithmetic : before->type;
     const Extent extent = batch.extent();
-    const auto leaf = static_cast<std::int64_t>(batch.tokens);
+    const std::int64_t tokens = batch.tokens, leaf = longest_leaf == 0 ? tokens : longest_leaf;
     std::vector<std::byte> work(
-        64 + (joined ? log_prob_training_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic,
+        64 + (joined ? log_prob_training_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic,
                                                    gradients, gradients)
-                     : std::max(log_prob_workspace(ctx, leaf, leaf, kChannels, vocabulary, arithmetic),
-                                log_prob_backward_workspace(ctx, leaf, leaf, kChannels, vocabulary,
+                     : std::max(log_prob_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic),
+                                log_prob_backward_workspace(ctx, tokens, leaf, kChannels, vocabulary,
                                                             arithmetic, gradients, gradients))));
     void* begin = work.data();
     std::size_t space = work.size();
@@ -192,6 +193,22 @@ TEST(Head, GivesTheSameBytesOnEveryInstructionSetAndThreadCount) {
   const Head h(Scalar::f32, Scalar::bf16, 1061, Batch({300, 260, 3}, 1));
   const std::vector<Tensor> first = h.run({.simd = best_simd()});
   for (const Context& ctx : contexts()) EXPECT_TRUE(h.run(ctx) == first) << describe(ctx);
+}
+
+TEST(Head, NeedsTheWorkspaceOfWholeLeavesAndTakesShorterOnesInIt) {
+  const Context ctx{.simd = best_simd()};
+  const auto workspace = [&](std::int64_t tokens, Scalar dweight) {
+    return log_prob_training_workspace(ctx, tokens, 192, 512, 32000, Scalar::f32, Scalar::f32, dweight);
+  };
+  // Two leaves of 192 tokens are kept at a time, not the 512 tokens that two and a part would be.
+  EXPECT_EQ(workspace(768, Scalar::f32), workspace(384, Scalar::f32));
+  // What is rounded once cannot be kept group by group, and needs no room for it.
+  EXPECT_LT(workspace(768, Scalar::bf16), workspace(384, Scalar::bf16) / 2);
+  // Leaves of 100 tokens would be kept by five; the room is for 384 tokens.
+  const Head h(Scalar::f32, Scalar::f32, 2 * kVocabularyChunk + 5,
+               Batch({100, 100, 100, 100, 100, 100, 100}, 1));
+  const std::vector<Tensor> halves = h.run(ctx), joined = h.run(ctx, nullptr, true, 192);
+  for (const std::size_t o : {0, 1, 3, 4}) EXPECT_TRUE(joined[o] == halves[o]) << "output " << o;
 }
 
 TEST(Head, JoinedGivesTheBytesOfItsHalves) {
