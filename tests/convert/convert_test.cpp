@@ -148,6 +148,30 @@ TEST_F(Convert, LeavesWhatIsNoNumberAndWithoutAFormatEverything) {
   EXPECT_EQ(small.metadata().at("author"), "somebody");
 }
 
+TEST_F(Convert, MovesTypesThatAreNoFormatAsTheyAre) {
+  std::vector<std::uint8_t> bytes(16);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(37 * i);
+  std::vector<io::TensorToWrite> all = tensors();
+  for (const io::Dtype dtype : {io::Dtype::u64, io::Dtype::u32, io::Dtype::u16, io::Dtype::c64,
+                                io::Dtype::e8m0, io::Dtype::e4m3fnuz, io::Dtype::e5m2fnuz}) {
+    const auto count = static_cast<std::int64_t>(bytes.size() / io::bytes_of(dtype));
+    all.push_back(
+        of(std::string(io::safetensors_name(dtype)), dtype, {count}, std::as_bytes(std::span(bytes))));
+  }
+  io::write_safetensors(folder / "in.safetensors", all);
+  const Result r = run(folder / "in.safetensors", folder / "out", {Scalar::bf16});
+  EXPECT_NE(r.notes.front().find("9 tensors are as they were"), std::string::npos) << r.notes.front();
+  const io::SafetensorsReader out(folder / "out");
+  for (const char* name : {"U64", "U32", "U16", "C64", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
+    const io::TensorInfo* tensor = out.find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(io::safetensors_name(tensor->dtype), name);
+    std::vector<std::uint8_t> read(bytes.size());
+    out.read(*tensor, std::as_writable_bytes(std::span(read)));
+    EXPECT_EQ(read, bytes) << name;
+  }
+}
+
 /// `values` of rows of `width` in blocks of `f`, block by block with the definition, stored in `stored`.
 std::vector<float> blocks_of(BlockFormat f, std::vector<float> values, std::size_t width, Scalar stored) {
   float amax = 0;
@@ -428,6 +452,19 @@ TEST_F(ConvertModel, MultipliesEightBitWeightsWithTheirScales) {
     EXPECT_FALSE(config.contains("quantization_config"));
     EXPECT_EQ(config["dtype"], "float32");
   }
+}
+
+TEST_F(ConvertModel, ReadsScalesThatArePowersOfTwo) {
+  const std::vector<std::uint8_t> codes(3, static_cast<std::uint8_t>(encode(3, Scalar::e4m3)));
+  const std::vector<std::uint8_t> scales = {127, 120, 0};
+  const std::vector<io::TensorToWrite> all = {
+      of("q_proj.weight", io::Dtype::e4m3, {3, 1}, std::as_bytes(std::span(codes))),
+      of("q_proj.weight_scale", io::Dtype::e8m0, {3, 1}, std::as_bytes(std::span(scales)))};
+  io::write_safetensors(folder / "in.safetensors", all);
+  run(folder / "in.safetensors", folder / "out", {Scalar::f32});
+  std::vector<float> got(3);
+  io::WeightFiles(folder / "out").read_f32("q_proj.weight", got);
+  EXPECT_EQ(got, (std::vector<float>{3.0F, 3 * 0x1p-7F, 3 * 0x1p-127F}));
 }
 
 TEST_F(ConvertModel, RefusesScalesThatFitNothing) {

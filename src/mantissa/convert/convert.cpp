@@ -247,9 +247,9 @@ class Converter {
                       "written as {}",
                       blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
     }
-    std::uint64_t integers = 0, nonfinite = 0;
+    std::uint64_t others = 0, nonfinite = 0;
     for (const RewrittenTensor& t : result_.tensors) {
-      integers += io::scalar_of(t.from) ? 0 : 1;
+      others += io::scalar_of(t.from) ? 0 : 1;
       nonfinite += t.errors.nonfinite;
     }
     if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
@@ -258,9 +258,11 @@ class Converter {
           "when "
           "it loads this one");
     }
-    if (format && integers > 0)
-      result_.notes.push_back(
-          fmt::format("{} tensors of integers or truth values are as they were", integers));
+    if (format && others > 0)
+      result_.notes.push_back(fmt::format(
+          "{} tensors are as they were: integers, truth values, or other types that are no format "
+          "of weights here",
+          others));
     if (scaled_ > 0)
       result_.notes.push_back(
           fmt::format("{} weights were multiplied with their scales, which are gone", scaled_));
