@@ -239,6 +239,64 @@ TEST_F(Convert, RoundsToBlocksAlongTheLastAxis) {
   }
 }
 
+/// A block of `values` from its definition, in f64 throughout, under a tensor's scale of 1.
+std::vector<double> block_in_f64(BlockFormat f, std::vector<double> values) {
+  const BlockTraits t = traits(f);
+  double amax = 0;
+  for (const double x : values) amax = std::max(amax, std::abs(x));
+  const double scale = t.power_of_two_scale ? std::ldexp(1.0, std::ilogb(amax) - t.max_exp)
+                                            : round_to(amax / t.max_finite, Scalar::e4m3, {.saturate = true});
+  for (double& x : values) {
+    const double y = x / scale;
+    const double step = std::ldexp(1.0, std::max(std::ilogb(y), t.min_normal_exp) - t.mantissa_bits);
+    x = std::copysign(std::min(std::abs(std::nearbyint(y / step) * step), t.max_finite), y) * scale;
+  }
+  return values;
+}
+
+TEST_F(Convert, RoundsF64ToBlocksOnce) {
+  constexpr std::size_t kBlock = 32, kBlocks = 200;
+  std::mt19937_64 random(3);
+  std::vector<double> wide;
+  for (std::size_t b = 0; b < kBlocks; ++b) {
+    // The largest lies just below or above where the scale moves; so many at and around middles of elements.
+    const double nudge = std::ldexp(1.0, -30 - static_cast<int>(b % 20));
+    const double largest = b % 4 == 0   ? 1 - 0x1p-40
+                           : b % 4 == 1 ? 6.375 * (1 + nudge)
+                           : b % 4 == 2 ? 4 * (1 - nudge)
+                                        : 5 * (1 + nudge);
+    wide.push_back(largest);
+    while (wide.size() % kBlock != 0) {
+      const double middle =
+          std::ldexp(static_cast<double>(2 * (random() % 16) + 1), static_cast<int>(random() % 4) - 6);
+      const double near = middle * (1 + (random() % 3 == 0 ? 0 : random() % 2 == 0 ? nudge : -nudge));
+      const double unit = b % 4 == 1 && random() % 2 == 0 ? 1.125 : 1;  // nvfp4's scale there
+      wide.push_back(std::ldexp((random() % 2 == 0 ? near : -near) * unit, std::ilogb(largest) - 3));
+    }
+  }
+  wide[16] = 448 * 6;  // with which nvfp4's scale of the tensor is 1
+  const std::vector<io::TensorToWrite> tensors = {
+      of("wide", io::Dtype::f64, {static_cast<std::int64_t>(wide.size())}, std::as_bytes(std::span(wide)))};
+  io::write_safetensors(folder / "in.safetensors", tensors);
+  for (const BlockFormat f : kBlockFormats) {
+    SCOPED_TRACE(traits(f).name);
+    Change change;
+    change.blocks = f;
+    change.format = f == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+    run(folder / "in.safetensors", folder / "out", change, true);
+    std::vector<double> got(wide.size());
+    io::WeightFiles(folder / "out").read_f64("wide", got);
+    const auto length = static_cast<std::ptrdiff_t>(traits(f).block);
+    for (auto at = wide.begin(); at < wide.end(); at += length) {
+      const std::vector<double> want = block_in_f64(f, {at, at + length});
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const auto index = static_cast<std::size_t>(at - wide.begin()) + i;
+        ASSERT_EQ(got[index], want[i]) << wide[index] << " at " << index;
+      }
+    }
+  }
+}
+
 TEST_F(Convert, RefusesBlocksThatWouldBecomeNan) {
   values[40] = INFINITY;  // in a block of 31 finite values
   const fs::path in = write_file();

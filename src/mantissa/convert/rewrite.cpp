@@ -75,14 +75,33 @@ void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, st
     n = std::min(count - at, block_piece(job.row, first + at, kRow));
     load_row(in, stored, at, n, before.data(), target);
     if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
-    std::transform(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rounded.begin(),
-                   [](T x) { return static_cast<float>(x); });
+    to_blocks(before.data(), n, rounded.data());
     round_in_blocks(blocks, rounded.data(), n, job.row, first + at, job.tensor_scale, target);
     std::byte* to = out + at * mantissa::bytes_of(format);
     encode_row(rounded.data(), n, to, format, {}, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
     errors.add_row(before.data(), after.data(), n, format, target);
   }
+}
+
+/// The largest magnitude of `count` values that is finite in f32.
+template <class T>
+float largest_of(const Job& job, const std::byte* in, std::uint64_t first, std::uint64_t count,
+                 SimdTarget target, std::vector<T>& before, std::vector<float>& rounded) {
+  float largest = 0;
+  before.resize(kRow);
+  rounded.resize(kRow);
+  for (std::uint64_t at = 0, n = 0; at < count; at += n) {
+    n = std::min(kRow, count - at);
+    load_row(in, *io::scalar_of(job.from->dtype), at, n, before.data(), target);
+    if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
+    to_blocks(before.data(), n, rounded.data());
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const float magnitude = std::abs(rounded[i]);
+      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+    }
+  }
+  return largest;
 }
 
 class Rewriter {
@@ -177,16 +196,11 @@ class Rewriter {
       const Job& job = jobs_[piece.job];
       if (job.copied) return;
       const std::span<std::byte> stored = read_piece(piece, memory);
-      memory.before.resize(kRow);
-      for (std::uint64_t at = 0, n = 0; at < piece.count; at += n) {
-        n = std::min(kRow, piece.count - at);
-        load_row(stored.data(), *io::scalar_of(job.from->dtype), at, n, memory.before.data(), target_);
-        if (job.scale != nullptr) job.scale->multiply(piece.first + at, n, memory.before.data());
-        for (std::uint64_t i = 0; i < n; ++i) {
-          const float magnitude = std::abs(memory.before[i]);
-          if (std::isfinite(magnitude)) largest[p] = std::max(largest[p], magnitude);
-        }
-      }
+      const auto largest_in = [&](auto& before) {
+        return largest_of(job, stored.data(), piece.first, piece.count, target_, before, memory.rounded);
+      };
+      largest[p] =
+          job.from->dtype == io::Dtype::f64 ? largest_in(memory.wide_before) : largest_in(memory.before);
     });
     std::vector<float> amax(jobs_.size());
     for (std::size_t p = 0; p < pieces_.size(); ++p)
