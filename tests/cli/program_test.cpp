@@ -183,6 +183,27 @@ TEST(Program, ATraceKeepsTheFormatsOfWhatIsNotToBeConverted) {
   EXPECT_EQ(mantissa(folder, "trace r/model --tokens ids --out ''").code, 2);
 }
 
+TEST(Program, ConversionsThatOverflowGoThroughWithOneWarning) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = {1, 70000, -1e30F};
+  io::write_safetensors(
+      folder / "in.st",
+      std::vector<io::TensorToWrite>{{"w", io::Dtype::f32, {3}, std::as_bytes(std::span(values)), nullptr}});
+  const Result r = mantissa(folder, "convert in.st inf.st --dtype f16 --json");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err,
+            "mantissa: warning: 2 of 3 values of w became inf: the largest f16 is 65504, and the largest of "
+            "them 1e+30; --saturate keeps them finite\n");
+  EXPECT_EQ(nlohmann::json::parse(r.out)["total"]["overflows"], 2);
+  EXPECT_EQ(nlohmann::json::parse(r.out)["warnings"].size(), 1U);
+  for (const char* option : {"--allow-overflow", "--saturate", "--rounding toward-zero", "--quiet"}) {
+    const Result silent =
+        mantissa(folder, std::string("convert in.st out.st --dtype f16 --overwrite ") + option);
+    EXPECT_EQ(silent.code, 0) << option;
+    EXPECT_EQ(silent.err, "") << option;
+  }
+}
+
 TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));

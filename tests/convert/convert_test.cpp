@@ -77,7 +77,7 @@ class Convert : public test::TemporaryFolder {
 TEST_F(Convert, RoundsEveryValueAsItsDefinitionDoes) {
   const fs::path in = write_file();
   for (const Rounding rounding : {Rounding::nearest, Rounding::toward_zero, Rounding::stochastic}) {
-    const Change change{Scalar::f16, rounding, false, false, 9};
+    const Change change{Scalar::f16, rounding, false, 9};
     run(in, folder / "out.safetensors", change, true, {.threads = 2});
     const std::vector<std::uint16_t> codes = words(folder / "out.safetensors", "up_proj.weight");
     const RandomStream stream(9, RandomUse::conversion, hash_name("up_proj.weight"), 0);
@@ -297,29 +297,25 @@ TEST_F(Convert, RoundsF64ToBlocksOnce) {
   }
 }
 
-TEST_F(Convert, RefusesBlocksThatWouldBecomeNan) {
+TEST_F(Convert, SaysHowManyValuesOfABlockBecameNan) {
   values[40] = INFINITY;  // in a block of 31 finite values
   const fs::path in = write_file();
   Change change;
   change.format = Scalar::bf16;
   change.blocks = BlockFormat::mxfp8;
-  for (const bool saturate : {false, true}) {
-    change.saturate = saturate;
-    const std::string message = message_of<DtypeError>([&] { run(in, folder / "out", change); });
-    EXPECT_NE(message.find("up_proj.weight: 31 of 300009 values"), std::string::npos) << message;
-    EXPECT_NE(message.find("such a block of mxfp8 is nan; choose bf16"), std::string::npos) << message;
-    EXPECT_FALSE(fs::exists(folder / "out"));
-  }
-  change.allow_overflow = true;
-  change.saturate = false;
-  std::uint64_t lost = 0;
-  for (const RewrittenTensor& t : run(in, folder / "out", change).tensors) lost += t.errors.overflows;
-  EXPECT_EQ(lost, 31U);
+  const Result r = run(in, folder / "out", change);
+  std::uint64_t overflows = 0;
+  for (const RewrittenTensor& t : r.tensors) overflows += t.errors.overflows;
+  EXPECT_EQ(overflows, 31U);
+  ASSERT_EQ(r.warnings.size(), 1U);
+  EXPECT_EQ(r.warnings[0],
+            "31 of 300009 values of up_proj.weight became nan: they share a block of mxfp8 with inf, nan or "
+            "what is beyond f32");
 }
 
 TEST_F(Convert, CarriesTheOriginOn) {
   const fs::path in = write_file({{kPolicyKey, "params=f32"}, {kRoundedToKey, "f32"}});
-  run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, false, 3});
+  run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, 3});
   run(folder / "half", folder / "wide", {Scalar::f32});
   const Metadata wide = io::SafetensorsReader(folder / "wide").metadata();
   EXPECT_EQ(wide.at(kPolicyKey), "params=f32");
@@ -333,27 +329,48 @@ TEST_F(Convert, CarriesTheOriginOn) {
   EXPECT_EQ(io::SafetensorsReader(folder / "tf32").find("up_proj.weight")->dtype, io::Dtype::f32);
 }
 
-TEST_F(Convert, RefusesOverflowUnlessAllowed) {
+TEST_F(Convert, OverflowGoesThroughAndIsSaid) {
   values[kLarge] = 70000;
   const fs::path in = write_file();
-  for (const Rounding rounding : {Rounding::nearest, Rounding::toward_zero, Rounding::stochastic}) {
-    const std::string said = message_of<DtypeError>([&] {
-      run(in, folder / "out", {Scalar::f16, rounding});
-    });
-    EXPECT_EQ(said.find("up_proj.weight: 1 of 300009 values in "), 0U) << said;
-    EXPECT_NE(said.find("beyond the largest f16 (65504), the largest is 70000; choose bf16"),
-              std::string::npos)
-        << said;
-    EXPECT_FALSE(fs::exists(folder / "out"));
-    EXPECT_FALSE(fs::exists(folder / "out.partial"));
+  struct Case {
+    Change change;
+    std::uint16_t code;
+    std::uint64_t overflows;
+    bool warns;
+  };
+  const Case cases[] = {{{Scalar::f16}, 0x7c00, 1, true},
+                        {{Scalar::f16, Rounding::stochastic}, 0x7c00, 1, true},
+                        {{Scalar::f16, Rounding::toward_zero}, 0x7bff, 0, false},
+                        {{Scalar::f16, Rounding::nearest, true}, 0x7bff, 1, false}};
+  for (const Case& c : cases) {
+    const Result r = run(in, folder / "out", c.change, true);
+    EXPECT_EQ(words(folder / "out", "up_proj.weight")[kLarge], c.code);
+    std::uint64_t overflows = 0;
+    for (const RewrittenTensor& t : r.tensors) overflows += t.errors.overflows;
+    EXPECT_EQ(overflows, c.overflows);
+    ASSERT_EQ(r.warnings.size(), c.warns ? 1U : 0U);
+    if (c.warns) {
+      EXPECT_EQ(
+          r.warnings[0],
+          "1 of 300009 values of up_proj.weight became inf: the largest f16 is 65504, and the largest of "
+          "them 70000; --saturate keeps them finite");
+    }
   }
-  const Result saturated = run(in, folder / "saturated", {Scalar::f16, Rounding::nearest, true});
-  EXPECT_EQ(words(folder / "saturated", "up_proj.weight")[kLarge], 0x7bff);
-  EXPECT_EQ(saturated.tensors[0].errors.overflows + saturated.tensors[1].errors.overflows +
-                saturated.tensors[2].errors.overflows,
-            1U);
-  run(in, folder / "infinite", {Scalar::f16, Rounding::nearest, false, true});
-  EXPECT_EQ(words(folder / "infinite", "up_proj.weight")[kLarge], 0x7c00);
+  const Result nans = run(in, folder / "out", {Scalar::e4m3}, true);
+  EXPECT_NE(nans.warnings.at(0).find("became nan: the largest e4m3 is 448,"), std::string::npos);
+}
+
+TEST_F(Convert, ManyTensorsThatOverflowAreOneWarning) {
+  const std::vector<float> large = {1e6F, 1, -2e6F};
+  std::vector<io::TensorToWrite> all;
+  for (int i = 0; i < 6; ++i)
+    all.push_back(of(std::to_string(i), io::Dtype::f32, {3}, std::as_bytes(std::span(large))));
+  io::write_safetensors(folder / "in.safetensors", all);
+  const Result r = run(folder / "in.safetensors", folder / "out", {Scalar::f16});
+  ASSERT_EQ(r.warnings.size(), 1U);
+  EXPECT_NE(r.warnings[0].find("2 of 3 values of 3, 4 values of 2 more tensors became inf"),
+            std::string::npos)
+      << r.warnings[0];
 }
 
 TEST_F(Convert, WritesOverNothingUnasked) {

@@ -148,7 +148,6 @@ class Rewriter {
                [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(pieces_[p], memory, file); });
     if (stop.stop_requested()) return std::nullopt;
     std::vector<RewrittenTensor> done = joined(errors);
-    refuse_overflow(done);
     file.commit();
     return done;
   }
@@ -259,41 +258,12 @@ class Rewriter {
       done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied, {}});
     for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
     for (RewrittenTensor& t : done) {
+      if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing leaves the range
       if (!t.copied || !io::scalar_of(t.from)) continue;
       t.errors.count = t.errors.measured =
           static_cast<std::uint64_t>(io::byte_size(t.shape, t.from).value_or(0) / io::bytes_of(t.from));
     }
     return done;
-  }
-
-  void refuse_overflow(const std::vector<RewrittenTensor>& done) const {
-    if (change_.allow_overflow || (change_.saturate && !change_.blocks)) return;
-    const auto overflows = [](const RewrittenTensor& t) { return t.errors.overflows > 0; };
-    const auto first = std::find_if(done.begin(), done.end(), overflows);
-    if (first == done.end()) return;
-    const auto others = std::count_if(first, done.end(), overflows) - 1;
-    if (change_.blocks) {
-      throw DtypeError(fmt::format(
-          "{}: {} of {} values in {}{} share a block with inf, nan or what is beyond f32, and such a block "
-          "of {} is "
-          "nan; choose bf16, or give --allow-overflow to write nans",
-          first->name, first->errors.overflows, first->errors.count, in_.path().string(),
-          others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", rounded_to(change_)));
-    }
-    const Scalar format = *change_.format;
-    throw DtypeError(fmt::format(
-        "{}: {} of {} values in {}{} are beyond the largest {} ({:g}), the largest is {:g}; choose {}, give "
-        "--saturate to write the largest {} instead, or --allow-overflow to write {}",
-        first->name, first->errors.overflows, first->errors.count, in_.path().string(),
-        others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", mantissa::name(format),
-        traits(format).max_finite, first->errors.largest, wider(first->from), mantissa::name(format),
-        traits(format).has_infinity ? "infinities" : "nans"));
-  }
-
-  /// A format without the overflow.
-  std::string_view wider(io::Dtype from) const {
-    if (from == io::Dtype::f64 && traits(*change_.format).exponent_bits == 8) return "f64";
-    return traits(*change_.format).exponent_bits == 8 ? "f32" : "bf16";
   }
 
   const io::SafetensorsReader& in_;
