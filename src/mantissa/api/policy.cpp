@@ -27,6 +27,10 @@ void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy,
   for (const precision::DeepSpeedSetting& s : file.settings) {
     if (s.section != "precision") unused.push_back(s.from);
   }
+  for (const precision::DeepSpeedSetting& s : file.scaler) {
+    const bool scales = policy.loss_scale().kind != precision::LossScale::Kind::none;
+    if (!scales && s.said && s.from.starts_with("fp16.")) unused.push_back(s.from);
+  }
   unused.insert(unused.end(), file.ignored.begin(), file.ignored.end());
   std::vector<std::string> autos;
   for (const precision::DeepSpeedAuto& a : file.autos) {
