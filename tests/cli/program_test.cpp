@@ -51,6 +51,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"train missing.toml", "missing.toml"},
       {"train typo.toml", "interval"},
       {"train good.toml --precision bf17-mixed", "bf16-mixed"},
+      {"train good.toml --precision ''", "the policy is empty"},
       {"train good.toml --rule 'lm_head compute=f32'", "--rule 1"},
       {"train good.toml --set run.steps=-3", "run.steps"},
       {"train good.toml --simd sse9", "avx2"},

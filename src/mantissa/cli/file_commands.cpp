@@ -14,7 +14,7 @@ namespace {
 
 /// These commands look at files and numbers; a policy or a config would do nothing.
 void refuse_run_options(const CommonOptions& common, const char* command) {
-  if (!common.precision.empty() || !common.rules.empty() || !common.set.empty() || !common.deepspeed.empty() ||
+  if (common.precision || !common.rules.empty() || !common.set.empty() || !common.deepspeed.empty() ||
       !common.targets.empty()) {
     throw ConfigError(
         fmt::format("{}: --precision, --rule, --set, --deepspeed and --target say nothing to this command; "
