@@ -205,6 +205,34 @@ TEST(Program, ConversionsThatOverflowGoThroughWithOneWarning) {
   }
 }
 
+TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
+  const TemporaryFolder folder;
+  const std::vector<float> values(32, 1.0F);
+  io::write_safetensors(
+      folder / "in.st",
+      std::vector<io::TensorToWrite>{{"w", io::Dtype::f32, {32}, std::as_bytes(std::span(values)), nullptr}});
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed accumulate_block=32"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"convert in.st out.st --overwrite --dtype f16 --seed 7",
+       "note    --seed 7 has no effect: only --rounding stochastic draws numbers\n"},
+      {"convert in.st out.st --overwrite --dtype mxfp4 --saturate",
+       "note    --saturate has no effect: elements of mxfp4 saturate without it\n"},
+      {"explain run.toml",
+       "note    accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"},
+      {"train run.toml --out r",
+       "accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"}};
+  for (const auto& [arguments, said] : cases) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments << r.err;
+    const std::size_t at = r.out.find(said);
+    EXPECT_NE(at, std::string::npos) << arguments << "\n" << r.out;
+    EXPECT_EQ(r.out.find("has no effect", at + std::string_view(said).size()), std::string::npos) << r.out;
+  }
+  EXPECT_EQ(
+      mantissa(folder, "convert in.st x.st --dtype f16 --rounding stochastic --seed 7").out.find("note"),
+      std::string::npos);
+}
+
 TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));

@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "mantissa/api/conversion_effect.h"
 #include "mantissa/api/internal.h"
@@ -86,6 +88,18 @@ convert::Change change_of(const ConvertOptions& o) {
         "infinities; give one of them");
   }
   return change;
+}
+
+/// Options that are set and can have no effect.
+std::vector<std::string> idle_options(const convert::Change& change) {
+  std::vector<std::string> idle;
+  if (change.seed != convert::Change().seed && change.rounding != Rounding::stochastic)
+    idle.push_back(
+        fmt::format("--seed {} has no effect: only --rounding stochastic draws numbers", change.seed));
+  if (change.saturate && change.blocks)
+    idle.push_back(fmt::format("--saturate has no effect: elements of {} saturate without it",
+                               convert::rounded_to(change)));
+  return idle;
 }
 
 ConvertedTensor row_of(const ErrorStats& e) {
@@ -218,6 +232,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   }
   c.total = row_of(all);
   c.notes = result->notes;
+  for (std::string& idle : idle_options(request.change)) c.notes.push_back(std::move(idle));
   if (!o.allow_overflow) c.warnings = result->warnings;
   if (rows) c.effect = rows->compare(request.out, ctx, stop);
   c.interrupted = rows && !c.effect;

@@ -7,6 +7,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/precision/deepspeed.h"
+#include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::api {
@@ -65,6 +66,7 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
       policy = policy.with_rule(precision.rules[i], option);
     }
     precision::check_supported(policy);
+    for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {
