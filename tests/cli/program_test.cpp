@@ -51,6 +51,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"train missing.toml", "missing.toml"},
       {"train typo.toml", "interval"},
       {"train good.toml --precision bf17-mixed", "bf16-mixed"},
+      {"train good.toml --precision ''", "the policy is empty"},
       {"train good.toml --rule 'lm_head compute=f32'", "--rule 1"},
       {"train good.toml --set run.steps=-3", "run.steps"},
       {"train good.toml --simd sse9", "avx2"},
@@ -181,6 +182,55 @@ TEST(Program, ATraceKeepsTheFormatsOfWhatIsNotToBeConverted) {
   EXPECT_EQ(refused.code, 2);
   EXPECT_NE(refused.err.find("did you mean \"logits\"?"), std::string::npos) << refused.err;
   EXPECT_EQ(mantissa(folder, "trace r/model --tokens ids --out ''").code, 2);
+}
+
+TEST(Program, ConversionsThatOverflowGoThroughWithOneWarning) {
+  const TemporaryFolder folder;
+  const std::vector<float> values = {1, 70000, -1e30F};
+  io::write_safetensors(
+      folder / "in.st",
+      std::vector<io::TensorToWrite>{{"w", io::Dtype::f32, {3}, std::as_bytes(std::span(values)), nullptr}});
+  const Result r = mantissa(folder, "convert in.st inf.st --dtype f16 --json");
+  EXPECT_EQ(r.code, 0);
+  EXPECT_EQ(r.err,
+            "mantissa: warning: 2 of 3 values of w became inf: the largest f16 is 65504, and the largest of "
+            "them 1e+30; --saturate keeps them finite\n");
+  EXPECT_EQ(nlohmann::json::parse(r.out)["total"]["overflows"], 2);
+  EXPECT_EQ(nlohmann::json::parse(r.out)["warnings"].size(), 1U);
+  for (const char* option : {"--allow-overflow", "--saturate", "--rounding toward-zero", "--quiet"}) {
+    const Result silent =
+        mantissa(folder, std::string("convert in.st out.st --dtype f16 --overwrite ") + option);
+    EXPECT_EQ(silent.code, 0) << option;
+    EXPECT_EQ(silent.err, "") << option;
+  }
+}
+
+TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
+  const TemporaryFolder folder;
+  const std::vector<float> values(32, 1.0F);
+  io::write_safetensors(
+      folder / "in.st",
+      std::vector<io::TensorToWrite>{{"w", io::Dtype::f32, {32}, std::as_bytes(std::span(values)), nullptr}});
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed accumulate_block=32"));
+  const std::pair<const char*, const char*> cases[] = {
+      {"convert in.st out.st --overwrite --dtype f16 --seed 7",
+       "note    --seed 7 has no effect: only --rounding stochastic draws numbers\n"},
+      {"convert in.st out.st --overwrite --dtype mxfp4 --saturate",
+       "note    --saturate has no effect: elements of mxfp4 saturate without it\n"},
+      {"explain run.toml",
+       "note    accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"},
+      {"train run.toml --out r",
+       "accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"}};
+  for (const auto& [arguments, said] : cases) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments << r.err;
+    const std::size_t at = r.out.find(said);
+    EXPECT_NE(at, std::string::npos) << arguments << "\n" << r.out;
+    EXPECT_EQ(r.out.find("has no effect", at + std::string_view(said).size()), std::string::npos) << r.out;
+  }
+  EXPECT_EQ(
+      mantissa(folder, "convert in.st x.st --dtype f16 --rounding stochastic --seed 7").out.find("note"),
+      std::string::npos);
 }
 
 TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {

@@ -77,7 +77,7 @@ class Convert : public test::TemporaryFolder {
 TEST_F(Convert, RoundsEveryValueAsItsDefinitionDoes) {
   const fs::path in = write_file();
   for (const Rounding rounding : {Rounding::nearest, Rounding::toward_zero, Rounding::stochastic}) {
-    const Change change{Scalar::f16, rounding, false, false, 9};
+    const Change change{Scalar::f16, rounding, false, 9};
     run(in, folder / "out.safetensors", change, true, {.threads = 2});
     const std::vector<std::uint16_t> codes = words(folder / "out.safetensors", "up_proj.weight");
     const RandomStream stream(9, RandomUse::conversion, hash_name("up_proj.weight"), 0);
@@ -148,6 +148,30 @@ TEST_F(Convert, LeavesWhatIsNoNumberAndWithoutAFormatEverything) {
   EXPECT_EQ(small.metadata().at("author"), "somebody");
 }
 
+TEST_F(Convert, MovesTypesThatAreNoFormatAsTheyAre) {
+  std::vector<std::uint8_t> bytes(16);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(37 * i);
+  std::vector<io::TensorToWrite> all = tensors();
+  for (const io::Dtype dtype : {io::Dtype::u64, io::Dtype::u32, io::Dtype::u16, io::Dtype::c64,
+                                io::Dtype::e8m0, io::Dtype::e4m3fnuz, io::Dtype::e5m2fnuz}) {
+    const auto count = static_cast<std::int64_t>(bytes.size() / io::bytes_of(dtype));
+    all.push_back(
+        of(std::string(io::safetensors_name(dtype)), dtype, {count}, std::as_bytes(std::span(bytes))));
+  }
+  io::write_safetensors(folder / "in.safetensors", all);
+  const Result r = run(folder / "in.safetensors", folder / "out", {Scalar::bf16});
+  EXPECT_NE(r.notes.front().find("9 tensors are as they were"), std::string::npos) << r.notes.front();
+  const io::SafetensorsReader out(folder / "out");
+  for (const char* name : {"U64", "U32", "U16", "C64", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
+    const io::TensorInfo* tensor = out.find(name);
+    ASSERT_NE(tensor, nullptr) << name;
+    EXPECT_EQ(io::safetensors_name(tensor->dtype), name);
+    std::vector<std::uint8_t> read(bytes.size());
+    out.read(*tensor, std::as_writable_bytes(std::span(read)));
+    EXPECT_EQ(read, bytes) << name;
+  }
+}
+
 /// `values` of rows of `width` in blocks of `f`, block by block with the definition, stored in `stored`.
 std::vector<float> blocks_of(BlockFormat f, std::vector<float> values, std::size_t width, Scalar stored) {
   float amax = 0;
@@ -215,29 +239,83 @@ TEST_F(Convert, RoundsToBlocksAlongTheLastAxis) {
   }
 }
 
-TEST_F(Convert, RefusesBlocksThatWouldBecomeNan) {
+/// A block of `values` from its definition, in f64 throughout, under a tensor's scale of 1.
+std::vector<double> block_in_f64(BlockFormat f, std::vector<double> values) {
+  const BlockTraits t = traits(f);
+  double amax = 0;
+  for (const double x : values) amax = std::max(amax, std::abs(x));
+  const double scale = t.power_of_two_scale ? std::ldexp(1.0, std::ilogb(amax) - t.max_exp)
+                                            : round_to(amax / t.max_finite, Scalar::e4m3, {.saturate = true});
+  for (double& x : values) {
+    const double y = x / scale;
+    const double step = std::ldexp(1.0, std::max(std::ilogb(y), t.min_normal_exp) - t.mantissa_bits);
+    x = std::copysign(std::min(std::abs(std::nearbyint(y / step) * step), t.max_finite), y) * scale;
+  }
+  return values;
+}
+
+TEST_F(Convert, RoundsF64ToBlocksOnce) {
+  constexpr std::size_t kBlock = 32, kBlocks = 200;
+  std::mt19937_64 random(3);
+  std::vector<double> wide;
+  for (std::size_t b = 0; b < kBlocks; ++b) {
+    // The largest lies just below or above where the scale moves; so many at and around middles of elements.
+    const double nudge = std::ldexp(1.0, -30 - static_cast<int>(b % 20));
+    const double largest = b % 4 == 0   ? 1 - 0x1p-40
+                           : b % 4 == 1 ? 6.375 * (1 + nudge)
+                           : b % 4 == 2 ? 4 * (1 - nudge)
+                                        : 5 * (1 + nudge);
+    wide.push_back(largest);
+    while (wide.size() % kBlock != 0) {
+      const double middle =
+          std::ldexp(static_cast<double>(2 * (random() % 16) + 1), static_cast<int>(random() % 4) - 6);
+      const double near = middle * (1 + (random() % 3 == 0 ? 0 : random() % 2 == 0 ? nudge : -nudge));
+      const double unit = b % 4 == 1 && random() % 2 == 0 ? 1.125 : 1;  // nvfp4's scale there
+      wide.push_back(std::ldexp((random() % 2 == 0 ? near : -near) * unit, std::ilogb(largest) - 3));
+    }
+  }
+  wide[16] = 448 * 6;  // with which nvfp4's scale of the tensor is 1
+  const std::vector<io::TensorToWrite> tensors = {
+      of("wide", io::Dtype::f64, {static_cast<std::int64_t>(wide.size())}, std::as_bytes(std::span(wide)))};
+  io::write_safetensors(folder / "in.safetensors", tensors);
+  for (const BlockFormat f : kBlockFormats) {
+    SCOPED_TRACE(traits(f).name);
+    Change change;
+    change.blocks = f;
+    change.format = f == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
+    run(folder / "in.safetensors", folder / "out", change, true);
+    std::vector<double> got(wide.size());
+    io::WeightFiles(folder / "out").read_f64("wide", got);
+    const auto length = static_cast<std::ptrdiff_t>(traits(f).block);
+    for (auto at = wide.begin(); at < wide.end(); at += length) {
+      const std::vector<double> want = block_in_f64(f, {at, at + length});
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        const auto index = static_cast<std::size_t>(at - wide.begin()) + i;
+        ASSERT_EQ(got[index], want[i]) << wide[index] << " at " << index;
+      }
+    }
+  }
+}
+
+TEST_F(Convert, SaysHowManyValuesOfABlockBecameNan) {
   values[40] = INFINITY;  // in a block of 31 finite values
   const fs::path in = write_file();
   Change change;
   change.format = Scalar::bf16;
   change.blocks = BlockFormat::mxfp8;
-  for (const bool saturate : {false, true}) {
-    change.saturate = saturate;
-    const std::string message = message_of<DtypeError>([&] { run(in, folder / "out", change); });
-    EXPECT_NE(message.find("up_proj.weight: 31 of 300009 values"), std::string::npos) << message;
-    EXPECT_NE(message.find("such a block of mxfp8 is nan; choose bf16"), std::string::npos) << message;
-    EXPECT_FALSE(fs::exists(folder / "out"));
-  }
-  change.allow_overflow = true;
-  change.saturate = false;
-  std::uint64_t lost = 0;
-  for (const RewrittenTensor& t : run(in, folder / "out", change).tensors) lost += t.errors.overflows;
-  EXPECT_EQ(lost, 31U);
+  const Result r = run(in, folder / "out", change);
+  std::uint64_t overflows = 0;
+  for (const RewrittenTensor& t : r.tensors) overflows += t.errors.overflows;
+  EXPECT_EQ(overflows, 31U);
+  ASSERT_EQ(r.warnings.size(), 1U);
+  EXPECT_EQ(r.warnings[0],
+            "31 of 300009 values of up_proj.weight became nan: they share a block of mxfp8 with inf, nan or "
+            "what is beyond f32");
 }
 
 TEST_F(Convert, CarriesTheOriginOn) {
   const fs::path in = write_file({{kPolicyKey, "params=f32"}, {kRoundedToKey, "f32"}});
-  run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, false, 3});
+  run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, 3});
   run(folder / "half", folder / "wide", {Scalar::f32});
   const Metadata wide = io::SafetensorsReader(folder / "wide").metadata();
   EXPECT_EQ(wide.at(kPolicyKey), "params=f32");
@@ -251,27 +329,48 @@ TEST_F(Convert, CarriesTheOriginOn) {
   EXPECT_EQ(io::SafetensorsReader(folder / "tf32").find("up_proj.weight")->dtype, io::Dtype::f32);
 }
 
-TEST_F(Convert, RefusesOverflowUnlessAllowed) {
+TEST_F(Convert, OverflowGoesThroughAndIsSaid) {
   values[kLarge] = 70000;
   const fs::path in = write_file();
-  for (const Rounding rounding : {Rounding::nearest, Rounding::toward_zero, Rounding::stochastic}) {
-    const std::string said = message_of<DtypeError>([&] {
-      run(in, folder / "out", {Scalar::f16, rounding});
-    });
-    EXPECT_EQ(said.find("up_proj.weight: 1 of 300009 values in "), 0U) << said;
-    EXPECT_NE(said.find("beyond the largest f16 (65504), the largest is 70000; choose bf16"),
-              std::string::npos)
-        << said;
-    EXPECT_FALSE(fs::exists(folder / "out"));
-    EXPECT_FALSE(fs::exists(folder / "out.partial"));
+  struct Case {
+    Change change;
+    std::uint16_t code;
+    std::uint64_t overflows;
+    bool warns;
+  };
+  const Case cases[] = {{{Scalar::f16}, 0x7c00, 1, true},
+                        {{Scalar::f16, Rounding::stochastic}, 0x7c00, 1, true},
+                        {{Scalar::f16, Rounding::toward_zero}, 0x7bff, 0, false},
+                        {{Scalar::f16, Rounding::nearest, true}, 0x7bff, 1, false}};
+  for (const Case& c : cases) {
+    const Result r = run(in, folder / "out", c.change, true);
+    EXPECT_EQ(words(folder / "out", "up_proj.weight")[kLarge], c.code);
+    std::uint64_t overflows = 0;
+    for (const RewrittenTensor& t : r.tensors) overflows += t.errors.overflows;
+    EXPECT_EQ(overflows, c.overflows);
+    ASSERT_EQ(r.warnings.size(), c.warns ? 1U : 0U);
+    if (c.warns) {
+      EXPECT_EQ(
+          r.warnings[0],
+          "1 of 300009 values of up_proj.weight became inf: the largest f16 is 65504, and the largest of "
+          "them 70000; --saturate keeps them finite");
+    }
   }
-  const Result saturated = run(in, folder / "saturated", {Scalar::f16, Rounding::nearest, true});
-  EXPECT_EQ(words(folder / "saturated", "up_proj.weight")[kLarge], 0x7bff);
-  EXPECT_EQ(saturated.tensors[0].errors.overflows + saturated.tensors[1].errors.overflows +
-                saturated.tensors[2].errors.overflows,
-            1U);
-  run(in, folder / "infinite", {Scalar::f16, Rounding::nearest, false, true});
-  EXPECT_EQ(words(folder / "infinite", "up_proj.weight")[kLarge], 0x7c00);
+  const Result nans = run(in, folder / "out", {Scalar::e4m3}, true);
+  EXPECT_NE(nans.warnings.at(0).find("became nan: the largest e4m3 is 448,"), std::string::npos);
+}
+
+TEST_F(Convert, ManyTensorsThatOverflowAreOneWarning) {
+  const std::vector<float> large = {1e6F, 1, -2e6F};
+  std::vector<io::TensorToWrite> all;
+  for (int i = 0; i < 6; ++i)
+    all.push_back(of(std::to_string(i), io::Dtype::f32, {3}, std::as_bytes(std::span(large))));
+  io::write_safetensors(folder / "in.safetensors", all);
+  const Result r = run(folder / "in.safetensors", folder / "out", {Scalar::f16});
+  ASSERT_EQ(r.warnings.size(), 1U);
+  EXPECT_NE(r.warnings[0].find("2 of 3 values of 3, 4 values of 2 more tensors became inf"),
+            std::string::npos)
+      << r.warnings[0];
 }
 
 TEST_F(Convert, WritesOverNothingUnasked) {
@@ -428,6 +527,19 @@ TEST_F(ConvertModel, MultipliesEightBitWeightsWithTheirScales) {
     EXPECT_FALSE(config.contains("quantization_config"));
     EXPECT_EQ(config["dtype"], "float32");
   }
+}
+
+TEST_F(ConvertModel, ReadsScalesThatArePowersOfTwo) {
+  const std::vector<std::uint8_t> codes(3, static_cast<std::uint8_t>(encode(3, Scalar::e4m3)));
+  const std::vector<std::uint8_t> scales = {127, 120, 0};
+  const std::vector<io::TensorToWrite> all = {
+      of("q_proj.weight", io::Dtype::e4m3, {3, 1}, std::as_bytes(std::span(codes))),
+      of("q_proj.weight_scale", io::Dtype::e8m0, {3, 1}, std::as_bytes(std::span(scales)))};
+  io::write_safetensors(folder / "in.safetensors", all);
+  run(folder / "in.safetensors", folder / "out", {Scalar::f32});
+  std::vector<float> got(3);
+  io::WeightFiles(folder / "out").read_f32("q_proj.weight", got);
+  EXPECT_EQ(got, (std::vector<float>{3.0F, 3 * 0x1p-7F, 3 * 0x1p-127F}));
 }
 
 TEST_F(ConvertModel, RefusesScalesThatFitNothing) {

@@ -81,7 +81,6 @@ class Surveys : public test::TemporaryFolder {
     Change change;
     change.format = format;
     change.blocks = blocks;
-    change.allow_overflow = true;
     return convert({find_source(folder / "in"), folder / "out", change, true}, {})->tensors;
   }
 

@@ -302,6 +302,16 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   EXPECT_NE(refused("PK\x03\x04zip and so on").find("save_file"), std::string::npos);
 }
 
+TEST_F(Safetensors, AHeaderWhoseLengthHasTheBytesOfAPickleIsRead) {
+  std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  header.append(0x0280 - header.size(), ' ');
+  put(file(), with_length(header, "x"));
+  EXPECT_EQ(SafetensorsReader(file()).tensors().size(), 1U);
+  put(file(), "\x80\x02\x8a\x0al\xfc\x9c\x46\xf9 j{P and so on");
+  EXPECT_NE(message_of<FileError>([&] { SafetensorsReader reader(file()); }).find("pickle"),
+            std::string::npos);
+}
+
 TEST_F(Safetensors, WhatIsNotAFileIsRefused) {
   const auto refused = [](const std::filesystem::path& path) {
     return message_of<FileError>([&] { SafetensorsReader reader(path); });

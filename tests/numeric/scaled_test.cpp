@@ -15,6 +15,12 @@
 namespace mantissa {
 namespace {
 
+TEST(BlockFormats, AreKnownInAnyCase) {
+  EXPECT_EQ(parse_block_format("MXFP8-E5M2"), BlockFormat::mxfp8_e5m2);
+  EXPECT_EQ(parse_block_format("NvFp4"), BlockFormat::nvfp4);
+  EXPECT_EQ(parse_block_format("mxfp"), std::nullopt);
+}
+
 constexpr BlockFormat kFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4,
                                     BlockFormat::nvfp4};
 constexpr unsigned kSeed = 20260301;

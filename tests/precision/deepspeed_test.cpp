@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -195,6 +197,18 @@ TEST(DeepSpeed, EveryAutoAndEveryIgnoredKeyIsNamedOnce) {
                                    "gradient_cliping; did you mean \"gradient_clipping\"?"}));
 }
 
+TEST(DeepSpeed, AMisspeltSwitchIsNamedAndTheRightOneIsNot) {
+  const std::pair<const char*, const char*> blocks[] = {
+      {"bf16", "enable"}, {"fp16", "enabeld"}, {"amp", "enable"}, {"torch_autocast", "Enabled"}};
+  for (const auto& [block, key] : blocks) {
+    const DeepSpeedFile file = parse(fmt::format("{{'{}': {{'{}': true}}}}", block, key));
+    EXPECT_EQ(file.ignored, Strings{fmt::format("{}.{}; did you mean \"enabled\"?", block, key)});
+    for (const DeepSpeedSetting& s : file.settings)
+      EXPECT_EQ(s.from, fmt::format("{}, which does not say enabled", block));
+  }
+  EXPECT_EQ(parse("{'fp16': {'loss_scale': 0, 'hysteresis': 2}}").ignored, Strings{});
+}
+
 TEST(DeepSpeed, ContradictionsNameBothKeys) {
   const std::pair<const char*, const char*> faults[] = {
       {"{'fp16': {'enabled': true}, 'bf16': {'enabled': true}}",
@@ -219,6 +233,9 @@ TEST(DeepSpeed, ContradictionsNameBothKeys) {
 TEST(DeepSpeed, ValuesOfTheWrongKindNameTheirKey) {
   const std::pair<const char*, const char*> faults[] = {
       {"{'fp16': 3}", "runs/ds.json: fp16 = 3: must be an object"},
+      {"{'fp16': true}", "runs/ds.json: fp16 = true: must be an object such as {\"enabled\": true}"},
+      {"{'bf16': false}", "bf16 = false: must be an object"},
+      {"{'data_types': true}", "data_types = true: must be an object"},
       {"{'fp16': {'enabled': 'yes'}}", "fp16.enabled = \"yes\": must be true or false"},
       {"{'fp16': {'enabled': true, 'loss_scale': -1}}", "fp16.loss_scale = -1"},
       {"{'fp16': {'enabled': true, 'loss_scale_window': 0}}",

@@ -32,6 +32,22 @@ TEST(Foreign, FabricsNamesArePresets) {
   EXPECT_EQ(Policy::parse("'bf16'").preset(), "bf16-mixed");
 }
 
+TEST(Foreign, CallsAndOptionsAreReadAsTheyArePasted) {
+  const Pairs lines = {{"Fabric(precision=\"bf16-mixed\")", "bf16-mixed"},
+                       {"L.Trainer(precision=16)", "16"},
+                       {"Fabric(precision=None)", "32-true"},
+                       {"lightning.Trainer(max_epochs=3, precision='16-mixed', devices=1)", "16-mixed"},
+                       {"Accelerator(mixed_precision=\"fp16\")", "16-mixed"},
+                       {"--precision bf16", "bf16-mixed"},
+                       {"--precision 'bf16-true residual=f32'", "bf16-true residual=f32"},
+                       {"--precision=\"high residual=bf16\"", "bf16-matmul-x3 residual=bf16"},
+                       {"--dtype fp32", "32-true"},
+                       {"--jax_default_matmul_precision high", "bf16-matmul-x3"}};
+  for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
+  EXPECT_EQ(Policy::parse("L.Trainer(precision=16)").preset(), "16-mixed");
+  EXPECT_EQ(Policy::parse("compute=MXFP8"), Policy::parse("compute=mxfp8"));
+}
+
 TEST(Foreign, DtypesNameThePresetThatComputesInThem) {
   const Pairs names = {{"torch.float64", "64-true"},
                        {"torch.float32", "32-true"},
@@ -119,6 +135,10 @@ TEST(Foreign, FsdpCastsTheWeightsAndKeepsMastersInF32) {
       {"MixedPrecision(reduce_dtype=None)", "32-true"},
       {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=None)", "bf16-mixed reduce=bf16"},
       {"MixedPrecision()", "32-true"},
+      {"{\"param_dtype\": \"bfloat16\", \"reduce_dtype\": \"float32\", \"buffer_dtype\": null}",
+       "bf16-mixed"},
+      {"{'param_dtype': torch.bfloat16, 'cast_forward_inputs': True}", "bf16-mixed reduce=bf16"},
+      {"dict(param_dtype=torch.float16, reduce_dtype=torch.float32)", "16-mixed"},
       {"param_dtype=float64", "64-true"},
       {"param_dtype=bfloat16,kv_cache=f32", "bf16-mixed reduce=bf16 kv_cache=f32"}};
   for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
@@ -153,7 +173,9 @@ TEST(Foreign, JmpFillsInWhatIsNotSaid) {
        "bf16-mixed"},
       {"jmp.Policy(jnp.float16, jnp.float16, jnp.float32)", "16-true"}};
   for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
-  // Fewer than the three are fields of this language.
+  EXPECT_EQ(line_of("params=float32,compute=bfloat16"), "bf16-mixed output=bf16");
+  EXPECT_EQ(line_of("params=full, compute=half"), "16-mixed output=f16");
+  // Fewer than the three, as this language writes them, are its fields.
   EXPECT_EQ(line_of("params=f32,compute=bf16"), "");
   EXPECT_EQ(Policy::parse("compute=bf16").fields().kv, Scalar::f32);
 }
@@ -167,6 +189,13 @@ TEST(Foreign, WhatIsWrongIsNamedWithTheNearestSpelling) {
       {"MixedPrecision(keep_low_precision_grads=1)", "must be True or False"},
       {"p=f32,c=bf16,p=f32", "params is said twice"},
       {"jmp.Policy(dtype=f32)", "a policy of jmp has no \"dtype\""},
+      {"F16_F16_F32", "no policy rounds factors alone to f16; write 16-mixed"},
+      {"lax.DotAlgorithmPreset.TF32_TF32_F32_X3", "write bf16-matmul-x6"},
+      {"jax_default_matmul_precision=BF16_BF16_F32_X9", "write bf16-matmul-x6"},
+      {"ANY_F8_ANY_F8_F32", "write fp8-hybrid"},
+      {"Trainer(devices=1)", "Trainer(…) says no precision"},
+      {"{'param_dtype': 'bf17'}", "(dtypes: float64"},
+      {"{'param_dtype': 'bf16', 'reduce': 'f32'}", "MixedPrecision has no \"reduce\""},
       {"transformer-engin", "did you mean \"transformer-engine\"?"},
       {"torch.bfloat15", "did you mean \"torch.bfloat16\"?"},
       {"highst", "did you mean \"highest\"?"}};

@@ -107,6 +107,20 @@ TEST(DeepSpeedConfig, TheCommandLineWins) {
   EXPECT_EQ(read(kFp16, {"precision.residual=f16"}).config.policy.fields().residual, Scalar::f16);
 }
 
+TEST(DeepSpeedConfig, AScalerWithoutEffectIsSaidOnce) {
+  PrecisionArguments bf16;
+  bf16.policy = "bf16-mixed";
+  for (const Read& r : {read(kFp16, {}, "", bf16), read(kFp16, {"precision.policy=bf16-mixed"})}) {
+    const std::string all = r.all();
+    const std::string idle =
+        "note ds.json: fp16.loss_scale, fp16.initial_scale_power, fp16.loss_scale_window, "
+        "fp16.min_loss_scale, fp16.hysteresis have no effect: the policy (bf16-mixed) has no loss scale\n";
+    EXPECT_NE(all.find(idle), std::string::npos) << all;
+    EXPECT_EQ(all.find("no effect"), all.rfind("no effect")) << all;
+  }
+  EXPECT_EQ(read(kFp16).all().find("no effect"), std::string::npos);
+}
+
 TEST(DeepSpeedConfig, ItsPolicyTakesThePlaceOfTheConfigsAndTheRulesStay) {
   const std::string more =
       "[precision]\npolicy = \"16-mixed\"\nresidual = \"f16\"\nrules = [\"lm_head: compute=f32\"]\n"

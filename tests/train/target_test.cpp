@@ -45,6 +45,7 @@ plan::Program program_of(const std::string& policy) {
 
 TEST(Target, HasFormatsAsItsMakerStates) {
   const Target v100 = find_target("v100");
+  EXPECT_EQ(find_target("V100-32GB").name, "v100-32gb");
   EXPECT_TRUE(format_on(v100, "f16").native);
   EXPECT_FALSE(format_on(v100, "bf16").native);
   EXPECT_EQ(format_on(v100, "bf16").computed_in, "f32");

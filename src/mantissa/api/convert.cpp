@@ -7,6 +7,8 @@
 #include <array>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "mantissa/api/conversion_effect.h"
 #include "mantissa/api/internal.h"
@@ -74,19 +76,30 @@ convert::Change change_of(const ConvertOptions& o) {
                     o.rounding));
   }
   change.saturate = o.saturate;
-  change.allow_overflow = o.allow_overflow;
   change.seed = o.seed;
-  if (!change.format && (change.rounding != Rounding::nearest || change.saturate || change.allow_overflow)) {
+  if (!change.format && (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
         "--rounding, --saturate and --allow-overflow: without --dtype every tensor stays as it is; give "
         "--dtype, or leave them out");
   }
-  if (change.saturate && change.allow_overflow) {
+  if (change.saturate && o.allow_overflow) {
     throw ConfigError(
         "--saturate and --allow-overflow: values beyond the range become the largest of the format, or "
         "infinities; give one of them");
   }
   return change;
+}
+
+/// Options that are set and can have no effect.
+std::vector<std::string> idle_options(const convert::Change& change) {
+  std::vector<std::string> idle;
+  if (change.seed != convert::Change().seed && change.rounding != Rounding::stochastic)
+    idle.push_back(
+        fmt::format("--seed {} has no effect: only --rounding stochastic draws numbers", change.seed));
+  if (change.saturate && change.blocks)
+    idle.push_back(fmt::format("--saturate has no effect: elements of {} saturate without it",
+                               convert::rounded_to(change)));
+  return idle;
 }
 
 ConvertedTensor row_of(const ErrorStats& e) {
@@ -159,6 +172,7 @@ std::string json_text_of(const Conversion& c, const convert::Result& r, const Co
                          {"copied", r.copied},
                          {"left_out", r.left_out},
                          {"notes", c.notes},
+                         {"warnings", c.warnings},
                          {"bytes_in", r.bytes_in},
                          {"bytes_out", r.bytes_out},
                          {"seconds", seconds}};
@@ -218,6 +232,8 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   }
   c.total = row_of(all);
   c.notes = result->notes;
+  for (std::string& idle : idle_options(request.change)) c.notes.push_back(std::move(idle));
+  if (!o.allow_overflow) c.warnings = result->warnings;
   if (rows) c.effect = rows->compare(request.out, ctx, stop);
   c.interrupted = rows && !c.effect;
   c.text = text_of(c, *result, o, seconds);

@@ -283,7 +283,7 @@ struct ConvertOptions {
   std::string format = "hf";         // layout of what is written; the only one of this version
   std::string rounding = "nearest";  // stochastic, toward-zero
   bool saturate = false;             // values beyond the range become the largest of the format
-  bool allow_overflow = false;       // or infinities (e4m3: nans); with neither they are refused
+  bool allow_overflow = false;       // no warning where they become infinities (e4m3: nans) instead
   bool overwrite = false;            // a file or a model that stands at `out` is replaced
   std::uint64_t seed = 1;            // of stochastic rounding
   std::vector<std::string> data;  // files, or {"kk"}: the model's loss before and after, and the divergence
@@ -320,16 +320,15 @@ struct ConversionEffect {
 struct Conversion {
   std::vector<ConvertedTensor> tensors;  // in their order in the files
   ConvertedTensor total;
-  std::optional<ConversionEffect> effect;  // where there are data
-  std::vector<std::string> notes;
+  std::optional<ConversionEffect> effect;    // where there are data
+  std::vector<std::string> notes, warnings;  // a warning: which values became inf or nan
   bool interrupted = false;  // the stop token was used: nothing was written, or `out` is not compared
   std::string text;          // for people
   std::string json;          // for programs (docs/cli.md, "convert")
 };
 
 /// Rewrites a safetensors file, a model directory, or the model or newest state of a run. `out` appears whole
-/// or not at all. Throws ConfigError for options that name nothing, FileError where `out` may not be written,
-/// DtypeError where values overflow.
+/// or not at all. Throws ConfigError for options that name nothing, FileError where `out` may not be written.
 Conversion convert(const ConvertOptions& options, std::stop_token stop = {});
 
 /// A loss scaler's settings, in DeepSpeed's words; `torch`: PyTorch's rule, which reads the first two only.

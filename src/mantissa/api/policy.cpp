@@ -7,6 +7,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/precision/deepspeed.h"
+#include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::api {
@@ -26,6 +27,10 @@ void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy,
   std::vector<std::string> unused;
   for (const precision::DeepSpeedSetting& s : file.settings) {
     if (s.section != "precision") unused.push_back(s.from);
+  }
+  for (const precision::DeepSpeedSetting& s : file.scaler) {
+    const bool scales = policy.loss_scale().kind != precision::LossScale::Kind::none;
+    if (!scales && s.said && s.from.starts_with("fp16.")) unused.push_back(s.from);
   }
   unused.insert(unused.end(), file.ignored.begin(), file.ignored.end());
   std::vector<std::string> autos;
@@ -61,6 +66,7 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
       policy = policy.with_rule(precision.rules[i], option);
     }
     precision::check_supported(policy);
+    for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {

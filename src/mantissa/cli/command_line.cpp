@@ -90,7 +90,7 @@ CLI::Validator whole_seed() {
 api::Precision CommonOptions::policy(bool explains) const {
   if (!targets.empty() && !explains)
     throw ConfigError("--target: runs are on this machine; explain (or train --dry-run) takes it");
-  return {precision.empty() ? std::nullopt : std::optional(precision), rules, deepspeed};
+  return {precision, rules, deepspeed};
 }
 
 void CommonOptions::tell(const std::vector<std::string>& notes,

@@ -14,8 +14,8 @@ namespace {
 
 /// These commands look at files and numbers; a policy or a config would do nothing.
 void refuse_run_options(const CommonOptions& common, const char* command) {
-  if (!common.precision.empty() || !common.rules.empty() || !common.set.empty() ||
-      !common.deepspeed.empty() || !common.targets.empty()) {
+  if (common.precision || !common.rules.empty() || !common.set.empty() || !common.deepspeed.empty() ||
+      !common.targets.empty()) {
     throw ConfigError(
         fmt::format("{}: --precision, --rule, --set, --deepspeed and --target say nothing to this command; "
                     "leave them out",
@@ -57,6 +57,7 @@ int run_convert(api::ConvertOptions options, const CommonOptions& common) {
   if (!options.data.empty()) common.tell_policy();
   const SignalStop signals;
   const api::Conversion c = api::convert(options, signals.token());
+  common.tell({}, c.warnings);
   if (c.interrupted) return kInterrupted;
   fmt::print("{}\n", common.json ? c.json : c.text);
   return 0;
@@ -94,7 +95,7 @@ void add_convert(CLI::App& app, CommonOptions& common, Run& run) {
   command->add_option("--format", o->format, "Layout: hf")->capture_default_str();
   command->add_option("--rounding", o->rounding, "nearest, stochastic or toward-zero")->capture_default_str();
   command->add_flag("--saturate", o->saturate, "Values beyond the range become the largest of the format");
-  command->add_flag("--allow-overflow", o->allow_overflow, "Values beyond the range become infinities");
+  command->add_flag("--allow-overflow", o->allow_overflow, "No warning where values become inf or nan");
   command->add_flag("--overwrite", o->overwrite, "Replace the file or model that stands at OUT");
   command->add_option("--seed", o->seed, "Of stochastic rounding")
       ->capture_default_str()

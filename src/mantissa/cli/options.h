@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ class Validator;
 namespace mantissa::cli {
 
 struct CommonOptions {
-  std::string precision;
+  std::optional<std::string> precision;
   std::vector<std::string> rules;
   std::vector<std::string> set;
   std::string deepspeed;

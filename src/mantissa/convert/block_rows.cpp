@@ -1,8 +1,21 @@
 #include "mantissa/convert/block_rows.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
 
 namespace mantissa::convert {
+namespace {
+
+float round_to_odd(double x) {
+  const auto nearest = static_cast<float>(x);
+  const auto back = static_cast<double>(nearest);
+  if (back == x || !std::isfinite(nearest)) return nearest;
+  const auto code = std::bit_cast<std::uint32_t>(nearest);
+  return std::bit_cast<float>((std::abs(back) > std::abs(x) ? code - 1 : code) | 1U);
+}
+
+}  // namespace
 
 Scalar stored_as(BlockFormat f) {
   return f == BlockFormat::nvfp4 ? Scalar::f32 : Scalar::bf16;
@@ -23,6 +36,14 @@ void round_in_blocks(BlockFormat f, float* values, std::size_t n, std::uint64_t 
     round_blocks(f, values + at, std::min(part, n - at), tensor_scale, target);
   if (f != BlockFormat::nvfp4) return;
   for (std::size_t i = 0; i < n; ++i) values[i] *= tensor_scale;
+}
+
+void to_blocks(const float* values, std::size_t n, float* out) {
+  std::copy_n(values, n, out);
+}
+
+void to_blocks(const double* values, std::size_t n, float* out) {
+  std::transform(values, values + n, out, round_to_odd);
 }
 
 }  // namespace mantissa::convert

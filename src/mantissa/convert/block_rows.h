@@ -26,4 +26,10 @@ std::uint64_t block_piece(std::uint64_t row, std::uint64_t first, std::uint64_t 
 void round_in_blocks(BlockFormat f, float* values, std::size_t n, std::uint64_t row, std::uint64_t first,
                      float tensor_scale, SimdTarget target);
 
+/// Values on their way into blocks, in f32. Those in f64 are rounded to odd, toward zero with the last bit
+/// set where something was cut off, so that blocks of powers of two round as if from f64; what is beyond f32
+/// is inf.
+void to_blocks(const float* values, std::size_t n, float* out);
+void to_blocks(const double* values, std::size_t n, float* out);
+
 }  // namespace mantissa::convert

@@ -1,6 +1,7 @@
 #include "mantissa/convert/convert.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -82,6 +83,7 @@ class Converter {
                                                                 : state();
     if (!done) return std::nullopt;
     note();
+    warn();
     return std::move(result_);
   }
 
@@ -247,9 +249,9 @@ class Converter {
                       "written as {}",
                       blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
     }
-    std::uint64_t integers = 0, nonfinite = 0;
+    std::uint64_t others = 0, nonfinite = 0;
     for (const RewrittenTensor& t : result_.tensors) {
-      integers += io::scalar_of(t.from) ? 0 : 1;
+      others += io::scalar_of(t.from) ? 0 : 1;
       nonfinite += t.errors.nonfinite;
     }
     if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
@@ -258,14 +260,49 @@ class Converter {
           "when "
           "it loads this one");
     }
-    if (format && integers > 0)
-      result_.notes.push_back(
-          fmt::format("{} tensors of integers or truth values are as they were", integers));
+    if (format && others > 0)
+      result_.notes.push_back(fmt::format(
+          "{} tensors are as they were: integers, truth values, or other types that are no format "
+          "of weights here",
+          others));
     if (scaled_ > 0)
       result_.notes.push_back(
           fmt::format("{} weights were multiplied with their scales, which are gone", scaled_));
     if (nonfinite > 0)
       result_.notes.push_back(fmt::format("{} values were inf or nan before the conversion", nonfinite));
+  }
+
+  /// One line, with the first few tensors by name.
+  void warn() {
+    constexpr std::size_t kNamed = 4;
+    std::vector<std::string> named;
+    std::uint64_t others = 0, values = 0;
+    double largest = 0;
+    for (const RewrittenTensor& t : result_.tensors) {
+      if (t.lost() == 0) continue;
+      largest = std::max(largest, t.errors.largest);
+      if (named.size() < kNamed) {
+        named.push_back(fmt::format("{} of {} values of {}", t.lost(), t.errors.count, t.name));
+      } else {
+        ++others;
+        values += t.lost();
+      }
+    }
+    if (named.empty()) return;
+    if (others > 0) named.push_back(fmt::format("{} values of {} more tensors", values, others));
+    const Change& change = request_.change;
+    if (change.blocks) {
+      result_.warnings.push_back(
+          fmt::format("{} became nan: they share a block of {} with inf, nan or what is beyond f32",
+                      fmt::join(named, ", "), rounded_to(change)));
+      return;
+    }
+    const ScalarTraits& format = traits(*change.format);
+    result_.warnings.push_back(
+        fmt::format("{} became {}: the largest {} is {:g}, and the largest of them {:g}; --saturate keeps "
+                    "them finite",
+                    fmt::join(named, ", "), format.has_infinity ? "inf" : "nan", name(*change.format),
+                    format.max_finite, largest));
   }
 
   const Request& request_;

@@ -75,14 +75,33 @@ void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, st
     n = std::min(count - at, block_piece(job.row, first + at, kRow));
     load_row(in, stored, at, n, before.data(), target);
     if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
-    std::transform(before.begin(), before.begin() + static_cast<std::ptrdiff_t>(n), rounded.begin(),
-                   [](T x) { return static_cast<float>(x); });
+    to_blocks(before.data(), n, rounded.data());
     round_in_blocks(blocks, rounded.data(), n, job.row, first + at, job.tensor_scale, target);
     std::byte* to = out + at * mantissa::bytes_of(format);
     encode_row(rounded.data(), n, to, format, {}, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
     errors.add_row(before.data(), after.data(), n, format, target);
   }
+}
+
+/// The largest magnitude of `count` values that is finite in f32.
+template <class T>
+float largest_of(const Job& job, const std::byte* in, std::uint64_t first, std::uint64_t count,
+                 SimdTarget target, std::vector<T>& before, std::vector<float>& rounded) {
+  float largest = 0;
+  before.resize(kRow);
+  rounded.resize(kRow);
+  for (std::uint64_t at = 0, n = 0; at < count; at += n) {
+    n = std::min(kRow, count - at);
+    load_row(in, *io::scalar_of(job.from->dtype), at, n, before.data(), target);
+    if (job.scale != nullptr) job.scale->multiply(first + at, n, before.data());
+    to_blocks(before.data(), n, rounded.data());
+    for (std::uint64_t i = 0; i < n; ++i) {
+      const float magnitude = std::abs(rounded[i]);
+      if (std::isfinite(magnitude)) largest = std::max(largest, magnitude);
+    }
+  }
+  return largest;
 }
 
 class Rewriter {
@@ -129,7 +148,6 @@ class Rewriter {
                [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(pieces_[p], memory, file); });
     if (stop.stop_requested()) return std::nullopt;
     std::vector<RewrittenTensor> done = joined(errors);
-    refuse_overflow(done);
     file.commit();
     return done;
   }
@@ -177,16 +195,11 @@ class Rewriter {
       const Job& job = jobs_[piece.job];
       if (job.copied) return;
       const std::span<std::byte> stored = read_piece(piece, memory);
-      memory.before.resize(kRow);
-      for (std::uint64_t at = 0, n = 0; at < piece.count; at += n) {
-        n = std::min(kRow, piece.count - at);
-        load_row(stored.data(), *io::scalar_of(job.from->dtype), at, n, memory.before.data(), target_);
-        if (job.scale != nullptr) job.scale->multiply(piece.first + at, n, memory.before.data());
-        for (std::uint64_t i = 0; i < n; ++i) {
-          const float magnitude = std::abs(memory.before[i]);
-          if (std::isfinite(magnitude)) largest[p] = std::max(largest[p], magnitude);
-        }
-      }
+      const auto largest_in = [&](auto& before) {
+        return largest_of(job, stored.data(), piece.first, piece.count, target_, before, memory.rounded);
+      };
+      largest[p] =
+          job.from->dtype == io::Dtype::f64 ? largest_in(memory.wide_before) : largest_in(memory.before);
     });
     std::vector<float> amax(jobs_.size());
     for (std::size_t p = 0; p < pieces_.size(); ++p)
@@ -245,41 +258,12 @@ class Rewriter {
       done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied, {}});
     for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
     for (RewrittenTensor& t : done) {
+      if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing leaves the range
       if (!t.copied || !io::scalar_of(t.from)) continue;
       t.errors.count = t.errors.measured =
           static_cast<std::uint64_t>(io::byte_size(t.shape, t.from).value_or(0) / io::bytes_of(t.from));
     }
     return done;
-  }
-
-  void refuse_overflow(const std::vector<RewrittenTensor>& done) const {
-    if (change_.allow_overflow || (change_.saturate && !change_.blocks)) return;
-    const auto overflows = [](const RewrittenTensor& t) { return t.errors.overflows > 0; };
-    const auto first = std::find_if(done.begin(), done.end(), overflows);
-    if (first == done.end()) return;
-    const auto others = std::count_if(first, done.end(), overflows) - 1;
-    if (change_.blocks) {
-      throw DtypeError(fmt::format(
-          "{}: {} of {} values in {}{} share a block with inf, nan or what is beyond f32, and such a block "
-          "of {} is "
-          "nan; choose bf16, or give --allow-overflow to write nans",
-          first->name, first->errors.overflows, first->errors.count, in_.path().string(),
-          others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", rounded_to(change_)));
-    }
-    const Scalar format = *change_.format;
-    throw DtypeError(fmt::format(
-        "{}: {} of {} values in {}{} are beyond the largest {} ({:g}), the largest is {:g}; choose {}, give "
-        "--saturate to write the largest {} instead, or --allow-overflow to write {}",
-        first->name, first->errors.overflows, first->errors.count, in_.path().string(),
-        others > 0 ? fmt::format(" (and values of {} more tensors)", others) : "", mantissa::name(format),
-        traits(format).max_finite, first->errors.largest, wider(first->from), mantissa::name(format),
-        traits(format).has_infinity ? "infinities" : "nans"));
-  }
-
-  /// A format without the overflow.
-  std::string_view wider(io::Dtype from) const {
-    if (from == io::Dtype::f64 && traits(*change_.format).exponent_bits == 8) return "f64";
-    return traits(*change_.format).exponent_bits == 8 ? "f32" : "bf16";
   }
 
   const io::SafetensorsReader& in_;

@@ -25,9 +25,8 @@ namespace mantissa::convert {
 struct Change {
   std::optional<Scalar> format;  // of their values; nothing: every tensor stays as it is
   Rounding rounding = Rounding::nearest;
-  bool saturate = false;
-  bool allow_overflow = false;  // values beyond the range become infinities (e4m3: nans)
-  std::uint64_t seed = 1;       // of stochastic rounding
+  bool saturate = false;   // values beyond the range become the largest; else infinities (e4m3: nans)
+  std::uint64_t seed = 1;  // of stochastic rounding
   /// Values are first rounded to blocks of this, along the last axis and from each row's first element on;
   /// `format` is what holds them: bf16, of nvfp4, whose tensors have a scale in f32, f32.
   std::optional<BlockFormat> blocks = {};
@@ -43,6 +42,9 @@ struct RewrittenTensor {
   io::Dtype from = io::Dtype::f32, to = io::Dtype::f32;
   bool copied = false;  // byte for byte: integers, truth values, and what has the format already
   ErrorStats errors;    // of floating-point tensors; a copied one has none, and is not looked into
+
+  /// Values that were finite and are inf or nan.
+  std::uint64_t lost() const { return errors.count - errors.nonfinite - errors.measured; }
 };
 
 /// A tensor to write, under its own or another name.
@@ -64,8 +66,7 @@ bool keeps(const Part& part, const Change& change);
 /// Writes `parts` of `in` in their order to `out`, beside it first: it appears whole or not at all. Element i
 /// of a tensor is rounded stochastically with the bits of (seed, hash of the tensor's new name, i), so the
 /// bytes do not depend on threads, pieces or what else is in the file. Returns nothing where `stop` was
-/// used. Throws DtypeError where a value of a tensor overflows and `change` does not allow it, FileError and
-/// ResourceError as io does; there is no `out` then.
+/// used. Throws FileError and ResourceError as io does; there is no `out` then.
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
                                                          std::span<const Part> parts,
                                                          const std::filesystem::path& out,

@@ -33,7 +33,7 @@ struct Seen {
 
 template <class T>
 void look(const std::byte* stored, Scalar type, std::uint64_t count, SimdTarget target,
-          std::vector<T>& before, std::vector<T>& after, Seen& seen) {
+          std::vector<T>& before, std::vector<T>& after, std::vector<float>& rounded, Seen& seen) {
   before.resize(kRow);
   for (std::uint64_t at = 0; at < count; at += kRow) {
     const std::uint64_t n = std::min(kRow, count - at);
@@ -45,8 +45,10 @@ void look(const std::byte* stored, Scalar type, std::uint64_t count, SimdTarget 
       seen.survey.losses[f].add_row(before.data(), after.data(), n, kSurveyed[f], target);
     }
     if constexpr (sizeof(T) == sizeof(double)) {
+      rounded.resize(kRow);
+      to_blocks(before.data(), n, rounded.data());
       for (std::uint64_t i = 0; i < n; ++i) {
-        const float magnitude = std::abs(static_cast<float>(before[i]));
+        const float magnitude = std::abs(rounded[i]);
         if (std::isfinite(magnitude)) seen.largest = std::max(seen.largest, magnitude);
       }
     }
@@ -61,7 +63,6 @@ template <class T>
 void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, std::uint64_t row,
                     float tensor_scale, SimdTarget target, std::vector<T>& before, std::vector<T>& after,
                     std::vector<float>& rounded, Survey& seen) {
-  constexpr Scalar kSame = sizeof(T) == sizeof(double) ? Scalar::f64 : Scalar::f32;
   before.resize(kRow);
   after.resize(kRow);
   rounded.resize(kRow);
@@ -70,11 +71,11 @@ void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, st
     load_row(stored, type, at, n, before.data(), target);
     for (std::size_t f = 0; f < std::size(kBlockFormats); ++f) {
       const Scalar kept = stored_as(kBlockFormats[f]);
-      load_row(before.data(), kSame, 0, n, rounded.data(), target);
+      to_blocks(before.data(), n, rounded.data());
       round_in_blocks(kBlockFormats[f], rounded.data(), n, row, piece.first + at, tensor_scale, target);
       round_row(rounded.data(), n, kept, target);
       const T* now = after.data();
-      if constexpr (kSame == Scalar::f32) {
+      if constexpr (sizeof(T) == sizeof(float)) {
         now = rounded.data();
       } else {
         std::copy_n(rounded.data(), n, after.data());
@@ -100,9 +101,11 @@ class Surveyor {
   Survey run() {
     std::vector<Seen> plain = over(pieces(false), [&](const Piece& piece, Buffers& memory, Seen& seen) {
       if (type_ == Scalar::f64) {
-        look(memory.stored.data(), type_, piece.count, target_, memory.wide_before, memory.wide_after, seen);
+        look(memory.stored.data(), type_, piece.count, target_, memory.wide_before, memory.wide_after,
+             memory.rounded, seen);
       } else {
-        look(memory.stored.data(), type_, piece.count, target_, memory.before, memory.after, seen);
+        look(memory.stored.data(), type_, piece.count, target_, memory.before, memory.after, memory.rounded,
+             seen);
       }
     });
     float largest = 0;

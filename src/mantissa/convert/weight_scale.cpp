@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
+#include <span>
 
 #include "mantissa/base/error.h"
 
@@ -24,6 +27,16 @@ std::optional<std::int64_t> block_of(std::int64_t size, std::int64_t count,
   if (count == 1) return size;
   if (blocks(size, kUsual) == count) return kUsual;
   return size % count == 0 ? std::optional(size / count) : std::nullopt;
+}
+
+/// An E8M0 code is a power of two, 2^(code − 127); 255 is nan.
+void read_scales(const io::WeightFiles& files, const io::TensorInfo& scale, std::span<float> out) {
+  if (scale.dtype != io::Dtype::e8m0) return files.read_f32(scale.name, out);
+  std::vector<std::uint8_t> codes(out.size());
+  files.read(scale.name, std::as_writable_bytes(std::span(codes)));
+  std::transform(codes.begin(), codes.end(), out.begin(), [](std::uint8_t code) {
+    return code == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, code - 127);
+  });
 }
 
 }  // namespace
@@ -59,7 +72,7 @@ std::shared_ptr<const WeightScale> WeightScale::of(const io::WeightFiles& files,
   } else {
     refuse();
   }
-  files.read_f32(scale->name, result->scales_);
+  read_scales(files, *scale, result->scales_);
   return result;
 }
 

@@ -13,7 +13,7 @@ struct Row {
   std::size_t bytes;
 };
 
-constexpr std::array<Row, 12> kRows = {{{Dtype::f64, "F64", "float64", 8},
+constexpr std::array<Row, 19> kRows = {{{Dtype::f64, "F64", "float64", 8},
                                         {Dtype::f32, "F32", "float32", 4},
                                         {Dtype::bf16, "BF16", "bfloat16", 2},
                                         {Dtype::f16, "F16", "float16", 2},
@@ -24,7 +24,14 @@ constexpr std::array<Row, 12> kRows = {{{Dtype::f64, "F64", "float64", 8},
                                         {Dtype::i16, "I16", "int16", 2},
                                         {Dtype::i8, "I8", "int8", 1},
                                         {Dtype::u8, "U8", "uint8", 1},
-                                        {Dtype::boolean, "BOOL", "bool", 1}}};
+                                        {Dtype::boolean, "BOOL", "bool", 1},
+                                        {Dtype::u64, "U64", "uint64", 8},
+                                        {Dtype::u32, "U32", "uint32", 4},
+                                        {Dtype::u16, "U16", "uint16", 2},
+                                        {Dtype::c64, "C64", "complex64", 8},
+                                        {Dtype::e8m0, "F8_E8M0", "float8_e8m0fnu", 1},
+                                        {Dtype::e4m3fnuz, "F8_E4M3FNUZ", "float8_e4m3fnuz", 1},
+                                        {Dtype::e5m2fnuz, "F8_E5M2FNUZ", "float8_e5m2fnuz", 1}}};
 
 }  // namespace
 

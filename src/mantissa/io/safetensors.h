@@ -19,13 +19,35 @@
 
 namespace mantissa::io {
 
-/// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL").
-enum class Dtype : std::uint8_t { f64, f32, bf16, f16, e4m3, e5m2, i64, i32, i16, i8, u8, boolean };
+/// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL"
+/// "U64" "U32" "U16" "C64" "F8_E8M0" "F8_E4M3FNUZ" "F8_E5M2FNUZ"). Only the first six are number formats
+/// here; the values of the others are moved as they are.
+enum class Dtype : std::uint8_t {
+  f64,
+  f32,
+  bf16,
+  f16,
+  e4m3,
+  e5m2,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  boolean,
+  u64,
+  u32,
+  u16,
+  c64,
+  e8m0,
+  e4m3fnuz,
+  e5m2fnuz
+};
 std::string_view safetensors_name(Dtype dtype);
 /// As PyTorch, and so config.json, calls it: "bfloat16".
 std::string_view torch_name(Dtype dtype);
 std::size_t bytes_of(Dtype dtype);
-/// The number format of a dtype's values; nothing for integers and truth values.
+/// The number format of a dtype's values; nothing where it is none of this system's.
 std::optional<Scalar> scalar_of(Dtype dtype);
 /// The dtype that stores values of `s`; f32's for tf32, which safetensors has no name for.
 Dtype dtype_of(Scalar s);

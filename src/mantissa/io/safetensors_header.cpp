@@ -63,8 +63,8 @@ class HeaderHandler {
       const std::optional<Dtype> dtype = parse_dtype(value);
       if (!dtype) {
         fault(fmt::format("has the unknown dtype {}", in_quotes(value)),
-              "convert it with the library that wrote it to one of F64 F32 BF16 F16 F8_E4M3 F8_E5M2 I64 I32 "
-              "I16 I8 U8 BOOL");
+              "convert it with the library that wrote it to one of F64 F32 BF16 F16 F8_E4M3 F8_E5M2 F8_E8M0 "
+              "F8_E4M3FNUZ F8_E5M2FNUZ C64 I64 I32 I16 I8 U64 U32 U16 U8 BOOL");
       }
       tensor_.dtype = *dtype;
       return true;

@@ -17,7 +17,16 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-// People hand over other files under this name; say which.
+// Whether a file begins as a safetensors file does: a length that may be a header's, and the header's '{'.
+bool begins_with_header(std::string_view begin) {
+  std::uint64_t length = 0;
+  if (begin.size() <= sizeof(length) || begin[sizeof(length)] != '{') return false;
+  std::memcpy(&length, begin.data(), sizeof(length));
+  return length <= kLargestHeader;
+}
+
+// People hand over other files under this name; say which. A header's length may have the bytes that other
+// files begin with: one of 640 is 80 02, as a pickle.
 void refuse_known_strangers(const File& file) {
   constexpr std::string_view kLfs = "version https://git-lfs";
   std::array<char, kLfs.size()> begin{};
@@ -29,6 +38,7 @@ void refuse_known_strangers(const File& file) {
         fmt::format("{}: is the placeholder of a file that git lfs has not fetched; run git lfs pull",
                     file.path().string()));
   }
+  if (begins_with_header(text)) return;
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
     throw FileError(fmt::format(
         "{}: is a PyTorch pickle, not a safetensors file; save it with safetensors.torch.save_file",

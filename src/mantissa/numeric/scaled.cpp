@@ -43,7 +43,9 @@ float round_element(const BlockTraits& t, float y) {
 }  // namespace
 
 std::optional<BlockFormat> parse_block_format(std::string_view text) {
-  const auto* found = std::ranges::find(kBlockFormats, text, [](BlockFormat f) { return traits(f).name; });
+  const auto same = [](char a, char b) { return (b >= 'A' && b <= 'Z' ? b - 'A' + 'a' : b) == a; };
+  const auto* found = std::ranges::find_if(
+      kBlockFormats, [&](BlockFormat f) { return std::ranges::equal(traits(f).name, text, same); });
   return found == std::end(kBlockFormats) ? std::nullopt : std::optional(*found);
 }
 

@@ -51,7 +51,7 @@ constexpr BlockTraits traits(BlockFormat f) {
   return kTable[static_cast<std::size_t>(f)];
 }
 
-/// The format called `text` ("mxfp4"); none where there is none.
+/// The format called `text` ("mxfp4", in any case); none where there is none.
 std::optional<BlockFormat> parse_block_format(std::string_view text);
 
 /// values[0, n), n ≤ traits(f).block, a block of `f`, in place: rounded to element × scale.

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+
+#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {
@@ -50,8 +53,9 @@ std::span<const ComputeTraits> Compute::all() {
 }
 
 std::optional<Compute> Compute::parse(std::string_view text) {
+  const std::string word = lowered(text);
   for (const ComputeTraits& row : kTable) {
-    if (row.name == text) return Compute(row);
+    if (row.name == word) return Compute(row);
   }
   const std::optional<Scalar> scalar = parse_scalar(text);
   return scalar ? std::optional(Compute(*scalar)) : std::nullopt;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <fstream>
+#include <initializer_list>
 #include <limits>
 
 #include "mantissa/base/error.h"
@@ -21,6 +22,13 @@ constexpr std::string_view kLossScale = "precision.loss_scale";
 /// Whether a block switches its format on.
 enum class Switch { unsaid, off, on, automatic };
 
+/// A block that does not say whether it is on, and so is off, may have meant to: keys but `known` are named.
+void look_for_switch(DeepSpeedBlock& block, std::initializer_list<std::string_view> known) {
+  if (!block.exists() || block.has("enabled")) return;
+  for (const std::string_view key : known) block.skip(key);
+  block.rest();
+}
+
 Switch enabled(DeepSpeedBlock& block) {
   if (!block.exists()) return Switch::unsaid;
   if (block.is_auto("enabled")) {
@@ -28,6 +36,13 @@ Switch enabled(DeepSpeedBlock& block) {
     return Switch::automatic;
   }
   return block.flag("enabled").value_or(false) ? Switch::on : Switch::off;  // DeepSpeed's default is off
+}
+
+/// What said so: "bf16.enabled", or the block where it lacks that key.
+std::string switch_of(const DeepSpeedBlock& block) {
+  const std::string key = block.path("enabled");
+  return block.has("enabled") ? key
+                              : fmt::format("{}, which does not say enabled", key.substr(0, key.rfind('.')));
 }
 
 /// "fp32", "fp16", "bf16" and what DeepSpeed takes for them.
@@ -61,7 +76,7 @@ struct Reader {
   /// The stage of ZeRO; none where the file is nothing but a block of precision, and says nothing of it.
   std::optional<std::int64_t> stage(DeepSpeedBlock& root, bool fragment) {
     if (root.has("zero_optimization")) {
-      DeepSpeedBlock zero = root.block("zero_optimization");
+      DeepSpeedBlock zero = root.block("zero_optimization", true);
       if (!zero.exists()) {
         // The value was a boolean once: true for stage 1.
         return root.flag("zero_optimization").value_or(false) ? 1 : 0;
@@ -117,7 +132,10 @@ struct Reader {
 
   /// NVIDIA apex: the levels O0 to O3, and a scaler that moves as PyTorch's.
   std::optional<std::string> amp(DeepSpeedBlock& amp) {
-    if (enabled(amp) != Switch::on) return std::nullopt;
+    if (enabled(amp) != Switch::on) {
+      look_for_switch(amp, {"opt_level"});
+      return std::nullopt;
+    }
     const std::string level = amp.text("opt_level").value_or("O1");
     if (level != "O0" && level != "O1" && level != "O2" && level != "O3")
       amp.refuse("opt_level", "must be O0, O1, O2 or O3");
@@ -129,7 +147,10 @@ struct Reader {
   }
 
   std::optional<std::string> autocast(DeepSpeedBlock& block) {
-    if (enabled(block) != Switch::on) return std::nullopt;
+    if (enabled(block) != Switch::on) {
+      look_for_switch(block, {"dtype", "lower_precision_safe_modules"});
+      return std::nullopt;
+    }
     const std::string format = dtype(block, "dtype", {}).value_or("f16");
     block.rest();
     if (format != "f16") return format == "bf16" ? "bf16-mixed" : "32-true";
@@ -157,14 +178,14 @@ struct Reader {
   }
 
   void precision(DeepSpeedBlock& root, bool fragment) {
-    DeepSpeedBlock fp16 = root.block("fp16");
+    DeepSpeedBlock fp16 = root.switched("fp16");
     const bool old = !root.has("bf16") && root.has("bfloat16");
-    DeepSpeedBlock bf16 = root.block(old ? "bfloat16" : "bf16");
+    DeepSpeedBlock bf16 = root.switched(old ? "bfloat16" : "bf16");
     if (root.has("bf16") && root.has("bfloat16"))
       throw ConfigError(fmt::format("{}: bf16 and bfloat16 are the same block; keep one", out.name));
-    DeepSpeedBlock apex = root.block("amp"), torch = root.block("torch_autocast");
+    DeepSpeedBlock apex = root.switched("amp"), torch = root.switched("torch_autocast");
     const Switch f16 = enabled(fp16), b16 = enabled(bf16);
-    const std::string f16_key = fp16.path("enabled"), b16_key = bf16.path("enabled");
+    const std::string f16_key = switch_of(fp16), b16_key = switch_of(bf16);
     if (f16 == Switch::on && b16 == Switch::on) contradiction(f16_key, b16_key);
     const std::optional<std::int64_t> zero = stage(root, fragment);
     const std::optional<std::string> by_amp = amp(apex), by_torch = autocast(torch);
@@ -200,11 +221,15 @@ struct Reader {
       bf16.skip("bf16_optimizer_states");
       bf16.rest();
     }
+    look_for_switch(
+        fp16, {"loss_scale", "initial_scale_power", "loss_scale_window", "hysteresis",
+               "consecutive_hysteresis", "min_loss_scale", "auto_cast", "fp16_master_weights_and_grads"});
+    look_for_switch(bf16, {"bf16_master_weights_and_grads", "bf16_optimizer_states"});
   }
 
   /// Some trainers put an "fp8" block beside DeepSpeed's own.
   void fp8(DeepSpeedBlock& root) {
-    DeepSpeedBlock block = root.block("fp8");
+    DeepSpeedBlock block = root.switched("fp8");
     if (enabled(block) != Switch::on) return;
     out.warnings.push_back(
         "fp8.enabled is no key of DeepSpeed's and changes nothing; say --precision fp8-hybrid");

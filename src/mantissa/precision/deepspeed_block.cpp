@@ -116,11 +116,17 @@ std::optional<std::string> DeepSpeedBlock::text(std::string_view key, ConfigKey 
   return value->text;
 }
 
-DeepSpeedBlock DeepSpeedBlock::block(std::string_view key) {
+DeepSpeedBlock DeepSpeedBlock::block(std::string_view key, bool or_flag) {
   const JsonValue* value = take(key, {});
-  if (value != nullptr && value->kind == JsonValue::Kind::boolean) value = nullptr;
+  if (value != nullptr && or_flag && value->kind == JsonValue::Kind::boolean) value = nullptr;
   if (value != nullptr && value->kind != JsonValue::Kind::object) refuse(key, "must be an object, {…}");
   return {value, path(key), out_};
+}
+
+DeepSpeedBlock DeepSpeedBlock::switched(std::string_view key) {
+  if (has(key) && !is_auto(key) && object_->find(key)->kind != JsonValue::Kind::object)
+    refuse(key, R"(must be an object such as {"enabled": true})");
+  return block(key);
 }
 
 void DeepSpeedBlock::rest() {

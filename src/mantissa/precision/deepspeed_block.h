@@ -36,8 +36,11 @@ class DeepSpeedBlock {
   std::optional<double> number(std::string_view key, ConfigKey config = {});
   std::optional<std::vector<double>> numbers(std::string_view key, ConfigKey config = {});
   std::optional<std::string> text(std::string_view key, ConfigKey config = {});
-  /// The object called `key`; where the value is a boolean, an empty one that does not exist.
-  DeepSpeedBlock block(std::string_view key);
+  /// The object called `key`. Other values are refused; where `or_flag`, a boolean is a block that does not
+  /// exist.
+  DeepSpeedBlock block(std::string_view key, bool or_flag = false);
+  /// The same of a block that "enabled" switches.
+  DeepSpeedBlock switched(std::string_view key);
 
   /// Passes over `key`: what it says does not matter here.
   void skip(std::string_view key);

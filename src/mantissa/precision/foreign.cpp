@@ -37,6 +37,21 @@ constexpr Word kJax[] = {
     {"f64_f64_f64", "64-true"},
 };
 
+/// lax.DotAlgorithmPreset's that are nothing here, and what comes near.
+constexpr Word kJaxRefused[] = {
+    {"f16_f16_f32",
+     "no policy rounds factors alone to f16; write 16-mixed, whose activations are f16 too, or "
+     "bf16-matmul, whose factors are bf16"},
+    {"f16_f16_f16", "write \"16-mixed accumulate=f16\", whose activations are f16 too"},
+    {"bf16_bf16_bf16", "write \"bf16-mixed accumulate=bf16\", whose activations are bf16 too"},
+    {"bf16_bf16_f32_x9", "six products of parts are the most; write bf16-matmul-x6, or 32-true"},
+    {"tf32_tf32_f32_x3", "tf32 is not split in parts; write bf16-matmul-x6, or 32-true"},
+    {"any_f8_any_f8_f32", "8-bit factors have scales here; write fp8-hybrid"},
+    {"any_f8_any_f8_f32_fast_accum", "8-bit factors have scales here; write fp8-hybrid"},
+    {"any_f8_any_f8_any", "8-bit factors have scales here; write fp8-hybrid"},
+    {"any_f8_any_f8_any_fast_accum", "8-bit factors have scales here; write fp8-hybrid"},
+};
+
 /// torch.set_float32_matmul_precision.
 constexpr Word kTorchMatmul[] = {{"highest", "32-true"}, {"high", "tf32"}, {"medium", "bf16-matmul"}};
 
@@ -83,10 +98,16 @@ const Word* find_word(std::span<const Word> words, std::string_view word) {
   return found == words.end() ? nullptr : &*found;
 }
 
+void refuse_jax(std::string_view word) {
+  if (const Word* refused = find_word(kJaxRefused, word))
+    throw ConfigError(fmt::format("{}: {}", in_quotes(word), refused->line));
+}
+
 std::optional<std::string> plain_word(std::string_view word) {
   const bool jax_path = word.find("Precision.") != std::string_view::npos ||
                         word.find("DotAlgorithmPreset.") != std::string_view::npos;
   if (jax_path) word = last_part(word);
+  refuse_jax(word);
   // Alone, the name of a dtype is the preset that computes in it; only under a key of JAX are they a
   // precision of products.
   const bool dtype = word == "bfloat16" || word == "float32";
@@ -105,10 +126,38 @@ std::optional<std::string> owned_word(std::string_view owner, std::string_view v
   value = unquoted(value);
   if (found->words.empty()) return plain_word(value).value_or(std::string(value));
   if (const Word* word = find_word(found->words, last_part(value))) return std::string(word->line);
+  refuse_jax(last_part(value));
   std::vector<std::string> names;
   for (const Word& word : found->words) names.emplace_back(word.word);
   throw ConfigError(fmt::format("{}={}: no precision of products has this name{} (names: {})", owner,
                                 in_quotes(value), did_you_mean(lowered(value), names), list_of(names)));
+}
+
+/// The line that the value of an option is; the option of a command line, without its dashes.
+std::optional<Foreign> option_line(std::string_view option) {
+  const std::size_t end = option.find_first_of("= \t");
+  if (end == std::string_view::npos) return std::nullopt;
+  const std::string_view name = option.substr(0, end), value = unquoted(option.substr(end + 1));
+  const auto owner = std::ranges::find(kOwners, lowered(name), &Owner::name);
+  if (owner == std::end(kOwners) || value.empty()) return std::nullopt;
+  if (!owner->words.empty()) return Foreign{*owned_word(name, value), {}};
+  std::optional<Foreign> inner = read_foreign(value);
+  return inner ? inner : Foreign{std::string(value), {}};
+}
+
+/// The precision among the arguments of Fabric, Trainer or Accelerator.
+std::optional<std::string> launcher_line(std::string_view function, std::string_view arguments) {
+  if (function != "Fabric" && function != "Trainer" && function != "Accelerator") return std::nullopt;
+  for (const std::string_view argument : split_words(arguments, ",\r\n")) {
+    const std::size_t equals = argument.find('=');
+    const std::string_view key = trimmed(argument.substr(0, equals));
+    if (equals == std::string_view::npos || (key != "precision" && key != "mixed_precision")) continue;
+    const std::string_view value = trimmed(argument.substr(equals + 1));
+    return value == "None" ? "32-true" : owned_word(key, value);  // None is their default
+  }
+  throw ConfigError(fmt::format("{}(…) says no precision; write for instance {}({}=\"{}\")", function,
+                                function, function == "Accelerator" ? "mixed_precision" : "precision",
+                                function == "Accelerator" ? "bf16" : "bf16-mixed"));
 }
 
 /// "FUNCTION(ARGUMENTS)", or nothing.
@@ -133,10 +182,16 @@ std::optional<Call> as_call(std::string_view text) {
 std::optional<Foreign> read_foreign(std::string_view text) {
   text = trimmed(text);
   while (text.ends_with(',')) text = trimmed(text.substr(0, text.size() - 1));  // cut out of a longer call
-  if (text.starts_with("--")) text.remove_prefix(2);
+  if (text.starts_with("--")) {
+    text.remove_prefix(2);
+    if (std::optional<Foreign> line = option_line(text)) return line;
+  }
+  if (std::optional<Foreign> dtypes = dtypes_of_dict(text)) return dtypes;
   if (const std::optional<Call> call = as_call(text)) {
     if (std::optional<Foreign> dtypes = dtypes_of_call(call->function, call->arguments)) return dtypes;
     if (std::optional<std::string> line = owned_word(call->function, call->arguments))
+      return Foreign{*std::move(line), {}};
+    if (std::optional<std::string> line = launcher_line(call->function, call->arguments))
       return Foreign{*std::move(line), {}};
     return std::nullopt;
   }

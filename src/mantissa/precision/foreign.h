@@ -20,9 +20,10 @@ struct Foreign {
 ///     fields may follow;
 ///   KEY=WORD and FUNCTION("WORD"), where the key or the function says whose word it is:
 ///   dtype=fp32, precision="16-mixed", mixed_precision=no, jax_default_matmul_precision=float32,
-///     torch.set_float32_matmul_precision("high");
-///   param_dtype=…, reduce_dtype=…, buffer_dtype=…, also inside MixedPrecision(…) (FSDP);
-///   p=…,c=…,o=… and params=…,compute=…,output=…, also jmp.Policy(…) and jmp.get_policy("…") (jmp).
+///     torch.set_float32_matmul_precision("high"), Fabric(precision="bf16-mixed");
+///   param_dtype=…, reduce_dtype=…, buffer_dtype=…, also inside MixedPrecision(…) (FSDP), or a dict or JSON
+///   of them; p=…,c=…,o=… and params=…,compute=…,output=… (the last may be left out of jmp's own dtypes),
+///   also jmp.Policy(…) and jmp.get_policy("…") (jmp).
 /// None where it is no such spelling. Throws ConfigError where it is one and says what cannot be.
 std::optional<Foreign> read_foreign(std::string_view text);
 

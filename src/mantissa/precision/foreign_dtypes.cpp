@@ -115,6 +115,10 @@ struct Fsdp {
   }
 };
 
+bool is_fsdp_key(std::string_view key) {
+  return std::ranges::find(kFsdpKeys, key) != kFsdpKeys.end();
+}
+
 Foreign fsdp_call(std::vector<Argument> arguments) {
   for (std::size_t i = 0; i < arguments.size() && arguments[i].key.empty() && i < 3; ++i)
     arguments[i].key = kFsdpKeys[i];
@@ -172,8 +176,15 @@ Foreign jmp(std::vector<Argument> arguments) {
   return {line, {}};
 }
 
-/// Only jmp's keys, and one of them a short one, or all three.
-bool is_jmp(std::span<const Argument> arguments) {
+/// A dtype as jmp names it, and this language's own lines do not.
+bool is_jmp_dtype(std::string_view value) {
+  constexpr std::array<std::string_view, 6> kNames = {"float64", "float32", "bfloat16",
+                                                      "float16", "full",    "half"};
+  return std::ranges::find(kNames, value) != kNames.end();
+}
+
+/// Only jmp's keys, and one of them a short one, or all three, or the first two with commas and jmp's dtypes.
+bool is_jmp(std::span<const Argument> arguments, bool commas) {
   bool short_key = false;
   std::array<bool, 3> seen = {};
   for (const Argument& argument : arguments) {
@@ -182,7 +193,8 @@ bool is_jmp(std::span<const Argument> arguments) {
     seen[*place] = true;
     short_key = short_key || argument.key.size() == 1;
   }
-  return short_key || (seen[0] && seen[1] && seen[2]);
+  const bool dtypes = std::ranges::all_of(arguments, is_jmp_dtype, &Argument::value);
+  return short_key || (seen[0] && seen[1] && (seen[2] || (commas && dtypes)));
 }
 
 }  // namespace
@@ -208,6 +220,11 @@ std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_vie
   constexpr std::string_view kBetween = ",\r\n";
   if (function == "MixedPrecision" || function == "MixedPrecisionPolicy")
     return fsdp_call(arguments_of(arguments, kBetween));
+  if (function == "dict") {
+    std::vector<Argument> said = arguments_of(arguments, kBetween);
+    if (std::ranges::none_of(said, is_fsdp_key, &Argument::key)) return std::nullopt;
+    return fsdp_call(std::move(said));
+  }
   if (function == "Policy") return jmp(arguments_of(arguments, kBetween));
   if (function != "get_policy") return std::nullopt;
   const std::string_view line = unquoted(arguments);
@@ -215,10 +232,23 @@ std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_vie
   return jmp(arguments_of(line, kBetween));
 }
 
+std::optional<Foreign> dtypes_of_dict(std::string_view text) {
+  if (!text.starts_with('{') || !text.ends_with('}')) return std::nullopt;
+  std::vector<Argument> arguments;
+  for (const std::string_view item : split_words(text.substr(1, text.size() - 2), ",\r\n")) {
+    if (trimmed(item).empty()) continue;
+    const std::size_t colon = item.find(':');
+    if (colon == std::string_view::npos) return std::nullopt;
+    arguments.push_back({unquoted(item.substr(0, colon)), unquoted(item.substr(colon + 1))});
+  }
+  if (std::ranges::none_of(arguments, is_fsdp_key, &Argument::key)) return std::nullopt;
+  return fsdp_call(std::move(arguments));
+}
+
 std::optional<Foreign> dtypes_of_line(std::string_view line) {
   const std::vector<Argument> arguments = arguments_of(line, " \t\r\n,");
   if (arguments.empty() || arguments.front().key.empty()) return std::nullopt;
-  if (is_jmp(arguments)) return jmp(arguments);
+  if (is_jmp(arguments, line.find(',') != std::string_view::npos)) return jmp(arguments);
   const auto has = [&](std::string_view key) {
     return std::ranges::find(arguments, key, &Argument::key) != arguments.end();
   };

@@ -12,12 +12,16 @@ namespace mantissa::precision {
 /// The preset with f32 masters that computes in `format` (64-true under f64); "" where there is none.
 std::string_view preset_computing(Scalar format);
 
-/// MixedPrecision, MixedPrecisionPolicy (FSDP), Policy and get_policy (jmp) with their arguments, by name or
-/// by place; none for another function. Throws ConfigError.
+/// MixedPrecision, MixedPrecisionPolicy, dict (FSDP), Policy and get_policy (jmp) with their arguments, by
+/// name or by place; none for another function. Throws ConfigError.
 std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_view arguments);
 
-/// "param_dtype=… reduce_dtype=…" as FSDP means it, "p=…,c=…,o=…" and the three of params, compute and output
-/// as jmp means them; none for another line. Fields of this language may stand among FSDP's. Throws
+/// {"param_dtype": "bfloat16", …} as FSDP means it, Python or JSON; none for another text. Throws
+/// ConfigError.
+std::optional<Foreign> dtypes_of_dict(std::string_view text);
+
+/// "param_dtype=… reduce_dtype=…" as FSDP means it, "p=…,c=…,o=…" and params, compute and output as jmp means
+/// them; none for another line. Fields of this language may stand among FSDP's. Throws
 /// ConfigError.
 std::optional<Foreign> dtypes_of_line(std::string_view line);
 

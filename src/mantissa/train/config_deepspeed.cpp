@@ -117,8 +117,17 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
   }
   const bool dynamic = scaled(config) && compute_of(config) == "f16";
   if (dynamic) std::ranges::for_each(file.scaler, sort);
+  std::vector<std::string> idle;
+  for (const DeepSpeedSetting& s : file.scaler) {
+    if (!dynamic && s.said && s.from.starts_with("fp16.")) idle.push_back(s.from);
+  }
   if (!sets.empty()) note(fmt::format("sets {}", fmt::join(sets, ", ")));
   if (!lost.empty()) note(fmt::format("the command line wins over {}", fmt::join(lost, ", ")));
+  if (!idle.empty()) {
+    note(fmt::format("{} {} no effect: the policy ({}) {}", fmt::join(idle, ", "),
+                     idle.size() == 1 ? "has" : "have", config.policy.preset(),
+                     scaled(config) ? "does not compute in f16" : "has no loss scale"));
+  }
   for (const DeepSpeedAuto& value : file.autos) became_of.push_back(became(value, config));
   if (!became_of.empty()) note(fmt::format("\"auto\" became {}", fmt::join(became_of, ", ")));
   std::ranges::for_each(file.notes, note);

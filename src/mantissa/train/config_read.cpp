@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/rule_toml.h"
 #include "mantissa/precision/words.h"
 #include "mantissa/train/config_options.h"
@@ -236,6 +237,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);
   settle(config, entries, precision.policy.has_value(), divided);
   if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);
+  for (std::string& idle : precision::idle_fields(config.policy)) notes.notes.push_back(std::move(idle));
   if (told != nullptr) *told = std::move(notes);
   return config;
 }

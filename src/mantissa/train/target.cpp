@@ -123,7 +123,7 @@ const std::vector<Target>& known_targets() {
 Target find_target(const std::string& text) {
   std::vector<std::string> names;
   for (const Target& t : known_targets()) {
-    if (t.name == text) return t;
+    if (t.name == precision::lowered(text)) return t;
     names.push_back(t.name);
   }
   if (text.ends_with(".toml")) return parse_target(read_config_file(text), text);

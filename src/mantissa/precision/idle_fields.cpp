@@ -1,0 +1,75 @@
+#include "mantissa/precision/idle_fields.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "mantissa/precision/fields.h"
+#include "mantissa/precision/words.h"
+
+namespace mantissa::precision {
+namespace {
+
+/// Whether the policy's own fields, or those of a rule, are so.
+template <class Is>
+bool any(const Policy& policy, const Is& is) {
+  return is(policy.fields()) ||
+         std::ranges::any_of(policy.rules(), [&](const Rule& rule) { return is(rule.fields); });
+}
+
+bool rounds_sums(const Fields& f) {
+  return f.accumulate && Accumulator(*f.accumulate).rounds();
+}
+bool is_nvfp4(const Compute& c) {
+  return c->scaled == Scaled::block && c->block == BlockFormat::nvfp4;
+}
+bool scales_tensors(const Fields& f) {
+  return f.compute && (*f.compute)->scaled == Scaled::tensor;
+}
+bool has_scales(const Fields& f) {
+  return scales_tensors(f) || (f.compute && is_nvfp4(*f.compute));
+}
+bool has_blocks(const Fields& f) {
+  return f.compute && (*f.compute)->scaled == Scaled::block;
+}
+
+}  // namespace
+
+std::vector<std::string> idle_fields(const Policy& policy) {
+  std::vector<std::string> idle;
+  const auto say = [&](std::string_view field, std::string_view why) {
+    idle.push_back(
+        fmt::format("{}={} has no effect: {}", field, field_text(policy.fields(), *find_field(field)), why));
+  };
+  const Fields& fields = policy.fields();
+  if (!any(policy, rounds_sums)) {
+    const std::string why = fmt::format("no sum is rounded under accumulate={}", name(*fields.accumulate));
+    if (*fields.accumulate_block != 0) say("accumulate_block", why);
+    for (const Rule& rule : policy.rules()) {
+      if (rule.fields.accumulate_block.value_or(0) == 0) continue;
+      idle.push_back(fmt::format("rule {} ({}): accumulate_block={} has no effect: {}", in_quotes(rule.str()),
+                                 rule.origin, *rule.fields.accumulate_block, why));
+    }
+  }
+  const bool scales = any(policy, has_scales), blocks = any(policy, has_blocks);
+  const std::string_view none = blocks ? "blocks of mx formats take their scales from themselves"
+                                       : "no format of the policy has scales";
+  const auto is_delayed = [](const Fields& f) { return f.scaling == Scaling::delayed; };
+  const auto is_scaled = [](const Fields& f) { return f.scaling && f.scaling != Scaling::none; };
+  if (*fields.scaling != Scaling::delayed && !scales) say("scaling", none);
+  if (*fields.scale_margin != 0 && !any(policy, scales_tensors)) {
+    say("scale_margin", scales ? "the scale of a tensor of nvfp4 has no margin" : none);
+  } else if (*fields.scale_margin != 0 && !any(policy, is_scaled)) {
+    say("scale_margin", "scaling=none has no scales");
+  }
+  const Fields usual = Policy().fields();
+  if (fields.amax_history != usual.amax_history && !scales) {
+    say("amax_history", none);
+  } else if (fields.amax_history != usual.amax_history && !any(policy, is_delayed)) {
+    say("amax_history", "only scaling=delayed has a history");
+  }
+  return idle;
+}
+
+}  // namespace mantissa::precision
