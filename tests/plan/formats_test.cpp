@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/plan/rules.h"
 #include "runtime/program.h"
 
 namespace mantissa::plan {
@@ -159,8 +160,35 @@ TEST(Rules, ThatChangeNothingAreNamed) {
                           .with_rule("*: operand=weight accumulate=f32", "fourth");
   const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
   EXPECT_EQ(idle_rules(graph, policy), (std::vector<std::size_t>{1, 2, 3}));
-  EXPECT_EQ(idle_rule_warnings(graph, policy).front(),
+  EXPECT_EQ(rule_warnings(graph, policy, 4).front(),
             "second \"*.up_proj: compute=f32\" changes nothing: without it every format is the same");
+}
+
+TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
+  const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
+  const auto warned = [&](std::initializer_list<const char*> rules) {
+    auto policy = precision::Policy::parse("bf16-mixed");
+    for (const char* rule : rules) policy = policy.with_rule(rule, "");
+    return rule_warnings(graph, policy, 4);
+  };
+  using Warnings = std::vector<std::string>;
+  // In step 1 the second rule wins, and the first has an effect before and after it.
+  EXPECT_EQ(warned({"*.mlp: compute=f16", R"({match="*", steps="1:2", compute="f32"})"}), Warnings());
+  EXPECT_EQ(
+      warned({R"({match="*.mlp", steps="1:3", compute="f16"})", R"({match="*", steps="1:", compute="f32"})"}),
+      Warnings{R"(rule 1 "{match = "*.mlp", steps = "1:3", compute = "f16"}" changes nothing: )"
+               "without it every format is the same"});
+  const Warnings misspelt = warned({R"({match="model.nrm", steps="1:2", compute="f32"})"});
+  ASSERT_EQ(misspelt.size(), 1U);
+  EXPECT_NE(misspelt[0].find("matches nothing: did you mean \"model.norm\"?"), std::string::npos)
+      << misspelt[0];
+  for (const int first : {4, 100}) {
+    const std::string rule = "{match=\"*\", steps=\"" + std::to_string(first) + ":200\", compute=\"f32\"}";
+    const Warnings late = warned({rule.c_str()});
+    ASSERT_EQ(late.size(), 1U) << rule;
+    const std::string why = "speaks of steps from " + std::to_string(first) + " on, and the run has 4";
+    EXPECT_NE(late[0].find(why), std::string::npos) << late[0];
+  }
 }
 
 TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {

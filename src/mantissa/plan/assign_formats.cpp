@@ -48,10 +48,24 @@ class Lowering {
     for (std::size_t r = 0; r < rule_matched_.size(); ++r) {
       if (!rule_matched_[r]) program_.unmatched_rules.push_back(r);
     }
+    if (!program_.unmatched_rules.empty()) note_places();
     return std::move(program_);
   }
 
  private:
+  /// What rules can speak of.
+  void note_places() {
+    for (const Node& node : graph_.nodes()) {
+      const precision::Pass pass = pass_of(node.phase);
+      const std::vector<std::string> operands(node.op->operands.begin(), node.op->operands.end());
+      program_.places.push_back({node.scope, std::string(node.op->op), pass, operands});
+      if (!node.op->interior.empty())
+        program_.places.push_back({node.scope, std::string(node.op->interior), pass});
+    }
+    for (const Slot& s : program_.slots)
+      program_.places.push_back({s.name, "update", precision::Pass::update});
+  }
+
   precision::Resolved resolve(const Node& node, std::string_view operand = {}) {
     const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
     for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;

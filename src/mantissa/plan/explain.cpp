@@ -8,8 +8,6 @@
 #include <cctype>
 #include <span>
 
-#include "mantissa/precision/coverage.h"
-
 namespace mantissa::plan {
 namespace {
 
@@ -352,47 +350,6 @@ CastsLeft casts_left(const Program& p) {
     left.bytes += s.bytes;
   }
   return left;
-}
-
-namespace {
-
-std::string rule_text(const precision::Policy& policy, std::size_t r) {
-  const precision::Rule& rule = policy.rules()[r];
-  return fmt::format("{} \"{}\"", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
-                     rule.str());
-}
-
-/// All that rules can speak of.
-std::vector<precision::Place> places_of(const Program& p) {
-  std::vector<precision::Place> places;
-  for (const Step& s : p.steps) {
-    const precision::Pass pass = pass_of(s.phase);
-    places.push_back({s.scope, std::string(s.op->op), pass, {s.op->operands.begin(), s.op->operands.end()}});
-    if (!s.op->interior.empty()) places.push_back({s.scope, std::string(s.op->interior), pass});
-  }
-  for (const Slot& s : p.slots) places.push_back({s.name, "update", precision::Pass::update});
-  return places;
-}
-
-}  // namespace
-
-std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy) {
-  std::vector<std::string> out;
-  for (const std::size_t r : idle_rules(graph, policy))
-    out.push_back(rule_text(policy, r) + " changes nothing: without it every format is the same");
-  return out;
-}
-
-std::vector<std::string> rule_warnings(const Program& p) {
-  if (p.unmatched_rules.empty()) return {};
-  const std::vector<precision::Place> places = places_of(p);
-  std::vector<std::string> out;
-  for (const std::size_t r : p.unmatched_rules) {
-    const std::string why = precision::why_unmatched(p.policy.rules()[r], places);
-    out.push_back(fmt::format("{} matches nothing{}", rule_text(p.policy, r),
-                              why.empty() ? "; explain lists the scopes and ops" : ": " + why));
-  }
-  return out;
 }
 
 }  // namespace mantissa::plan

@@ -57,12 +57,4 @@ struct CastsLeft {
 };
 CastsLeft casts_left(const Program& program);
 
-/// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule without a match.
-std::vector<std::string> rule_warnings(const Program& program);
-
-/// The rules of `policy` that match something in `graph`, and without which every format would be the same.
-std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy);
-/// "rule 1 "*.up_proj: compute=f32" changes nothing: …" for each of them.
-std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy);
-
 }  // namespace mantissa::plan

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <tuple>
 
-#include "mantissa/plan/explain.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/plan/rules.h"
 
 namespace mantissa::plan {
 namespace {
