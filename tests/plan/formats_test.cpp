@@ -149,7 +149,7 @@ TEST(Rules, LaterOnesWin) {
   const Program two = plan_for(base.with_rule("*.up_proj: compute=f16", "second"));
   EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->compute, Scalar::f16);
   EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
-  EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first");
+  EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first+bf16-mixed");
 }
 
 TEST(Rules, ThatChangeNothingAreNamed) {
@@ -197,6 +197,35 @@ TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
                                  .with_rule("*: accumulate=f16", "second"));
   EXPECT_EQ(find_step(p, "model.layers.1.mlp", "swiglu")->decided_by, "bf16-mixed");
   EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
+}
+
+/// The first row of this op at this scope in the forward pass.
+PlanRow find_row(const std::vector<PlanRow>& rows, std::string_view scope, std::string_view op) {
+  const auto it = std::find_if(rows.begin(), rows.end(), [&](const PlanRow& r) {
+    return r.scope == scope && r.op == op && r.pass == "forward";
+  });
+  return it == rows.end() ? PlanRow() : *it;
+}
+
+TEST(Rules, AreNamedByAnOpThatASumWasFoldedInto) {
+  for (const char* rule : {"model.layers.1: residual=bf16", "*.layers.1.mlp: op=add residual=bf16"}) {
+    const auto policy = precision::Policy::parse("bf16-mixed").with_rule(rule, "--rule 1");
+    const std::vector<PlanRow> rows = plan_rows(plan_for(policy));
+    EXPECT_EQ(find_row(rows, "model.layers.1.mlp.down_proj", "matmul").output, "bf16") << rule;
+    EXPECT_EQ(find_row(rows, "model.layers.1.mlp.down_proj", "matmul").decided_by, "bf16-mixed+--rule 1")
+        << rule;
+    EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").decided_by, "bf16-mixed") << rule;
+  }
+}
+
+TEST(Rules, ForOneOperandShowTheFormatsOfBothFactors) {
+  for (const auto& [format, shown] :
+       {std::pair{"mxfp4", "bf16·mxfp4"}, std::pair{"f16", "bf16·f16"}, std::pair{"bf16", "bf16"}}) {
+    const auto policy = precision::Policy::parse("bf16-mixed")
+                            .with_rule(std::string("*: op=matmul operand=weight compute=") + format, "rule");
+    EXPECT_EQ(find_row(plan_rows(plan_for(policy)), "model.layers.1.mlp.up_proj", "matmul").multiplied,
+              shown);
+  }
 }
 
 TEST(ActivationRounding, IsARulesAndOfAStepOfItsOwn) {

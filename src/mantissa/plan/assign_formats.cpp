@@ -226,11 +226,16 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : interior_of(node, node.op->interior);
-    s.factors = is_linear(node) || r.compute->scaled == precision::Scaled::none ? r.compute->name
-                                                                                : name(r.compute->stored);
+    s.factors = factors_name(node, r);
     s.decided_by = decided_by(node);
     s.attributes = node.attributes;
     return s;
+  }
+
+  /// What the policy calls the format of factors of `node`.
+  static std::string_view factors_name(const Node& node, const precision::Resolved& r) {
+    const bool as_it_is = is_linear(node) || r.compute->scaled == precision::Scaled::none;
+    return as_it_is ? r.compute->name : name(r.compute->stored);
   }
 
   static bool makes_logits(const Node& node) {
@@ -366,6 +371,14 @@ class Lowering {
     if (from.integer || read == Read::value) return {b, from.type};
     const precision::Resolved r =
         resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
+    Operand o = as_factor(node, i, r, b);
+    o.factors = factors_name(node, r);
+    return o;
+  }
+
+  /// What is in `b` as a factor: input i of `node`.
+  Operand as_factor(const Node& node, std::size_t i, const precision::Resolved& r, BufferId b) {
+    const Buffer& from = program_.buffer(b);
     Scalar element = from.type;
     if (const std::optional<Quantization> q = quantization_of(node, i, r, element))
       return quantized(node, b, *q, r, element);

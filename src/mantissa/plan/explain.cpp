@@ -72,14 +72,22 @@ std::string held_in(const Buffer& b) {
                                                   : format_name(b);
 }
 
-/// "bf16x3"; of factors that are stored with scales, in two formats perhaps, these: "e5m2·e4m3".
+/// The format of a factor: what the policy calls it, or what it is stored in under scales.
+std::string factor_text(const Program& p, const Operand& o) {
+  const Buffer& b = p.buffer(o.buffer);
+  return b.quantization ? held_in(b) : std::string(o.factors);
+}
+
+/// "bf16x3"; of two formats both: "e5m2·e4m3".
 std::string multiplied_name(const Program& p, const Step& s) {
   const std::string factors = factor_format(s);
   if (factors.empty()) return kNoFormat;
-  if (s.op->op != "matmul" || s.inputs.size() < 2) return factors;
-  const Buffer &a = p.buffer(s.inputs[0].buffer), &b = p.buffer(s.inputs[1].buffer);
-  if (!a.quantization || !b.quantization) return factors;
-  return held_in(a) == held_in(b) ? held_in(a) : fmt::format("{}·{}", held_in(a), held_in(b));
+  std::vector<std::string> formats;  // of what it reads as factors
+  for (const Operand& o : s.inputs) {
+    if (!o.factors.empty()) formats.push_back(factor_text(p, o));
+  }
+  if (formats.size() != 2) return factors;
+  return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
 PlanRow row_of(const Program& p, const Step& s) {

@@ -56,7 +56,8 @@ struct Buffer {
 
 struct Operand {
   BufferId buffer = kNoBuffer;
-  Factor operand = Scalar::f32;  // where the op multiplies it: rounded like this while it is loaded
+  Factor operand = Scalar::f32;   // where the op multiplies it: rounded like this while it is loaded
+  std::string_view factors = {};  // and what the policy calls that format
 };
 
 struct Step {
