@@ -41,12 +41,12 @@ model.layers.*.self_attn                 rope       bf16   –     f32   bf16   
 model.layers.*.self_attn                 angles     –      –     f32   f32      built-in
 model.layers.*.self_attn                 attention  bf16   bf16  f32   bf16     bf16-mixed
 model.layers.*.self_attn                 softmax    –      –     f32   f32      built-in
-model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   bf16→f32 bf16-mixed
 model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32   bf16     bf16-mixed
 model.layers.*.post_attention_layernorm  statistics –      –     f32   f32      built-in
 model.layers.*.mlp.{gate,up}_proj        matmul     bf16   bf16  f32   bf16     bf16-mixed
 model.layers.*.mlp                       swiglu     bf16   –     f32   bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   f32      bf16-mixed
+model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   bf16→f32 bf16-mixed
 model.norm                               rmsnorm    f32    –     f32   bf16     bf16-mixed
 model.norm                               statistics –      –     f32   f32      built-in
 lm_head                                  log_prob   bf16   bf16  f32   f32      bf16-mixed
@@ -216,6 +216,13 @@ TEST(Rules, AreNamedByAnOpThatASumWasFoldedInto) {
         << rule;
     EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").decided_by, "bf16-mixed") << rule;
   }
+}
+
+TEST(Formats, OfABranchThatIsRoundedBeforeItsSumAreBothShown) {
+  const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
+  EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").output, "f32");
+  EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").rounded, "bf16");
+  EXPECT_EQ(find_row(rows, "model.layers.0.mlp.up_proj", "matmul").rounded, "");
 }
 
 TEST(Rules, ForOneOperandShowTheFormatsOfBothFactors) {

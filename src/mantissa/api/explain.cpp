@@ -26,7 +26,7 @@ std::vector<PlanOp> ops_of(const std::vector<plan::PlanRow>& rows) {
   std::vector<PlanOp> ops;
   for (const plan::PlanRow& r : rows) {
     ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
-                   r.kernel, r.flops, r.bytes});
+                   r.kernel, r.flops, r.bytes, r.rounded});
   }
   return ops;
 }
@@ -46,6 +46,7 @@ json ops_json(const std::vector<PlanOp>& ops) {
                    {"kernel", o.kernel},
                    {"flops", o.flops},
                    {"bytes", o.bytes}});
+    if (!o.rounded.empty()) out.back()["rounded"] = o.rounded;
   }
   return out;
 }

@@ -79,6 +79,7 @@ struct PlanOp {
   std::string stored, multiplied, accumulated, output;
   std::string decided_by, kernel;
   double flops = 0, bytes = 0;
+  std::string rounded = {};  // what the result is rounded to before the op adds it to a sum; "" elsewhere
 };
 
 /// What a run would be on another machine, by its stated rates.

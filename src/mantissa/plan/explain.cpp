@@ -101,6 +101,7 @@ PlanRow row_of(const Program& p, const Step& s) {
                      s.op->op == "cache" || s.op->op == "quantize";
   r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
+  if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);
   r.recomputed = s.recomputed;
@@ -119,6 +120,7 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.multiplied = kNoFormat;
   r.accumulated = std::string(name(p.arithmetic));
   r.output = std::string(name(s.interior));
+  r.rounded.clear();
   r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
@@ -225,7 +227,15 @@ std::string without_layer(const std::string& scope) {
 using Cells = std::array<std::string, 6>;
 
 Cells cells(const PlanRow& r) {
-  return {r.op, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by};
+  const bool twice = !r.rounded.empty() && r.rounded != r.output;
+  return {r.op,        r.stored, r.multiplied, r.accumulated, twice ? r.rounded + "→" + r.output : r.output,
+          r.decided_by};
+}
+
+/// Letters of a cell.
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 /// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
@@ -338,7 +348,7 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, boo
   std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};  // at least, with the space after a column
   for (const Line& l : lines) {
     width = std::max(width, join_scopes(l.scopes).size());
-    for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], l.cells[c].size() + 1);
+    for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], width_of(l.cells[c]) + 1);
   }
   const auto line = [&](const std::string& scope, const Cells& row) {
     std::string text = fmt::format("{:<{}}  ", scope, width);

@@ -16,6 +16,7 @@ struct PlanRow {
   std::string multiplied;  // factors of products
   std::string accumulated;
   std::string output;
+  std::string rounded;  // what the result is rounded to before the sum that the op adds it to; "" elsewhere
   std::string decided_by;
   std::string kernel;  // what runs: the op's id and what was folded into it
   double flops = 0, bytes = 0;
