@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -223,6 +224,27 @@ TEST(Formats, OfABranchThatIsRoundedBeforeItsSumAreBothShown) {
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").output, "f32");
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").rounded, "bf16");
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.up_proj", "matmul").rounded, "");
+}
+
+TEST(Rules, OfSomeLayersAreShownWithTheirNumbers) {
+  const auto shown = [](const char* rule) {
+    model::ModelConfig config = mantissa::testing::tiny_llama(false);
+    config.num_hidden_layers = 4;
+    const auto policy = precision::Policy::parse("bf16-mixed").with_rule(rule, "--rule 1");
+    const Program p = compile(model::build_log_prob(config, 16, 16, true), policy, {16, 16}, {});
+    std::set<std::string> scopes;
+    std::istringstream lines(plan_table(plan_rows(p), graph::Phase::forward));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.find("_proj") != std::string::npos) scopes.insert(line.substr(0, line.find(' ')));
+    }
+    return scopes;
+  };
+  const std::string qkv = "model.layers.*.self_attn.{q,k,v}_proj", o = "model.layers.*.self_attn.o_proj",
+                    mlp = "model.layers.*.mlp.{gate,up}_proj";
+  using Scopes = std::set<std::string>;
+  EXPECT_EQ(shown("*.down_proj: compute=f32"), (Scopes{qkv, o, mlp, "model.layers.*.mlp.down_proj"}));
+  EXPECT_EQ(shown("model.layers.1.mlp.down_proj: compute=f32"),
+            (Scopes{qkv, o, mlp, "model.layers.1.mlp.down_proj", "model.layers.{0,2-3}.mlp.down_proj"}));
 }
 
 TEST(Rules, ForOneOperandShowTheFormatsOfBothFactors) {

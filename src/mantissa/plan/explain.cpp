@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <span>
 
 namespace mantissa::plan {
@@ -210,51 +209,6 @@ std::vector<PlanRow> optimizer_rows(const Program& p) {
   return rows;
 }
 
-/// "model.layers.12.mlp.up_proj" → "model.layers.*.mlp.up_proj"
-std::string without_layer(const std::string& scope) {
-  std::string out;
-  for (std::size_t i = 0; i < scope.size();) {
-    const std::size_t dot = std::min(scope.find('.', i), scope.size());
-    const std::string part = scope.substr(i, dot - i);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(),
-                                                     [](unsigned char c) { return std::isdigit(c) != 0; });
-    out += (number ? "*" : part) + (dot < scope.size() ? "." : "");
-    i = dot + 1;
-  }
-  return out;
-}
-
-using Cells = std::array<std::string, 6>;
-
-Cells cells(const PlanRow& r) {
-  const bool twice = !r.rounded.empty() && r.rounded != r.output;
-  return {r.op,        r.stored, r.multiplied, r.accumulated, twice ? r.rounded + "→" + r.output : r.output,
-          r.decided_by};
-}
-
-/// Letters of a cell.
-std::size_t width_of(std::string_view text) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
-}
-
-/// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
-std::string join_scopes(const std::vector<std::string>& scopes) {
-  if (scopes.size() == 1) return scopes.front();
-  const std::string& first = scopes.front();
-  const std::string parent = first.substr(0, first.rfind('.') + 1);
-  std::string tail = first.substr(parent.size());
-  const std::size_t underscore = tail.find('_');
-  const std::string suffix = underscore == std::string::npos ? "" : tail.substr(underscore);
-  std::string heads;
-  for (const std::string& s : scopes) {
-    if (!s.starts_with(parent) || !s.ends_with(suffix)) return "";
-    if (!heads.empty()) heads += ",";
-    heads += s.substr(parent.size(), s.size() - parent.size() - suffix.size());
-  }
-  return fmt::format("{}{{{}}}{}", parent, heads, suffix);
-}
-
 }  // namespace
 
 std::string use_text(const Step& s) {
@@ -316,48 +270,6 @@ std::vector<PlanRow> plan_rows(const Program& p) {
     for (PlanRow& row : optimizer_rows(p)) rows.push_back(std::move(row));
   }
   return rows;
-}
-
-std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed) {
-  const std::string pass(precision::name(pass_of(phase)));
-  struct Line {
-    std::vector<std::string> scopes;
-    Cells cells;
-  };
-  std::vector<Line> lines;
-  for (const PlanRow& r : rows) {
-    if (r.pass != pass || r.recomputed != recomputed) continue;
-    const std::string scope = without_layer(r.scope);
-    const Cells text = cells(r);
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
-      return l.cells == text && std::find(l.scopes.begin(), l.scopes.end(), scope) != l.scopes.end();
-    });
-    if (same != lines.end()) continue;
-    if (!lines.empty() && lines.back().cells == text) {
-      std::vector<std::string> joined = lines.back().scopes;
-      joined.push_back(scope);
-      if (!join_scopes(joined).empty()) {
-        lines.back().scopes = joined;
-        continue;
-      }
-    }
-    lines.push_back({{scope}, text});
-  }
-  std::size_t width = 5;
-  Cells heads = {"op", "store", "mul", "acc", "out", "decided by"};
-  std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};  // at least, with the space after a column
-  for (const Line& l : lines) {
-    width = std::max(width, join_scopes(l.scopes).size());
-    for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], width_of(l.cells[c]) + 1);
-  }
-  const auto line = [&](const std::string& scope, const Cells& row) {
-    std::string text = fmt::format("{:<{}}  ", scope, width);
-    for (std::size_t c = 0; c < widths.size(); ++c) text += fmt::format("{:<{}}", row[c], widths[c]);
-    return text + row.back() + "\n";
-  };
-  std::string out = line("scope", heads);
-  for (const Line& l : lines) out += line(join_scopes(l.scopes), l.cells);
-  return out;
 }
 
 CastsLeft casts_left(const Program& p) {

@@ -27,8 +27,9 @@ struct PlanRow {
 /// their own (attention's softmax), and some for the optimizer.
 std::vector<PlanRow> plan_rows(const Program& program);
 
-/// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a
-/// table. Those that are `recomputed` in the phase, or the others.
+/// The rows of equal layers as one ("model.layers.*", or "model.layers.{0,2-3}" where others differ), equal
+/// ops of a layer as one ("{q,k,v}_proj"), as a table. Those that are `recomputed` in the phase, or the
+/// others.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
 /// The format of a step's factors; "" where it multiplies none.
