@@ -217,8 +217,13 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(parts, 0);
-  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
-                  config.impl().told, there);
+  Plan p = describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
+                    config.impl().told, there);
+  for (const train::Part& part : parts) {
+    const std::vector<std::string> refused = plan::rule_warnings(*part.program);
+    if (p.refusal.empty() && !refused.empty()) p.refusal = refused.front();
+  }
+  return p;
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

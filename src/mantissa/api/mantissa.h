@@ -102,6 +102,7 @@ struct Plan {
   std::vector<TargetPlan> targets;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // how the config was read
+  std::string refusal;             // why train() would refuse the rules; "" where it would not
   std::string text;                // for people
   std::string json;                // for programs (docs/cli.md, "explain --json")
 };

@@ -159,10 +159,18 @@ class Lowering {
     return lowered_[key] = to;
   }
 
+  /// Whether `rule`, which matches a parameter's name, says something of its update.
+  static bool speaks_of_update(const precision::Rule& rule) {
+    const precision::Fields& f = rule.fields;
+    return rule.op == "update" || rule.pass == precision::Pass::update || f.optimizer || f.rounding ||
+           f.kahan;
+  }
+
   /// How the optimizer keeps this parameter.
   void set_update(Slot& slot) {
     const precision::Use use{slot.name, "update", precision::Pass::update, 0};
-    for (const std::size_t i : program_.policy.matching_rules(use)) rule_matched_[i] = true;
+    for (const std::size_t i : program_.policy.matching_rules(use))
+      rule_matched_[i] = rule_matched_[i] || speaks_of_update(program_.policy.rules()[i]);
     const precision::Resolved r = program_.policy.resolve(use);
     try {
       precision::check_update(r);
