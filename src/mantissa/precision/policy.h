@@ -138,7 +138,7 @@ class Policy {
 };
 
 /// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b}
-/// alternatives.
+/// alternatives, {0,8-11} numbers.
 bool glob_match(std::string_view pattern, std::string_view scope);
 
 }  // namespace mantissa::precision
