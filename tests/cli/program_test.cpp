@@ -60,6 +60,8 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"explain good.toml --target v10", "v100"},
       {"explain good.toml --target nowhere.toml", "nowhere.toml"},
       {"train good.toml --target v100", "explain"},
+      {"train good.toml --dry-run --rule '*.ln_f: compute=f32'", "did you mean \"model.norm\"?"},
+      {"train good.toml --dry-run --json --rule 'model.norm.weight: compute=f32'", "write \"model.norm\""},
       {"train good.toml --precision bf16 --set precision.native_only=true", "bf16 is converted"},
       {"explain good.toml --set precision.native_only=perhaps", "precision.native_only"},
       {"loss-scale", "--overflows"},
@@ -116,6 +118,34 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
       nlohmann::json::parse(mantissa(folder, "generate r/model --prompt Ada --max-new-tokens 3 --json").out);
   EXPECT_EQ(g["prompt_ids"], nlohmann::json({65, 100, 97}));
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
+}
+
+TEST(Program, RulesOfLaterStepsAreLeftOutWhereThereAreNone) {
+  const TemporaryFolder folder;
+  const std::string rules =
+      " --rule '{match=\"*\", steps=\"2:\", compute=\"f16\"}' --rule '{match=\"*\", steps=\"1:3\", "
+      "compute=\"f32\"}'";
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r").code, 0);
+  const std::string header = R"({"input_ids":{"dtype":"I32","shape":[1,4],"data_offsets":[0,16]}})";
+  std::string length(8, '\0');
+  length[0] = static_cast<char>(header.size());
+  write(folder / "ids", length + header + std::string(16, '\0'));
+  for (const char* arguments :
+       {"generate r/model --prompt Ada --max-new-tokens 3", "eval r/model --data kk --puzzles 0",
+        "trace r/model --tokens ids --out t.safetensors"}) {
+    const Result with = mantissa(folder, arguments + rules), without = mantissa(folder, arguments);
+    EXPECT_EQ(with.code, 0) << with.err;
+    EXPECT_EQ(std::count(with.err.begin(), with.err.end(), '\n'), 1) << with.err;
+    EXPECT_NE(with.err.find("note: left out: --rule 1 "), std::string::npos) << with.err;
+    EXPECT_NE(with.err.find("--rule 2 "), std::string::npos) << with.err;
+    EXPECT_EQ(without.err, "");
+  }
+  const Result plan = mantissa(folder, "explain r/model" + rules);
+  EXPECT_NE(plan.out.find("note    left out: --rule 1"), std::string::npos) << plan.out;
+  // A config's own evaluation is under the rules of its last step.
+  const std::string later = " --rule '{match=\"*\", steps=\"1:\", compute=\"f16\"}'";
+  EXPECT_EQ(mantissa(folder, "eval run.toml --puzzles 0 --set run.out=r" + later).code, 0);
 }
 
 TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {

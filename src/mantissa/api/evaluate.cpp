@@ -172,7 +172,8 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = data.validation(0, data.validation_rows());
   const bool bytes = run.data.tokenizer == "byte" && run.data.format != "tokens";
-  Evaluation e = finish(loss_of(source, run.policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
+  const precision::Policy policy = run.policy.at_step(run.run.steps - 1);  // as the run's last loss was taken
+  Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
   if (run.data.source.front() == "kk" && puzzles > 0) {
     text::KkOptions options;
     options.seed = run.run.seed;
@@ -180,7 +181,7 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
     options.people_min = static_cast<int>(run.data.people_min);
     options.people_max = static_cast<int>(run.data.people_max);
     options.count = puzzles;
-    answer_puzzles(source, run.policy, options, *text::make_tokenizer("byte"), ctx, e);
+    answer_puzzles(source, policy, options, *text::make_tokenizer("byte"), ctx, e);
   }
   return e;
 }

@@ -10,8 +10,8 @@
 #include "mantissa/kernels/peak.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/caveats.h"
-#include "mantissa/plan/compile.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/plan/rules.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/process.h"
@@ -26,7 +26,7 @@ std::vector<PlanOp> ops_of(const std::vector<plan::PlanRow>& rows) {
   std::vector<PlanOp> ops;
   for (const plan::PlanRow& r : rows) {
     ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
-                   r.kernel, r.flops, r.bytes});
+                   r.kernel, r.flops, r.bytes, r.rounded});
   }
   return ops;
 }
@@ -46,6 +46,7 @@ json ops_json(const std::vector<PlanOp>& ops) {
                    {"kernel", o.kernel},
                    {"flops", o.flops},
                    {"bytes", o.bytes}});
+    if (!o.rounded.empty()) out.back()["rounded"] = o.rounded;
   }
   return out;
 }
@@ -102,25 +103,6 @@ std::string machine_lines(const plan::Program& program, const kernels::Context& 
   return text;
 }
 
-/// What is wrong with the rules of a run, in any of its steps: `program` is the plan of the first ones.
-std::vector<std::string> rule_warnings(const train::RunConfig& config, const model::ModelConfig& model,
-                                       const plan::Program& program, const kernels::Context& ctx) {
-  std::vector<std::string> warnings = plan::rule_warnings(program);
-  const auto add = [&](std::vector<std::string> more) {
-    for (std::string& w : more) {
-      if (std::ranges::find(warnings, w) == warnings.end()) warnings.push_back(std::move(w));
-    }
-  };
-  const std::int64_t rows = config.batch.micro_batch_size, length = config.data.sequence_length;
-  const graph::Graph graph = model::build_log_prob(model, rows * length, length, true);
-  add(plan::idle_rule_warnings(graph, config.policy.at_step(0)));
-  for (const std::int64_t step : config.policy.changes()) {
-    add(plan::rule_warnings(train::compile_training(config, model, rows, ctx, true, true, step)));
-    add(plan::idle_rule_warnings(graph, config.policy.at_step(step)));
-  }
-  return warnings;
-}
-
 }  // namespace
 
 void check_plan(const plan::Program& program) {
@@ -139,7 +121,10 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
   p.seconds_per_step = train::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
       train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
-  p.warnings = rule_warnings(config, model, program, ctx);
+  const std::int64_t length = config.data.sequence_length;
+  p.warnings =
+      plan::rule_warnings(model::build_log_prob(model, config.batch.micro_batch_size * length, length, true),
+                          config.policy, config.run.steps);
   add_told(p, told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     p.notes.push_back(
@@ -232,8 +217,13 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(parts, 0);
-  return describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
-                  config.impl().told, there);
+  Plan p = describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
+                    config.impl().told, there);
+  for (const train::Part& part : parts) {
+    const std::vector<std::string> refused = plan::rule_warnings(*part.program);
+    if (p.refusal.empty() && !refused.empty()) p.refusal = refused.front();
+  }
+  return p;
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,

@@ -26,8 +26,8 @@ struct Config::Impl {
 /// Threads, instruction set and device as asked, checked against this machine.
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
-/// The policy of a command that has no config: `fallback` where none is named. What there is to tell goes to
-/// `told` where it is not null.
+/// The policy of a command that has no config, and no steps: `fallback` where none is named, with the rules
+/// that hold in step 0. What there is to tell goes to `told` where it is not null.
 precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true",
                              train::Told* told = nullptr);
 

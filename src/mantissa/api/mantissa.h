@@ -79,6 +79,7 @@ struct PlanOp {
   std::string stored, multiplied, accumulated, output;
   std::string decided_by, kernel;
   double flops = 0, bytes = 0;
+  std::string rounded = {};  // what the result is rounded to before the op adds it to a sum; "" elsewhere
 };
 
 /// What a run would be on another machine, by its stated rates.
@@ -101,6 +102,7 @@ struct Plan {
   std::vector<TargetPlan> targets;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // how the config was read
+  std::string refusal;             // why train() would refuse the rules; "" where it would not
   std::string text;                // for people
   std::string json;                // for programs (docs/cli.md, "explain --json")
 };

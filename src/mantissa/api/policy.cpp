@@ -43,6 +43,22 @@ void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy,
   if (!unused.empty()) note(fmt::format("ignored: {}", fmt::join(unused, ", ")));
 }
 
+/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
+precision::Policy without_steps(const precision::Policy& policy, train::Told& told) {
+  const std::vector<std::size_t> kept = policy.rules_at(0);
+  std::vector<std::string> left_out;
+  for (std::size_t r = 0; r < policy.rules().size(); ++r) {
+    const precision::Rule& rule = policy.rules()[r];
+    if (std::ranges::find(kept, r) == kept.end())
+      left_out.push_back(fmt::format("{} \"{}\"", rule.origin, rule.str()));
+  }
+  if (!left_out.empty()) {
+    told.notes.push_back(fmt::format("left out: {}: there are no steps here, and the rules of step 0 hold",
+                                     fmt::join(left_out, ", ")));
+  }
+  return policy.at_step(0);
+}
+
 }  // namespace
 
 precision::Policy policy_for(const Precision& precision, const std::string& fallback, train::Told* told) {
@@ -67,6 +83,7 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
     }
     precision::check_supported(policy);
     for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
+    policy = without_steps(policy, said);
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {

@@ -72,6 +72,7 @@ int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume
   const bool quiet = common.quiet || common.json;
   if (a.dry_run) {
     const api::Plan plan = api::explain(config, common.hardware(), common.targets);
+    if (!plan.refusal.empty()) throw ConfigError(plan.refusal);
     fmt::print("{}\n", common.json ? plan.json : plan.text);
     return 0;
   }

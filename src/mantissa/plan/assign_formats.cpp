@@ -48,10 +48,24 @@ class Lowering {
     for (std::size_t r = 0; r < rule_matched_.size(); ++r) {
       if (!rule_matched_[r]) program_.unmatched_rules.push_back(r);
     }
+    if (!program_.unmatched_rules.empty()) note_places();
     return std::move(program_);
   }
 
  private:
+  /// What rules can speak of.
+  void note_places() {
+    for (const Node& node : graph_.nodes()) {
+      const precision::Pass pass = pass_of(node.phase);
+      const std::vector<std::string> operands(node.op->operands.begin(), node.op->operands.end());
+      program_.places.push_back({node.scope, std::string(node.op->op), pass, operands});
+      if (!node.op->interior.empty())
+        program_.places.push_back({node.scope, std::string(node.op->interior), pass});
+    }
+    for (const Slot& s : program_.slots)
+      program_.places.push_back({s.name, "update", precision::Pass::update});
+  }
+
   precision::Resolved resolve(const Node& node, std::string_view operand = {}) {
     const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
     for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
@@ -145,10 +159,18 @@ class Lowering {
     return lowered_[key] = to;
   }
 
+  /// Whether `rule`, which matches a parameter's name, says something of its update.
+  static bool speaks_of_update(const precision::Rule& rule) {
+    const precision::Fields& f = rule.fields;
+    return rule.op == "update" || rule.pass == precision::Pass::update || f.optimizer || f.rounding ||
+           f.kahan;
+  }
+
   /// How the optimizer keeps this parameter.
   void set_update(Slot& slot) {
     const precision::Use use{slot.name, "update", precision::Pass::update, 0};
-    for (const std::size_t i : program_.policy.matching_rules(use)) rule_matched_[i] = true;
+    for (const std::size_t i : program_.policy.matching_rules(use))
+      rule_matched_[i] = rule_matched_[i] || speaks_of_update(program_.policy.rules()[i]);
     const precision::Resolved r = program_.policy.resolve(use);
     try {
       precision::check_update(r);
@@ -212,11 +234,16 @@ class Lowering {
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
     s.interior = node.op->interior.empty() ? program_.arithmetic : interior_of(node, node.op->interior);
-    s.factors = is_linear(node) || r.compute->scaled == precision::Scaled::none ? r.compute->name
-                                                                                : name(r.compute->stored);
+    s.factors = factors_name(node, r);
     s.decided_by = decided_by(node);
     s.attributes = node.attributes;
     return s;
+  }
+
+  /// What the policy calls the format of factors of `node`.
+  static std::string_view factors_name(const Node& node, const precision::Resolved& r) {
+    const bool as_it_is = is_linear(node) || r.compute->scaled == precision::Scaled::none;
+    return as_it_is ? r.compute->name : name(r.compute->stored);
   }
 
   static bool makes_logits(const Node& node) {
@@ -352,6 +379,14 @@ class Lowering {
     if (from.integer || read == Read::value) return {b, from.type};
     const precision::Resolved r =
         resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
+    Operand o = as_factor(node, i, r, b);
+    o.factors = factors_name(node, r);
+    return o;
+  }
+
+  /// What is in `b` as a factor: input i of `node`.
+  Operand as_factor(const Node& node, std::size_t i, const precision::Resolved& r, BufferId b) {
+    const Buffer& from = program_.buffer(b);
     Scalar element = from.type;
     if (const std::optional<Quantization> q = quantization_of(node, i, r, element))
       return quantized(node, b, *q, r, element);

@@ -1,5 +1,7 @@
 #include "mantissa/plan/compile.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "mantissa/plan/passes.h"
@@ -36,6 +38,16 @@ BufferId Program::find(std::string_view name) const {
 bool is_output(const Program& program, BufferId id) {
   return std::any_of(program.outputs.begin(), program.outputs.end(),
                      [&](const auto& o) { return o.second == id; });
+}
+
+void add_deciders(Step& step, const Step& part) {
+  std::string_view rest = part.decided_by;
+  while (!rest.empty()) {
+    const std::string one(rest.substr(0, rest.find('+')));
+    rest.remove_prefix(std::min(one.size() + 1, rest.size()));
+    if (fmt::format("+{}+", step.decided_by).find(fmt::format("+{}+", one)) == std::string::npos)
+      step.decided_by += "+" + one;
+  }
 }
 
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {

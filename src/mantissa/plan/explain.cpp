@@ -5,10 +5,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <span>
-
-#include "mantissa/precision/coverage.h"
 
 namespace mantissa::plan {
 namespace {
@@ -74,14 +71,22 @@ std::string held_in(const Buffer& b) {
                                                   : format_name(b);
 }
 
-/// "bf16x3"; of factors that are stored with scales, in two formats perhaps, these: "e5m2·e4m3".
+/// The format of a factor: what the policy calls it, or what it is stored in under scales.
+std::string factor_text(const Program& p, const Operand& o) {
+  const Buffer& b = p.buffer(o.buffer);
+  return b.quantization ? held_in(b) : std::string(o.factors);
+}
+
+/// "bf16x3"; of two formats both: "e5m2·e4m3".
 std::string multiplied_name(const Program& p, const Step& s) {
   const std::string factors = factor_format(s);
   if (factors.empty()) return kNoFormat;
-  if (s.op->op != "matmul" || s.inputs.size() < 2) return factors;
-  const Buffer &a = p.buffer(s.inputs[0].buffer), &b = p.buffer(s.inputs[1].buffer);
-  if (!a.quantization || !b.quantization) return factors;
-  return held_in(a) == held_in(b) ? held_in(a) : fmt::format("{}·{}", held_in(a), held_in(b));
+  std::vector<std::string> formats;  // of what it reads as factors
+  for (const Operand& o : s.inputs) {
+    if (!o.factors.empty()) formats.push_back(factor_text(p, o));
+  }
+  if (formats.size() != 2) return factors;
+  return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
 PlanRow row_of(const Program& p, const Step& s) {
@@ -95,6 +100,7 @@ PlanRow row_of(const Program& p, const Step& s) {
                      s.op->op == "cache" || s.op->op == "quantize";
   r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
+  if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);
   r.recomputed = s.recomputed;
@@ -113,6 +119,7 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.multiplied = kNoFormat;
   r.accumulated = std::string(name(p.arithmetic));
   r.output = std::string(name(s.interior));
+  r.rounded.clear();
   r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});
   r.kernel = fmt::format("inside {}", s.op->id);
   r.flops = r.bytes = 0;
@@ -202,43 +209,6 @@ std::vector<PlanRow> optimizer_rows(const Program& p) {
   return rows;
 }
 
-/// "model.layers.12.mlp.up_proj" → "model.layers.*.mlp.up_proj"
-std::string without_layer(const std::string& scope) {
-  std::string out;
-  for (std::size_t i = 0; i < scope.size();) {
-    const std::size_t dot = std::min(scope.find('.', i), scope.size());
-    const std::string part = scope.substr(i, dot - i);
-    const bool number = !part.empty() && std::all_of(part.begin(), part.end(),
-                                                     [](unsigned char c) { return std::isdigit(c) != 0; });
-    out += (number ? "*" : part) + (dot < scope.size() ? "." : "");
-    i = dot + 1;
-  }
-  return out;
-}
-
-using Cells = std::array<std::string, 6>;
-
-Cells cells(const PlanRow& r) {
-  return {r.op, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by};
-}
-
-/// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
-std::string join_scopes(const std::vector<std::string>& scopes) {
-  if (scopes.size() == 1) return scopes.front();
-  const std::string& first = scopes.front();
-  const std::string parent = first.substr(0, first.rfind('.') + 1);
-  std::string tail = first.substr(parent.size());
-  const std::size_t underscore = tail.find('_');
-  const std::string suffix = underscore == std::string::npos ? "" : tail.substr(underscore);
-  std::string heads;
-  for (const std::string& s : scopes) {
-    if (!s.starts_with(parent) || !s.ends_with(suffix)) return "";
-    if (!heads.empty()) heads += ",";
-    heads += s.substr(parent.size(), s.size() - parent.size() - suffix.size());
-  }
-  return fmt::format("{}{{{}}}{}", parent, heads, suffix);
-}
-
 }  // namespace
 
 std::string use_text(const Step& s) {
@@ -302,48 +272,6 @@ std::vector<PlanRow> plan_rows(const Program& p) {
   return rows;
 }
 
-std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed) {
-  const std::string pass(precision::name(pass_of(phase)));
-  struct Line {
-    std::vector<std::string> scopes;
-    Cells cells;
-  };
-  std::vector<Line> lines;
-  for (const PlanRow& r : rows) {
-    if (r.pass != pass || r.recomputed != recomputed) continue;
-    const std::string scope = without_layer(r.scope);
-    const Cells text = cells(r);
-    const auto same = std::find_if(lines.begin(), lines.end(), [&](const Line& l) {
-      return l.cells == text && std::find(l.scopes.begin(), l.scopes.end(), scope) != l.scopes.end();
-    });
-    if (same != lines.end()) continue;
-    if (!lines.empty() && lines.back().cells == text) {
-      std::vector<std::string> joined = lines.back().scopes;
-      joined.push_back(scope);
-      if (!join_scopes(joined).empty()) {
-        lines.back().scopes = joined;
-        continue;
-      }
-    }
-    lines.push_back({{scope}, text});
-  }
-  std::size_t width = 5;
-  Cells heads = {"op", "store", "mul", "acc", "out", "decided by"};
-  std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};  // at least, with the space after a column
-  for (const Line& l : lines) {
-    width = std::max(width, join_scopes(l.scopes).size());
-    for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], l.cells[c].size() + 1);
-  }
-  const auto line = [&](const std::string& scope, const Cells& row) {
-    std::string text = fmt::format("{:<{}}  ", scope, width);
-    for (std::size_t c = 0; c < widths.size(); ++c) text += fmt::format("{:<{}}", row[c], widths[c]);
-    return text + row.back() + "\n";
-  };
-  std::string out = line("scope", heads);
-  for (const Line& l : lines) out += line(join_scopes(l.scopes), l.cells);
-  return out;
-}
-
 CastsLeft casts_left(const Program& p) {
   CastsLeft left;
   for (const Step& s : p.steps) {
@@ -352,47 +280,6 @@ CastsLeft casts_left(const Program& p) {
     left.bytes += s.bytes;
   }
   return left;
-}
-
-namespace {
-
-std::string rule_text(const precision::Policy& policy, std::size_t r) {
-  const precision::Rule& rule = policy.rules()[r];
-  return fmt::format("{} \"{}\"", rule.origin.empty() ? fmt::format("rule {}", r + 1) : rule.origin,
-                     rule.str());
-}
-
-/// All that rules can speak of.
-std::vector<precision::Place> places_of(const Program& p) {
-  std::vector<precision::Place> places;
-  for (const Step& s : p.steps) {
-    const precision::Pass pass = pass_of(s.phase);
-    places.push_back({s.scope, std::string(s.op->op), pass, {s.op->operands.begin(), s.op->operands.end()}});
-    if (!s.op->interior.empty()) places.push_back({s.scope, std::string(s.op->interior), pass});
-  }
-  for (const Slot& s : p.slots) places.push_back({s.name, "update", precision::Pass::update});
-  return places;
-}
-
-}  // namespace
-
-std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy) {
-  std::vector<std::string> out;
-  for (const std::size_t r : idle_rules(graph, policy))
-    out.push_back(rule_text(policy, r) + " changes nothing: without it every format is the same");
-  return out;
-}
-
-std::vector<std::string> rule_warnings(const Program& p) {
-  if (p.unmatched_rules.empty()) return {};
-  const std::vector<precision::Place> places = places_of(p);
-  std::vector<std::string> out;
-  for (const std::size_t r : p.unmatched_rules) {
-    const std::string why = precision::why_unmatched(p.policy.rules()[r], places);
-    out.push_back(fmt::format("{} matches nothing{}", rule_text(p.policy, r),
-                              why.empty() ? "; explain lists the scopes and ops" : ": " + why));
-  }
-  return out;
 }
 
 }  // namespace mantissa::plan

@@ -16,6 +16,7 @@ struct PlanRow {
   std::string multiplied;  // factors of products
   std::string accumulated;
   std::string output;
+  std::string rounded;  // what the result is rounded to before the sum that the op adds it to; "" elsewhere
   std::string decided_by;
   std::string kernel;  // what runs: the op's id and what was folded into it
   double flops = 0, bytes = 0;
@@ -26,8 +27,9 @@ struct PlanRow {
 /// their own (attention's softmax), and some for the optimizer.
 std::vector<PlanRow> plan_rows(const Program& program);
 
-/// The rows of equal layers as one ("model.layers.*"), equal ops of a layer as one ("{q,k,v}_proj"), as a
-/// table. Those that are `recomputed` in the phase, or the others.
+/// The rows of equal layers as one ("model.layers.*", or "model.layers.{0,2-3}" where others differ), equal
+/// ops of a layer as one ("{q,k,v}_proj"), as a table. Those that are `recomputed` in the phase, or the
+/// others.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
 /// The format of a step's factors; "" where it multiplies none.
@@ -56,13 +58,5 @@ struct CastsLeft {
   double bytes = 0;
 };
 CastsLeft casts_left(const Program& program);
-
-/// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule without a match.
-std::vector<std::string> rule_warnings(const Program& program);
-
-/// The rules of `policy` that match something in `graph`, and without which every format would be the same.
-std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy);
-/// "rule 1 "*.up_proj: compute=f32" changes nothing: …" for each of them.
-std::vector<std::string> idle_rule_warnings(const graph::Graph& graph, const precision::Policy& policy);
 
 }  // namespace mantissa::plan

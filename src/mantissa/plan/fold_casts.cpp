@@ -82,6 +82,7 @@ class Folding {
     Step& writer = p_.steps[static_cast<std::size_t>(w)];
     if (writer.phase != s.phase) return false;
     std::replace(writer.outputs.begin(), writer.outputs.end(), wide, s.outputs[0]);
+    add_deciders(writer, s);
     // A result that nothing is added to is rounded once, as it is stored.
     uses_.remove_reader(wide, i);
     uses_.set_writer(wide, -1);
@@ -106,6 +107,7 @@ class Folding {
       writer.rounded = rounded;
       writer.addend = other;
       writer.outputs[0] = s.outputs[0];
+      add_deciders(writer, s);
       uses_.remove_reader(term, i);
       uses_.remove_reader(other, i);
       uses_.add_reader(other, static_cast<std::size_t>(w));
@@ -135,7 +137,7 @@ class Folding {
     }
     for (const std::size_t r : readers(to)) {
       for (Operand& o : p_.steps[r].inputs) {
-        if (o.buffer == to) o = {from, format};
+        if (o.buffer == to) o = {from, format, o.factors};
       }
     }
     uses_.remove_reader(from, i);

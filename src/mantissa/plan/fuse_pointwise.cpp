@@ -90,6 +90,8 @@ class Fusing {
         kernels::fuse(a.expression, how, b.expression, kept, p_.arithmetic);
     if (!joined) return false;
     Step fused = b;
+    fused.decided_by = a.decided_by;
+    add_deciders(fused, b);
     fused.op = &graph::find_op("fused");
     fused.expression = *joined;
     fused.inputs = a.inputs;

@@ -38,4 +38,7 @@ void lay_out_memory(Program& program, bool keep_values);
 /// Whether `id` is read by someone outside the steps.
 bool is_output(const Program& program, BufferId id);
 
+/// Notes in `step` who decided the formats of `part`, which it does too: "bf16-mixed+--rule 1".
+void add_deciders(Step& step, const Step& part);
+
 }  // namespace mantissa::plan

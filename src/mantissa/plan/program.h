@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/graph/op.h"
+#include "mantissa/precision/coverage.h"
 #include "mantissa/precision/policy.h"
 
 namespace mantissa::plan {
@@ -55,7 +56,8 @@ struct Buffer {
 
 struct Operand {
   BufferId buffer = kNoBuffer;
-  Factor operand = Scalar::f32;  // where the op multiplies it: rounded like this while it is loaded
+  Factor operand = Scalar::f32;   // where the op multiplies it: rounded like this while it is loaded
+  std::string_view factors = {};  // and what the policy calls that format
 };
 
 struct Step {
@@ -122,6 +124,7 @@ struct Program {
   Scalar softmax = Scalar::f32;  // of log-probabilities that are taken from logits
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
+  std::vector<precision::Place> places;      // all that rules can speak of, where one matches none of it
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }

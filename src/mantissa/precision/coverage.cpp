@@ -10,14 +10,55 @@
 #include <vector>
 
 #include "mantissa/base/suggest.h"
+#include "mantissa/precision/foreign_scopes.h"
 #include "mantissa/precision/glob.h"
 #include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {
 
+constexpr std::string_view kWeight = ".weight";
+
+/// `pattern` with the parts that no scope has replaced by the nearest that some have; a part that is a glob
+/// or a number stays.
+std::string corrected(std::string_view pattern, std::span<const Place> places) {
+  std::set<std::string> known;
+  for (const Place& place : places) {
+    for (const std::string_view part : split_words(place.scope, ".")) known.emplace(part);
+  }
+  const std::vector<std::string> candidates(known.begin(), known.end());
+  std::string out;
+  for (const std::string_view part : split_words(pattern, ".")) {
+    const bool word =
+        part.find_first_of("*?[{") == part.npos && part.find_first_not_of("0123456789") != part.npos;
+    out += out.empty() ? "" : ".";
+    out += word ? nearest(part, candidates).value_or(std::string(part)) : part;
+  }
+  return out;
+}
+
+/// `pattern` as it matches something, from the start of a scope or further on; the scope itself where it
+/// matches no other. None where it matches nothing.
+std::optional<std::string> matching(const std::string& pattern, std::span<const Place> places) {
+  for (const std::string& anywhere : {pattern, "*." + pattern}) {
+    std::set<std::string> whole;
+    bool any = false;
+    for (const Place& place : places) {
+      any = any || scope_match(anywhere, place.scope);
+      if (glob_match(anywhere, place.scope)) whole.insert(place.scope);
+    }
+    if (whole.size() == 1) return *whole.begin();
+    if (any) return anywhere;
+  }
+  return std::nullopt;
+}
+
 /// The scope, or "*." and the end of one, that `pattern` was probably meant to be.
 std::optional<std::string> nearest_scope(std::string_view pattern, std::span<const Place> places) {
+  const std::string translated = translated_scope(pattern);
+  for (const std::string& meant : {translated, corrected(pattern, places), corrected(translated, places)}) {
+    if (std::optional<std::string> found = matching(meant, places)) return found;
+  }
   while (pattern.starts_with('*') || pattern.starts_with('.')) pattern.remove_prefix(1);
   std::set<std::string> whole;
   std::set<std::string>
@@ -33,6 +74,13 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
   std::optional<std::string> near = nearest(pattern, candidates);
   if (near && !whole.contains(*near)) near = "*." + *near;
   return near;
+}
+
+/// "; did you mean "matmul"?" where `op` is what one of `ops` is called elsewhere, or near one.
+std::string meant_op(const std::string& op, std::span<const std::string> ops) {
+  const std::optional<std::string_view> ours = translated_op(op);
+  if (!ours || std::ranges::find(ops, *ours) == ops.end()) return did_you_mean(op, ops);
+  return fmt::format("; did you mean \"{}\"?", *ours);
 }
 
 /// Those of `places` that `fits`.
@@ -62,8 +110,13 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   const auto in_pass = [&](const Place& place) { return !rule.pass || *rule.pass == place.pass; };
   if (std::ranges::none_of(places, has_op)) {
     const std::vector<std::string> ops = ops_of(places);
-    return fmt::format("the model has no op {}{} (ops: {})", in_quotes(rule.op), did_you_mean(rule.op, ops),
+    return fmt::format("the model has no op {}{} (ops: {})", in_quotes(rule.op), meant_op(rule.op, ops),
                        list_of(ops));
+  }
+  if (rule.match.ends_with(kWeight)) {
+    const std::string module = rule.match.substr(0, rule.match.size() - kWeight.size());
+    if (std::ranges::any_of(places, [&](const Place& p) { return scope_match(module, p.scope); }))
+      return fmt::format("\"{}\" is no part of a scope; write \"{}\"", kWeight, module);
   }
   const std::vector<Place> there =
       those(places, [&](const Place& place) { return scope_match(rule.match, place.scope); });

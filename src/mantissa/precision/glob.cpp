@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -58,7 +60,40 @@ Places consume_one(const Places& at, std::string_view text, Accept accept) {
   return next;
 }
 
+/// Whether `text` is a number of at most nine digits.
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == text.npos;
+}
+
+std::int64_t number(std::string_view digits) {
+  std::int64_t value = 0;
+  for (const char c : digits) value = value * 10 + (c - '0');
+  return value;
+}
+
+/// The numbers from `first` to `last`, as they are written in scopes.
+Places consume_number(const Places& at, std::string_view text, std::int64_t first, std::int64_t last) {
+  Places next(at.size(), 0);
+  for (std::size_t begin = 0; begin < text.size(); ++begin) {
+    for (std::size_t n = 1; at[begin] && is_number(text.substr(begin, n)) && begin + n < at.size(); ++n) {
+      const std::int64_t value = number(text.substr(begin, n));
+      if (first <= value && value <= last) next[begin + n] = 1;
+      if (value == 0) break;  // "0", and nothing that begins with it
+    }
+  }
+  return next;
+}
+
 Places advance(std::string_view pattern, std::string_view text, Places at);
+
+/// One alternative of a brace group: a pattern, or numbers such as "2-11".
+Places advance_one(std::string_view alternative, std::string_view text, const Places& at) {
+  const std::size_t dash = std::min(alternative.find('-'), alternative.size());
+  const std::string_view first = alternative.substr(0, dash);
+  const std::string_view last = alternative.substr(std::min(dash + 1, alternative.size()));
+  if (!is_number(first) || !is_number(last)) return advance(alternative, text, at);
+  return consume_number(at, text, number(first), number(last));
+}
 
 /// The union over the alternatives of a brace group, whose inside is `group`.
 Places advance_any(std::string_view group, std::string_view text, const Places& at) {
@@ -69,7 +104,7 @@ Places advance_any(std::string_view group, std::string_view text, const Places& 
     if (i < group.size() && group[i] == '{') ++depth;
     if (i < group.size() && group[i] == '}') --depth;
     if (i < group.size() && (group[i] != ',' || depth > 0)) continue;
-    const Places reached = advance(group.substr(begin, i - begin), text, at);
+    const Places reached = advance_one(group.substr(begin, i - begin), text, at);
     for (std::size_t p = 0; p < next.size(); ++p) next[p] = next[p] || reached[p];
     begin = i + 1;
   }

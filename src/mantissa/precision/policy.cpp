@@ -199,12 +199,22 @@ Rounding Policy::activation_rounding(const Use& use) const {
 Policy Policy::at_step(std::int64_t step) const {
   Policy out = *this;
   out.rules_.clear();
-  for (Rule rule : rules_) {
-    if (step < rule.first_step.value_or(0) || (rule.last_step && step >= *rule.last_step)) continue;
+  for (const std::size_t i : rules_at(step)) {
+    Rule rule = rules_[i];
     rule.first_step = rule.last_step = std::nullopt;
     out.rules_.push_back(std::move(rule));
   }
   return out;
+}
+
+std::vector<std::size_t> Policy::rules_at(std::int64_t step) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    const Rule& rule = rules_[i];
+    if (step >= rule.first_step.value_or(0) && (!rule.last_step || step < *rule.last_step))
+      found.push_back(i);
+  }
+  return found;
 }
 
 std::vector<std::int64_t> Policy::changes() const {

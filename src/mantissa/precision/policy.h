@@ -122,6 +122,8 @@ class Policy {
   std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
   /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.
   Policy at_step(std::int64_t step) const;
+  /// The rules that at_step() keeps, by their index here.
+  std::vector<std::size_t> rules_at(std::int64_t step) const;
   /// The steps at which at_step() changes, ascending: where rules begin or end.
   std::vector<std::int64_t> changes() const;
   /// The index of the last rule whose patterns match `use`, for "matches nothing" warnings.
@@ -136,7 +138,7 @@ class Policy {
 };
 
 /// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b}
-/// alternatives.
+/// alternatives, {0,8-11} numbers.
 bool glob_match(std::string_view pattern, std::string_view scope);
 
 }  // namespace mantissa::precision
