@@ -26,8 +26,8 @@ std::string scale_text(const std::optional<double>& scale) {
 
 std::string row(const api::Step& s) {
   return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
-                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), s.tokens_per_second, 100 * s.peak_share,
-                     clock_text(s.seconds_left));
+                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), s.tokens_per_second,
+                     100 * s.peak_share, clock_text(s.seconds_left));
 }
 
 /// About twenty lines a run, at round steps.
