@@ -32,10 +32,15 @@ POLICIES = {
     "bf16-mixed output=compute>f32": "bf16 mixed, logits rounded at the edge",
     "fp8-hybrid": "fp8 hybrid",
     "bf16-mixed compute=mxfp8": "mxfp8",
+    "bf16-mixed compute=mxfp8; *: operand=gradient compute=mxfp8-e5m2": "mxfp8, gradients e5m2",
     "bf16-mixed compute=mxfp4": "mxfp4",
     "bf16-mixed compute=nvfp4": "nvfp4",
     "accumulate=f16": "f32, fp16 sums of 256",
     "accumulate=f16 accumulate_block=32": "f32, fp16 sums of 32",
+    "params=e4m3 rounding=stochastic": "f32, weights in e4m3",
+    "bf16-mixed; *: rounding=stochastic": "bf16 mixed, activations rounded stochastically",
+    "bf16-mixed; *: op=softmax compute=bf16": "bf16 mixed, softmax in bf16",
+    "bf16-mixed; *: op=update compute=bf16": "bf16 mixed, update in bf16",
 }
 TARGETS = ["v100", "a100", "h100", "tpu-v5e"]
 
@@ -150,6 +155,8 @@ only that all of them step alike.
   ({ratio('bf16-mixed')}): the conversion is within the noise, since the head's logits never leave the cache.
 - **Simulated formats** round their factors in passes of their own, or their sums every few products: {ratio('fp8-hybrid')} for fp8 under
   scales of tensors, {ratio('bf16-mixed compute=mxfp8')} and {ratio('bf16-mixed compute=nvfp4')} under scales of blocks, {ratio('accumulate=f16')} and {ratio('accumulate=f16 accumulate_block=32')} with sums rounded to f16 after 256 and 32 terms.
+- **What a rule can lower** costs: activations rounded stochastically, a softmax in bf16 and an update in bf16 run at
+  {ratio('bf16-mixed; *: rounding=stochastic')}, {ratio('bf16-mixed; *: op=softmax compute=bf16')} and {ratio('bf16-mixed; *: op=update compute=bf16')} of the f32 speed.
 
 ## Memory
 

@@ -5,6 +5,7 @@
 #include "mantissa/kernels/rope.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/row_math.h"
+#include "mantissa/numeric/simd_target.h"
 #include "mantissa/numeric/sin_cos.h"
 
 namespace mantissa::kernels {
@@ -41,18 +42,20 @@ template <class T>
 void fill(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
           Scalar format) {
   const std::size_t half = static_cast<std::size_t>(head_dim / 2);
+  const SimdTarget target = simd_targets().front();  // asking the machine for every row would take longest
+  const auto round = [&](T* row, std::size_t n) { round_row(row, n, format, target); };
   std::vector<T> frequencies = inverse_frequencies<T>(head_dim, theta);
-  round_row(frequencies.data(), half, format);
+  round(frequencies.data(), half);
   std::vector<T> angles(half);
   for (std::int64_t p = 0; p < positions; ++p) {
     T position = static_cast<T>(p);
-    round_row(&position, 1, format);
+    round(&position, 1);
     for (std::size_t i = 0; i < half; ++i) angles[i] = position * frequencies[i];
-    round_row(angles.data(), half, format);
+    round(angles.data(), half);
     T *cos_row = static_cast<T*>(cos.data) + p * cos.ld, *sin_row = static_cast<T*>(sin.data) + p * sin.ld;
     turn(angles.data(), half, cos_row, sin_row);
-    round_row(cos_row, half, format);
-    round_row(sin_row, half, format);
+    round(cos_row, half);
+    round(sin_row, half);
   }
 }
 
