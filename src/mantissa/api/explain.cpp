@@ -93,6 +93,9 @@ std::vector<train::Target> find_targets(std::span<const std::string> names) {
   return targets;
 }
 
+/// Pauses in which the machine's peak is looked for again, since nothing else of a plan takes any time.
+constexpr int kRests = 3;
+
 /// "here" and each target: how it has the formats of the plan.
 std::string machine_lines(const plan::Program& program, const kernels::Context& ctx,
                           std::span<const train::Target> targets) {
@@ -217,7 +220,7 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const train::MemoryForecast memory = train::forecast_memory(parts, 0);
-  Plan p = describe(run, source.config, program, memory, train::measure_machine(ctx, program), ctx,
+  Plan p = describe(run, source.config, program, memory, train::measure_machine(ctx, program, kRests), ctx,
                     config.impl().told, there);
   for (const train::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
@@ -236,7 +239,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   const std::int64_t capacity = source.config.max_position_embeddings;
   const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
-  const train::Machine machine = train::measure_machine(ctx, program);
+  const train::Machine machine = train::measure_machine(ctx, program, kRests);
   Plan p;
   p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
   p.ops = ops_of(rows);

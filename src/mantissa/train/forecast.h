@@ -28,7 +28,9 @@ struct Machine {
   double flops_per_second = 0;  // of fused multiply-adds in the program's arithmetic, all threads
   double bytes_per_second = 0;
 };
-Machine measure_machine(const kernels::Context& ctx, const plan::Program& program);
+/// The peak is the best of two looks and one more after each of `rests` pauses of 50 ms: a shared machine
+/// gives less at times.
+Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests = 0);
 
 /// The training program of `config` for micro-batches of `rows` rows, under the policy of its step `step`,
 /// from 0 on.

@@ -1,6 +1,8 @@
 // Time: of each step of a plan by the work that its kernel does, at shares of the measured peak.
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/kernels/head.h"
@@ -148,13 +150,19 @@ double shard_sum_traffic(const plan::Program& program) {
 
 }  // namespace
 
-Machine measure_machine(const kernels::Context& ctx, const plan::Program& program) {
+Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests) {
   // Less memory than the run will take, so that measuring does not raise the peak.
   const std::size_t bytes = program.memory.arena() + program.memory.weights();
-  const double before = kernels::measure_fma_peak(ctx, program.arithmetic);
-  const double bandwidth = kernels::measure_bandwidth(ctx, bytes / 2);
+  const auto peak = [&] { return kernels::measure_fma_peak(ctx, program.arithmetic); };
+  const double before = peak();
+  Machine machine{before, kernels::measure_bandwidth(ctx, bytes / 2)};
   // A shared machine gives less for some tens of milliseconds at times; less often twice in a row.
-  return {std::max(before, kernels::measure_fma_peak(ctx, program.arithmetic)), bandwidth};
+  machine.flops_per_second = std::max(before, peak());
+  for (int rest = 0; rest < rests; ++rest) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    machine.flops_per_second = std::max(machine.flops_per_second, peak());
+  }
+  return machine;
 }
 
 double product_flops(const plan::Program& program) {
