@@ -22,6 +22,7 @@
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 #include "mantissa/numeric/factor-inl.h"
+#include "mantissa/numeric/round_value-inl.h"
 #include "mantissa/tensor/storage.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -123,11 +124,7 @@ class SoftmaxRounding {
   explicit SoftmaxRounding(Scalar format) : format_(format) {}
   V operator()(V value) const {
     if constexpr (!kLowered) return value;
-    const D d;
-    alignas(64) T row[kWidestTile];
-    hn::StoreU(value, d, row);
-    RoundRow<T>(row, hn::Lanes(d), format_);
-    return hn::LoadU(d, row);
+    return mantissa::HWY_NAMESPACE::RoundVector(D(), value, format_);
   }
 
  private:

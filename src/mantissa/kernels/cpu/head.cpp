@@ -7,165 +7,14 @@
 #include <span>
 #include <vector>
 
+#include "mantissa/kernels/cpu/head_rows.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/round.h"
 
-#undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/head.cpp"
-#include <hwy/foreach_target.h>
-#include <hwy/highway.h>
-// After highway.h, which sets the target that these are compiled for.
-#include "mantissa/numeric/convert-inl.h"
-#include "mantissa/numeric/lanes-inl.h"
-#include "mantissa/numeric/math-inl.h"
-
-HWY_BEFORE_NAMESPACE();
-namespace mantissa::kernels {
-namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
-namespace inl = mantissa::HWY_NAMESPACE;
-
-/// What is known of one token's logits so far: their maximum, Σ exp(l − max), and Σ exp(l − max)·l.
-template <class T>
-struct Running {
-  T max = -std::numeric_limits<T>::infinity();
-  T sum = 0;
-  T weighted = 0;
-};
-
-template <class T>
-T ExpOne(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(inl::Exp(d, hn::Set(d, x)));
-}
-
-template <class T>
-T LogOne(T x) {
-  const hn::CappedTag<T, 1> d;
-  return hn::GetLane(inl::Log(d, hn::Set(d, x)));
-}
-
-/// A number of the softmax in its format.
-template <class T>
-T RoundedOne(T x, Scalar softmax) {
-  inl::RoundRow<T>(&x, 1, softmax);
-  return x;
-}
-
-/// The same as MergeChunk where the softmax has a lower format: logits, in place, their exponentials and the
-/// sums are rounded to it.
-template <class T>
-void MergeLoweredChunk(T* logits, std::size_t n, bool entropy, Scalar softmax, Running<T>& r) {
-  inl::RoundRow<T>(logits, n, softmax);
-  alignas(64) T e[kVocabularyChunk];
-  const T max = std::max(r.max, inl::MaxRow(logits, n));
-  const T rescale = RoundedOne<T>(ExpOne<T>(r.max - max), softmax);
-  const hn::ScalableTag<T> d;
-  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-    const auto mask = hn::FirstN(d, n - i);
-    hn::StoreU(inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), hn::Set(d, max))), d, e + i);
-  }
-  inl::RoundRow<T>(e, n, softmax);
-  const auto exp_of = [&e](auto t, std::size_t i, std::size_t count)
-                          HWY_ATTR { return hn::MaskedLoad(hn::FirstN(t, count), t, e + i); };
-  r.sum = RoundedOne<T>(r.sum * rescale + inl::SumRow<T>(n, exp_of), softmax);
-  if (entropy) {
-    const auto weighted = [logits, exp_of](auto t, std::size_t i, std::size_t count) HWY_ATTR {
-      return hn::Mul(exp_of(t, i, count), hn::MaskedLoad(hn::FirstN(t, count), t, logits + i));
-    };
-    r.weighted = RoundedOne<T>(r.weighted * rescale + inl::SumRow<T>(n, weighted), softmax);
-  }
-  r.max = max;
-}
-
-/// Merges one chunk of `n` logits into `r`.
-template <class T>
-void MergeChunk(T* logits, std::size_t n, bool entropy, Scalar softmax, Running<T>& r) {
-  if (!inl::IsRowScalar<T>(softmax)) return MergeLoweredChunk(logits, n, entropy, softmax, r);
-  const T max = std::max(r.max, inl::MaxRow(logits, n));
-  const T rescale = ExpOne<T>(r.max - max);
-  const auto exp_of = [logits, max](auto d, std::size_t i, std::size_t count) HWY_ATTR {
-    const auto mask = hn::FirstN(d, count);
-    const auto e = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), hn::Set(d, max)));
-    return hn::IfThenElseZero(mask, e);
-  };
-  r.sum = r.sum * rescale + inl::SumRow<T>(n, exp_of);
-  if (entropy) {
-    const auto weighted = [logits, exp_of](auto d, std::size_t i, std::size_t count) HWY_ATTR {
-      return hn::Mul(exp_of(d, i, count), hn::MaskedLoad(hn::FirstN(d, count), d, logits + i));
-    };
-    r.weighted = r.weighted * rescale + inl::SumRow<T>(n, weighted);
-  }
-  r.max = max;
-}
-
-template <class T>
-T LogSumExpOf(const Running<T>& r, Scalar softmax) {
-  return RoundedOne<T>(r.max + LogOne<T>(r.sum), softmax);
-}
-
-/// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the chunk's first entry;
-/// outside: not here.
-template <class T>
-void LogitGradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax) {
-  inl::RoundRow<T>(logits, n, softmax);
-  const hn::ScalableTag<T> d;
-  const std::size_t lanes = hn::Lanes(d);
-  const auto minus = hn::Set(d, -d_log_prob);
-  const auto shift = hn::Set(d, lse);
-  const T hit =
-      id >= 0 && id < static_cast<std::int64_t>(n)
-          ? d_log_prob *
-                (T{1} - RoundedOne<T>(ExpOne<T>(logits[static_cast<std::size_t>(id)] - lse), softmax))
-          : T{0};
-  const bool lowered = !inl::IsRowScalar<T>(softmax);
-  for (std::size_t i = 0; i < n; i += lanes) {
-    const auto mask = hn::FirstN(d, n - i);
-    const auto p = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), shift));
-    hn::BlendedStore(lowered ? p : hn::Mul(minus, p), mask, d, logits + i);
-  }
-  if (lowered) {
-    inl::RoundRow<T>(logits, n, softmax);
-    for (std::size_t i = 0; i < n; ++i) logits[i] *= -d_log_prob;
-  }
-  if (id >= 0 && id < static_cast<std::int64_t>(n)) logits[static_cast<std::size_t>(id)] = hit;
-}
-
-void MergeChunkImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, void* running) {
-  if (type == Scalar::f64) {
-    MergeChunk(static_cast<double*>(logits), n, entropy, softmax, *static_cast<Running<double>*>(running));
-  } else {
-    MergeChunk(static_cast<float*>(logits), n, entropy, softmax, *static_cast<Running<float>*>(running));
-  }
-}
-
-double LogSumExpImpl(Scalar type, const void* running, Scalar softmax) {
-  return type == Scalar::f64
-             ? LogSumExpOf(*static_cast<const Running<double>*>(running), softmax)
-             : static_cast<double>(LogSumExpOf(*static_cast<const Running<float>*>(running), softmax));
-}
-
-void LogitGradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-                       std::int64_t id, Scalar softmax) {
-  if (type == Scalar::f64) {
-    LogitGradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax);
-  } else {
-    LogitGradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id,
-                  softmax);
-  }
-}
-
-}  // namespace HWY_NAMESPACE
-}  // namespace mantissa::kernels
-HWY_AFTER_NAMESPACE();
-
-#if HWY_ONCE
 namespace mantissa::kernels {
 namespace {
 
-HWY_EXPORT(MergeChunkImpl);
-HWY_EXPORT(LogSumExpImpl);
-HWY_EXPORT(LogitGradientImpl);
+using head_rows::Running;
 
 /// Tokens whose chunk of logits is held at once in the forward pass: 2 MB in f32.
 constexpr std::int64_t kForwardTokens = 512;
@@ -177,9 +26,6 @@ constexpr std::int64_t kKeptTokens = 512;
 constexpr std::int64_t kKeptLogits = std::int64_t{1} << 25;
 /// Rows of one task: about 10 µs at the chunk's width.
 constexpr std::int64_t kRowsPerTask = 8;
-
-/// Room for Running<double>, whatever the arithmetic.
-constexpr std::size_t kRunningBytes = 3 * sizeof(double);
 
 Scalar arithmetic_of(const GemmOperand& x) {
   return x.operand.format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
@@ -263,60 +109,38 @@ struct Logits {
 
 struct ForwardScratch {
   Logits logits;
-  std::byte* running = nullptr;
-  std::byte* running_of(std::int64_t i) const {
-    return running + static_cast<std::size_t>(i) * kRunningBytes;
-  }
+  Running* running = nullptr;  // of each token of a group
 };
-
-void reset_running(Scalar arithmetic, std::byte* at) {
-  // The layout of Running<T>: maximum, sum, weighted sum.
-  if (arithmetic == Scalar::f64) {
-    auto* r = reinterpret_cast<double*>(at);
-    r[0] = -std::numeric_limits<double>::infinity();
-    r[1] = r[2] = 0;
-  } else {
-    auto* r = reinterpret_cast<float*>(at);
-    r[0] = -std::numeric_limits<float>::infinity();
-    r[1] = r[2] = 0;
-  }
-}
-
-double running_field(Scalar arithmetic, const std::byte* at, std::int64_t field) {
-  return read_number(at, arithmetic, field);
-}
 
 /// Log-probabilities of tokens [begin, begin + count).
 void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
                    std::int64_t count) {
   const Scalar arithmetic = s.logits.memory.type;
   const bool entropy = h.entropy.data != nullptr;
-  for (std::int64_t i = 0; i < count; ++i) reset_running(arithmetic, s.running_of(i));
+  std::fill_n(s.running, count, Running());
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
     const Matrix chunk = s.logits.chunk(v, count);
     logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, h.accumulator, h.rounded, chunk);
     for_rows(ctx, count, [&](std::int64_t i) {
       void* logits = row_of(chunk, i);
-      HWY_DISPATCH_TABLE(MergeChunkImpl)
-      [ctx.target()](arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax, s.running_of(i));
+      head_rows::merge(ctx, arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax,
+                       s.running[i]);
       const std::int64_t id = h.ids[begin + i] - v;
       if (id >= 0 && id < n) write_number(h.log_prob, begin + i, read_number(logits, arithmetic, id));
     });
   }
   for_rows(ctx, count, [&](std::int64_t i) {
     const std::int64_t t = begin + i;
-    const double lse =
-        HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](arithmetic, s.running_of(i), h.softmax);
+    const Running& r = s.running[i];
+    const double lse = head_rows::log_sum_exp(ctx, arithmetic, r, h.softmax);
     write_number(h.lse, t, lse);
     // A difference and a quotient of two f32 taken in double and rounded once are the f32 operations'
     // results.
     const double logit = h.ids[t] < 0 ? lse : read_number(h.log_prob.data, h.log_prob.type, t);
     write_number(h.log_prob, t, round_to(logit - lse, h.softmax));
     if (entropy) {
-      const double sum = running_field(arithmetic, s.running_of(i), 1);
-      const double weighted = running_field(arithmetic, s.running_of(i), 2);
-      write_number(h.entropy, t, round_to(lse - weighted / sum, h.softmax));
+      write_number(h.entropy, t, round_to(lse - r.weighted / r.sum, h.softmax));
     }
   });
 }
@@ -373,9 +197,8 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
                   static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
       return;
     }
-    HWY_DISPATCH_TABLE(LogitGradientImpl)
-    [ctx.target()](arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
-                   read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax);
+    head_rows::gradient(ctx, arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
+                        read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax);
   });
   const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
   Gemm to_x;
@@ -451,7 +274,7 @@ Logits take_logits(Scratch& scratch, std::int64_t tokens, std::int64_t vocabular
 }
 
 std::size_t running_bytes(std::int64_t tokens) {
-  return aligned(static_cast<std::size_t>(tokens) * kRunningBytes);
+  return aligned(static_cast<std::size_t>(tokens) * sizeof(Running));
 }
 
 /// Of the three products of a group of `tokens` tokens.
@@ -539,7 +362,7 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
   Scratch scratch(ctx);
   ForwardScratch s;
   s.logits = take_logits(scratch, group, h.vocabulary, arithmetic_of(h.x), false);
-  s.running = static_cast<std::byte*>(scratch.take(running_bytes(group)));
+  s.running = static_cast<Running*>(scratch.take(running_bytes(group)));
   for (std::int64_t t = 0; t < extent.tokens; t += group) {
     forward_group(scratch.rest(), h, s, t, std::min(group, extent.tokens - t));
   }
@@ -606,7 +429,7 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   Scratch scratch(ctx);
   BackwardScratch back;
   back.logits = take_logits(scratch, largest, forward.vocabulary, arithmetic, true);
-  const ForwardScratch front{back.logits, static_cast<std::byte*>(scratch.take(running_bytes(largest)))};
+  const ForwardScratch front{back.logits, static_cast<Running*>(scratch.take(running_bytes(largest)))};
   if (backward.dx.type != arithmetic)
     back.dx = take_matrix(scratch, extent.tokens, backward.channels, arithmetic);
   bool collects = backward.accumulate;
@@ -621,21 +444,18 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
                  Matrix lse, Scalar softmax) {
   for_rows(ctx, count, [&](std::int64_t i) {
-    alignas(double) std::byte running[kRunningBytes];
+    Running running;
     alignas(64) std::byte chunk[kVocabularyChunk * sizeof(double)];
-    reset_running(logits.type, running);
     for (std::int64_t v = 0; v < vocabulary; v += kVocabularyChunk) {
       const std::int64_t n = std::min(kVocabularyChunk, vocabulary - v);
       const std::size_t size = bytes_of(logits.type);
       std::memcpy(chunk,
                   static_cast<const std::byte*>(row_of(logits, i)) + static_cast<std::size_t>(v) * size,
                   static_cast<std::size_t>(n) * size);
-      HWY_DISPATCH_TABLE(MergeChunkImpl)
-      [ctx.target()](logits.type, chunk, static_cast<std::size_t>(n), false, softmax, running);
+      head_rows::merge(ctx, logits.type, chunk, static_cast<std::size_t>(n), false, softmax, running);
     }
-    write_number(lse, i, HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](logits.type, running, softmax));
+    write_number(lse, i, head_rows::log_sum_exp(ctx, logits.type, running, softmax));
   });
 }
 
 }  // namespace mantissa::kernels
-#endif  // HWY_ONCE

@@ -12,23 +12,18 @@
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
 #include "mantissa/numeric/math-inl.h"
+#include "mantissa/numeric/round_value-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
 using mantissa::HWY_NAMESPACE::LaneSum;
+using mantissa::HWY_NAMESPACE::RoundNumber;
 
 // Rows are worked through in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes,
 // so that the lane of a channel does not depend on it.
 constexpr std::size_t kPiece = 2048;
-
-/// A number of a whole row, as statistics of this format are kept.
-template <class T>
-T Rounded(T value, Scalar statistics) {
-  RoundRow<T>(&value, 1, statistics);
-  return value;
-}
 
 template <class T>
 void NormalizeRow(const RmsNorm& n, std::size_t t) {
@@ -45,9 +40,9 @@ void NormalizeRow(const RmsNorm& n, std::size_t t) {
     squares.AddProduct(x, x, count);
   }
   const hn::CappedTag<T, 1> one;
-  const T mean = Rounded(squares.Total() / static_cast<T>(n.channels), n.statistics);
+  const T mean = RoundNumber(squares.Total() / static_cast<T>(n.channels), n.statistics);
   const auto root = mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, mean + static_cast<T>(n.eps)));
-  const T rstd = Rounded(hn::GetLane(root), n.statistics);
+  const T rstd = RoundNumber(hn::GetLane(root), n.statistics);
   static_cast<T*>(n.rstd.data)[t] = rstd;
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
@@ -89,7 +84,7 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t) {
     NormalAndGradient(n, t, rstd, c, count, g, normal);
     products.AddProduct(g, normal, count);
   }
-  const T mean = Rounded(products.Total() / static_cast<T>(n.channels), n.statistics);
+  const T mean = RoundNumber(products.Total() / static_cast<T>(n.channels), n.statistics);
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
     if (channels > kPiece) NormalAndGradient(n, t, rstd, c, count, g, normal);

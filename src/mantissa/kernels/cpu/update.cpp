@@ -16,6 +16,7 @@
 
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/round_value-inl.h"
 #include "mantissa/numeric/stochastic-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -61,10 +62,7 @@ struct OperationRounding {
   template <class D, class V>
   HWY_INLINE V operator()(D d, V result) const {
     if constexpr (!kLowered) return result;
-    alignas(64) T row[HWY_MAX_BYTES / sizeof(T)];
-    hn::StoreU(result, d, row);
-    RoundRow<T>(row, hn::Lanes(d), format);
-    return hn::LoadU(d, row);
+    return mantissa::HWY_NAMESPACE::RoundVector(d, result, format);
   }
 };
 

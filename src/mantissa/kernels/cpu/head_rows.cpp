@@ -1,0 +1,138 @@
+#include "mantissa/kernels/cpu/head_rows.h"
+
+#include <algorithm>
+
+#include "mantissa/kernels/head.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/head_rows.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+// After highway.h, which sets the target that these are compiled for.
+#include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/math-inl.h"
+#include "mantissa/numeric/round_value-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels::head_rows {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace inl = mantissa::HWY_NAMESPACE;
+
+template <class T>
+T ExpOne(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(inl::Exp(d, hn::Set(d, x)));
+}
+
+template <class T>
+T LogOne(T x) {
+  const hn::CappedTag<T, 1> d;
+  return hn::GetLane(inl::Log(d, hn::Set(d, x)));
+}
+
+/// The sums with another chunk, whose exponentials `exp_of` gives vector by vector.
+template <class T, class ExpOf>
+void AddChunk(const T* logits, std::size_t n, T max, const ExpOf& exp_of, bool entropy, Scalar softmax,
+              Running& r) {
+  const auto add = [&, rescale = inl::RoundNumber(ExpOne(static_cast<T>(r.max) - max), softmax)](double& sum,
+                                                                                                 T chunk) {
+    sum = inl::RoundNumber(static_cast<T>(sum) * rescale + chunk, softmax);
+  };
+  add(r.sum, inl::SumRow<T>(n, exp_of));
+  if (entropy) {
+    const auto weighted = [logits, &exp_of](auto d, std::size_t i, std::size_t count) HWY_ATTR {
+      return hn::Mul(exp_of(d, i, count), hn::MaskedLoad(hn::FirstN(d, count), d, logits + i));
+    };
+    add(r.weighted, inl::SumRow<T>(n, weighted));
+  }
+  r.max = max;
+}
+
+template <class T>
+void Merge(T* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
+  const bool lowered = !inl::IsRowScalar<T>(softmax);
+  if (lowered) inl::RoundRow<T>(logits, n, softmax);
+  const T max = std::max(static_cast<T>(r.max), inl::MaxRow(logits, n));
+  const auto exp_of = [logits, max](auto d, std::size_t i, std::size_t count) HWY_ATTR {
+    const auto mask = hn::FirstN(d, count);
+    const auto e = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), hn::Set(d, max)));
+    return hn::IfThenElseZero(mask, e);
+  };
+  if (!lowered) return AddChunk(logits, n, max, exp_of, entropy, softmax, r);
+  const auto rounded = [&exp_of, softmax](auto d, std::size_t i, std::size_t count)
+                           HWY_ATTR { return inl::RoundVector(d, exp_of(d, i, count), softmax); };
+  AddChunk(logits, n, max, rounded, entropy, softmax, r);
+}
+
+template <class T>
+void Gradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax) {
+  const bool lowered = !inl::IsRowScalar<T>(softmax);
+  if (lowered) inl::RoundRow<T>(logits, n, softmax);
+  const hn::ScalableTag<T> d;
+  const std::size_t lanes = hn::Lanes(d);
+  const auto minus = hn::Set(d, -d_log_prob);
+  const auto shift = hn::Set(d, lse);
+  const bool here = id >= 0 && id < static_cast<std::int64_t>(n);
+  T* const at = logits + (here ? id : 0);
+  const T hit = here ? d_log_prob * (T{1} - inl::RoundNumber(ExpOne(*at - lse), softmax)) : T{0};
+  for (std::size_t i = 0; i < n; i += lanes) {
+    const auto mask = hn::FirstN(d, n - i);
+    auto p = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), shift));
+    if (lowered) p = inl::RoundVector(d, p, softmax);
+    hn::BlendedStore(hn::Mul(minus, p), mask, d, logits + i);
+  }
+  if (here) *at = hit;
+}
+
+void MergeImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
+  type == Scalar::f64 ? Merge(static_cast<double*>(logits), n, entropy, softmax, r)
+                      : Merge(static_cast<float*>(logits), n, entropy, softmax, r);
+}
+
+template <class T>
+double LogSumExp(const Running& r, Scalar softmax) {
+  return inl::RoundNumber(static_cast<T>(r.max) + LogOne(static_cast<T>(r.sum)), softmax);
+}
+
+double LogSumExpImpl(Scalar type, const Running& r, Scalar softmax) {
+  return type == Scalar::f64 ? LogSumExp<double>(r, softmax) : LogSumExp<float>(r, softmax);
+}
+
+void GradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob, std::int64_t id,
+                  Scalar softmax) {
+  if (type == Scalar::f64) {
+    Gradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax);
+  } else {
+    Gradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id,
+             softmax);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels::head_rows
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace mantissa::kernels::head_rows {
+
+HWY_EXPORT(MergeImpl);
+HWY_EXPORT(LogSumExpImpl);
+HWY_EXPORT(GradientImpl);
+
+void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax,
+           Running& r) {
+  HWY_DISPATCH_TABLE(MergeImpl)[ctx.target()](type, logits, n, entropy, softmax, r);
+}
+
+double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar softmax) {
+  return HWY_DISPATCH_TABLE(LogSumExpImpl)[ctx.target()](type, r, softmax);
+}
+
+void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
+              std::int64_t id, Scalar softmax) {
+  HWY_DISPATCH_TABLE(GradientImpl)[ctx.target()](type, logits, n, lse, d_log_prob, id, softmax);
+}
+
+}  // namespace mantissa::kernels::head_rows
+#endif  // HWY_ONCE

@@ -1,0 +1,34 @@
+// One row of logits, chunk after chunk of the vocabulary: its log-sum-exp, and its gradient.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/numeric/format.h"
+
+namespace mantissa::kernels::head_rows {
+
+/// What is known of one token's logits so far: their maximum, Σ exp(l − max), and Σ exp(l − max)·l. Numbers
+/// of the arithmetic, which a double holds.
+struct Running {
+  double max = -std::numeric_limits<double>::infinity();
+  double sum = 0;
+  double weighted = 0;
+};
+
+/// Merges the next `n` logits, of `type` (f32 or f64, the arithmetic), into `r`; the last sum only where the
+/// `entropy` is asked. With a `softmax` below the arithmetic logits, in place, their exponentials and the
+/// sums are rounded to it.
+void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax,
+           Running& r);
+
+double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar softmax);
+
+/// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the first of these `n`; outside:
+/// not here.
+void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
+              std::int64_t id, Scalar softmax);
+
+}  // namespace mantissa::kernels::head_rows

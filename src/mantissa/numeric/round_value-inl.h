@@ -1,0 +1,38 @@
+// Single vectors and numbers rounded to a format that is known at run time: for what simulates, not for what
+// is hot.
+#if defined(MANTISSA_NUMERIC_ROUND_VALUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
+#undef MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
+#else
+#define MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include "mantissa/numeric/convert-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa {
+namespace HWY_NAMESPACE {
+
+/// `v` rounded to nearest even on the grid of `type`.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V RoundVector(D d, V v, Scalar type) {
+  HWY_ALIGN hn::TFromD<D> row[hn::MaxLanes(d)];
+  hn::Store(v, d, row);
+  RoundRow<hn::TFromD<D>>(row, hn::Lanes(d), type);
+  return hn::Load(d, row);
+}
+
+/// `x` rounded to nearest even on the grid of `type`.
+template <class T>
+HWY_INLINE T RoundNumber(T x, Scalar type) {
+  RoundRow<T>(&x, 1, type);
+  return x;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
