@@ -151,6 +151,30 @@ TEST(Overflow, AWeightThatItsFormatCannotHoldStopsTheRunBeforeItIsStored) {
   }
 }
 
+TEST(Overflow, WhatALoweredInsideBreaksIsNamedWithTheRuleThatRaisesIt) {
+  const TemporaryFolder folder;
+  const auto goes_on = [&](const char* run, const std::vector<std::string>& set, const std::string& policy,
+                           const std::string& rule) {
+    TrainOptions again = into(folder / run);
+    again.resume = 0;
+    EXPECT_EQ(train(Config::parse(tiny_config(6, policy), set, {std::nullopt, {rule}}), again).steps, 6);
+  };
+  // Squares of some 50 are beyond e4m3's 448.
+  const std::vector<std::string> large = {"model.initializer_range=50"};
+  const std::string norms = "32-true; *: op=statistics compute=e4m3";
+  const std::string rule =
+      R"({match = "model.layers.0.input_layernorm", op = "statistics", compute = "f32"})";
+  const std::string made = stopped(norms, large, folder / "norms", rule + "'");
+  EXPECT_NE(made.find("input_layernorm rmsnorm forward nan"), std::string::npos) << made;
+  goes_on("norms", large, norms, "*: op=statistics compute=f32");
+  // The root of the second moment is 0 in e4m3, and so is eps.
+  const std::string update = "32-true; *: op=update compute=e4m3";
+  const std::string broken = stopped(update, {}, folder / "update", R"({match = "model.)");
+  EXPECT_NE(broken.find("the update in e4m3 would make model."), std::string::npos) << broken;
+  EXPECT_NE(broken.find(R"(op = "update", compute = "f32"}')"), std::string::npos) << broken;
+  goes_on("update", {}, update, "*: op=update compute=f32");
+}
+
 TEST(Overflow, WeightsAreNotDrawnBeyondTheirFormat) {
   const TemporaryFolder folder;
   try {

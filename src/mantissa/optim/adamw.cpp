@@ -20,8 +20,8 @@ kernels::GradientNorm norm_of_all(const kernels::Context& ctx, std::span<const P
 
 }  // namespace
 
-bool is_short_of_range(Scalar master) {
-  return traits(master).exponent_bits < traits(Scalar::f32).exponent_bits;
+bool may_break_weights(Scalar master, Scalar arithmetic) {
+  return traits(master).exponent_bits < traits(Scalar::f32).exponent_bits || !holds(arithmetic, Scalar::f32);
 }
 
 StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
@@ -58,7 +58,7 @@ StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> pa
     u.weight_decay = p.decays ? options.weight_decay : 0;
     u.gradient_factor = clip / loss_scale;
     u.t = t;
-    if (!is_short_of_range(u.master_type)) continue;
+    if (!may_break_weights(u.master_type, u.arithmetic)) continue;
     result.overflow = kernels::find_weight_overflow(ctx, u);
     result.parameter = updates.size() - 1;
     if (result.overflow) return result;

@@ -38,23 +38,23 @@ struct Parameter {
   std::uint64_t name_hash = 0;            // hash_name() of its name: a key of stochastic rounding
 };
 
-/// Whether an update may take a weight of this format beyond it; what has 8 bits of exponent goes as far as
-/// f32.
-bool is_short_of_range(Scalar master);
+/// Whether an update may make a weight inf or nan that was finite: where its format has fewer bits of
+/// exponent than f32, or a lowered arithmetic may lose its divisor.
+bool may_break_weights(Scalar master, Scalar arithmetic);
 
 struct StepResult {
   double gradient_norm = 0;  // unscaled, before clipping
   bool finite = true;        // all gradients are; if not, nothing was changed
-  /// A weight that the update would take beyond its format, and whose it is; nothing was changed then. Sought
-  /// where masters are short of range.
+  /// A weight that the update would make inf or nan, and whose it is; nothing was changed then. Sought where
+  /// it may.
   std::optional<kernels::WeightOverflow> overflow{};
   std::size_t parameter = 0;
 };
 
 /// One update. `t`: of applied updates, from 1. `loss_scale`: what the gradients were multiplied by. `step`:
 /// of attempted updates, a key of stochastic rounding. Order: finite check and norm of all gradients → if not
-/// finite nothing is changed → clip by min(1, c / (norm + 1e-6)) → masters short of range: would all fit? →
-/// sweep.
+/// finite nothing is changed → clip by min(1, c / (norm + 1e-6)) → would all weights that may break stay
+/// finite? → sweep.
 StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
                       const AdamWOptions& options, double lr, std::int64_t t, double loss_scale = 1,
                       std::int64_t step = 0);

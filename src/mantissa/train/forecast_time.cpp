@@ -129,7 +129,7 @@ double update_flops(const plan::Program& program) {
 double range_check_traffic(const plan::Program& program) {
   double bytes = 0;
   for (const plan::Slot& slot : program.slots) {
-    if (slot.gradient == plan::kNoBuffer || !optim::is_short_of_range(slot.master)) continue;
+    if (slot.gradient == plan::kNoBuffer || !optim::may_break_weights(slot.master, slot.arithmetic)) continue;
     const std::size_t element = bytes_of(program.buffer(slot.gradient).type) +
                                 (slot.compensated ? 2 : 1) * bytes_of(slot.master) +
                                 2 * bytes_of(slot.moments);

@@ -57,6 +57,8 @@ class Search {
       const plan::Buffer& of = program_.buffer(step.outputs[output]);
       found_.beyond_grads = of.home == plan::Home::gradient && !holds(of.type, program_.arithmetic) &&
                             (!before || std::isfinite(before->value));
+      const bool made_inside = !before || !std::isfinite(before->value);
+      if (made_inside && !holds(step.interior, program_.arithmetic)) found_.interior = step.op->interior;
     }
     if (!before) return;
     found_.value = before->value;
@@ -147,9 +149,13 @@ class Search {
 
 }  // namespace
 
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::abs(value) : value;
+}
+
 std::string NonFinite::text() const {
   std::string text = fmt::format("{} {} {} ", scope, op, pass);
-  if (!std::isfinite(value)) return text + fmt::format("{} ({})", value, name(format));
+  if (!std::isfinite(value)) return text + fmt::format("{} ({})", unsigned_nan(value), name(format));
   return text + fmt::format("{:.2g} {} {} ({})", value, value > 0 ? ">" : "<",
                             std::copysign(traits(format).max_finite, value), name(format));
 }

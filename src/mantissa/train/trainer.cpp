@@ -36,6 +36,11 @@ void fill(Matrix m, std::int64_t count, double value) {
   }
 }
 
+/// The rule that gives the inside of an op its usual format.
+std::string inside_rule(const std::string& scope, const std::string& interior) {
+  return fmt::format("--rule '{{match = \"{}\", op = \"{}\", compute = \"f32\"}}'", scope, interior);
+}
+
 /// Refuses weights drawn from the seed that their format cannot hold.
 void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
@@ -259,6 +264,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows) {
     overflow.what = first->text();
     overflow.scope = first->scope;
     if (first->beyond_grads) overflow.cure = fmt::format("--rule '{}: grads=f32'", first->scope);
+    if (!first->interior.empty()) overflow.cure = inside_rule(first->scope, first->interior);
     for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
   } else if (program().shards > 1) {  // no step of the plan made it
     overflow.what =
@@ -300,9 +306,9 @@ void Trainer::stop_at_minimum(const Overflow& overflow) const {
 }
 
 void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
-  std::string message =
-      fmt::format("step {}: {}", step_ + 1,
-                  std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", loss));
+  std::string message = fmt::format(
+      "step {}: {}", step_ + 1,
+      std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", unsigned_nan(loss)));
   if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
   message += fmt::format("; data {}; no weight was changed by this step. ", overflow.rows);
   if (!overflow.cure.empty()) {
@@ -321,6 +327,13 @@ void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
 void Trainer::stop_beyond_format(const optim::StepResult& update) const {
   const plan::Slot& slot = program().slots.at(update.parameter);
   const double value = update.overflow->value;
+  if (!std::isfinite(value)) {
+    throw RunStopped(fmt::format(
+        "step {}: the update in {} would make {} {} at element {}; no weight was changed by this step. Go on "
+        "with --resume {}",
+        step_ + 1, name(slot.arithmetic), slot.name, unsigned_nan(value), update.overflow->element,
+        inside_rule(slot.name.substr(0, slot.name.rfind('.')), "update")));
+  }
   throw RunStopped(fmt::format(
       "step {}: the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}; no weight was "
       "changed by this step. Go on with --resume --rule '{}: params=f32', or --resume --set "
