@@ -158,7 +158,7 @@ inline kernels::Expression fused_expression() {
 
 inline std::vector<OpRow> op_rows() {
   using T = std::int64_t;
-  const Attributes head_attributes{{"entropy", 0}};
+  const Attributes head_attributes{{"entropy", false}};
   std::vector<OpRow> rows;
   rows.push_back({"matmul", "",
                   [](T t, T) {
@@ -284,7 +284,7 @@ inline std::vector<OpRow> op_rows() {
                   "",
                   same_shape(1, Stored::arithmetic),
                   chain(0),
-                  {{"blocks", -1}, {"along_rows", 0}, {"current", 0}, {"margin", 0}}});
+                  {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
   rows.push_back({"kv", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"fused", "", same_shape(4), chain(16), {}, 0, {}, fused_expression()});
   rows.push_back({"log_prob", "", [](T t, T) { return head_inputs(t); }, log_prob_bound});
@@ -296,7 +296,7 @@ inline std::vector<OpRow> op_rows() {
                     b.magnitude.push_back(2 * b.magnitude[0]);
                     return b;
                   },
-                  {{"entropy", 1}}});
+                  {{"entropy", true}}});
   rows.push_back({"log_prob.grad",
                   "",
                   [](T t, T) {

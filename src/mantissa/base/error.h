@@ -7,7 +7,13 @@
 
 namespace mantissa {
 
-/// Base of every error that is the user's to mend. Programmer errors are assertions.
+/// A fault of the program itself, such as a look-up of an op that is not registered. Thrown in every build.
+class InternalError : public std::logic_error {
+ public:
+  using std::logic_error::logic_error;
+};
+
+/// Base of every error that the user can correct.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -55,7 +55,7 @@ ValueId sum_contributions(Graph& graph, ValueId value, const std::vector<ValueId
   const NodeId producer = graph.value(value).producer;
   const std::string scope = producer == kNone ? graph.value(value).name : graph.node(producer).scope;
   const NodeId sum =
-      graph.add_node("sum", scope, contributions, {{"of", static_cast<double>(value)}}, Phase::backward);
+      graph.add_node("sum", scope, contributions, {{"of", std::int64_t{value}}}, Phase::backward);
   return graph.node(sum).outputs.front();
 }
 
@@ -66,7 +66,7 @@ void finish_parameter(Graph& graph, ValueId parameter, const std::vector<ValueId
     graph.value(uses[i]).use = static_cast<std::int32_t>(i);
   }
   if (uses.size() > 1) {
-    graph.add_node("sum_uses", graph.value(parameter).name, uses, {{"of", static_cast<double>(parameter)}},
+    graph.add_node("sum_uses", graph.value(parameter).name, uses, {{"of", std::int64_t{parameter}}},
                    Phase::finish);
   }
 }

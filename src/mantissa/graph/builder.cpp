@@ -66,13 +66,12 @@ ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {
 }
 
 ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {
-  return one("matmul", scope, {x, weight}, {{"logits", 1}});
+  return one("matmul", scope, {x, weight}, {{"logits", true}});
 }
 
 Builder::QueryKey Builder::rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin,
                                 std::int64_t head_dim) {
-  const NodeId id =
-      graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", static_cast<double>(head_dim)}});
+  const NodeId id = graph_.add_node("rope", scope, {qk.q, qk.k, cos, sin}, {{"head_dim", head_dim}});
   return {graph_.node(id).outputs[0], graph_.node(id).outputs[1]};
 }
 
@@ -81,22 +80,20 @@ ValueId Builder::round_kv(const std::string& scope, ValueId x) {
 }
 
 ValueId Builder::cache_append(const std::string& scope, ValueId x, ValueId cache) {
-  return one("cache_append", scope, {x, cache},
-             {{"capacity", static_cast<double>(graph_.value(cache).shape.dim(1).size)}});
+  return one("cache_append", scope, {x, cache}, {{"capacity", graph_.value(cache).shape.dim(1).size}});
 }
 
 ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
                            std::int64_t kv_heads) {
-  const auto d = [](std::int64_t n) { return static_cast<double>(n); };
   const std::int64_t head_dim = graph_.value(q).shape.last() / heads;
   const Shape& keys = graph_.value(k).shape;
   const bool cached = !keys.has_tokens();
   return one("attention", scope, {q, k, v},
-             {{"heads", d(heads)},
-              {"kv_heads", d(kv_heads)},
-              {"head_dim", d(head_dim)},
-              {"slots", cached ? d(keys.dim(0).size) : 0},
-              {"capacity", cached ? d(keys.dim(1).size) : 0}});
+             {{"heads", heads},
+              {"kv_heads", kv_heads},
+              {"head_dim", head_dim},
+              {"slots", cached ? keys.dim(0).size : 0},
+              {"capacity", cached ? keys.dim(1).size : 0}});
 }
 
 ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {

@@ -3,28 +3,44 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 
+#include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 
 namespace mantissa::graph {
 
-Attributes::Attributes(std::initializer_list<std::pair<std::string_view, double>> items) {
+Attributes::Attributes(std::initializer_list<std::pair<std::string_view, Attribute>> items) {
   for (const auto& [name, value] : items) items_.emplace_back(name, value);
 }
 
-double Attributes::get(std::string_view name) const {
+const Attribute* Attributes::find(std::string_view name) const {
   const auto it =
       std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == name; });
-  assert(it != items_.end() && "an op asked for an attribute that its builder did not set");
-  return it->second;
+  return it == items_.end() ? nullptr : &it->second;
 }
 
-double Attributes::get(std::string_view name, double fallback) const {
-  const auto it =
-      std::find_if(items_.begin(), items_.end(), [&](const auto& item) { return item.first == name; });
-  return it == items_.end() ? fallback : it->second;
+template <class T>
+T Attributes::get(std::string_view name) const {
+  const Attribute* found = find(name);
+  if (found == nullptr)
+    throw InternalError(fmt::format("an op reads attribute \"{}\", which its node does not have", name));
+  const T* value = std::get_if<T>(found);
+  if (value == nullptr)
+    throw InternalError(fmt::format("an op reads attribute \"{}\" as another type than its node set", name));
+  return *value;
 }
+
+template <class T>
+T Attributes::get(std::string_view name, T fallback) const {
+  return find(name) == nullptr ? fallback : get<T>(name);
+}
+
+template bool Attributes::get(std::string_view) const;
+template bool Attributes::get(std::string_view, bool) const;
+template std::int64_t Attributes::get(std::string_view) const;
+template std::int64_t Attributes::get(std::string_view, std::int64_t) const;
+template double Attributes::get(std::string_view) const;
+template double Attributes::get(std::string_view, double) const;
 
 ValueId Graph::add_value(Value value) {
   values_.push_back(std::move(value));

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "mantissa/tensor/shape.h"
@@ -69,19 +70,35 @@ struct Value {
   Fill fill{};           // constants
 };
 
-/// Named numbers of a node: sizes, ε, flags. Few, so a flat list.
+/// A setting of a node: a flag, a size, or a number such as ε.
+using Attribute = std::variant<bool, std::int64_t, double>;
+
+/// Named, typed settings of a node. Few, so a flat list. Reading one that is missing without a fallback, or
+/// one of another type, throws InternalError in every build.
 class Attributes {
  public:
   Attributes() = default;
-  Attributes(std::initializer_list<std::pair<std::string_view, double>> items);
-  double get(std::string_view name) const;  // asserts that it is there
-  double get(std::string_view name, double fallback) const;
-  std::int64_t integer(std::string_view name) const { return static_cast<std::int64_t>(get(name)); }
-  bool flag(std::string_view name) const { return get(name, 0) != 0; }
-  const std::vector<std::pair<std::string, double>>& items() const { return items_; }
+  Attributes(std::initializer_list<std::pair<std::string_view, Attribute>> items);
+
+  double number(std::string_view name) const { return get<double>(name); }
+  double number(std::string_view name, double fallback) const { return get<double>(name, fallback); }
+  std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
+  std::int64_t integer(std::string_view name, std::int64_t fallback) const {
+    return get<std::int64_t>(name, fallback);
+  }
+  /// A missing flag is false.
+  bool flag(std::string_view name) const { return get<bool>(name, false); }
+
+  const std::vector<std::pair<std::string, Attribute>>& items() const { return items_; }
 
  private:
-  std::vector<std::pair<std::string, double>> items_;
+  const Attribute* find(std::string_view name) const;
+  template <class T>
+  T get(std::string_view name) const;
+  template <class T>
+  T get(std::string_view name, T fallback) const;
+
+  std::vector<std::pair<std::string, Attribute>> items_;
 };
 
 struct Node {

@@ -137,7 +137,7 @@ struct OpDef {
 
 /// Every op there is.
 std::span<const OpDef* const> all_ops();
-/// The op with this id. Asserts that there is one.
+/// The op with this id. Throws InternalError where none is registered.
 const OpDef& find_op(std::string_view id);
 
 /// What a gradient rule works with: the node it differentiates, the gradients of its outputs, and where

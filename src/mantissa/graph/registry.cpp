@@ -1,6 +1,7 @@
 // The one list of ops: tests, explain, benchmarks and the gradient checker walk it.
-#include <cassert>
+#include <fmt/format.h>
 
+#include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/ops/ops.h"
 
@@ -22,8 +23,7 @@ const OpDef& find_op(std::string_view id) {
   for (const OpDef* op : all_ops()) {
     if (op->id == id) return *op;
   }
-  assert(false && "no op of this id in the registry");
-  __builtin_unreachable();
+  throw InternalError(fmt::format("no op \"{}\" is registered", id));
 }
 
 }  // namespace mantissa::graph

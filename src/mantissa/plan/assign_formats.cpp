@@ -361,10 +361,10 @@ class Lowering {
     Step s = step_for(node);
     s.op = &graph::find_op("quantize");
     s.rounded = program_.arithmetic;
-    s.attributes = {{"blocks", q.blocks ? static_cast<double>(*q.blocks) : -1.0},
+    s.attributes = {{"blocks", q.blocks ? static_cast<std::int64_t>(*q.blocks) : -1},
                     {"along_rows", q.along_rows},
                     {"current", r.scaling == precision::Scaling::current},
-                    {"margin", static_cast<double>(r.scale_margin)}};
+                    {"margin", static_cast<std::int64_t>(r.scale_margin)}};
     s.inputs = {{b, from.type}};
     s.outputs = {to};
     program_.steps.push_back(std::move(s));

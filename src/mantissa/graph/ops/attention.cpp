@@ -70,8 +70,8 @@ void run_forward(const Call& c) {
   a.lse = c.outputs[1].out();
   a.operand = c.compute;
   a.softmax = c.interior;
-  a.cache.slots = static_cast<std::int64_t>(c.attributes.get("slots", 0));
-  a.cache.capacity = static_cast<std::int64_t>(c.attributes.get("capacity", 0));
+  a.cache.slots = c.attributes.integer("slots", 0);
+  a.cache.capacity = c.attributes.integer("capacity", 0);
   kernels::attention(c.ctx, c.extent, a);
 }
 
@@ -107,8 +107,7 @@ void run_grad(const Call& c) {
 }
 
 void reference_forward(const ReferenceCall& c) {
-  const kernels::KeyCache cache{static_cast<std::int64_t>(c.attributes.get("slots", 0)),
-                                static_cast<std::int64_t>(c.attributes.get("capacity", 0))};
+  const kernels::KeyCache cache{c.attributes.integer("slots", 0), c.attributes.integer("capacity", 0)};
   kernels::reference::attention(c.extent, shape_of(c.attributes), c.inputs[0].data(), c.inputs[1].data(),
                                 c.inputs[2].data(), c.outputs[0].data(), c.outputs[1].data(), cache);
 }

@@ -35,7 +35,7 @@ void run_forward(const Call& c) {
 }
 
 void gradient_forward(GradientBuilder& b) {
-  const double entries = static_cast<double>(b.graph().value(b.input(1)).shape.dim(0).size);
+  const std::int64_t entries = b.graph().value(b.input(1)).shape.dim(0).size;
   b.contribute(1, b.emit("gather.dtable", {b.input(0), b.gradient(0)}, {{"entries", entries}}).front());
 }
 

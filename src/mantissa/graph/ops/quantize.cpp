@@ -21,7 +21,8 @@ void run(const Call& c) {
   const Argument& in = c.inputs[0];
   const Argument& out = c.outputs[0];
   kernels::Quantize how;
-  if (c.attributes.get("blocks") >= 0) how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
+  if (c.attributes.integer("blocks") >= 0)
+    how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
   how.along_rows = c.attributes.flag("along_rows");
   how.current = c.attributes.flag("current");
   how.margin = static_cast<int>(c.attributes.integer("margin"));

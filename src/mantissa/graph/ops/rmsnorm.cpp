@@ -28,7 +28,7 @@ Cost cost_row(const NodeView& n, const Sizes&) {
 void run_forward(const Call& c) {
   kernels::RmsNorm n;
   n.channels = c.inputs[0].width;
-  n.eps = c.attributes.get("eps");
+  n.eps = c.attributes.number("eps");
   n.x = c.inputs[0].in();
   n.gain = c.inputs[1].in();
   n.y = c.outputs[0].out();
@@ -78,7 +78,7 @@ void run_dgain(const Call& c) {
 }
 
 void reference_forward(const ReferenceCall& c) {
-  kernels::reference::rmsnorm(c.inputs[0].rows, c.inputs[0].width, c.attributes.get("eps"),
+  kernels::reference::rmsnorm(c.inputs[0].rows, c.inputs[0].width, c.attributes.number("eps"),
                               c.inputs[0].data(), c.inputs[1].data(), c.outputs[0].data(),
                               c.outputs[1].data());
 }
