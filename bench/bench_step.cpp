@@ -16,11 +16,11 @@
 #include <vector>
 
 #include "bench.h"
+#include "mantissa/cost/forecast.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
-#include "mantissa/train/forecast.h"
 
 namespace {
 
@@ -107,9 +107,9 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
     if (!fresh) at->second = std::min(at->second, seconds);
     last = now;
   };
-  train::Machine machine;
+  cost::Machine machine;
   for (int i = 0; i < kRounds; ++i) {
-    const train::Machine now = train::measure_machine(ctx, program);
+    const cost::Machine now = cost::measure_machine(ctx, program);
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
@@ -122,7 +122,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   for (const auto& [step, seconds] : fastest) {
     for (Spent* s : {&spent[kind_of(program, *step, by_shape)], &all}) {
       s->seconds += seconds;
-      s->foreseen += train::step_seconds(program, *step, shape.length, machine);
+      s->foreseen += cost::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
       s->bytes += step->bytes;
       ++s->count;

@@ -4,18 +4,18 @@
 #include <string_view>
 
 #include "check.h"
-#include "mantissa/train/config.h"
+#include "mantissa/config/run_config.h"
 
 using namespace mantissa;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  std::optional<train::RunConfig> config;
-  fuzz::expect_only_errors([&] { config = train::parse_config(text, "/folder/run.toml"); });
+  std::optional<config::RunConfig> config;
+  fuzz::expect_only_errors([&] { config = config::parse_config(text, "/folder/run.toml"); });
   if (!config) return 0;
   const std::string printed = config->to_toml();
   fuzz::expect_only_errors([&] {
-    const train::RunConfig again = train::parse_config(printed, "/folder/run.toml");
+    const config::RunConfig again = config::parse_config(printed, "/folder/run.toml");
     fuzz::require(again == *config, "a resolved config reads as itself");
     config.reset();
   });

@@ -4,25 +4,25 @@
 #include <string_view>
 
 #include "check.h"
-#include "mantissa/train/config.h"
+#include "mantissa/config/run_config.h"
 
 using namespace mantissa;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   constexpr std::string_view kRun = "[run]\nsteps = 3\n[model]\nhidden_size = 8\n[data]\nsource = \"kk\"\n";
-  std::optional<train::RunConfig> config;
+  std::optional<config::RunConfig> config;
   fuzz::expect_only_errors([&] {
-    const precision::DeepSpeedFile file = precision::parse_deepspeed(text, "/folder/ds.json");
-    train::PrecisionArguments precision;
+    const compat::DeepSpeedFile file = compat::parse_deepspeed(text, "/folder/ds.json");
+    config::PrecisionArguments precision;
     precision.deepspeed = &file;
-    train::Told told;
-    config = train::parse_config(kRun, "/folder/run.toml", {}, precision, &told);
+    config::Told told;
+    config = config::parse_config(kRun, "/folder/run.toml", {}, precision, &told);
   });
   if (!config) return 0;
   const std::string printed = config->to_toml();
   fuzz::expect_only_errors([&] {
-    fuzz::require(train::parse_config(printed, "/folder/run.toml") == *config,
+    fuzz::require(config::parse_config(printed, "/folder/run.toml") == *config,
                   "a resolved config reads as itself");
     config.reset();
   });

@@ -6,8 +6,8 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/compat/deepspeed.h"
 #include "mantissa/kernels/thread_pool.h"
-#include "mantissa/precision/deepspeed.h"
 
 namespace mantissa::api {
 
@@ -17,14 +17,14 @@ namespace {
 struct Arguments {
   explicit Arguments(const Precision& precision) : all{precision.policy, precision.rules, nullptr} {
     if (precision.deepspeed.empty()) return;
-    file = precision::read_deepspeed(precision.deepspeed);
+    file = compat::read_deepspeed(precision.deepspeed);
     all.deepspeed = &*file;
   }
   Arguments(const Arguments&) = delete;
   Arguments& operator=(const Arguments&) = delete;
 
-  std::optional<precision::DeepSpeedFile> file;
-  train::PrecisionArguments all;
+  std::optional<compat::DeepSpeedFile> file;
+  config::PrecisionArguments all;
 };
 
 }  // namespace
@@ -33,7 +33,7 @@ Config Config::load(const std::filesystem::path& path, std::span<const std::stri
                     const Precision& precision) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = train::load_config(path, overrides, arguments.all, &impl.told);
+  impl.run = config::load_config(path, overrides, arguments.all, &impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -41,8 +41,8 @@ Config Config::parse(std::string_view text, std::span<const std::string> overrid
                      const Precision& precision) {
   const Arguments arguments(precision);
   Impl impl;
-  impl.run = train::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
-                                 &impl.told);
+  impl.run = config::parse_config(text, std::filesystem::current_path() / "config", overrides, arguments.all,
+                                  &impl.told);
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
@@ -86,7 +86,7 @@ std::string version() {
   return "0.1.0";
 }
 std::string config_help() {
-  return train::options_help();
+  return config::options_help();
 }
 
 std::string human_bytes(double bytes) {

@@ -19,8 +19,8 @@ namespace {
 /// A model that gives the logits of one row at a time.
 class RowModel {
  public:
-  RowModel(const plan::Program& program, const train::ModelSource& source, const kernels::Context& ctx)
-      : weights_(train::open_weights(program, source, ctx)), executor_(program, weights_, ctx) {}
+  RowModel(const plan::Program& program, const weights::ModelSource& source, const kernels::Context& ctx)
+      : weights_(weights::open_weights(program, source, ctx)), executor_(program, weights_, ctx) {}
 
   /// Row `r`; returns the sum of the log-probabilities of each next token.
   double run(const text::StepData& rows, std::int64_t r, const Extent& extent) {
@@ -74,7 +74,7 @@ EffectRows::EffectRows(const convert::Source& in, const ConvertOptions& options)
         "convert the model directory",
         in.path.string()));
   }
-  original_ = train::find_model(in.path);
+  original_ = weights::find_model(in.path);
   rows_ =
       evaluation_rows(in.path, original_.config, options.data, options.data_format, options.sequence_length);
 }
@@ -88,7 +88,7 @@ std::optional<ConversionEffect> EffectRows::compare(const std::filesystem::path&
   const plan::Program program =
       plan::compile(model::build_logits(original_.config, length, length, false), policy_, compile, ctx);
   check_plan(program);
-  RowModel before(program, original_, ctx), after(program, train::find_model(converted), ctx);
+  RowModel before(program, original_, ctx), after(program, weights::find_model(converted), ctx);
   runtime::Batch batch(1, length, 1);
   const bool wide = before.logits().type == Scalar::f64;
   ConversionEffect effect;

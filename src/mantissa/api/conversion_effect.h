@@ -6,7 +6,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/text/dataset.h"
-#include "mantissa/train/model_io.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 
@@ -23,7 +23,7 @@ class EffectRows {
                                           const std::stop_token& stop) const;
 
  private:
-  train::ModelSource original_;
+  weights::ModelSource original_;
   precision::Policy policy_;
   text::StepData rows_;
 };

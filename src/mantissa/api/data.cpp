@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
 
 /// Documents of the generator until they hold `tokens` tokens.
-std::vector<std::int32_t> puzzle_tokens(const train::RunConfig& config, const text::Tokenizer& tokenizer,
+std::vector<std::int32_t> puzzle_tokens(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                                         std::int64_t tokens) {
   text::KkOptions options;
   options.seed = config.run.seed;
@@ -33,7 +33,7 @@ std::vector<std::int32_t> puzzle_tokens(const train::RunConfig& config, const te
   }
 }
 
-std::vector<std::int32_t> source_tokens(const train::RunConfig& config, const model::ModelConfig& model) {
+std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(config.data.tokenizer);
   if (config.data.source.size() == 1 && config.data.source.front() == "kk") {
     if (tokenizer->vocabulary() > model.vocab_size) {
@@ -51,7 +51,7 @@ std::vector<std::int32_t> source_tokens(const train::RunConfig& config, const mo
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
 }
 
-std::string source_name(const train::RunConfig& config) {
+std::string source_name(const config::RunConfig& config) {
   std::string name;
   for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
   return name;
@@ -59,7 +59,7 @@ std::string source_name(const train::RunConfig& config) {
 
 }  // namespace
 
-text::Dataset load_dataset(const train::RunConfig& config, const model::ModelConfig& model,
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            const std::vector<std::int32_t>& tokens) {
   text::Dataset::Options options;
   options.sequence_length = config.data.sequence_length;

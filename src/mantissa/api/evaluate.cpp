@@ -5,6 +5,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
@@ -15,8 +16,7 @@
 #include "mantissa/text/kk.h"
 #include "mantissa/text/kk_reward.h"
 #include "mantissa/text/sources.h"
-#include "mantissa/train/forecast.h"
-#include "mantissa/train/model_io.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 namespace {
@@ -32,15 +32,15 @@ std::vector<std::int32_t> puzzle_text(const text::KkOptions& options, const text
   return ids;
 }
 
-double loss_of(const train::ModelSource& source, const precision::Policy& policy, const text::StepData& rows,
-               const kernels::Context& ctx) {
+double loss_of(const weights::ModelSource& source, const precision::Policy& policy,
+               const text::StepData& rows, const kernels::Context& ctx) {
   const std::int64_t length = rows.sequence_length;
   plan::CompileOptions compile;
   compile.longest_row = compile.longest_leaf = length;
   const plan::Program program =
       plan::compile(model::build_log_prob(source.config, length, length, false), policy, compile, ctx);
   check_plan(program);
-  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
+  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   runtime::Batch batch(1, length, 1);
   double sum = 0;
@@ -59,7 +59,7 @@ double loss_of(const train::ModelSource& source, const precision::Policy& policy
 }
 
 /// Answers held-out puzzles with the most likely tokens, some at once, and scores them by the rule.
-void answer_puzzles(const train::ModelSource& source, const precision::Policy& policy,
+void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
                     const text::KkOptions& options, const text::Tokenizer& tokenizer,
                     const kernels::Context& ctx, Evaluation& e) {
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
@@ -73,7 +73,7 @@ void answer_puzzles(const train::ModelSource& source, const precision::Policy& p
   const plan::Program program = rollout::compile_decode_within(
       runtime::machine_memory_bytes(), source.config, policy,
       static_cast<std::int64_t>(longest) + kLongestAnswer, ctx, std::min(options.count, kMostStreams));
-  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
+  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
@@ -142,7 +142,7 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
                     const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
                     const Precision& precision, const Hardware& hardware) {
   const kernels::Context ctx = context_for(hardware);
-  const train::ModelSource source = train::find_model(model);
+  const weights::ModelSource source = weights::find_model(model);
   const precision::Policy policy = policy_for(precision);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
   const text::StepData all = evaluation_rows(model, source.config, data, format, sequence_length);
@@ -157,16 +157,16 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
 }
 
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware) {
-  const train::RunConfig& run = config.impl().run;
+  const config::RunConfig& run = config.impl().run;
   const kernels::Context ctx = context_for(hardware, run.run.threads);
   const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
   if (!std::filesystem::exists(model)) {
     throw FileError(fmt::format(
         "{}: there is no model yet; train the config first, or give a model directory", model.string()));
   }
-  const train::ModelSource source = train::find_model(model);
+  const weights::ModelSource source = weights::find_model(model);
   if (run.native_only)
-    check_native(run, train::compile_training(run, source.config, run.batch.micro_batch_size, ctx), {});
+    check_native(run, cost::compile_training(run, source.config, run.batch.micro_batch_size, ctx), {});
   const text::Dataset data = load_dataset(run, source.config, {});
   if (data.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");

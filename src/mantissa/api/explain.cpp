@@ -15,7 +15,7 @@
 #include "mantissa/precision/supported.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/process.h"
-#include "mantissa/train/model_io.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 namespace {
@@ -52,7 +52,7 @@ json ops_json(const std::vector<PlanOp>& ops) {
 }
 
 /// Bytes by purpose, as they are listed.
-std::array<std::pair<std::string, std::size_t>, 11> purposes(const train::MemoryForecast& m) {
+std::array<std::pair<std::string, std::size_t>, 11> purposes(const cost::MemoryForecast& m) {
   return {{{"masters", m.masters},
            {"moments", m.moments},
            {"compensation", m.compensation},
@@ -66,13 +66,13 @@ std::array<std::pair<std::string, std::size_t>, 11> purposes(const train::Memory
            {"process", m.process}}};
 }
 
-json memory_json(const train::MemoryForecast& m) {
+json memory_json(const cost::MemoryForecast& m) {
   json all = {{"peak", m.peak()}};
   for (const auto& [name, bytes] : purposes(m)) all[name] = bytes;
   return all;
 }
 
-std::string memory_line(const train::MemoryForecast& m) {
+std::string memory_line(const cost::MemoryForecast& m) {
   std::string line;
   for (const auto& [name, bytes] : purposes(m)) {
     if (bytes > 0)
@@ -87,9 +87,9 @@ std::string parameters_text(double count) {
                        : fmt::format("{:.2f}B", count / 1e9);
 }
 
-std::vector<train::Target> find_targets(std::span<const std::string> names) {
-  std::vector<train::Target> targets;
-  for (const std::string& name : names) targets.push_back(train::find_target(name));
+std::vector<cost::Target> find_targets(std::span<const std::string> names) {
+  std::vector<cost::Target> targets;
+  for (const std::string& name : names) targets.push_back(cost::find_target(name));
   return targets;
 }
 
@@ -98,10 +98,10 @@ constexpr int kRests = 3;
 
 /// "here" and each target: how it has the formats of the plan.
 std::string machine_lines(const plan::Program& program, const kernels::Context& ctx,
-                          std::span<const train::Target> targets) {
+                          std::span<const cost::Target> targets) {
   std::string text = fmt::format("here    {} · {}, {} threads\n", formats_here(program),
                                  kernels::name(ctx.simd), ctx.threads);
-  for (const train::Target& t : targets)
+  for (const cost::Target& t : targets)
     text += fmt::format("target  {} ({}): {}\n", t.name, t.description, formats_there(program, t));
   return text;
 }
@@ -113,17 +113,17 @@ void check_plan(const plan::Program& program) {
   if (!warnings.empty()) throw ConfigError(warnings.front());
 }
 
-Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
-              const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
-              const train::Told& told, std::span<const train::Target> targets) {
+Plan describe(const config::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
+              const cost::MemoryForecast& memory, const cost::Machine& machine, const kernels::Context& ctx,
+              const config::Told& told, std::span<const cost::Target> targets) {
   Plan p;
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
   p.policy = fmt::format("{}: {}", config.policy.preset(), config.policy.line());
   p.ops = ops_of(rows);
   p.predicted_peak_bytes = memory.peak();
-  p.seconds_per_step = train::forecast_seconds(program, config, machine);
+  p.seconds_per_step = cost::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
-      train::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
+      cost::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
   const std::int64_t length = config.data.sequence_length;
   p.warnings =
       plan::rule_warnings(model::build_log_prob(model, config.batch.micro_batch_size * length, length, true),
@@ -136,7 +136,7 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
                     name(program.reduce)));
   }
   std::vector<TargetExplained> there;
-  for (const train::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
+  for (const cost::Target& t : targets) there.push_back(explain_target(t, config, model, program, ctx));
   const plan::CastsLeft casts = plan::casts_left(program);
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
@@ -209,20 +209,20 @@ Plan describe(const train::RunConfig& config, const model::ModelConfig& model, c
 }
 
 Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
-  const train::RunConfig& run = config.impl().run;
-  const std::vector<train::Target> there = find_targets(targets);
+  const config::RunConfig& run = config.impl().run;
+  const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const kernels::Context ctx = context_for(hardware, run.run.threads);
-  const train::ModelSource source = train::find_model(run.model);
+  const weights::ModelSource source = weights::find_model(run.model);
   const text::Dataset data = load_dataset(run, source.config, {});
-  const std::vector<train::Part> parts = train::compile_parts(run, source.config, ctx);
+  const std::vector<cost::Part> parts = cost::compile_parts(run, source.config, ctx);
   const plan::Program& program = *parts.front().program;
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
-  const train::MemoryForecast memory = train::forecast_memory(parts, 0);
-  Plan p = describe(run, source.config, program, memory, train::measure_machine(ctx, program, kRests), ctx,
+  const cost::MemoryForecast memory = cost::forecast_memory(parts, 0);
+  Plan p = describe(run, source.config, program, memory, cost::measure_machine(ctx, program, kRests), ctx,
                     config.impl().told, there);
-  for (const train::Part& part : parts) {
+  for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (p.refusal.empty() && !refused.empty()) p.refusal = refused.front();
   }
@@ -231,19 +231,19 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
                    std::span<const std::string> targets) {
-  const std::vector<train::Target> there = find_targets(targets);
+  const std::vector<cost::Target> there = find_targets(targets);
   const kernels::Context ctx = context_for(hardware);
-  train::Told told;
+  config::Told told;
   const precision::Policy policy = policy_for(precision, "32-true", &told);
-  const train::ModelSource source = train::find_model(model);
+  const weights::ModelSource source = weights::find_model(model);
   const std::int64_t capacity = source.config.max_position_embeddings;
   const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
   const std::vector<plan::PlanRow> rows = plan::plan_rows(program);
-  const train::Machine machine = train::measure_machine(ctx, program, kRests);
+  const cost::Machine machine = cost::measure_machine(ctx, program, kRests);
   Plan p;
   p.policy = fmt::format("{}: {}", policy.preset(), policy.line());
   p.ops = ops_of(rows);
-  const train::MemoryForecast memory = train::forecast_memory(program, 0);
+  const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
   const std::size_t weights = runtime::read_weight_bytes(program);
   p.predicted_peak_bytes =
       memory.peak() - memory.moments - memory.compensation - program.memory.weights() + weights;
@@ -265,7 +265,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
       human_bytes(static_cast<double>(program.memory.activations + program.memory.work)),
       human_bytes(static_cast<double>(p.predicted_peak_bytes)), human_seconds(p.seconds_per_step));
   json targets_json = json::array();
-  for (const train::Target& t : there) {
+  for (const cost::Target& t : there) {
     TargetExplained e = explain_target(t, program, weights);
     p.text += fmt::format("target  fits {}; {}\n", e.fits, e.time);
     p.warnings.insert(p.warnings.end(), e.plan.warnings.begin(), e.plan.warnings.end());

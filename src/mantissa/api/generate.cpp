@@ -12,8 +12,8 @@
 #include "mantissa/runtime/executor.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/text/kk.h"
-#include "mantissa/train/model_io.h"
 #include "mantissa/train/trace.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 namespace {
@@ -83,7 +83,7 @@ std::string read_prompt(const std::filesystem::path& file) {
 Generations generate(const std::filesystem::path& model, std::span<const Prompt> prompts,
                      const GenerateOptions& o) {
   const kernels::Context ctx = context_for(o.hardware);
-  const train::ModelSource source = train::find_model(model);
+  const weights::ModelSource source = weights::find_model(model);
   const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), model);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
@@ -95,7 +95,7 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
       static_cast<std::int64_t>(longest) + o.max_new_tokens, ctx,
       std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, o.streams));
   check_plan(program);
-  const runtime::WeightSet weights = train::open_weights(program, source, ctx);
+  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
   runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;

@@ -5,11 +5,11 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/cost/target_forecast.h"
 #include "mantissa/kernels/processor.h"
 #include "mantissa/plan/caveats.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/runtime/process.h"
-#include "mantissa/train/target_forecast.h"
 
 namespace mantissa::api {
 namespace {
@@ -21,16 +21,16 @@ std::string listed(const std::string& all, const std::string& next) {
 }
 
 /// In doctor's words: 16-bit values are stored and widened, the others lie in memory as a wider format.
-const char* how_text(const train::TargetFormat& f) {
+const char* how_text(const cost::TargetFormat& f) {
   if (f.native) return "native";
   if (f.computed_in.empty()) return "missing";
   return f.format == "bf16" || f.format == "f16" ? "converted" : "simulated";
 }
 
-json formats_json(const plan::Program& program, const train::Target& target) {
+json formats_json(const plan::Program& program, const cost::Target& target) {
   json formats = json::array();
   const auto add = [&](const std::string& format, bool needed) {
-    const train::TargetFormat f = train::format_on(target, format);
+    const cost::TargetFormat f = cost::format_on(target, format);
     formats.push_back({{"format", format},
                        {"native", f.native},
                        {"how", how_text(f)},
@@ -38,20 +38,20 @@ json formats_json(const plan::Program& program, const train::Target& target) {
                        {"flops_per_second", f.flops_per_second},
                        {"needed", needed}});
   };
-  const std::vector<train::TargetFormat> needed = train::formats_needed(program, target);
+  const std::vector<cost::TargetFormat> needed = cost::formats_needed(program, target);
   const auto is_needed = [&](const std::string& format) {
-    return std::ranges::find(needed, format, &train::TargetFormat::format) != needed.end();
+    return std::ranges::find(needed, format, &cost::TargetFormat::format) != needed.end();
   };
-  for (const std::string& format : train::target_formats()) add(format, is_needed(format));
-  for (const train::TargetFormat& f : needed) {
-    const std::vector<std::string>& known = train::target_formats();
+  for (const std::string& format : cost::target_formats()) add(format, is_needed(format));
+  for (const cost::TargetFormat& f : needed) {
+    const std::vector<std::string>& known = cost::target_formats();
     if (std::ranges::find(known, f.format) == known.end()) add(f.format, true);
   }
   return formats;
 }
 
 /// What a target's JSON has under training and under generation.
-json common_json(const train::Target& target, const plan::Program& program, const TargetPlan& plan) {
+json common_json(const cost::Target& target, const plan::Program& program, const TargetPlan& plan) {
   return {{"name", target.name},
           {"description", target.description},
           {"formats", formats_json(program, target)},
@@ -67,11 +67,11 @@ std::string seconds_text(double seconds, const char* of) {
 }
 
 /// As data sheets write it: "80 GB".
-std::string memory_text(const train::Target& target) {
+std::string memory_text(const cost::Target& target) {
   return fmt::format("{:.4g} GB", target.memory_bytes / 1e9);
 }
 
-std::size_t usable_memory(const train::Target& target) {
+std::size_t usable_memory(const cost::Target& target) {
   return static_cast<std::size_t>(target.memory_share * target.memory_bytes);
 }
 
@@ -85,9 +85,9 @@ std::string formats_here(const plan::Program& program) {
   return text;
 }
 
-std::string formats_there(const plan::Program& program, const train::Target& target) {
+std::string formats_there(const plan::Program& program, const cost::Target& target) {
   std::string text;
-  for (const train::TargetFormat& f : train::formats_needed(program, target)) {
+  for (const cost::TargetFormat& f : cost::formats_needed(program, target)) {
     text = listed(text, f.native                ? fmt::format("{} native", f.format)
                         : f.computed_in.empty() ? fmt::format("{} NO", f.format)
                                                 : fmt::format("{} NO (in {})", f.format, f.computed_in));
@@ -95,15 +95,15 @@ std::string formats_there(const plan::Program& program, const train::Target& tar
   return text;
 }
 
-void check_native(const train::RunConfig& config, const plan::Program& program,
-                  std::span<const train::Target> targets) {
+void check_native(const config::RunConfig& config, const plan::Program& program,
+                  std::span<const cost::Target> targets) {
   if (!config.native_only) return;
   const auto refuse = [](const std::string& why, const std::string& cure) {
     throw ConfigError(
         fmt::format("precision.native_only = true: {}; use {}, or native_only = false", why, cure));
   };
-  for (const train::Target& target : targets) {
-    const std::vector<std::string> lacks = train::format_warnings(program, target);
+  for (const cost::Target& target : targets) {
+    const std::vector<std::string> lacks = cost::format_warnings(program, target);
     if (!lacks.empty()) refuse(lacks.front(), "another policy or target");
   }
   if (!targets.empty()) return;
@@ -118,7 +118,7 @@ void check_native(const train::RunConfig& config, const plan::Program& program,
     refuse(fmt::format("{} is done by own code, and {} needs it", i.what, i.use), "a policy without it");
 }
 
-json machine_json(const kernels::Context& ctx, const train::Machine& machine, const plan::Program& program) {
+json machine_json(const kernels::Context& ctx, const cost::Machine& machine, const plan::Program& program) {
   json formats = json::array();
   for (const plan::FormatUse& use : plan::formats_used(program)) {
     const kernels::FormatSupport support = kernels::format_support(use.format);
@@ -132,21 +132,21 @@ json machine_json(const kernels::Context& ctx, const train::Machine& machine, co
           {"formats", formats}};
 }
 
-TargetExplained explain_target(const train::Target& target, const train::RunConfig& config,
+TargetExplained explain_target(const cost::Target& target, const config::RunConfig& config,
                                const model::ModelConfig& model, const plan::Program& program,
                                const kernels::Context& ctx) {
   TargetExplained out;
   TargetPlan& p = out.plan;
   p.name = target.name;
-  train::MemoryForecast memory = train::forecast_memory(program, 0);
+  cost::MemoryForecast memory = cost::forecast_memory(program, 0);
   memory.process = 0;  // this program's; the target's own is outside of its memory_share
   p.predicted_peak_bytes = memory.peak();
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
-  p.seconds_per_step = train::forecast_seconds_on(target, program, micros);
-  p.largest_micro_batch_size = train::largest_micro_batch(config, model, usable_memory(target), memory, ctx);
-  p.sequences_that_fit = train::rows_that_fit(config, model, usable_memory(target), memory, ctx);
-  p.warnings = train::format_warnings(program, target);
+  p.seconds_per_step = cost::forecast_seconds_on(target, program, micros);
+  p.largest_micro_batch_size = cost::largest_micro_batch(config, model, usable_memory(target), memory, ctx);
+  p.sequences_that_fit = cost::rows_that_fit(config, model, usable_memory(target), memory, ctx);
+  p.warnings = cost::format_warnings(program, target);
   out.json = common_json(target, program, p);
   out.json["seconds_per_step"] = p.seconds_per_step == 0 ? json() : json(p.seconds_per_step);
   out.json["largest_micro_batch_size"] = p.largest_micro_batch_size;
@@ -164,14 +164,14 @@ TargetExplained explain_target(const train::Target& target, const train::RunConf
   return out;
 }
 
-TargetExplained explain_target(const train::Target& target, const plan::Program& program,
+TargetExplained explain_target(const cost::Target& target, const plan::Program& program,
                                std::size_t weights) {
   TargetExplained out;
   TargetPlan& p = out.plan;
   p.name = target.name;
   p.predicted_peak_bytes = weights + program.memory.arena();
-  p.seconds_per_step = train::forecast_seconds_on(target, program, 1);
-  p.warnings = train::format_warnings(program, target);
+  p.seconds_per_step = cost::forecast_seconds_on(target, program, 1);
+  p.warnings = cost::format_warnings(program, target);
   const bool fits = p.predicted_peak_bytes <= usable_memory(target);
   out.json = common_json(target, program, p);
   out.json["seconds_per_token"] = p.seconds_per_step == 0 ? json() : json(p.seconds_per_step);

@@ -7,20 +7,20 @@
 #include <vector>
 
 #include "mantissa/api/mantissa.h"
+#include "mantissa/config/run_config.h"
+#include "mantissa/cost/forecast.h"
+#include "mantissa/cost/target.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/model/config.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/text/tokenizer.h"
-#include "mantissa/train/config.h"
-#include "mantissa/train/forecast.h"
-#include "mantissa/train/target.h"
 
 namespace mantissa::api {
 
 struct Config::Impl {
-  train::RunConfig run;
-  train::Told told;
+  config::RunConfig run;
+  config::Told told;
 };
 
 /// Threads, instruction set and device as asked, checked against this machine.
@@ -29,13 +29,13 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
 /// The policy of a command that has no config, and no steps: `fallback` where none is named, with the rules
 /// that hold in step 0. What there is to tell goes to `told` where it is not null.
 precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true",
-                             train::Told* told = nullptr);
+                             config::Told* told = nullptr);
 
 /// Throws ConfigError for what the kernels do not do, and for rules that match nothing in `program`.
 void check_plan(const plan::Program& program);
 
 /// The rows that [data] describes, for `model`; from `tokens` where there are any.
-text::Dataset load_dataset(const train::RunConfig& config, const model::ModelConfig& model,
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            const std::vector<std::int32_t>& tokens);
 
 /// The tokenizer beside a model's weights, or bytes where it has 256 entries and none beside it; null where
@@ -49,22 +49,22 @@ text::StepData evaluation_rows(const std::filesystem::path& model, const model::
                                std::int64_t sequence_length);
 
 /// Plan, memory and time of a training run as text and JSON, and what it would be on other machines.
-Plan describe(const train::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
-              const train::MemoryForecast& memory, const train::Machine& machine, const kernels::Context& ctx,
-              const train::Told& told, std::span<const train::Target> targets = {});
+Plan describe(const config::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,
+              const cost::MemoryForecast& memory, const cost::Machine& machine, const kernels::Context& ctx,
+              const config::Told& told, std::span<const cost::Target> targets = {});
 
 /// Adds what was told of a config or a policy to a plan's notes and warnings.
-void add_told(Plan& plan, const train::Told& told);
+void add_told(Plan& plan, const config::Told& told);
 
 /// Throws ConfigError where precision.native_only is true and `program` needs a format that this machine does
 /// not compute in itself, or, where there are targets, that one of them does not.
-void check_native(const train::RunConfig& config, const plan::Program& program,
-                  std::span<const train::Target> targets = {});
+void check_native(const config::RunConfig& config, const plan::Program& program,
+                  std::span<const cost::Target> targets = {});
 
 /// "f32 native, bf16 converted": the formats that `program` needs, on this machine.
 std::string formats_here(const plan::Program& program);
 /// The same of a target: "f16 native, bf16 NO (in f32)".
-std::string formats_there(const plan::Program& program, const train::Target& target);
+std::string formats_there(const plan::Program& program, const cost::Target& target);
 
 /// What explain says of a target: a plan, its JSON, and the lines of the text.
 struct TargetExplained {
@@ -72,15 +72,14 @@ struct TargetExplained {
   nlohmann::json json;
   std::string fits, time;
 };
-TargetExplained explain_target(const train::Target& target, const train::RunConfig& config,
+TargetExplained explain_target(const cost::Target& target, const config::RunConfig& config,
                                const model::ModelConfig& model, const plan::Program& program,
                                const kernels::Context& ctx);
 /// Of generation: `weights` are the bytes that are read for each token.
-TargetExplained explain_target(const train::Target& target, const plan::Program& program,
-                               std::size_t weights);
+TargetExplained explain_target(const cost::Target& target, const plan::Program& program, std::size_t weights);
 
 /// How this machine has each format of training, and its measured rates.
-nlohmann::json machine_json(const kernels::Context& ctx, const train::Machine& machine,
+nlohmann::json machine_json(const kernels::Context& ctx, const cost::Machine& machine,
                             const plan::Program& program);
 
 /// "96.2 MB"

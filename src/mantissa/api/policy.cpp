@@ -6,7 +6,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
-#include "mantissa/precision/deepspeed.h"
+#include "mantissa/compat/deepspeed.h"
 #include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/supported.h"
 
@@ -14,27 +14,27 @@ namespace mantissa::api {
 namespace {
 
 /// What a DeepSpeed file says to a command that has no run: its policy, and nothing else.
-void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy, bool counts,
-          train::Told& told) {
+void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bool counts,
+          config::Told& told) {
   const auto note = [&](const std::string& text) {
     told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
   };
-  const precision::DeepSpeedSetting* setting = file.find("precision", "policy");
+  const compat::DeepSpeedSetting* setting = file.find("precision", "policy");
   if (setting != nullptr && counts)
     note(fmt::format("sets precision.policy = {} ({})", setting->value, setting->from));
   else if (setting != nullptr)
     note(fmt::format("--precision wins over {}", setting->from));
   std::vector<std::string> unused;
-  for (const precision::DeepSpeedSetting& s : file.settings) {
+  for (const compat::DeepSpeedSetting& s : file.settings) {
     if (s.section != "precision") unused.push_back(s.from);
   }
-  for (const precision::DeepSpeedSetting& s : file.scaler) {
+  for (const compat::DeepSpeedSetting& s : file.scaler) {
     const bool scales = policy.loss_scale().kind != precision::LossScale::Kind::none;
     if (!scales && s.said && s.from.starts_with("fp16.")) unused.push_back(s.from);
   }
   unused.insert(unused.end(), file.ignored.begin(), file.ignored.end());
   std::vector<std::string> autos;
-  for (const precision::DeepSpeedAuto& a : file.autos) {
+  for (const compat::DeepSpeedAuto& a : file.autos) {
     const bool enabled = a.from.ends_with(".enabled");
     autos.push_back(enabled ? fmt::format("{} = false (the policy is {})", a.from, policy.preset())
                             : a.from + " = nothing");
@@ -44,7 +44,7 @@ void tell(const precision::DeepSpeedFile& file, const precision::Policy& policy,
 }
 
 /// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
-precision::Policy without_steps(const precision::Policy& policy, train::Told& told) {
+precision::Policy without_steps(const precision::Policy& policy, config::Told& told) {
   const std::vector<std::size_t> kept = policy.rules_at(0);
   std::vector<std::string> left_out;
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
@@ -61,14 +61,14 @@ precision::Policy without_steps(const precision::Policy& policy, train::Told& to
 
 }  // namespace
 
-precision::Policy policy_for(const Precision& precision, const std::string& fallback, train::Told* told) {
+precision::Policy policy_for(const Precision& precision, const std::string& fallback, config::Told* told) {
   std::string option = "--precision";
-  train::Told said;
+  config::Told said;
   try {
     std::string line = precision.policy.value_or(fallback);
-    std::optional<precision::DeepSpeedFile> file;
+    std::optional<compat::DeepSpeedFile> file;
     if (!precision.deepspeed.empty()) {
-      file = precision::read_deepspeed(precision.deepspeed);
+      file = compat::read_deepspeed(precision.deepspeed);
       const std::optional<std::string> theirs = file->policy_line();
       if (!precision.policy && theirs) {
         option = file->name;
@@ -95,12 +95,12 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
 }
 
 Reading read_precision(const Precision& precision) {
-  train::Told told;
+  config::Told told;
   const precision::Policy policy = policy_for(precision, "32-true", &told);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 
-void add_told(Plan& plan, const train::Told& told) {
+void add_told(Plan& plan, const config::Told& told) {
   plan.notes = told.notes;
   plan.warnings.insert(plan.warnings.begin(), told.warnings.begin(), told.warnings.end());
 }

@@ -44,11 +44,11 @@ class Run {
   Summary operator()() {
     precision::check_supported(config_.policy);
     const kernels::Context ctx = context_for(options_.hardware, config_.run.threads);
-    train::ModelSource source = train::find_model(config_.model);
+    weights::ModelSource source = weights::find_model(config_.model);
     text::Dataset data = load_dataset(config_, source.config, options_.tokens);
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx, chosen_ ? chosen_->step : 0);
-    for (const train::Part& part : trainer_->parts()) {
+    for (const cost::Part& part : trainer_->parts()) {
       check_plan(*part.program);
       check_native(config_, *part.program);
     }
@@ -311,11 +311,11 @@ class Run {
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_->step()) save_state();
     summary.model = out_ / "model";
-    const std::string loss =
-        train::checkpoint_loss(trainer_->weights(), *config_.policy.fields().checkpoint, trainer_->context());
+    const std::string loss = weights::checkpoint_loss(
+        trainer_->weights(), *config_.policy.fields().checkpoint, trainer_->context());
     if (!loss.empty() && events_.on_note) events_.on_note(loss);
-    const std::uint64_t hash = train::save_model(summary.model, trainer_->weights(), trainer_->model(),
-                                                 config_.policy, trainer_->context());
+    const std::uint64_t hash = weights::save_model(summary.model, trainer_->weights(), trainer_->model(),
+                                                   config_.policy, trainer_->context());
     summary.weights_xxh64 = fmt::format("{:016x}", hash);
   }
 
@@ -334,8 +334,8 @@ class Run {
     report::write_summary(out_ / "summary.json", out);
   }
 
-  train::RunConfig config_;
-  train::Told told_;  // of how it was read
+  config::RunConfig config_;
+  config::Told told_;  // of how it was read
   TrainOptions options_;
   const Events& events_;
   std::stop_token stop_;

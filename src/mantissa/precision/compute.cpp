@@ -4,7 +4,7 @@
 #include <array>
 #include <string>
 
-#include "mantissa/precision/words.h"
+#include "mantissa/base/words.h"
 
 namespace mantissa::precision {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "mantissa/base/suggest.h"
-#include "mantissa/precision/foreign_scopes.h"
+#include "mantissa/base/words.h"
+#include "mantissa/compat/foreign_scopes.h"
 #include "mantissa/precision/glob.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {
@@ -55,7 +55,7 @@ std::optional<std::string> matching(const std::string& pattern, std::span<const 
 
 /// The scope, or "*." and the end of one, that `pattern` was probably meant to be.
 std::optional<std::string> nearest_scope(std::string_view pattern, std::span<const Place> places) {
-  const std::string translated = translated_scope(pattern);
+  const std::string translated = compat::translated_scope(pattern);
   for (const std::string& meant : {translated, corrected(pattern, places), corrected(translated, places)}) {
     if (std::optional<std::string> found = matching(meant, places)) return found;
   }
@@ -78,7 +78,7 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
 
 /// "; did you mean "matmul"?" where `op` is what one of `ops` is called elsewhere, or near one.
 std::string meant_op(const std::string& op, std::span<const std::string> ops) {
-  const std::optional<std::string_view> ours = translated_op(op);
+  const std::optional<std::string_view> ours = compat::translated_op(op);
   if (!ours || std::ranges::find(ops, *ours) == ops.end()) return did_you_mean(op, ops);
   return fmt::format("; did you mean \"{}\"?", *ours);
 }

@@ -7,8 +7,8 @@
 #include <charconv>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/loss_scale.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/policy.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

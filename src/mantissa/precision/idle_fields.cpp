@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "mantissa/base/words.h"
 #include "mantissa/precision/fields.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/loss_scale.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

@@ -6,11 +6,11 @@
 #include <set>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/compat/foreign.h"
 #include "mantissa/precision/fields.h"
-#include "mantissa/precision/foreign.h"
 #include "mantissa/precision/presets.h"
 #include "mantissa/precision/rule.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {
@@ -86,7 +86,7 @@ Policy Policy::parse(std::string_view text, std::vector<std::string>* notes) {
         "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16");
   }
   try {
-    const std::optional<Foreign> foreign = read_foreign(parts.front());
+    const std::optional<compat::Foreign> foreign = compat::read_foreign(parts.front());
     if (foreign && notes != nullptr)
       notes->insert(notes->end(), foreign->notes.begin(), foreign->notes.end());
     Policy policy = Policy().with_fields(parse_fields(foreign ? foreign->line : parts.front()));

@@ -6,8 +6,8 @@
 #include <array>
 
 #include "mantissa/base/error.h"
-#include "mantissa/precision/foreign.h"
-#include "mantissa/precision/words.h"
+#include "mantissa/base/words.h"
+#include "mantissa/compat/foreign.h"
 
 namespace mantissa::precision {
 namespace {
@@ -103,7 +103,7 @@ const Preset& find_preset(std::string_view name) {
   std::vector<std::string> known = names;
   for (const Preset& preset : presets())
     known.insert(known.end(), preset.aliases.begin(), preset.aliases.end());
-  for (std::string& word : foreign_words()) known.push_back(std::move(word));
+  for (std::string& word : compat::foreign_words()) known.push_back(std::move(word));
   throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
                                 did_you_mean(wanted, known), list_of(names)));
 }

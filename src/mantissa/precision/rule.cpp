@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/fields.h"
 #include "mantissa/precision/glob.h"
 #include "mantissa/precision/rule_toml.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

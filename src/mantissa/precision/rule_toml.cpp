@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/rule.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 

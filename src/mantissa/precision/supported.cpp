@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/precision/fields.h"
 #include "mantissa/precision/presets.h"
-#include "mantissa/precision/words.h"
 
 namespace mantissa::precision {
 namespace {

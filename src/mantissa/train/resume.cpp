@@ -7,14 +7,14 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
-#include "mantissa/train/config_options.h"
+#include "mantissa/config/options.h"
 
 namespace mantissa::train {
 namespace {
 
 enum class Change { refused, recorded, unimportant };
 
-Change kind_of(const Option& option) {
+Change kind_of(const config::Option& option) {
   const std::string key = fmt::format("{}.{}", option.section, option.key);
   static constexpr std::array kUnimportant = {"run.name",        "run.out",
                                               "run.threads",     "batch.micro_batch_size",
@@ -33,10 +33,10 @@ Change kind_of(const Option& option) {
 
 }  // namespace
 
-std::optional<std::string> resumed_change(const io::StateHeader& state, const RunConfig& config,
+std::optional<std::string> resumed_change(const io::StateHeader& state, const config::RunConfig& config,
                                           const std::string& model) {
-  RunConfig before = parse_config(state.config_toml, "state.json");
-  RunConfig now = config;
+  config::RunConfig before = config::parse_config(state.config_toml, "state.json");
+  config::RunConfig now = config;
   if (nlohmann::json::parse(state.model_config) != nlohmann::json::parse(model)) {
     throw ConfigError(
         "--resume: the config describes another model than the run has trained so far; resume with the run's "
@@ -44,10 +44,10 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const Ru
         "config.toml, or start anew with --overwrite");
   }
   std::vector<std::string> changes;
-  for (const Option& option : option_table()) {
+  for (const config::Option& option : config::option_table()) {
     const Change kind = kind_of(option);
-    const std::string old_value = toml_text(option.slot(before));
-    const std::string new_value = toml_text(option.slot(now));
+    const std::string old_value = config::toml_text(option.slot(before));
+    const std::string new_value = config::toml_text(option.slot(now));
     if (kind == Change::unimportant || old_value == new_value) continue;
     if (kind == Change::refused) {
       throw ConfigError(fmt::format(

@@ -4,8 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "mantissa/config/run_config.h"
 #include "mantissa/io/state.h"
-#include "mantissa/train/config.h"
 
 namespace mantissa::train {
 
@@ -14,7 +14,7 @@ namespace mantissa::train {
 /// says how, as "step 300: optimizer.lr 0.0003 -> 0.0001", and is nothing where they do not. `model`: the
 /// model's config.json. Throws ConfigError where model, data, seed or batch differ: the run would not be the
 /// same run.
-std::optional<std::string> resumed_change(const io::StateHeader& state, const RunConfig& config,
+std::optional<std::string> resumed_change(const io::StateHeader& state, const config::RunConfig& config,
                                           const std::string& model);
 
 }  // namespace mantissa::train

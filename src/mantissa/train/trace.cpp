@@ -7,15 +7,15 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/llama.h"
 #include "mantissa/plan/compile.h"
-#include "mantissa/precision/words.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
-#include "mantissa/train/model_io.h"
 #include "mantissa/train/trace_ids.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
 namespace {
@@ -79,7 +79,7 @@ void put_number(Matrix m, std::int64_t i, double x) {
 class Tracer {
  public:
   Tracer(const TraceOptions& options, const kernels::Context& ctx)
-      : options_(options), ctx_(ctx), source_(find_model(options.model)) {
+      : options_(options), ctx_(ctx), source_(weights::find_model(options.model)) {
     if (options.policy.loss_scale().kind != precision::LossScale::Kind::none)
       scale_ = options.policy.loss_scale().value;
     ids_ = options.tokens.empty() ? trace_ids(options.ids, options.labels, source_.config.vocab_size)
@@ -102,7 +102,7 @@ class Tracer {
     const plan::Program program = plan::compile(graph, options_.policy, compile, ctx_);
     if (options_.check) options_.check(program);
     name_points(program);
-    const runtime::WeightSet weights = open_weights(program, source_, ctx_);
+    const runtime::WeightSet weights = weights::open_weights(program, source_, ctx_);
     runtime::Executor executor(program, weights, ctx_);
     Collector out(program.arithmetic, ctx_);
     runtime::Batch batch(1, ids_.length, 1);
@@ -154,7 +154,7 @@ class Tracer {
     for (const std::string& pattern : options_.unconverted) {
       const auto matches = [&](const std::string& name) { return precision::glob_match(pattern, name); };
       if (std::ranges::any_of(names, matches)) continue;
-      const std::string near = precision::did_you_mean(pattern, names);
+      const std::string near = did_you_mean(pattern, names);
       constexpr std::size_t kMost = 8;
       if (names.size() > kMost) {
         names.resize(kMost);
@@ -163,7 +163,7 @@ class Tracer {
       throw ConfigError(fmt::format(
           "--unconverted {}: nothing that is traced has this name{} (names: {}; grad.* with --grads, value.* "
           "with --values)",
-          precision::in_quotes(pattern), near, precision::list_of(names)));
+          in_quotes(pattern), near, list_of(names)));
     }
   }
 
@@ -269,7 +269,7 @@ class Tracer {
 
   const TraceOptions& options_;
   const kernels::Context& ctx_;
-  ModelSource source_;
+  weights::ModelSource source_;
   TraceIds ids_;
   std::int64_t predicted_ = 0;
   double scale_ = 1;  // that the policy begins with

@@ -17,13 +17,13 @@
 namespace mantissa::train {
 namespace {
 
-optim::Schedule schedule_of(const RunConfig& c) {
+optim::Schedule schedule_of(const config::RunConfig& c) {
   return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
           c.schedule.warmup_steps, c.run.steps};
 }
 
-optim::AdamWOptions adamw_of(const RunConfig& c) {
-  const OptimizerSection& o = c.optimizer;
+optim::AdamWOptions adamw_of(const config::RunConfig& c) {
+  const config::OptimizerSection& o = c.optimizer;
   return {o.betas[0], o.betas[1], o.eps, o.weight_decay, o.max_grad_norm, c.run.seed};
 }
 
@@ -56,36 +56,36 @@ void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx)
 
 }  // namespace
 
-Trainer::Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
-                 std::int64_t done)
+Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
+                 const kernels::Context& ctx, std::int64_t done)
     : config_(config),
       source_(std::move(source)),
       data_(std::move(data)),
       ctx_(ctx),
-      parts_(compile_parts(config_, source_.config, ctx)),
+      parts_(cost::compile_parts(config_, source_.config, ctx)),
       part_(part_of(done)),
       schedule_(schedule_of(config_)),
       adamw_(adamw_of(config_)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
-  if (const std::optional<precision::ScalerOptions> scaler = scaler_options(config_))
+  if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
-  memory_ = forecast_memory(parts_, 0);  // the data are resident already
+  memory_ = cost::forecast_memory(parts_, 0);  // the data are resident already
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(fmt::format(
         "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
         "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows where it goes)",
         static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
-  machine_ = measure_machine(ctx_, program());
+  machine_ = cost::measure_machine(ctx_, program());
   weights_ = std::make_unique<runtime::WeightSet>(program());
   if (source_.weights.empty()) {
     weights_->initialise(config_.run.seed, ctx_);
     check_drawn(*weights_, ctx_);
   } else {
-    notes_ = load_weights(*weights_, source_, ctx_);
+    notes_ = weights::load_weights(*weights_, source_, ctx_);
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
-  moments_ = Storage(moment_bytes(program()) + compensation_bytes(program()));
+  moments_ = Storage(cost::moment_bytes(program()) + cost::compensation_bytes(program()));
   std::size_t offset = 0;
   const auto take = [&](const plan::Slot& slot, Scalar type) {
     const Matrix m{moments_.data() + offset, type, slot.shape.last()};
@@ -242,7 +242,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   r.tokens_per_second = static_cast<double>(rows.rows * rows.sequence_length) / r.seconds;
   const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
-  r.peak_share = product_flops(program()) * micros / r.seconds / machine_.flops_per_second;
+  r.peak_share = cost::product_flops(program()) * micros / r.seconds / machine_.flops_per_second;
   return r;
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "mantissa/comm/shard_sum.h"
+#include "mantissa/config/run_config.h"
+#include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/optim/adamw.h"
 #include "mantissa/optim/schedule.h"
@@ -18,9 +20,7 @@
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
 #include "mantissa/text/dataset.h"
-#include "mantissa/train/config.h"
-#include "mantissa/train/forecast.h"
-#include "mantissa/train/model_io.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
 
@@ -52,8 +52,8 @@ class Trainer {
  public:
   /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the
   /// config says. `done`: the steps that were done before, by a state that is to be restored.
-  Trainer(const RunConfig& config, ModelSource source, text::Dataset data, const kernels::Context& ctx,
-          std::int64_t done = 0);
+  Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
+          const kernels::Context& ctx, std::int64_t done = 0);
 
   /// Runs attempt number step() + 1 and counts it. Where gradients are not finite, a loss scaler skips the
   /// step and lowers its scale. Throws RunStopped where there is none or its scale is at the minimum, naming
@@ -74,13 +74,13 @@ class Trainer {
   void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
                const std::optional<precision::ScalerState>& scaler);
 
-  const RunConfig& config() const { return config_; }
+  const config::RunConfig& config() const { return config_; }
   const model::ModelConfig& model() const { return source_.config; }
   /// The plans of the run's parts, and the one of the step that comes next.
-  const std::vector<Part>& parts() const { return parts_; }
+  const std::vector<cost::Part>& parts() const { return parts_; }
   const plan::Program& program() const { return *parts_[part_].program; }
-  const MemoryForecast& memory() const { return memory_; }
-  const Machine& machine() const { return machine_; }
+  const cost::MemoryForecast& memory() const { return memory_; }
+  const cost::Machine& machine() const { return machine_; }
   const text::Dataset& data() const { return data_; }
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
@@ -118,14 +118,14 @@ class Trainer {
   /// The update would take a weight beyond what its format holds.
   [[noreturn]] void stop_beyond_format(const optim::StepResult& update) const;
 
-  RunConfig config_;
-  ModelSource source_;
+  config::RunConfig config_;
+  weights::ModelSource source_;
   text::Dataset data_;
   kernels::Context ctx_;
-  std::vector<Part> parts_;
+  std::vector<cost::Part> parts_;
   std::size_t part_ = 0;
-  MemoryForecast memory_;
-  Machine machine_;
+  cost::MemoryForecast memory_;
+  cost::Machine machine_;
   std::unique_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Executor> executor_;
   Storage moments_;  // and compensations

@@ -1,0 +1,74 @@
+#include "mantissa/base/words.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "mantissa/base/suggest.h"
+
+namespace mantissa {
+namespace {
+
+constexpr std::size_t kLongestQuote = 60;
+constexpr std::string_view kSpace = " \t\r\n\v\f";
+
+}  // namespace
+
+std::string in_quotes(std::string_view text) {
+  std::string out = "\"";
+  std::size_t length = std::min(text.size(), kLongestQuote);
+  while (length < text.size() && length > 0 && (text[length] & 0xc0) == 0x80)
+    --length;  // whole UTF-8 characters
+  for (const char c : text.substr(0, length)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + (length < text.size() ? "…\"" : "\"");
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+  const std::optional<std::string> near = nearest(word.substr(0, kLongestQuote), candidates);
+  return near ? fmt::format("; did you mean \"{}\"?", *near) : "";
+}
+
+std::string_view trimmed(std::string_view text) {
+  const std::size_t first = text.find_first_not_of(kSpace);
+  if (first == std::string_view::npos) return {};
+  return text.substr(first, text.find_last_not_of(kSpace) - first + 1);
+}
+
+std::string_view unquoted(std::string_view text) {
+  text = trimmed(text);
+  if (text.size() >= 2 && (text.front() == '"' || text.front() == '\'') && text.back() == text.front())
+    return trimmed(text.substr(1, text.size() - 2));
+  return text;
+}
+
+std::string lowered(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return out;
+}
+
+std::vector<std::string_view> split_words(std::string_view text, std::string_view separators) {
+  std::vector<std::string_view> words;
+  std::size_t begin = text.find_first_not_of(separators);
+  while (begin != std::string_view::npos) {
+    const std::size_t end = text.find_first_of(separators, begin);
+    words.push_back(text.substr(begin, end - begin));
+    begin = text.find_first_not_of(separators, end);
+  }
+  return words;
+}
+
+std::string list_of(std::span<const std::string> words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+}  // namespace mantissa

@@ -1,0 +1,237 @@
+#include "mantissa/config/entries.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/config/options.h"
+#include "mantissa/config/unknown.h"
+#include "mantissa/precision/fields.h"
+#include "mantissa/precision/rule_toml.h"
+
+namespace mantissa::config {
+namespace {
+
+constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
+constexpr std::string_view kPrecision = "precision";
+constexpr std::string_view kLossScale = "precision.loss_scale";
+
+bool is_section(std::string_view name) {
+  return std::ranges::find(section_names(), name) != section_names().end();
+}
+
+bool is_key(std::string_view section, std::string_view key) {
+  const std::vector<std::string> keys = keys_of(section);
+  return std::ranges::find(keys, key) != keys.end() ||
+         (section == kPrecision && precision::find_field(key) != nullptr);
+}
+
+/// The place after the string that begins at `at`; after the line where it does not end on it.
+std::size_t after_string(std::string_view text, std::size_t at) {
+  const char quote = text[at];
+  const std::string three(3, quote);
+  const bool lines = text.substr(at, 3) == three;
+  const std::string_view end = lines ? std::string_view(three) : std::string_view(three).substr(0, 1);
+  for (at += end.size(); at < text.size(); ++at) {
+    if (text[at] == '\\' && quote == '"') {
+      ++at;
+    } else if (text.substr(at, end.size()) == end) {
+      return at + end.size();
+    } else if (text[at] == '\n' && !lines) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+/// A key of very many parts makes tables so deep that the end of the stack is met when they are freed.
+void check_keys(std::string_view text, const std::string& where) {
+  constexpr int kMostDots = 32;
+  const auto in_key = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '-' ||
+           c == '_' || c == ' ' || c == '\t';
+  };
+  int dots = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    if (text[at] == '"' || text[at] == '\'') {
+      at = after_string(text, at);
+      continue;
+    }
+    if (text[at] == '#') at = std::min(text.find('\n', at), text.size() - 1);
+    dots = text[at] == '.' ? dots + 1 : in_key(text[at]) ? dots : 0;
+    if (dots > kMostDots) {
+      const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
+      throw ConfigError(
+          fmt::format("{}:{}: a key has more than {} parts; the keys of a config have two or three", where,
+                      line, kMostDots));
+    }
+    ++at;
+  }
+}
+
+class Collector {
+ public:
+  Collector(Entries& out, const std::filesystem::path& file)
+      : out_(out), base_(file.parent_path()), short_name_(file.filename().string()) {}
+
+  void add_document(const toml::table& document) {
+    for (const auto& [key, node] : document) {
+      const std::string name(key.str());
+      if (const toml::table* table = node.as_table()) {
+        if (!is_section(name)) throw ConfigError(fmt::format("{}: {}", where(node), unknown_section(name)));
+        add_section(name, *table);
+      } else if (is_section(name) && name != kPrecision) {
+        throw ConfigError(
+            fmt::format("{}: \"{}\" is a section; write its keys under [{}]", where(node), name, name));
+      } else {
+        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key("", name)));
+      }
+    }
+    std::ranges::stable_sort(out_.all, {}, [](const Entry& e) { return e.value->source().begin.line; });
+  }
+
+ private:
+  std::string where(const toml::node& node) const {
+    return fmt::format("{}:{}", out_.file, node.source().begin.line);
+  }
+
+  void add_section(const std::string& section, const toml::table& table) {
+    for (const auto& [key, node] : table) {
+      const std::string name(key.str());
+      if (section == kPrecision && name == "loss_scale" && node.is_table()) {
+        add_section(std::string(kLossScale), *node.as_table());
+        continue;
+      }
+      if (!is_key(section, name))
+        throw ConfigError(fmt::format("{}: {}", where(node), unknown_key(section, name)));
+      const std::string origin = fmt::format("{}:{}", short_name_, node.source().begin.line);
+      out_.all.push_back({section, name, &node, where(node), origin, base_, "", false});
+    }
+  }
+
+  Entries& out_;
+  std::filesystem::path base_;
+  std::string short_name_;
+};
+
+/// The value of an override: TOML, or else a bare string.
+std::unique_ptr<toml::table> override_value(std::string_view value, std::string_view whole) {
+  check_keys(value, "--set");
+  const auto parse = [](const std::string& text) {
+    return std::make_unique<toml::table>(toml::parse("value = " + text));
+  };
+  try {
+    std::unique_ptr<toml::table> table = parse(std::string(value));
+    if (table->size() == 1 && table->contains("value")) return table;
+  } catch (const toml::parse_error&) {
+    // a bare string
+  }
+  try {
+    return parse(toml_text(std::string(value)));
+  } catch (const toml::parse_error&) {
+    throw ConfigError(fmt::format("--set {}: the value is no UTF-8 text", in_quotes(whole)));
+  }
+}
+
+void add_override(Entries& out, std::string_view text) {
+  const std::size_t equals = text.find('=');
+  const std::string_view name = trimmed(text.substr(0, equals));
+  if (equals == std::string_view::npos || name.empty()) {
+    throw ConfigError(
+        fmt::format("--set {}: must be section.key=value, such as run.steps=100", in_quotes(text)));
+  }
+  const std::size_t dot = name.rfind('.');
+  const std::string section(dot == std::string_view::npos ? "" : name.substr(0, dot));
+  const std::string key(dot == std::string_view::npos ? name : name.substr(dot + 1));
+  if (!section.empty() && !is_section(section)) {
+    throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_section(section)));
+  }
+  if (section.empty() || !is_key(section, key)) {
+    throw ConfigError(fmt::format("--set {}: {}", in_quotes(text), unknown_key(section, key)));
+  }
+  const std::string_view value = trimmed(text.substr(equals + 1));
+  out.documents.push_back(override_value(value, text));
+  std::erase_if(out.all, [&](const Entry& e) { return e.section == section && e.key == key; });
+  out.all.push_back(
+      {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false});
+}
+
+/// The keys of a DeepSpeed file over those of the config's text.
+void add_deepspeed(Entries& out, const compat::DeepSpeedFile& file, bool policy_replaced) {
+  const bool policy = !policy_replaced && file.find(kPrecision, "policy") != nullptr;
+  std::erase_if(out.all, [&](const Entry& e) {
+    const bool of_policy =
+        (e.section == kPrecision && (e.key == "policy" || precision::find_field(e.key) != nullptr)) ||
+        e.section == kLossScale;
+    return (policy && of_policy) || file.find(e.section, e.key) != nullptr;
+  });
+  for (const std::vector<compat::DeepSpeedSetting>* list : {&file.settings, &file.scaler}) {
+    for (const compat::DeepSpeedSetting& s : *list) {
+      if (policy_replaced && s.section == kPrecision) continue;
+      out.documents.push_back(std::make_unique<toml::table>(toml::parse("value = " + s.value)));
+      const std::string where = fmt::format("{} ({})", file.name, s.from);
+      out.all.push_back({s.section, s.key, out.documents.back()->get("value"), where, where, "", "", true});
+    }
+  }
+}
+
+}  // namespace
+
+void check_toml_text(std::string_view text, const std::string& file) {
+  if (text.size() > kLongestConfig) {
+    throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
+  }
+  if (text.find('\0') != std::string_view::npos) {
+    throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
+  }
+  check_keys(text, file);
+}
+
+const Entry* Entries::find(std::string_view section, std::string_view key) const {
+  const auto found =
+      std::ranges::find_if(all, [&](const Entry& e) { return e.section == section && e.key == key; });
+  return found == all.end() ? nullptr : &*found;
+}
+
+std::string Entries::where(std::string_view section, std::string_view key) const {
+  const Entry* entry = find(section, key);
+  return entry == nullptr ? file : entry->where;
+}
+
+Entries read_entries(std::string_view text, const std::filesystem::path& file,
+                     std::span<const std::string> overrides, const compat::DeepSpeedFile* deepspeed,
+                     bool policy_replaced) {
+  Entries entries;
+  entries.file = file.string();
+  check_toml_text(text, entries.file);
+  try {
+    entries.documents.push_back(std::make_unique<toml::table>(toml::parse(text)));
+  } catch (const toml::parse_error& e) {
+    const toml::source_position at = e.source().begin;
+    throw ConfigError(fmt::format("{}:{}: not valid TOML at column {}: {}", entries.file, at.line, at.column,
+                                  e.description()));
+  }
+  Collector(entries, file).add_document(*entries.documents.front());
+  if (deepspeed != nullptr) add_deepspeed(entries, *deepspeed, policy_replaced);
+  for (const std::string& text_of_override : overrides) add_override(entries, text_of_override);
+  return entries;
+}
+
+void refuse(const Entry& entry, std::string_view why) {
+  std::string value = entry.value->is_array()   ? "an array"
+                      : entry.value->is_table() ? "a table"
+                                                : "a date or time";
+  if (const auto* text = entry.value->as_string()) {
+    value = in_quotes(text->get());
+  } else if (const auto* number = entry.value->as_floating_point()) {
+    value = toml_text(number->get());
+  } else if (const auto scalar = precision::value_text(*entry.value)) {
+    value = *scalar;
+  }
+  throw ConfigError(fmt::format("{}: {}.{} = {}: {}", entry.where, entry.section, entry.key, value, why));
+}
+
+}  // namespace mantissa::config

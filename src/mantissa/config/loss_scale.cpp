@@ -1,0 +1,108 @@
+// [precision.loss_scale]: DeepSpeed's keys, and the policy's own loss scale.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/config/read.h"
+
+namespace mantissa::config {
+namespace {
+
+using precision::LossScale;
+using precision::ScalerOptions;
+
+constexpr const char* kSection = "precision.loss_scale";
+
+/// Keys under a policy without a loss scale do nothing, which nobody wants who writes them. Those of a file
+/// whose policy the command line replaced, and those of a DeepSpeed file, are left alone.
+void refuse_keys(const RunConfig& config, const Entries& entries, bool policy_replaced) {
+  for (const Entry& entry : entries.all) {
+    if (entry.section != kSection || entry.deepspeed || (policy_replaced && entry.raw.empty())) continue;
+    refuse(entry, fmt::format(
+                      "the policy ({}) has no loss scale, so that the key would do nothing; take it away, or "
+                      "say loss_scale=dynamic in the policy",
+                      config.policy.preset()));
+  }
+}
+
+/// What the keys make of the policy's scale.
+LossScale resolved_scale(const RunConfig& config, const Entries& entries) {
+  if (config.loss_scale.loss_scale > 0) return {LossScale::Kind::constant, config.loss_scale.loss_scale};
+  if (entries.find(kSection, "initial_scale_power") != nullptr ||
+      (entries.find(kSection, "loss_scale") != nullptr &&
+       config.policy.loss_scale().kind == LossScale::Kind::constant)) {
+    return {LossScale::Kind::dynamic,
+            std::ldexp(1.0, static_cast<int>(config.loss_scale.initial_scale_power))};
+  }
+  return config.policy.loss_scale();
+}
+
+void check_torch(const Entries& entries) {
+  for (const Entry& entry : entries.all) {
+    if (entry.section == kSection && !entry.deepspeed && !torch_has(entry.key))
+      refuse(entry, "PyTorch's rule has no such thing; take it away, or write rule = \"deepspeed\"");
+  }
+}
+
+}  // namespace
+
+bool torch_has(std::string_view key) {
+  return key == "rule" || key == "loss_scale" || key == "initial_scale_power" || key == "loss_scale_window";
+}
+
+void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_replaced) {
+  LossScaleSection& section = config.loss_scale;
+  if (config.policy.loss_scale().kind == LossScale::Kind::none) {
+    refuse_keys(config, entries, policy_replaced);
+    section = {};
+    return;
+  }
+  const LossScale scale = resolved_scale(config, entries);
+  precision::Fields fields;
+  fields.loss_scale = scale;
+  config.policy = config.policy.with_fields(fields);
+  section.loss_scale = scale.kind == LossScale::Kind::constant ? scale.value : 0;
+  if (section.rule == "torch") {
+    check_torch(entries);
+    const LossScaleSection defaults;  // of what PyTorch's rule has not
+    section.hysteresis = defaults.hysteresis;
+    section.consecutive_hysteresis = defaults.consecutive_hysteresis;
+    section.min_loss_scale = defaults.min_loss_scale;
+    section.raise_error_at_min_scale = defaults.raise_error_at_min_scale;
+    if (entries.find(kSection, "loss_scale_window") == nullptr)
+      section.loss_scale_window = ScalerOptions::torch().window;
+  }
+  if (scale.kind != LossScale::Kind::dynamic) return;
+  int power = 0;
+  if (std::frexp(scale.value, &power) != 0.5) {
+    throw ConfigError(fmt::format(
+        "{}: loss_scale=dynamic:{}: a dynamic scale begins at a power of two, such as dynamic:2^16",
+        entries.where("precision", "policy"), scale.value));
+  }
+  section.initial_scale_power = power - 1;
+  if (section.rule == "deepspeed" && section.min_loss_scale > scale.value) {
+    throw ConfigError(fmt::format(
+        "{}: precision.loss_scale.min_loss_scale = {} is above the first scale, 2^{}; lower it, or raise "
+        "initial_scale_power",
+        entries.where(kSection, "min_loss_scale"), section.min_loss_scale, power - 1));
+  }
+}
+
+std::optional<ScalerOptions> scaler_options(const RunConfig& config) {
+  const LossScale scale = config.policy.loss_scale();
+  const LossScaleSection& section = config.loss_scale;
+  if (scale.kind == LossScale::Kind::none) return std::nullopt;
+  if (scale.kind == LossScale::Kind::constant) return ScalerOptions::constant(scale.value);
+  ScalerOptions options = section.rule == "torch" ? ScalerOptions::torch() : ScalerOptions{};
+  options.initial_scale = scale.value;
+  options.window = section.loss_scale_window;
+  if (options.rule == precision::ScalerRule::torch) return options;
+  options.hysteresis = section.hysteresis;
+  options.consecutive_hysteresis = section.consecutive_hysteresis;
+  options.min_scale = section.min_loss_scale;
+  options.raise_at_min = section.raise_error_at_min_scale;
+  return options;
+}
+
+}  // namespace mantissa::config

@@ -1,0 +1,187 @@
+// A config as TOML, and its keys as help.
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "mantissa/config/options.h"
+#include "mantissa/config/read.h"
+#include "mantissa/precision/fields.h"
+
+namespace mantissa::config {
+namespace {
+
+std::string list_text(const std::vector<std::string>& items) {
+  std::string text;
+  for (const std::string& item : items) text += (text.empty() ? "" : ", ") + toml_text(item);
+  return fmt::format("[{}]", text);
+}
+
+struct Print {
+  std::string operator()(const std::string* v) const { return toml_text(*v); }
+  std::string operator()(const std::int64_t* v) const { return std::to_string(*v); }
+  std::string operator()(const std::uint64_t* v) const { return std::to_string(*v); }
+  std::string operator()(const double* v) const { return toml_text(*v); }
+  std::string operator()(const bool* v) const { return *v ? "true" : "false"; }
+  std::string operator()(const std::vector<std::string>* v) const {
+    return v->size() == 1 ? toml_text(v->front()) : list_text(*v);
+  }
+  std::string operator()(const std::array<double, 2>* v) const {
+    return fmt::format("[{}, {}]", toml_text((*v)[0]), toml_text((*v)[1]));
+  }
+  std::string operator()(const Validation* v) const {
+    return v->files.empty() ? toml_text(v->share) : list_text(v->files);
+  }
+};
+
+struct TypeName {
+  const Option& option;
+  std::string operator()(const std::string*) const { return option.path ? "path" : "string"; }
+  std::string operator()(const std::int64_t*) const { return "whole number"; }
+  std::string operator()(const std::uint64_t*) const { return "whole number"; }
+  std::string operator()(const double*) const { return "number"; }
+  std::string operator()(const bool*) const { return "true or false"; }
+  std::string operator()(const std::vector<std::string>*) const { return "path or paths"; }
+  std::string operator()(const std::array<double, 2>*) const { return "two numbers"; }
+  std::string operator()(const Validation*) const { return "number, path or paths"; }
+};
+
+std::string type_name(ModelField::Kind kind) {
+  switch (kind) {
+    case ModelField::Kind::whole:
+      return "whole number";
+    case ModelField::Kind::number:
+      return "number";
+    case ModelField::Kind::flag:
+      return "true or false";
+    case ModelField::Kind::text:
+      return "string";
+    case ModelField::Kind::any:
+      return "as in config.json";
+  }
+  return {};
+}
+
+/// The keys of `section` that `config` has something to say about.
+std::string section_text(RunConfig& config, std::string_view section) {
+  std::string text;
+  for (const Option& option : option_table()) {
+    if (option.section != section) continue;
+    const std::string value = toml_text(option.slot(config));
+    if (section == "model" && value == "\"\"") continue;
+    if (section == "precision.loss_scale" && config.loss_scale.rule == "torch" && !torch_has(option.key))
+      continue;
+    text += fmt::format("{} = {}\n", option.key, value);
+  }
+  if (section == "model") {
+    for (const auto& [key, value] : config.model.fields.items())
+      text += fmt::format("{} = {}\n", key, toml_text(value));
+  }
+  return text;
+}
+
+void add_precision(std::vector<OptionInfo>& all) {
+  all.push_back({"precision", "policy", "string", "\"32-true\"", "a preset, or a one-line policy"});
+  all.push_back(
+      {"precision", "rules", "list of rules", "[]", "\"SCOPE: field=value …\", or tables; later ones win"});
+  const precision::Policy base;
+  for (const precision::Field& field : precision::field_table()) {
+    all.push_back({"precision", std::string(field.name), "policy field",
+                   toml_text(precision::field_text(base.fields(), field)), std::string(field.meaning)});
+  }
+}
+
+}  // namespace
+
+std::string toml_text(const std::string& value) {
+  std::string text = "\"";
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      text += '\\';
+      text += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      text += fmt::format("\\u{:04x}", byte);
+    } else {
+      text += c;
+    }
+  }
+  return text + '"';
+}
+
+std::string toml_text(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";  // TOML's floats are not its integers
+  return text;
+}
+
+std::string toml_text(const nlohmann::json& value) {
+  if (value.is_string()) return toml_text(value.get_ref<const std::string&>());
+  if (value.is_number_float()) return toml_text(value.get<double>());
+  if (!value.is_structured()) return value.dump();
+  std::string text;
+  for (const auto& [key, item] : value.items()) {
+    if (!text.empty()) text += ", ";
+    text += value.is_object() ? fmt::format("{} = {}", toml_text(key), toml_text(item)) : toml_text(item);
+  }
+  return value.is_object() ? fmt::format("{{{}}}", text) : fmt::format("[{}]", text);
+}
+
+std::string toml_text(const Slot& slot) {
+  return std::visit(Print{}, slot);
+}
+
+std::string RunConfig::to_toml() const {
+  RunConfig copy = *this;  // slots point into a config that may be written
+  std::string text;
+  for (const std::string& section : section_names()) {
+    if (section == "precision.loss_scale" && policy.loss_scale().kind == precision::LossScale::Kind::none)
+      continue;
+    if (!text.empty()) text += "\n";
+    text += (section == "precision" ? policy.toml() : fmt::format("[{}]\n", section)) +
+            section_text(copy, section);
+  }
+  return text;
+}
+
+std::vector<OptionInfo> options() {
+  RunConfig defaults;
+  std::vector<OptionInfo> all;
+  for (const std::string& section : section_names()) {
+    for (const Option& option : option_table()) {
+      if (option.section != section) continue;
+      const Slot slot = option.slot(defaults);
+      std::string value = toml_text(slot);
+      // Said by the description, or must be said by the config.
+      const bool none = value == "\"\"" || value == "[]" || (value == "0" && option.range.min > 0);
+      if (none) value.clear();
+      all.push_back({section, std::string(option.key), std::visit(TypeName{option}, slot), value,
+                     std::string(option.description)});
+    }
+    if (section == "precision") add_precision(all);
+    if (section != "model") continue;
+    for (const ModelField& field : model_fields()) {
+      all.push_back(
+          {section, std::string(field.key), type_name(field.kind), "", std::string(field.description)});
+    }
+  }
+  return all;
+}
+
+std::string options_help() {
+  std::string text;
+  std::string section;
+  for (const OptionInfo& option : options()) {
+    if (option.section != section) {
+      section = option.section;
+      text += fmt::format("{}[{}]\n", text.empty() ? "" : "\n", section);
+    }
+    const std::string value =
+        option.default_value.empty() ? option.key : fmt::format("{} = {}", option.key, option.default_value);
+    text += fmt::format("  {:<34} {} ({})\n", value, option.description, option.type);
+  }
+  return text;
+}
+
+}  // namespace mantissa::config

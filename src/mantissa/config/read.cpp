@@ -1,0 +1,250 @@
+// From the keys that were said to a checked config.
+#include "mantissa/config/read.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <optional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/config/options.h"
+#include "mantissa/precision/idle_fields.h"
+#include "mantissa/precision/rule_toml.h"
+
+namespace mantissa::config {
+namespace {
+
+/// What `value` had to be. Limits that nobody meets are left out.
+std::string range_text(const Range& range, double value) {
+  constexpr double kHuge = 1e12;
+  const auto number = [](double v) {
+    return v == std::floor(v) && std::abs(v) < 1e16 ? fmt::format("{:.0f}", v) : fmt::format("{}", v);
+  };
+  std::string text;
+  if (std::isfinite(range.min)) {
+    text += fmt::format("{} {}", range.above ? "greater than" : "at least", number(range.min));
+  }
+  if (std::isfinite(range.max) && (range.max < kHuge || value > range.min)) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : " and ", range.below ? "below" : "at most",
+                        number(range.max));
+  }
+  return text;
+}
+
+void check_range(const Entry& entry, const Range& range, double value) {
+  if (!std::isfinite(value)) refuse(entry, "must be a finite number");
+  const bool high_enough = range.above ? value > range.min : value >= range.min;
+  const bool low_enough = range.below ? value < range.max : value <= range.max;
+  if (!high_enough || !low_enough) refuse(entry, "must be " + range_text(range, value));
+}
+
+std::int64_t whole_number(const Entry& entry, const Range& range) {
+  if (const auto* value = entry.value->as_integer()) {
+    check_range(entry, range, static_cast<double>(value->get()));
+    return value->get();
+  }
+  const auto* real = entry.value->as_floating_point();
+  const bool almost =
+      real != nullptr && real->get() == std::floor(real->get()) && std::abs(real->get()) < 1e15;
+  refuse(entry, almost ? fmt::format("must be a whole number; write {:.0f}", real->get())
+                       : "must be a whole number");
+}
+
+double real_number(const Entry& entry, const toml::node& node, const Range& range) {
+  const std::optional<double> value = node.is_number() ? node.value<double>() : std::nullopt;
+  if (!value) refuse(entry, "must be a number");
+  check_range(entry, range, *value);
+  return *value;
+}
+
+bool flag(const Entry& entry) {
+  if (const auto* value = entry.value->as_boolean()) return value->get();
+  refuse(entry, "must be true or false");
+}
+
+/// A string; of an override also what was typed, whatever TOML makes of it.
+std::string text_value(const Entry& entry) {
+  if (const auto* value = entry.value->as_string()) return value->get();
+  if (!entry.raw.empty()) return entry.raw;
+  const std::optional<std::string> bare = precision::value_text(*entry.value);
+  refuse(entry, bare ? fmt::format("must be a string; write \"{}\"", *bare) : "must be a string");
+}
+
+/// One string or an array of strings, none of them empty.
+std::vector<std::string> text_values(const Entry& entry) {
+  std::vector<std::string> values;
+  if (const toml::array* array = entry.value->as_array()) {
+    for (const toml::node& item : *array) {
+      const auto* text = item.as_string();
+      if (text == nullptr) refuse(entry, "must be a string, or an array of strings");
+      values.push_back(text->get());
+    }
+    if (values.empty()) refuse(entry, "must not be empty");
+  } else {
+    values.push_back(text_value(entry));
+  }
+  for (const std::string& value : values) {
+    if (value.empty()) refuse(entry, "must not be empty");
+  }
+  return values;
+}
+
+bool is_word(const Option& option, const std::string& value) {
+  return std::find(option.choices.begin(), option.choices.end(), value) != option.choices.end();
+}
+
+std::string resolved(const Option& option, const Entry& entry, const std::string& value) {
+  if (value.empty() || is_word(option, value)) return value;
+  return std::filesystem::absolute(entry.base / value).lexically_normal().string();
+}
+
+/// Reads an entry into the place its option names; one overload for each type of key.
+struct Reader {
+  const Entry& entry;
+  const Option& option;
+
+  void operator()(std::string* out) const {
+    *out = text_value(entry);
+    if (option.path) {
+      *out = resolved(option, entry, *out);
+      return;
+    }
+    if (option.choices.empty() || is_word(option, *out)) return;
+    const std::string choices = list_of(option.choices);
+    if (std::find(option.later.begin(), option.later.end(), *out) != option.later.end()) {
+      refuse(entry, fmt::format("is not available in this version (available: {})", choices));
+    }
+    refuse(entry, fmt::format("there is no such choice{} (choices: {})", did_you_mean(*out, option.choices),
+                              choices));
+  }
+  void operator()(std::int64_t* out) const { *out = whole_number(entry, option.range); }
+  void operator()(std::uint64_t* out) const {
+    *out = static_cast<std::uint64_t>(whole_number(entry, option.range));
+  }
+  void operator()(double* out) const { *out = real_number(entry, *entry.value, option.range); }
+  void operator()(bool* out) const { *out = flag(entry); }
+  void operator()(std::vector<std::string>* out) const {
+    *out = text_values(entry);
+    for (std::string& value : *out) {
+      if (is_word(option, value) && out->size() > 1)
+        refuse(entry, fmt::format("\"{}\" must stand alone", value));
+      value = resolved(option, entry, value);
+    }
+  }
+  void operator()(std::array<double, 2>* out) const {
+    const toml::array* array = entry.value->as_array();
+    if (array == nullptr || array->size() != 2) refuse(entry, "must be two numbers, such as [0.9, 0.95]");
+    for (std::size_t i = 0; i < 2; ++i) (*out)[i] = real_number(entry, *array->get(i), option.range);
+  }
+  void operator()(Validation* out) const {
+    if (entry.value->is_number()) {
+      out->share = real_number(entry, *entry.value, option.range);
+      return;
+    }
+    if (!entry.value->is_string() && !entry.value->is_array())
+      refuse(entry, "must be a share such as 0.02, or files");
+    out->files = text_values(entry);
+    for (std::string& value : out->files) value = resolved(option, entry, value);
+  }
+};
+
+nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1) {
+  constexpr int kDeepest = 32;  // config.json is written again, and read by bounded readers
+  if (depth > kDeepest) refuse(entry, fmt::format("nests deeper than {} levels; write it flat", kDeepest));
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* value = node.as_boolean()) return value->get();
+  if (const auto* value = node.as_integer()) return value->get();
+  if (const auto* value = node.as_floating_point()) {
+    if (!std::isfinite(value->get())) refuse(entry, "must be a finite number");
+    return value->get();
+  }
+  if (const toml::array* array = node.as_array()) {
+    nlohmann::json out = nlohmann::json::array();
+    for (const toml::node& item : *array) out.push_back(to_json(entry, item, depth + 1));
+    return out;
+  }
+  const toml::table* table = node.as_table();
+  if (table == nullptr) refuse(entry, "config.json has no dates");
+  nlohmann::json out = nlohmann::json::object();
+  for (const auto& [key, item] : *table) out[std::string(key.str())] = to_json(entry, item, depth + 1);
+  return out;
+}
+
+nlohmann::json model_value(const Entry& entry, const ModelField& field) {
+  switch (field.kind) {
+    case ModelField::Kind::whole:
+      return whole_number(entry, {.min = 1, .max = 2147483647});
+    case ModelField::Kind::number:
+      return real_number(entry, *entry.value, {.min = 0, .above = true});
+    case ModelField::Kind::flag:
+      return flag(entry);
+    case ModelField::Kind::text:
+      return text_value(entry);
+    case ModelField::Kind::any:
+      return to_json(entry, *entry.value);
+  }
+  return {};
+}
+
+/// The DeepSpeed file that [precision] deepspeed names; nothing where it names none.
+std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
+  const Entry* entry = entries.find("precision", "deepspeed");
+  if (entry == nullptr) return std::nullopt;
+  const std::string path = resolved(*find_option("precision", "deepspeed"), *entry, text_value(*entry));
+  if (path.empty()) return std::nullopt;
+  return compat::read_deepspeed(path, entry->where + ": precision.deepspeed =");
+}
+
+}  // namespace
+
+std::string read_config_file(const std::filesystem::path& path) {
+  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries takes
+  std::ifstream in(path, std::ios::binary);
+  if (!in || std::filesystem::is_directory(path)) {
+    throw FileError(fmt::format("{}: cannot be read; is it the path of a config file?", path.string()));
+  }
+  std::string text(kLimit, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(kLimit));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
+RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
+                       std::span<const std::string> overrides, const PrecisionArguments& precision,
+                       Told* told) {
+  const compat::DeepSpeedFile* deepspeed = precision.deepspeed;
+  Entries entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
+  std::optional<compat::DeepSpeedFile> named;
+  if (deepspeed == nullptr) named = named_deepspeed(entries);
+  if (named) {
+    deepspeed = &*named;
+    entries = read_entries(text, file, overrides, deepspeed, precision.policy.has_value());
+  }
+  RunConfig config;
+  for (const Entry& entry : entries.all) {
+    if (const Option* option = find_option(entry.section, entry.key)) {
+      std::visit(Reader{entry, *option}, option->slot(config));
+    } else if (entry.section == "model") {
+      config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
+    }
+  }
+  config.deepspeed.clear();
+  Told notes;
+  config.policy = apply_precision(read_policy(entries, notes.notes), precision, notes.notes);
+  const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);
+  settle(config, entries, precision.policy.has_value(), divided);
+  if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);
+  for (std::string& idle : precision::idle_fields(config.policy)) notes.notes.push_back(std::move(idle));
+  if (told != nullptr) *told = std::move(notes);
+  return config;
+}
+
+RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides,
+                      const PrecisionArguments& precision, Told* told) {
+  return parse_config(read_config_file(path), path, overrides, precision, told);
+}
+
+}  // namespace mantissa::config

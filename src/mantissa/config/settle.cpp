@@ -1,0 +1,108 @@
+// What the keys of a config must be to each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/config/read.h"
+
+namespace mantissa::config {
+namespace {
+
+constexpr std::int64_t kDefaultMicroBatch = 8;
+
+void check_present(const RunConfig& config, const Entries& entries) {
+  const auto missing = [&](std::string_view key, std::string_view cure) {
+    throw ConfigError(fmt::format("{}: {} is missing; {}", entries.file, key, cure));
+  };
+  if (config.run.steps == 0)
+    missing("run.steps", "say under [run] how many optimizer steps to train, such as steps = 300");
+  if (config.model.path.empty() && config.model.config.empty() && config.model.fields.empty()) {
+    missing("model", "write path, config, or config.json's own fields (hidden_size = 256, …) under [model]");
+  }
+  if (config.data.source.empty()) missing("data.source", "write source = \"kk\", or files, under [data]");
+}
+
+/// One of path, config and inline fields says what the model is.
+void check_model(const RunConfig& config, const Entries& entries) {
+  const ModelSection& model = config.model;
+  const std::string inline_field = model.fields.empty() ? "" : model.fields.begin().key();
+  std::string first, second;
+  if (!model.path.empty() && !model.config.empty()) {
+    first = "path";
+    second = "config";
+  } else if (!inline_field.empty() && !(model.path.empty() && model.config.empty())) {
+    first = model.path.empty() ? "config" : "path";
+    second = inline_field;
+  }
+  if (!first.empty()) {
+    throw ConfigError(fmt::format("{}: model.{} and model.{} both say what the model is; keep one",
+                                  entries.where("model", second), first, second));
+  }
+  if (config.data.tokenizer == "model" && model.path.empty()) {
+    refuse(*entries.find("data", "tokenizer"),
+           "there is no model.path to take the tokenizer from; write \"byte\", or a tokenizer file");
+  }
+}
+
+void check_puzzles(const RunConfig& config, const Entries& entries) {
+  const DataSection& data = config.data;
+  if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
+  refuse(*entries.find("data", "people_min"),  // its default is the least there is
+         fmt::format("must be at most data.people_max, which is {}", data.people_max));
+}
+
+/// A micro-batch is a multiple of a leaf and lies within a shard (docs/numerics.md, "Sums over tokens").
+void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
+  BatchSection& batch = config.batch;
+  const auto check = [&](std::string_view key, std::int64_t value, std::int64_t whole,
+                         const std::string& of) {
+    if (whole % value == 0) return;
+    throw ConfigError(fmt::format("{}: batch.{} = {}: must divide {}, which is {}; try {}",
+                                  entries.where("batch", key), key, value, of, whole, [&] {
+                                    std::int64_t divisor = std::min(value, whole);
+                                    while (whole % divisor != 0) --divisor;
+                                    return divisor;
+                                  }()));
+  };
+  check("shards", batch.shards, batch.global_batch_size, "batch.global_batch_size");
+  const std::int64_t rows = batch.global_batch_size / batch.shards;
+  const std::string name =
+      batch.shards == 1 ? "batch.global_batch_size" : "the sequences of a shard (global_batch_size / shards)";
+  check("leaf", batch.leaf, rows, name);
+  if (entries.find("batch", "micro_batch_size") == nullptr && !divided) {
+    batch.micro_batch_size = std::max(kDefaultMicroBatch / batch.leaf, std::int64_t{1}) * batch.leaf;
+    while (rows % batch.micro_batch_size != 0) batch.micro_batch_size -= batch.leaf;
+  }
+  check("micro_batch_size", batch.micro_batch_size, rows, name);
+  check("leaf", batch.leaf, batch.micro_batch_size, "batch.micro_batch_size");
+}
+
+void settle_schedule(RunConfig& config, const Entries& entries) {
+  const std::int64_t steps = config.run.steps;
+  if (config.schedule.warmup_steps <= steps) return;
+  // A DeepSpeed file is written for runs of another length.
+  if (const Entry* said = entries.find("schedule", "warmup_steps"); said != nullptr && !said->deepspeed) {
+    refuse(*said, fmt::format("must be at most run.steps, which is {}", steps));
+  }
+  config.schedule.warmup_steps = steps;
+}
+
+void settle_run(RunConfig& config, const std::filesystem::path& file) {
+  if (config.run.name.empty()) config.run.name = file.stem().string();
+  if (config.run.out.empty()) config.run.out = "runs/" + config.run.name;
+}
+
+}  // namespace
+
+void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
+  check_present(config, entries);
+  check_model(config, entries);
+  check_puzzles(config, entries);
+  settle_batch(config, entries, divided);
+  settle_schedule(config, entries);
+  settle_run(config, entries.file);
+  settle_loss_scale(config, entries, policy_replaced);
+}
+
+}  // namespace mantissa::config

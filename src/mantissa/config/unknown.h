@@ -1,0 +1,16 @@
+// What to say about a key that no config has.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace mantissa::config {
+
+/// "there is no key run.learning_rate; write optimizer.lr": knows the spellings of other trainers, keys that
+/// stand in the wrong section, and near spellings. `section` may be "" for keys before the first section.
+std::string unknown_key(std::string_view section, std::string_view key);
+
+/// The same for a section.
+std::string unknown_section(std::string_view section);
+
+}  // namespace mantissa::config

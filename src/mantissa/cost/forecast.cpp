@@ -1,0 +1,148 @@
+#include "mantissa/cost/forecast.h"
+
+#include <algorithm>
+
+#include "mantissa/comm/shard_sum.h"
+#include "mantissa/model/llama.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/runtime/process.h"
+
+namespace mantissa::cost {
+namespace {
+
+/// What `run` takes with micro-batches of `rows` sequences.
+std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
+                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx) {
+  MemoryForecast f = forecast_memory(compile_training(config, model, rows, ctx), run.data);
+  f.process = run.process;
+  return f.peak();
+}
+
+}  // namespace
+
+plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
+                               std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
+                               std::int64_t step) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = length;
+  options.longest_leaf = length * config.batch.leaf;
+  options.shards = config.batch.shards;
+  options.one_micro_batch = rows == config.batch.global_batch_size;
+  options.recompute = plan::parse_recompute(config.batch.recompute);
+  options.fold = fold;
+  options.fuse = options.join_head = fuse;
+  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy.at_step(step),
+                       options, ctx);
+}
+
+std::size_t moment_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots)
+    bytes += 2 * aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.moments));
+  return bytes;
+}
+
+std::size_t compensation_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.compensated)
+      bytes += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.master));
+  }
+  return bytes;
+}
+
+std::size_t shard_sum_bytes(const plan::Program& program) {
+  std::size_t bytes = 0;
+  for (const plan::Slot& slot : program.slots)
+    bytes += comm::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
+  return bytes;
+}
+
+MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes) {
+  MemoryForecast f;
+  f.masters = program.memory.masters;
+  f.copies = program.memory.copies;
+  f.moments = moment_bytes(program);
+  f.compensation = compensation_bytes(program);
+  f.gradients = program.memory.gradients;
+  f.shard_sums = shard_sum_bytes(program);
+  f.activations = program.memory.activations;
+  f.work = program.memory.work;
+  f.tables = program.memory.inputs + program.memory.constants + program.memory.states;
+  f.data = data_bytes;
+  f.process = runtime::baseline_bytes();
+  return f;
+}
+
+std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
+                                const kernels::Context& ctx) {
+  std::vector<Part> parts;
+  std::vector<std::int64_t> firsts = {0};
+  for (const std::int64_t step : config.policy.changes()) {
+    if (step < config.run.steps) firsts.push_back(step);
+  }
+  for (const std::int64_t first : firsts) {
+    parts.push_back({first, std::make_unique<plan::Program>(compile_training(
+                                config, model, config.batch.micro_batch_size, ctx, true, true, first))});
+  }
+  return parts;
+}
+
+MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes) {
+  MemoryForecast most, before;
+  for (const Part& part : parts) {
+    const MemoryForecast now = forecast_memory(*part.program, data_bytes);
+    MemoryForecast between = now;
+    between.masters += before.masters;
+    between.copies += before.copies;
+    between.gradients = between.activations = between.work = between.tables = 0;
+    for (const MemoryForecast& f : {now, between}) {
+      if (f.peak() > most.peak()) most = f;
+    }
+    before = now;
+  }
+  return most;
+}
+
+std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
+                                 std::size_t memory_bytes, const MemoryForecast& run,
+                                 const kernels::Context& ctx) {
+  std::vector<std::int64_t> sizes;  // that a micro-batch may have
+  for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
+       rows += config.batch.leaf) {
+    if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
+  }
+  const auto fits = [&](std::int64_t rows) {
+    return peak_with_rows(config, model, rows, run, ctx) <= memory_bytes;
+  };
+  // All rows at once need less than their share: a tied embedding then has one accumulator.
+  if (fits(sizes.back())) return sizes.back();
+  const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
+  return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
+}
+
+std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
+                           std::size_t memory_bytes, const MemoryForecast& run, const kernels::Context& ctx) {
+  const std::int64_t most =
+      (std::int64_t{1} << 30) / config.data.sequence_length;  // ids are counted in 32 bits
+  const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, ctx); };
+  const std::size_t one = peak(1), two = peak(2);
+  if (one > memory_bytes) return 0;
+  // Memory grows by about the same with every row: a guess, and then the bracket that it needs.
+  const double slope = static_cast<double>(std::max(two, one + 1) - one);
+  const double guess = 1 + static_cast<double>(memory_bytes - one) / slope;
+  std::int64_t fits = 1,
+               beyond = std::clamp(static_cast<std::int64_t>(std::min(guess, 1e9)), std::int64_t{2}, most);
+  while (beyond < most && peak(beyond) <= memory_bytes) {
+    fits = beyond;
+    beyond = std::min(most, beyond + beyond / 8 + 1);
+  }
+  while (fits + 1 < beyond) {
+    const std::int64_t middle = fits + (beyond - fits) / 2;
+    (peak(middle) <= memory_bytes ? fits : beyond) = middle;
+  }
+  return fits;
+}
+
+}  // namespace mantissa::cost

@@ -1,0 +1,209 @@
+// Time: of each step of a plan by the work that its kernel does, at shares of the measured peak.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "mantissa/comm/shard_sum.h"
+#include "mantissa/cost/forecast.h"
+#include "mantissa/kernels/head.h"
+#include "mantissa/kernels/peak.h"
+#include "mantissa/optim/adamw.h"
+#include "mantissa/plan/explain.h"
+
+namespace mantissa::cost {
+namespace {
+
+/// What kernels take beside the multiply-adds of their products, in flops at the peak, so that it goes with
+/// clock, vector width and threads. Fitted to bench_step: products reach the share whatever they
+/// multiply, and the rest is what is done once a call, a row, a score, a logit or an element.
+struct Work {
+  double product_share = 0.87;   // of multiply-adds in products
+  double product_call = 7e6;     // starting threads, packing the smaller factor
+  double gradient_call = 26e6;   // of a weight gradient: both factors are packed turned
+  double gradient_element = 25;  // adding a leaf to a weight gradient
+  double forward_share = 0.64;   // of multiply-adds in attention
+  double backward_share = 0.5;
+  double forward_score = 100;  // exp, mask, row sums
+  double backward_score = 125;
+  double logit = 350;            // softmax of the head and its gradient
+  double element = 24;           // read or written by a step that multiplies nothing
+  double exp_element = 38;       // where an exp is among what is done to it
+  double gathered_element = 90;  // a row at a time, by one thread where rows are summed
+  double scaled_element = 40;    // rounded with the scale of a tensor
+  double block_element = 100;    // rounded with the scale of its block
+  double rounded_sum = 20;       // of a sum that is rounded every so many terms
+  double call = 2.4e6;
+  double random_update = 350;  // stochastic rounding of a weight and its moments
+};
+
+/// The usual step of a run beside one of which every op was at its fastest.
+constexpr double kRunShare = 0.9;
+
+constexpr Work kWork;
+
+double elements(const plan::Program& program, plan::BufferId id) {
+  return static_cast<double>(program.buffer(id).shape.count());
+}
+
+/// All that the step reads and writes.
+double elements_moved(const plan::Program& program, const plan::Step& s) {
+  double count = s.addend == plan::kNoBuffer ? 0 : elements(program, s.addend);
+  for (const plan::Operand& o : s.inputs) count += elements(program, o.buffer);
+  for (const plan::BufferId o : s.outputs) count += elements(program, o);
+  return count;
+}
+
+/// A product of factors in parts is one of every two parts whose terms count (numeric/factor.h).
+int products_of(const plan::Step& s) {
+  return s.compute.parts * (s.compute.parts + 1) / 2;
+}
+
+/// What products take: multiply-adds, and rounding their sums where these are not in the arithmetic.
+double product_work(const plan::Step& s, double flops) {
+  const Accumulator& sums = s.accumulator;
+  const std::int64_t terms = sums.block == 0 ? kSumBlock : sums.block;
+  const double roundings = sums.rounds() ? flops / 2 / static_cast<double>(terms) : 0;
+  return flops * products_of(s) / kWork.product_share + roundings * kWork.rounded_sum;
+}
+
+/// Where leaves are too long for their logits to be kept, the head makes them twice.
+double logits_made_again(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
+  if (s.op->id == "log_prob.grad") return 3.0 / 2.0;
+  if (s.op->id != "log_prob.training") return 1.0;
+  const std::int64_t vocabulary = program.buffer(s.inputs[1].buffer).shape.dim(0).size;
+  return kernels::keeps_logits(longest_leaf, vocabulary) ? 1.0 : 4.0 / 3.0;
+}
+
+double head_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
+  const double logits = static_cast<double>(program.token_capacity) *
+                        static_cast<double>(program.buffer(s.inputs[1].buffer).shape.dim(0).size);
+  return product_work(s, s.flops * logits_made_again(program, s, longest_leaf)) + logits * kWork.logit;
+}
+
+double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
+  const double products = product_work(s, s.flops);
+  if (s.op->id != "matmul.dw") return products + kWork.product_call;
+  const double leaves = static_cast<double>(program.token_capacity) /
+                        static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
+  return products + kWork.gradient_call +
+         leaves * elements(program, s.outputs.front()) * kWork.gradient_element;
+}
+
+double attention_flops(const plan::Step& s) {
+  const auto head_dim = static_cast<double>(s.attributes.integer("head_dim"));
+  const bool forward = s.op->id == "attention";
+  const double scores = s.flops / ((forward ? 4 : 8) * head_dim);
+  const double products = s.flops * products_of(s);
+  return forward ? products / kWork.forward_share + scores * kWork.forward_score
+                 : products / kWork.backward_share + scores * kWork.backward_score;
+}
+
+double other_flops(const plan::Program& program, const plan::Step& s) {
+  const bool fused_exp = std::any_of(s.parts.begin(), s.parts.end(),
+                                     [](const std::string& part) { return part.starts_with("swiglu"); });
+  const auto& quantization = program.buffer(s.outputs.front()).quantization;
+  const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
+                         : s.op->op == "gather"              ? kWork.gathered_element
+                         : s.op->op == "swiglu" || fused_exp ? kWork.exp_element
+                                                             : kWork.element;
+  return kWork.call + elements_moved(program, s) * element;
+}
+
+bool is_product(const plan::Step& s) {
+  return s.op->op == "matmul" || s.op->op == "log_prob";
+}
+
+/// What the update's sweep computes beside what it moves.
+double update_flops(const plan::Program& program) {
+  double flops = 0;
+  for (const plan::Slot& slot : program.slots) {
+    const bool narrow = !holds(slot.master, program.arithmetic) || !holds(slot.moments, program.arithmetic);
+    if (slot.gradient != plan::kNoBuffer && narrow && slot.rounding == Rounding::stochastic)
+      flops += static_cast<double>(slot.shape.count()) * kWork.random_update;
+  }
+  return flops;
+}
+
+/// Of the sweep that looks whether all weights will fit: it reads what the update reads.
+double range_check_traffic(const plan::Program& program) {
+  double bytes = 0;
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient == plan::kNoBuffer || !optim::may_break_weights(slot.master, slot.arithmetic)) continue;
+    const std::size_t element = bytes_of(program.buffer(slot.gradient).type) +
+                                (slot.compensated ? 2 : 1) * bytes_of(slot.master) +
+                                2 * bytes_of(slot.moments);
+    bytes += static_cast<double>(element) * static_cast<double>(slot.shape.count());
+  }
+  return bytes;
+}
+
+/// Of the sum over shards: each gradient is rounded into a sum or added to one. Both are read, one is
+/// written.
+double shard_sum_traffic(const plan::Program& program) {
+  if (program.shards == 1) return 0;
+  const double sums =
+      static_cast<double>(shard_sum_bytes(program)) / static_cast<double>(comm::waiting_sums(program.shards));
+  const double shards = static_cast<double>(program.shards);
+  return shards * static_cast<double>(program.memory.gradients) + (3 * shards - 2) * sums;
+}
+
+}  // namespace
+
+Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests) {
+  // Less memory than the run will take, so that measuring does not raise the peak.
+  const std::size_t bytes = program.memory.arena() + program.memory.weights();
+  const auto peak = [&] { return kernels::measure_fma_peak(ctx, program.arithmetic); };
+  const double before = peak();
+  Machine machine{before, kernels::measure_bandwidth(ctx, bytes / 2)};
+  // A shared machine gives less for some tens of milliseconds at times; less often twice in a row.
+  machine.flops_per_second = std::max(before, peak());
+  for (int rest = 0; rest < rests; ++rest) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    machine.flops_per_second = std::max(machine.flops_per_second, peak());
+  }
+  return machine;
+}
+
+double product_flops(const plan::Program& program) {
+  double flops = 0;
+  for (const plan::Step& s : program.steps) {
+    if (s.phase == graph::Phase::evaluate || s.recomputed) continue;
+    if (is_product(s) || s.op->op == "attention") flops += s.flops;
+  }
+  return flops;
+}
+
+double step_seconds(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf,
+                    const Machine& machine) {
+  const double flops = s.op->op == "matmul"      ? matmul_flops(program, s, longest_leaf)
+                       : s.op->op == "log_prob"  ? head_flops(program, s, longest_leaf)
+                       : s.op->op == "attention" ? attention_flops(s)
+                                                 : other_flops(program, s);
+  return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
+}
+
+double update_bytes(const plan::Program& program) {
+  // The norm reads the gradients; the sweep reads them again, reads and writes masters, moments and
+  // compensations, and writes the copies.
+  const plan::MemoryRegions& m = program.memory;
+  return static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) +
+                             2 * compensation_bytes(program) + m.copies) +
+         range_check_traffic(program) + shard_sum_traffic(program);
+}
+
+double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
+                        const Machine& machine) {
+  const std::int64_t leaf = config.batch.leaf * config.data.sequence_length;
+  double micro = 0;
+  for (const plan::Step& s : program.steps) {
+    if (s.phase != graph::Phase::evaluate) micro += step_seconds(program, s, leaf, machine);
+  }
+  const double micros = static_cast<double>(config.batch.global_batch_size) /
+                        static_cast<double>(config.batch.micro_batch_size);
+  const double seconds = micros * micro + std::max(update_bytes(program) / machine.bytes_per_second,
+                                                   update_flops(program) / machine.flops_per_second);
+  return seconds / kRunShare;
+}
+
+}  // namespace mantissa::cost

@@ -1,0 +1,80 @@
+#include "mantissa/cost/target_forecast.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/cost/forecast.h"
+#include "mantissa/plan/caveats.h"
+#include "mantissa/plan/explain.h"
+
+namespace mantissa::cost {
+namespace {
+
+/// The preset of 16 bits that `target` computes in, or the reference.
+std::string native_preset(const Target& target) {
+  if (format_on(target, "bf16").native) return "bf16-mixed";
+  if (format_on(target, "f16").native) return "16-mixed";
+  return "32-true";
+}
+
+std::string rate_text(double flops_per_second) {
+  return fmt::format("{:.3g} TFLOP/s", flops_per_second / 1e12);
+}
+
+}  // namespace
+
+std::vector<TargetFormat> formats_needed(const plan::Program& program, const Target& target) {
+  std::vector<TargetFormat> needed;
+  for (const plan::FormatUse& use : plan::formats_used(program)) {
+    const bool wide = use.format == "f32" || use.format == "f64";
+    if (use.factor || !wide) needed.push_back(format_on(target, use.format));
+  }
+  return needed;
+}
+
+std::vector<std::string> format_warnings(const plan::Program& program, const Target& target) {
+  std::vector<std::string> warnings;
+  const std::string preset = native_preset(target);
+  const std::string rate = rate_text(format_on(target, preset == "bf16-mixed" ? "bf16"
+                                                       : preset == "16-mixed" ? "f16"
+                                                                              : "f32")
+                                         .flops_per_second);
+  for (const TargetFormat& f : formats_needed(program, target)) {
+    if (f.native) continue;
+    const std::string instead =
+        f.computed_in.empty()
+            ? "and nothing that holds it, so that no time can be given"
+            : fmt::format("it would be computed in {}, {}", f.computed_in, rate_text(f.flops_per_second));
+    const std::string cure = preset == program.policy.preset()
+                                 ? std::string()
+                                 : fmt::format("; {} is native there ({})", preset, rate);
+    warnings.push_back(fmt::format("{} has no {}: {}{}", target.name, f.format, instead, cure));
+  }
+  for (const plan::Imitation& i : plan::imitations(program)) {
+    if (i.sums) warnings.push_back(fmt::format("{} has no {}: its own sums would do", target.name, i.what));
+  }
+  return warnings;
+}
+
+double forecast_seconds_on(const Target& target, const plan::Program& program, double micro_batches) {
+  const double bandwidth = target.stream_share * target.bytes_per_second;
+  double micro = 0;
+  bool trains = false;
+  for (const plan::Step& s : program.steps) {
+    if (s.phase == graph::Phase::evaluate) continue;
+    trains = trains || s.phase == graph::Phase::backward;
+    double arithmetic = 0;
+    if (const std::string format = plan::factor_format(s); !format.empty()) {
+      const double share = s.op->op == "attention" ? target.attention_share : target.product_share;
+      const double rate = format_on(target, format).flops_per_second;
+      if (rate == 0) return 0;
+      arithmetic = s.flops / (share * rate);
+    }
+    micro += std::max({arithmetic, s.bytes / bandwidth, target.seconds_per_kernel});
+  }
+  const double update = trains ? update_bytes(program) / bandwidth + 2 * target.seconds_per_kernel : 0;
+  return micro_batches * micro + update;
+}
+
+}  // namespace mantissa::cost

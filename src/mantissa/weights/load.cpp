@@ -1,0 +1,302 @@
+// Weights from files into masters and copies: one pass over every tensor that reads, checks, rounds and
+// stores it, piece by piece on all threads; or the file's own memory, where it has what is read.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/checkpoint.h"
+#include "mantissa/io/file.h"
+#include "mantissa/kernels/update.h"
+#include "mantissa/weights/model_files.h"
+#include "mantissa/weights/model_scales.h"
+
+namespace mantissa::weights {
+namespace {
+
+using plan::Slot;
+
+/// Tensors that old checkpoints hold and that follow from the config.
+bool is_derived(std::string_view name) {
+  return name.ends_with("rotary_emb.inv_freq");
+}
+
+std::vector<std::int64_t> sizes(const Shape& shape) {
+  std::vector<std::int64_t> out;
+  for (const Dim& d : shape.dims()) out.push_back(d.size);
+  return out;
+}
+
+/// Refuses a weight whose numbers are not those of its tensor alone: integers, truth values, and 8-bit codes
+/// with a scale beside them.
+void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
+                 const plan::Program& program) {
+  const bool floating = io::scalar_of(tensor.dtype).has_value();
+  const io::TensorInfo* scale = files.scale_of(slot.name);
+  if (floating && (scale == nullptr || io::bytes_of(tensor.dtype) > 1)) return;
+  const std::string what = fmt::format("{}: is {} in {}", slot.name, io::safetensors_name(tensor.dtype),
+                                       files.path_of(slot.name).string());
+  const std::string where =
+      fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
+  if (floating) {
+    throw DtypeError(fmt::format(
+        "{} with its scale in \"{}\", {}; multiply them with mantissa convert IN OUT --dtype bf16, "
+        "or load the weights before they were quantised",
+        what, scale->name, where));
+  }
+  throw DtypeError(fmt::format(
+      "{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load the weights "
+      "before they were quantised",
+      what, where));
+}
+
+/// Refuses files that hold something else than the model's weights, or weights that are no numbers.
+void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
+                 const std::filesystem::path& where) {
+  for (const Slot& slot : program.slots) {
+    if (const io::TensorInfo* tensor = files.find(slot.name); tensor != nullptr)
+      check_dtype(slot, *tensor, files, program);
+  }
+  for (const io::TensorInfo& t : files.tensors()) {
+    const bool tied_head = config.tie_word_embeddings && t.name == "lm_head.weight";
+    bool known = tied_head || is_derived(t.name);
+    for (const Slot& slot : program.slots) known = known || slot.name == t.name;
+    if (!known) {
+      throw FileError(
+          fmt::format("{}: tensor {} is no weight of this {} model; check num_hidden_layers and "
+                      "tie_word_embeddings in config.json",
+                      where.string(), io::in_quotes(t.name), config.model_type));
+    }
+  }
+}
+
+/// The stored tensor of a slot. Throws where it is missing or misshapen.
+const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,
+                                const std::filesystem::path& where) {
+  const io::TensorInfo* info = files.find(slot.name);
+  if (info == nullptr) {
+    throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one",
+                                where.string(), slot.name, program.slots.size()));
+  }
+  if (info->shape != sizes(slot.shape)) {
+    throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json makes it {}", where.string(),
+                                 slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
+  }
+  return *info;
+}
+
+/// Whether one of the n values is inf or nan: all bits of its exponent are set.
+template <class Word>
+bool any_nonfinite(const std::byte* x, std::size_t n, Word exponent) {
+  Word found = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    Word word;
+    std::memcpy(&word, x + i * sizeof(Word), sizeof(Word));
+    found = static_cast<Word>(found | static_cast<Word>((word & exponent) == exponent));
+  }
+  return found != 0;
+}
+bool any_nonfinite(const std::byte* x, std::size_t n, Scalar format) {
+  switch (format) {
+    case Scalar::f64:
+      return any_nonfinite<std::uint64_t>(x, n, 0x7ff0000000000000U);
+    case Scalar::f32:
+    case Scalar::tf32:
+      return any_nonfinite<std::uint32_t>(x, n, 0x7f800000U);
+    case Scalar::bf16:
+      return any_nonfinite<std::uint16_t>(x, n, 0x7f80U);
+    case Scalar::e5m2:
+      return any_nonfinite<std::uint8_t>(x, n, 0x7cU);
+    case Scalar::e4m3:  // one nan, all ones
+      return any_nonfinite<std::uint8_t>(x, n, 0x7fU);
+    default:
+      return any_nonfinite<std::uint16_t>(x, n, 0x7c00U);
+  }
+}
+
+/// One tensor on its way from its file into memory of our own.
+class TensorLoad {
+ public:
+  TensorLoad(const io::WeightFiles& files, const io::TensorInfo& tensor, const Slot& slot)
+      : files_(files),
+        slot_(slot),
+        file_(files.path_of(slot.name)),
+        stored_(*io::scalar_of(tensor.dtype)),
+        wide_(slot.master == Scalar::f64 ? Scalar::f64 : Scalar::f32) {}
+
+  /// What is to be filled; data that are null are not.
+  Matrix master;
+  std::vector<Matrix> copies;
+  /// The stored values where they are memory already.
+  const std::byte* mapped = nullptr;
+
+  Scalar stored() const { return stored_; }
+
+  /// Throws FileError where a value is not finite or beyond the master's range.
+  void run(const kernels::Context& ctx) {
+    const std::int64_t count = slot_.shape.count(), pieces = (count + kPiece - 1) / kPiece;
+    std::vector<std::vector<std::byte>> buffers(3 * static_cast<std::size_t>(ctx.threads));
+    std::vector<std::exception_ptr> faults(static_cast<std::size_t>(pieces));
+    kernels::parallel_for(ctx, pieces, [&](std::int64_t piece, int thread) {
+      try {
+        const std::int64_t first = piece * kPiece;
+        run_piece({.simd = ctx.simd}, first, std::min(kPiece, count - first),
+                  &buffers[3 * static_cast<std::size_t>(thread)]);
+      } catch (...) {
+        faults[static_cast<std::size_t>(piece)] = std::current_exception();
+      }
+    });
+    for (const std::exception_ptr& fault : faults) {
+      if (fault != nullptr) std::rethrow_exception(fault);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t kPiece = std::int64_t{1} << 18;
+
+  /// Elements [first, first + n), with three buffers to use.
+  void run_piece(const kernels::Context& ctx, std::int64_t first, std::int64_t n,
+                 std::vector<std::byte>* buffers) const {
+    const auto room = [&](std::vector<std::byte>& buffer, Scalar format) {
+      buffer.resize(static_cast<std::size_t>(n) * mantissa::bytes_of(format));
+      return buffer.data();
+    };
+    const auto in = [&](const Matrix& m) {
+      return static_cast<std::byte*>(m.data) + static_cast<std::size_t>(first) * mantissa::bytes_of(m.type);
+    };
+    const std::size_t skip = static_cast<std::size_t>(first) * mantissa::bytes_of(stored_);
+    const bool straight = master.data != nullptr && stored_ == slot_.master;  // read where it is to be
+    const std::byte* values = mapped == nullptr ? nullptr : mapped + skip;
+    if (values == nullptr || straight) {
+      std::byte* to = straight ? in(master) : room(buffers[0], stored_);
+      files_.read(slot_.name, {to, static_cast<std::size_t>(n) * mantissa::bytes_of(stored_)}, skip);
+      values = to;
+    }
+    if (any_nonfinite(values, static_cast<std::size_t>(n), stored_)) refuse_nonfinite(ctx, values, first, n);
+    if (copies.empty() && (master.data == nullptr || straight)) return;
+    if (stored_ != slot_.master) {
+      // By way of f32 (f64 in f64), which is exact but for f64 stored.
+      const std::byte* wide = values;
+      if (stored_ != wide_) {
+        std::byte* to = room(buffers[1], wide_);
+        kernels::cast(ctx, n, values, stored_, to, wide_);
+        wide = to;
+      }
+      std::byte* to = master.data != nullptr ? in(master) : room(buffers[2], slot_.master);
+      kernels::cast(ctx, n, wide, wide_, to, slot_.master);
+      if (any_nonfinite(to, static_cast<std::size_t>(n), slot_.master)) refuse_range(ctx, wide, to, first, n);
+      values = to;
+    }
+    for (const Matrix& copy : copies) kernels::cast(ctx, n, values, slot_.master, in(copy), copy.type);
+  }
+
+  static std::vector<double> numbers(const kernels::Context& ctx, const std::byte* x, Scalar format,
+                                     std::int64_t n) {
+    std::vector<double> out(static_cast<std::size_t>(n));
+    kernels::cast(ctx, n, x, format, out.data(), Scalar::f64);
+    return out;
+  }
+  static std::size_t first_nonfinite(const std::vector<double>& x) {
+    return static_cast<std::size_t>(
+        std::find_if(x.begin(), x.end(), [](double v) { return !std::isfinite(v); }) - x.begin());
+  }
+
+  [[noreturn]] void refuse_nonfinite(const kernels::Context& ctx, const std::byte* values, std::int64_t first,
+                                     std::int64_t n) const {
+    const std::vector<double> x = numbers(ctx, values, stored_, n);
+    const std::size_t i = first_nonfinite(x);
+    throw FileError(fmt::format(
+        "{}: tensor \"{}\" is {} at element {}; the file is damaged or its training diverged: use an earlier "
+        "checkpoint",
+        file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i)));
+  }
+  /// `wide` holds what the file says, `rounded` the same in the master's format.
+  [[noreturn]] void refuse_range(const kernels::Context& ctx, const std::byte* wide, const std::byte* rounded,
+                                 std::int64_t first, std::int64_t n) const {
+    const std::size_t i = first_nonfinite(numbers(ctx, rounded, slot_.master, n));
+    throw FileError(fmt::format(
+        "{}: tensor \"{}\" is {} at element {}, beyond the largest {} ({}); keep the weights in f32 "
+        "(32-true, bf16-mixed, 16-mixed) or bf16",
+        file_.string(), slot_.name, numbers(ctx, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
+        name(slot_.master), traits(slot_.master).max_finite));
+  }
+
+  const io::WeightFiles& files_;
+  const Slot& slot_;
+  const std::filesystem::path& file_;
+  Scalar stored_, wide_;
+};
+
+}  // namespace
+
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
+                                      const kernels::Context& ctx) {
+  const io::WeightFiles files(source.weights);
+  const plan::Program& program = weights.program();
+  check_names(program, files, source.config, source.weights);
+  std::size_t narrowest = 8;  // bytes of a stored value
+  for (std::size_t i = 0; i < program.slots.size(); ++i) {
+    const Slot& slot = program.slots[i];
+    const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
+    TensorLoad load(files, tensor, slot);
+    load.master = weights.master(i);
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (!program.buffer(slot.copies[c]).quantization) load.copies.push_back(weights.copy(i, c));
+    }
+    load.run(ctx);
+    narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
+  }
+  read_amax(weights.scales(), files.metadata(), source.weights);
+  weights.quantize_copies(ctx);
+  if (narrowest >= 4) return {};
+  return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
+                      source.weights.string(), 8 * narrowest)};
+}
+
+runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
+                                const kernels::Context& ctx) {
+  io::WeightFiles files(source.weights);
+  check_names(program, files, source.config, source.weights);
+  std::vector<runtime::WeightSet::View> views;
+  std::vector<TensorLoad> loads;
+  for (const Slot& slot : program.slots) {
+    const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
+    TensorLoad& load = loads.emplace_back(files, tensor, slot);
+    const auto view = [&](plan::BufferId id) {
+      const Scalar type = program.buffer(id).type;
+      if (program.buffer(id).quantization) return;
+      // Rounded to the master's format on the way, a copy has the stored values where that has them.
+      if (type != load.stored() || !holds(slot.master, type)) return;
+      const io::WeightFiles::Mapped file = files.map(slot.name);
+      if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;
+      load.mapped = file.bytes.data();
+      views.push_back({id, load.mapped, file.keep});
+    };
+    view(slot.master_buffer);
+    for (const plan::BufferId copy : slot.copies) view(copy);
+  }
+  std::vector<bool> own(program.buffers.size(), true);
+  for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
+  runtime::WeightSet weights(program, std::move(views));
+  for (std::size_t i = 0; i < program.slots.size(); ++i) {
+    const Slot& slot = program.slots[i];
+    const auto fills = [&](plan::BufferId id) {
+      return own[static_cast<std::size_t>(id)] && weights.has(id);
+    };
+    if (fills(slot.master_buffer)) loads[i].master = weights.master(i);
+    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
+      if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).quantization)
+        loads[i].copies.push_back(weights.copy(i, c));
+    }
+    loads[i].run(ctx);
+  }
+  read_amax(weights.scales(), files.metadata(), source.weights);
+  weights.quantize_copies(ctx);
+  return weights;
+}
+
+}  // namespace mantissa::weights

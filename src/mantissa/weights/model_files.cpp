@@ -1,0 +1,117 @@
+#include "mantissa/weights/model_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/checkpoint.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/json.h"
+#include "mantissa/kernels/update.h"
+#include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/error_stats.h"
+#include "mantissa/weights/model_scales.h"
+
+namespace mantissa::weights {
+namespace {
+
+using plan::Slot;
+
+nlohmann::json read_config_json(const std::filesystem::path& path) {
+  constexpr std::uint64_t kMost = 16U << 20U;
+  return io::parse_json(io::read_text_file(path, kMost), path);
+}
+
+std::vector<std::int64_t> sizes(const Shape& shape) {
+  std::vector<std::int64_t> out;
+  for (const Dim& d : shape.dims()) out.push_back(d.size);
+  return out;
+}
+
+}  // namespace
+
+ModelSource find_model(const std::filesystem::path& directory) {
+  std::error_code error;  // of a place that cannot be looked at; it is no directory either
+  if (!std::filesystem::is_directory(directory, error)) {
+    throw FileError(fmt::format(
+        "{}: is no directory; give a Hugging Face model directory with config.json and model.safetensors",
+        directory.string()));
+  }
+  const std::filesystem::path config = directory / "config.json";
+  return {model::parse_model_config(read_config_json(config), config.string()), directory};
+}
+
+ModelSource find_model(const config::ModelSection& section) {
+  if (!section.path.empty()) return find_model(std::filesystem::path(section.path));
+  if (!section.config.empty())
+    return {model::parse_model_config(read_config_json(section.config), section.config), {}};
+  return {model::parse_model_config(section.fields, "[model]"), {}};
+}
+
+std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         const kernels::Context& ctx) {
+  const Scalar format = *policy.fields().checkpoint, master_format = policy.resolve({}).params;
+  std::vector<io::TensorToWrite> tensors;
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const Slot& slot = weights.program().slots[i];
+    const Matrix master = weights.master(i);
+    io::TensorToWrite t;
+    t.name = slot.name;
+    t.dtype = io::dtype_of(format);
+    t.shape = sizes(slot.shape);
+    const auto count = static_cast<std::size_t>(slot.shape.count());
+    if (slot.master == format) {
+      t.bytes = {static_cast<const std::byte*>(master.data), count * mantissa::bytes_of(format)};
+    } else {
+      t.fill = [master, format, &ctx](std::uint64_t offset, std::span<std::byte> out) {
+        const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
+        const auto* from =
+            static_cast<const std::byte*>(master.data) + first * mantissa::bytes_of(master.type);
+        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / mantissa::bytes_of(format)), from,
+                      master.type, out.data(), format);
+      };
+    }
+    tensors.push_back(std::move(t));
+  }
+  io::ModelToWrite model;
+  const std::string config_json =
+      model::to_json(config, std::string(io::torch_name(io::dtype_of(format)))).dump(2) + "\n";
+  model.config_json = config_json;
+  model.tensors = tensors;
+  const Scalar rounded_to = holds(format, master_format) ? master_format : format;
+  model.metadata = {{"mantissa.policy", policy.line()},
+                    {"mantissa.rounded_to", std::string(name(rounded_to))}};
+  if (std::string amax = amax_text(weights.scales()); !amax.empty())
+    model.metadata.emplace(io::kAmaxKey, std::move(amax));
+  return io::write_model(directory, model);
+}
+
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx) {
+  constexpr std::int64_t kPart = 4096;
+  ErrorStats all;
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const Slot& slot = weights.program().slots[i];
+    if (holds(format, slot.master)) continue;
+    const std::int64_t count = slot.shape.count();
+    std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
+    kernels::parallel_for(ctx, static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
+      std::array<double, kPart> before, after;
+      const auto n = static_cast<std::size_t>(std::min(kPart, count - part * kPart));
+      load_row(weights.master(i).data, slot.master, static_cast<std::size_t>(part * kPart), n, before.data());
+      after = before;
+      round_row(after.data(), n, format);
+      parts[static_cast<std::size_t>(part)].add_row(before.data(), after.data(), n, format);
+    });
+    for (const ErrorStats& part : parts) all.merge(part);
+  }
+  if (all.count == 0) return {};
+  return fmt::format(
+      "the model is written in {}: largest error {:.3g}, RMS {:.3g}; {} of {} values overflow, {} vanish; "
+      "the states keep the masters",
+      name(format), all.max_abs, all.rms(), all.overflows, all.count, all.vanished);
+}
+
+}  // namespace mantissa::weights

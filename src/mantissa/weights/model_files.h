@@ -1,0 +1,47 @@
+// Between model directories and weight sets: find the model a config means, read its weights, write it back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/config/run_config.h"
+#include "mantissa/model/config.h"
+#include "mantissa/runtime/weights.h"
+
+namespace mantissa::weights {
+
+struct ModelSource {
+  model::ModelConfig config;
+  std::filesystem::path weights;  // empty: initialised from the seed
+};
+
+/// What [model] means: a directory with its weights, a config.json, or the sizes written in the config.
+ModelSource find_model(const config::ModelSection& section);
+/// A Hugging Face directory.
+ModelSource find_model(const std::filesystem::path& directory);
+
+/// Fills every master from the files, converting exactly (F64 into f32 rounds to nearest), and refreshes the
+/// copies, those under scales by the magnitudes that the files keep (train/model_scales.h). Throws FileError
+/// or ShapeError naming a tensor that is missing, misshapen, not finite, or not of the model. Returns what a
+/// user should be told: the dtype on disk where it is narrower than the masters.
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
+                                      const kernels::Context& ctx);
+
+/// Weights for a program that does not train, with the bits that load_weights() gives. What a step reads in
+/// the format in which the file has it is read where the file is mapped (io/mapping.h); what no step reads,
+/// such as the f32 masters of matrices that are read as bf16, takes no memory. Checks every value, and throws
+/// as load_weights() does.
+runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
+                                const kernels::Context& ctx);
+
+/// Writes `directory` in Hugging Face's layout with the masters in the checkpoint format of `policy`, the
+/// run's, and the magnitudes that its scales are made from; returns xxh64 of the tensors' bytes.
+std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         const kernels::Context& ctx);
+/// One sentence on what `format` costs the masters as a model's; empty where it holds them.
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx);
+
+}  // namespace mantissa::weights

@@ -1,0 +1,239 @@
+// The config: what it reads, what it fills in and what it prints.
+#include "mantissa/config/run_config.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "config/config_text.h"
+
+namespace mantissa::config {
+namespace {
+
+TEST(Config, NeedsOnlyStepsModelAndData) {
+  const RunConfig c = parse(kSmallest);
+  EXPECT_EQ(c.run.name, "run");
+  EXPECT_EQ(c.run.out, "runs/run");
+  EXPECT_EQ(c.run.seed, 1U);
+  EXPECT_EQ(c.run.steps, 300);
+  EXPECT_EQ(c.run.threads, 0);
+  EXPECT_EQ(c.model.fields, nlohmann::json({{"hidden_size", 64}}));
+  EXPECT_EQ(c.data.source, Strings{"kk"});
+  EXPECT_EQ(c.data.format, "auto");
+  EXPECT_EQ(c.data.tokenizer, "byte");
+  EXPECT_EQ(c.data.sequence_length, 256);
+  EXPECT_TRUE(c.data.shuffle);
+  EXPECT_EQ(c.data.validation.share, 0.02);
+  EXPECT_TRUE(c.data.validation.files.empty());
+  EXPECT_EQ(c.train.objective, "pretrain");
+  EXPECT_EQ(c.batch, (BatchSection{32, 8, 1, 1}));
+  EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 3e-4, {0.9, 0.95}, 1e-8, 0.1, 1.0}));
+  EXPECT_EQ(c.schedule, (ScheduleSection{"cosine", 20, 0.1}));
+  EXPECT_EQ(c.policy, precision::Policy());
+  EXPECT_EQ(c.checkpoint, (CheckpointSection{100, 2}));
+  EXPECT_EQ(c.log, (LogSection{1, true}));
+}
+
+TEST(Config, ReadsEveryKey) {
+  const RunConfig c = parse(kFull);
+  EXPECT_EQ(c.run, (RunSection{"demo", "runs/demo", 7, 300, 2}));
+  EXPECT_EQ(c.model.fields["intermediate_size"], 688);
+  EXPECT_EQ(c.model.fields["rope_theta"], 10000.0);
+  EXPECT_EQ(c.model.fields["tie_word_embeddings"], true);
+  EXPECT_EQ(c.model.fields["rope_scaling"]["odd key"], nlohmann::json({1, 2.5, "x", true}));
+  EXPECT_EQ(c.data.source, (Strings{here("dir/a.txt"), here("dir/more/*.txt")}));
+  EXPECT_EQ(c.data.validation.files, Strings{here("dir/held.txt")});
+  EXPECT_EQ(c.data.sequence_length, 128);
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.batch, (BatchSection{24, 6, 2, 2}));
+  EXPECT_EQ(c.optimizer, (OptimizerSection{"adamw", 1e-3, {0.9, 0.99}, 1e-18, 0, 0}));
+  EXPECT_EQ(c.schedule, (ScheduleSection{"linear", 0, 0.25}));
+  EXPECT_EQ(c.policy, precision::Policy::parse(
+                          "bf16-mixed residual=bf16; lm_head: compute=f32; *norm*: op=rmsnorm compute=f32"));
+  EXPECT_EQ(c.checkpoint, (CheckpointSection{50, 3}));
+  EXPECT_EQ(c.log, (LogSection{10, false}));
+}
+
+TEST(Config, PrintsAWholeThatReadsBackEqual) {
+  for (const char* text : {kSmallest, kFull}) {
+    const RunConfig c = parse(text);
+    const std::string toml = c.to_toml();
+    EXPECT_EQ(parse_config(toml, "elsewhere/config.toml"), c) << toml;
+    EXPECT_EQ(parse_config(toml, "elsewhere/config.toml").to_toml(), toml);
+  }
+  const RunConfig odd = parse(
+      kSmallest, {R"(run.name="quote \" back\\slash \u0001 ünï")", "optimizer.lr=0.1234567890123456789"});
+  EXPECT_EQ(parse_config(odd.to_toml(), "x.toml"), odd) << odd.to_toml();
+}
+
+TEST(Config, PrintsWhatThePresetMeans) {
+  const std::string toml = parse(kSmallest, {"precision.policy=bf16"}).to_toml();
+  EXPECT_NE(toml.find("policy = \"params=f32 compute=bf16 "), std::string::npos) << toml;
+  EXPECT_NE(toml.find("\"  # bf16-mixed\nrules = []\n"), std::string::npos) << toml;
+  EXPECT_EQ(toml.find("loss_scale]"), std::string::npos) << toml;
+}
+
+TEST(Config, RulesKnowTheLineTheyStandOn) {
+  const RunConfig c = parse(kFull);
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
+  EXPECT_EQ(c.policy.rules()[1].origin, "run.toml:53");
+}
+
+TEST(Config, RelativePathsStartAtTheConfigFile) {
+  const RunConfig c = parse(
+      "run = {steps = 1, out = \"here\"}\nmodel.path = \"../m\"\ndata = {source = \"./kk\", tokenizer = "
+      "\"t.json\"}");
+  EXPECT_EQ(c.run.out, "here");
+  EXPECT_EQ(c.model.path, here("m"));
+  EXPECT_EQ(c.data.source, Strings{here("dir/kk")});
+  EXPECT_EQ(c.data.tokenizer, here("dir/t.json"));
+  EXPECT_EQ(parse("run.steps = 1\nmodel.path = \"/m\"\ndata = {source = \"/d/*.txt\", tokenizer = \"model\"}")
+                .data.tokenizer,
+            "model");
+}
+
+TEST(Config, PathsOfOverridesStartAtTheCurrentDirectory) {
+  EXPECT_EQ(parse(kSmallest, {"data.source=a.txt"}).data.source, Strings{here("a.txt")});
+}
+
+TEST(Config, TheMicroBatchFitsTheBatchUnlessSaid) {
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=4"}).batch.micro_batch_size, 4);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=7"}).batch.micro_batch_size, 7);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=22"}).batch.micro_batch_size, 2);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=13"}).batch.micro_batch_size, 1);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=24", "batch.shards=2", "batch.leaf=3"})
+                .batch.micro_batch_size,
+            6);
+  EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=64", "batch.leaf=16"}).batch.micro_batch_size, 16);
+}
+
+TEST(Config, AShortRunWarmsUpForAllOfItUnlessSaid) {
+  EXPECT_EQ(parse(kSmallest, {"run.steps=5"}).schedule.warmup_steps, 5);
+}
+
+TEST(Config, OverridesAreTomlOrBareStrings) {
+  const RunConfig c = parse(
+      kSmallest, {"run.steps=5", "run.steps = 9", "run.name=abc", "optimizer.betas=[0.8, 0.9]",
+                  "optimizer.lr=1e-2", "data.shuffle=false", "data.validation=0", "precision.compute=bf16",
+                  "model.rope_theta=5", "precision.rules=[\"lm_head: compute=f32\"]"});
+  EXPECT_EQ(c.run.steps, 9);  // the later one wins
+  EXPECT_EQ(c.run.name, "abc");
+  EXPECT_EQ(c.optimizer.betas, (std::array<double, 2>{0.8, 0.9}));
+  EXPECT_EQ(c.optimizer.lr, 1e-2);
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.data.validation.share, 0);
+  EXPECT_EQ(c.policy.fields().compute, Scalar::bf16);
+  EXPECT_EQ(c.policy.rules().at(0).origin, "--set");
+  EXPECT_EQ(c.model.fields["rope_theta"], 5.0);
+  EXPECT_EQ(parse(kSmallest, {"run.name=2024-01-01"}).run.name, "2024-01-01");
+  EXPECT_EQ(parse(kSmallest, {"run.name=0010"}).run.name, "0010");
+  EXPECT_EQ(parse(kSmallest, {"run.name=a = 1\nb = 2"}).run.name, "a = 1\nb = 2");
+  EXPECT_EQ(parse(kSmallest, {"precision.policy=bf16-mixed residual=bf16"}).policy.fields().residual,
+            Scalar::bf16);
+  EXPECT_EQ(parse(kSmallest, {"precision.rules=lm_head: compute=bf16"}).policy.rules().size(), 1U);
+  EXPECT_EQ(parse(kSmallest, {"precision.policy=64"}).policy.preset(), "64-true");
+}
+
+RunConfig parse_under(const PrecisionArguments& precision, const Strings& overrides = {}) {
+  return parse_config(kFull, "/somewhere/run.toml", overrides, precision);
+}
+
+TEST(Config, PrecisionReplacesThePolicyAndRuleAppends) {
+  const RunConfig c = parse_under({"32", {"*: compute=bf16", "{match = \"lm_head\", compute = \"f32\"}"}});
+  EXPECT_EQ(c.policy.preset(), "32-true");
+  ASSERT_EQ(c.policy.rules().size(), 4U);
+  EXPECT_EQ(c.policy.rules()[0].origin, "run.toml:52");
+  EXPECT_EQ(c.policy.rules()[2].origin, "--rule 1");
+  EXPECT_EQ(c.policy.rules()[3].origin, "--rule 2");
+}
+
+TEST(Config, APolicyOfTheCommandLineIsChecked) {
+  EXPECT_EQ(
+      message_of([&] {
+        parse_under({"bf17", {}});
+      }),
+      "--precision: policy \"bf17\": no preset is called \"bf17\"; did you mean \"bf16\"? (presets: 64-true, "
+      "32-true, tf32, "
+      "bf16-matmul, bf16-matmul-x3, bf16-matmul-x6, bf16-mixed, 16-mixed, bf16-true, 16-true, fp8-hybrid)");
+  EXPECT_EQ(message_of([&] {
+              parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});
+            }),
+            "--rule 2: rule \"lm_head compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: "
+            "compute=f32\"; write *: to speak of every scope");
+  EXPECT_EQ(message_of([&] {
+              parse_under({"kahan=true", {}});
+            }).find("--precision: kahan=true is not available"),
+            0U);
+  EXPECT_EQ(message_of([&] {
+              parse_under({std::nullopt, {"*: optimizer=e4m3"}});
+            }).find("--rule 1: rule \"*: optimizer=e4m3\" (--rule 1): optimizer=e4m3 is not available"),
+            0U);
+}
+
+TEST(Config, EveryKeyIsDescribed) {
+  const std::vector<OptionInfo> all = options();
+  const auto find = [&](const std::string& section, const std::string& key) {
+    for (const OptionInfo& o : all) {
+      if (o.section == section && o.key == key) return o;
+    }
+    ADD_FAILURE() << section << "." << key;
+    return OptionInfo{};
+  };
+  EXPECT_EQ(find("optimizer", "betas").default_value, "[0.9, 0.95]");
+  EXPECT_EQ(find("optimizer", "betas").type, "two numbers");
+  EXPECT_EQ(find("run", "steps").default_value, "");
+  EXPECT_EQ(find("run", "threads").default_value, "0");
+  EXPECT_EQ(find("precision", "compute").default_value, "\"f32\"");
+  EXPECT_EQ(find("precision.loss_scale", "hysteresis").default_value, "2");
+  EXPECT_EQ(find("model", "head_dim").type, "whole number");
+  const std::string help = options_help();
+  for (const OptionInfo& o : all) {
+    EXPECT_FALSE(o.description.empty()) << o.section << "." << o.key;
+    EXPECT_NE(help.find(o.description), std::string::npos);
+  }
+  EXPECT_NE(help.find("\n[optimizer]\n  name = \"adamw\" "), std::string::npos) << help;
+}
+
+TEST(Config, TheLossScaleIsThePolicysAndTheSectionsTogether) {
+  const auto scaler = [](const Strings& overrides, const PrecisionArguments& precision = {}) {
+    const RunConfig c = parse_config(kSmallest, "/somewhere/run.toml", overrides, precision);
+    EXPECT_EQ(parse_config(c.to_toml(), "/somewhere/run.toml").to_toml(), c.to_toml());
+    return scaler_options(c);
+  };
+  EXPECT_EQ(scaler({}), std::nullopt);
+  EXPECT_EQ(scaler({"precision.policy=16-mixed"}), precision::ScalerOptions{});
+  const std::string power = "precision.loss_scale.initial_scale_power=8";
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", power})->initial_scale, 256);
+  EXPECT_EQ(scaler({power}, {"16", {}})->initial_scale, 256);
+  EXPECT_EQ(scaler({"precision.policy=bf16-mixed loss_scale=dynamic:2^4"})->initial_scale, 16);
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.loss_scale=128"}),
+            precision::ScalerOptions::constant(128));
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.rule=torch"}),
+            precision::ScalerOptions::torch());
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.rule=torch",
+                    "precision.loss_scale.loss_scale_window=3"})
+                ->window,
+            3);
+  precision::ScalerOptions all;
+  all.window = 7;
+  all.hysteresis = 3;
+  all.consecutive_hysteresis = true;
+  all.min_scale = 0.5;
+  all.raise_at_min = false;
+  EXPECT_EQ(scaler({"precision.policy=16-mixed", "precision.loss_scale.loss_scale_window=7",
+                    "precision.loss_scale.hysteresis=3", "precision.loss_scale.consecutive_hysteresis=true",
+                    "precision.loss_scale.min_loss_scale=0.5",
+                    "precision.loss_scale.raise_error_at_min_scale=false"}),
+            all);
+}
+
+TEST(Config, ALossScaleOfTheFileIsLeftAloneWhereThePolicyWithoutOneComesFromTheCommandLine) {
+  const std::string text =
+      std::string(kSmallest) + "[precision]\npolicy = \"16\"\n[precision.loss_scale]\nhysteresis = 3\n";
+  EXPECT_EQ(scaler_options(parse_config(text, "run.toml"))->hysteresis, 3);
+  EXPECT_EQ(scaler_options(parse_config(text, "run.toml", {}, {"32-true", {}})), std::nullopt);
+}
+
+}  // namespace
+}  // namespace mantissa::config

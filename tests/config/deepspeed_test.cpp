@@ -1,0 +1,243 @@
+// A DeepSpeed file over a config's text, under the command line, and what is told of it.
+#include "mantissa/compat/deepspeed.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/temporary.h"
+#include "mantissa/base/error.h"
+#include "mantissa/config/run_config.h"
+#include "precision/message.h"
+
+namespace mantissa::config {
+namespace {
+
+using precision::message_of;
+using Strings = std::vector<std::string>;
+
+constexpr const char* kRun =
+    "[run]\nsteps = 300\n[model]\nhidden_size = 64\n[data]\nsource = \"kk\"\n[batch]\nglobal_batch_size = "
+    "16\n"
+    "micro_batch_size = 8\n[optimizer]\nmax_grad_norm = 3\n";
+
+struct Read {
+  RunConfig config;
+  Told told;
+  std::string all() const {
+    std::string text;
+    for (const std::string& line : told.notes) text += "note " + line + "\n";
+    for (const std::string& line : told.warnings) text += "warning " + line + "\n";
+    return text;
+  }
+};
+
+Read read(const std::string& deepspeed, const Strings& overrides = {}, const std::string& more = "",
+          PrecisionArguments precision = {}) {
+  const compat::DeepSpeedFile file = compat::parse_deepspeed(deepspeed, "runs/ds.json");
+  precision.deepspeed = &file;
+  Read out;
+  out.config = parse_config(std::string(kRun) + more, "/home/run.toml", overrides, precision, &out.told);
+  EXPECT_EQ(parse_config(out.config.to_toml(), "/home/run.toml"), out.config);
+  return out;
+}
+
+constexpr const char* kFp16 =
+    "{'train_batch_size': 64, 'gradient_clipping': 0.5, 'zero_optimization': {'stage': 2}, 'fp16': "
+    "{'enabled': True, "
+    "'loss_scale': 0, 'initial_scale_power': 12, 'loss_scale_window': 500, 'hysteresis': 4, "
+    "'min_loss_scale': 2}}";
+
+TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
+  const Read r = read(kFp16);
+  EXPECT_EQ(r.config.policy.preset(), "16-mixed");
+  EXPECT_EQ(r.config.policy.loss_scale().str(), "dynamic:2^12");
+  const precision::ScalerOptions scaler = scaler_options(r.config).value();
+  EXPECT_EQ(scaler.window, 500);
+  EXPECT_EQ(scaler.hysteresis, 4);
+  EXPECT_EQ(scaler.min_scale, 2);
+  EXPECT_TRUE(scaler.raise_at_min);
+  EXPECT_EQ(r.config.batch.global_batch_size, 64);
+  EXPECT_EQ(r.config.batch.micro_batch_size, 8);
+  EXPECT_EQ(r.config.optimizer.max_grad_norm, 0.5);
+  EXPECT_NE(
+      r.all().find(
+          "note ds.json: sets precision.policy = \"16-mixed\" (fp16.enabled), batch.global_batch_size = "
+          "64 (train_batch_size), optimizer.max_grad_norm = 0.5 (gradient_clipping)"),
+      std::string::npos)
+      << r.all();
+  EXPECT_TRUE(r.told.warnings.empty()) << r.all();
+}
+
+TEST(DeepSpeedConfig, TheNamedPresetIsToldWhateverOtherKeysMakeOfIt) {
+  const Read r = read("{'bf16': {'enabled': true}, 'communication_data_type': 'bf16'}");
+  EXPECT_EQ(r.config.policy.preset(), "custom");
+  EXPECT_NE(r.all().find("precision.policy = \"bf16-mixed\" (bf16.enabled), precision.reduce = \"bf16\""),
+            std::string::npos)
+      << r.all();
+}
+
+TEST(DeepSpeedConfig, StageZeroIsWarnedOfWhereItsScalerCounts) {
+  const std::string file = "{'fp16': {'enabled': True, 'hysteresis': 2}, 'zero_optimization': {'stage': 0}}";
+  const Read r = read(file);
+  EXPECT_FALSE(scaler_options(r.config).value().raise_at_min);
+  EXPECT_EQ(scaler_options(r.config).value().hysteresis, 1);
+  ASSERT_EQ(r.told.warnings.size(), 1U);
+  EXPECT_NE(r.told.warnings[0].find("no hysteresis"), std::string::npos);
+  EXPECT_TRUE(read(file, {"precision.policy=bf16-mixed"}).told.warnings.empty());
+}
+
+TEST(DeepSpeedConfig, TheCommandLineWins) {
+  const Read r = read(kFp16, {"batch.global_batch_size=24", "precision.loss_scale.hysteresis=1"});
+  EXPECT_EQ(r.config.batch.global_batch_size, 24);
+  EXPECT_EQ(scaler_options(r.config).value().hysteresis, 1);
+  EXPECT_EQ(scaler_options(r.config).value().window, 500);
+  EXPECT_NE(r.all().find("the command line wins over batch.global_batch_size (train_batch_size), "
+                         "precision.loss_scale.hysteresis (fp16.hysteresis)"),
+            std::string::npos)
+      << r.all();
+  PrecisionArguments bf16;
+  bf16.policy = "bf16-mixed";
+  EXPECT_EQ(read(kFp16, {}, "", bf16).config.policy.preset(), "bf16-mixed");
+  EXPECT_EQ(read(kFp16, {"precision.policy=bf16-mixed"}).config.policy.preset(), "bf16-mixed");
+  EXPECT_EQ(read(kFp16, {"precision.residual=f16"}).config.policy.fields().residual, Scalar::f16);
+}
+
+TEST(DeepSpeedConfig, AScalerWithoutEffectIsSaidOnce) {
+  PrecisionArguments bf16;
+  bf16.policy = "bf16-mixed";
+  for (const Read& r : {read(kFp16, {}, "", bf16), read(kFp16, {"precision.policy=bf16-mixed"})}) {
+    const std::string all = r.all();
+    const std::string idle =
+        "note ds.json: fp16.loss_scale, fp16.initial_scale_power, fp16.loss_scale_window, "
+        "fp16.min_loss_scale, fp16.hysteresis have no effect: the policy (bf16-mixed) has no loss scale\n";
+    EXPECT_NE(all.find(idle), std::string::npos) << all;
+    EXPECT_EQ(all.find("no effect"), all.rfind("no effect")) << all;
+  }
+  EXPECT_EQ(read(kFp16).all().find("no effect"), std::string::npos);
+}
+
+TEST(DeepSpeedConfig, ItsPolicyTakesThePlaceOfTheConfigsAndTheRulesStay) {
+  const std::string more =
+      "[precision]\npolicy = \"16-mixed\"\nresidual = \"f16\"\nrules = [\"lm_head: compute=f32\"]\n"
+      "[precision.loss_scale]\nhysteresis = 3\n";
+  const Read r = read("{'bf16': {'enabled': true}}", {}, more);
+  EXPECT_EQ(r.config.policy.preset(), "bf16-mixed");
+  EXPECT_EQ(r.config.policy.rules().size(), 1U);
+  EXPECT_EQ(read("{'zero_optimization': {'stage': 3}}", {}, more).config.policy.fields().residual,
+            Scalar::f16);
+}
+
+TEST(DeepSpeedConfig, AutoTakesWhatTheConfigSaysAndThatIsListed) {
+  const std::string file =
+      "{'fp16': {'enabled': 'auto', 'hysteresis': 5}, 'bf16': {'enabled': 'auto'}, 'train_batch_size': "
+      "'auto', "
+      "'train_micro_batch_size_per_gpu': 'auto', 'gradient_accumulation_steps': 'auto', 'gradient_clipping': "
+      "'auto', "
+      "'zero_optimization': {'stage': 2, 'reduce_bucket_size': 'auto'}}";
+  const Read r = read(file, {}, "[precision]\npolicy = \"16-mixed\"\n");
+  EXPECT_EQ(r.config.policy.preset(), "16-mixed");
+  EXPECT_EQ(scaler_options(r.config).value().hysteresis, 5);
+  for (const char* expected :
+       {"fp16.enabled = true (the policy is 16-mixed)", "bf16.enabled = false (the policy is 16-mixed)",
+        "train_batch_size = 16 (batch.global_batch_size)",
+        "train_micro_batch_size_per_gpu = 8 (batch.micro_batch_size)", "gradient_accumulation_steps = 2",
+        "gradient_clipping = 3.0 (optimizer.max_grad_norm)",
+        "zero_optimization.reduce_bucket_size = nothing"})
+    EXPECT_NE(r.all().find(expected), std::string::npos) << expected << "\n" << r.all();
+  // Under another policy the block's scaler says nothing.
+  EXPECT_FALSE(scaler_options(read(file).config).has_value());
+}
+
+TEST(DeepSpeedConfig, AccumulationStepsDivideTheBatch) {
+  EXPECT_EQ(read("{'gradient_accumulation_steps': 4}").config.batch.micro_batch_size, 4);
+  EXPECT_EQ(
+      read("{'gradient_accumulation_steps': 4}", {"batch.micro_batch_size=2"}).config.batch.micro_batch_size,
+      2);
+  EXPECT_EQ(read("{'train_batch_size': 12}").config.batch.micro_batch_size, 6);
+  const std::string message = message_of([] { read("{'gradient_accumulation_steps': 5}"); });
+  EXPECT_NE(message.find("gradient_accumulation_steps = 5 must divide batch.global_batch_size, which is 16"),
+            std::string::npos)
+      << message;
+}
+
+TEST(DeepSpeedConfig, AWarmUpLongerThanTheRunIsCutAndSaid) {
+  const Read r = read(
+      "{'scheduler': {'type': 'WarmupLR', 'params': {'warmup_num_steps': 1000, 'warmup_type': "
+      "'linear'}}}");
+  EXPECT_EQ(r.config.schedule.name, "constant");
+  EXPECT_EQ(r.config.schedule.warmup_steps, 300);
+  ASSERT_EQ(r.told.warnings.size(), 1U);
+  EXPECT_NE(r.told.warnings[0].find("more than run.steps"), std::string::npos);
+}
+
+TEST(DeepSpeedConfig, AValueOutOfRangeNamesTheFileAndItsKey) {
+  const std::string message =
+      message_of([] { read("{'optimizer': {'type': 'AdamW', 'params': {'betas': [0.9, 1.5]}}}"); });
+  EXPECT_EQ(message.find("runs/ds.json (optimizer.params.betas): optimizer.betas"), 0U) << message;
+}
+
+class NamedDeepSpeed : public test::TemporaryFolder {
+ protected:
+  /// A config in the folder that names ds.json beside it.
+  RunConfig named(const Strings& overrides = {}, const PrecisionArguments& precision = {},
+                  Told* told = nullptr, const std::string& name = "ds.json") const {
+    return parse_config(std::string(kRun) + "[precision]\ndeepspeed = \"" + name + "\"\n",
+                        folder / "run.toml", overrides, precision, told);
+  }
+};
+
+TEST_F(NamedDeepSpeed, SaysWhatTheOptionSays) {
+  test::put(folder / "ds.json", kFp16);
+  const compat::DeepSpeedFile file = compat::read_deepspeed(folder / "ds.json");
+  Told by_key, by_option;
+  const RunConfig config = named({}, {}, &by_key);
+  EXPECT_EQ(config, parse_config(kRun, folder / "run.toml", {}, {std::nullopt, {}, &file}, &by_option));
+  EXPECT_EQ(config.policy.loss_scale().str(), "dynamic:2^12");
+  EXPECT_EQ(by_key.notes, by_option.notes);
+  EXPECT_EQ(by_key.warnings, by_option.warnings);
+  // The resolved config has what the file said, and needs it no more.
+  const std::string resolved = config.to_toml();
+  std::filesystem::remove(folder / "ds.json");
+  EXPECT_EQ(parse_config(resolved, folder / "run.toml"), config);
+}
+
+TEST_F(NamedDeepSpeed, TheCommandLineWins) {
+  test::put(folder / "ds.json", kFp16);
+  EXPECT_EQ(named({"optimizer.max_grad_norm=2"}).optimizer.max_grad_norm, 2);
+  EXPECT_EQ(named({}, {"32-true", {}, nullptr}).policy.preset(), "32-true");
+  const compat::DeepSpeedFile other = compat::parse_deepspeed("{'bf16': {'enabled': True}}", "other.json");
+  EXPECT_EQ(named({}, {std::nullopt, {}, &other}, nullptr, "missing.json").policy.preset(), "bf16-mixed");
+  EXPECT_EQ(named({"precision.deepspeed="}, {}, nullptr, "missing.json").policy.preset(), "32-true");
+  test::put(folder / "bf16.json", "{'bf16': {'enabled': True}}");
+  EXPECT_EQ(named({"precision.deepspeed=" + (folder / "bf16.json").string()}).policy.preset(), "bf16-mixed");
+}
+
+TEST_F(NamedDeepSpeed, AFileThatIsNotThereNamesTheKey) {
+  const std::string message = test::message_of<FileError>([&] { named(); });
+  EXPECT_EQ(message.find((folder / "run.toml").string() +
+                         ":13: precision.deepspeed = " + (folder / "ds.json").string() + ": cannot be read"),
+            0U)
+      << message;
+  EXPECT_THROW(named({"precision.deepspeed=3"}), FileError);
+  EXPECT_THROW(parse_config(std::string(kRun) + "[precision]\ndeepspeed = 3\n", folder / "run.toml"),
+               ConfigError);
+}
+
+TEST(ForeignConfig, NotesOfAPolicyAreTold) {
+  Told told;
+  parse_config(std::string(kRun) + "[precision]\npolicy = \"param_dtype=bf16 buffer_dtype=bf16\"\n",
+               "/home/run.toml", {}, {}, &told);
+  ASSERT_EQ(told.notes.size(), 1U);
+  EXPECT_EQ(told.notes[0].find("buffer_dtype=bf16"), 0U);
+  // An integer is a name of Fabric's too.
+  EXPECT_EQ(parse_config(std::string(kRun) + "[precision]\npolicy = 16\n", "/home/run.toml").policy.preset(),
+            "16-mixed");
+}
+
+}  // namespace
+}  // namespace mantissa::config
