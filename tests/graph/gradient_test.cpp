@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "mantissa/base/error.h"
 #include "mantissa/graph/autodiff.h"
 #include "mantissa/graph/builder.h"
 #include "mantissa/graph/op.h"
@@ -55,14 +56,15 @@ class Net {
   ValueId ids = kNone, targets = kNone, seed = kNone;
 };
 
-/// Σ d·log_prob, and the sum of the terms' sizes.
-std::pair<double, double> loss(const Compiled& c, const Data& data, const Segments& rows) {
+/// Σ d·output, and the sum of the terms' sizes.
+std::pair<double, double> loss(const Compiled& c, std::string_view output, std::span<const double> d,
+                               const Segments& rows) {
   c.executor->run(Phase::forward, rows.extent());
-  const std::vector<double> log_prob = c.values("log_prob", data.ids.size());
+  const std::vector<double> values = c.values(output, d.size());
   double sum = 0, size = 0;
-  for (std::size_t t = 0; t < log_prob.size(); ++t) {
-    sum += data.d[t] * log_prob[t];
-    size += std::abs(data.d[t] * log_prob[t]);
+  for (std::size_t i = 0; i < d.size(); ++i) {
+    sum += d[i] * values[i];
+    size += std::abs(d[i] * values[i]);
   }
   return {sum, size};
 }
@@ -70,10 +72,8 @@ std::pair<double, double> loss(const Compiled& c, const Data& data, const Segmen
 /// Derivatives by steps of h and 2h: D(h) = g + c·h² + …, so (4·D(h) − D(2h))/3 = g + O(h⁴), and the change
 /// that this makes to D(h) bounds what is left. The function's own rounding errors, at most `chain` u of its
 /// size, are divided by the step.
-void check_gradients(const Graph& graph, std::int64_t vocabulary, const Segments& rows, double chain) {
-  Compiled c(graph, precision::Policy::parse("64-true"), options_for(rows));
-  const Data data(rows.tokens, vocabulary, 3);
-  data.feed(c, 0, data.ids.size());
+void check_gradients(Compiled& c, std::string_view output, std::span<const double> d, const Segments& rows,
+                     double chain) {
   train_step(c, rows.extent());
   std::vector<std::vector<double>> gradients;
   for (std::size_t s = 0; s < c.program.slots.size(); ++s) {
@@ -89,9 +89,9 @@ void check_gradients(const Graph& graph, std::int64_t vocabulary, const Segments
       const double at = c.values(master, 1, e).front();
       const auto difference = [&](double step) {
         c.set(master, e, at + step);
-        const auto [up, size] = loss(c, data, rows);
+        const auto [up, size] = loss(c, output, d, rows);
         c.set(master, e, at - step);
-        const auto [down, size_down] = loss(c, data, rows);
+        const auto [down, size_down] = loss(c, output, d, rows);
         c.set(master, e, at);
         return std::pair{(up - down) / (2 * step), std::max(size, size_down)};
       };
@@ -105,6 +105,17 @@ void check_gradients(const Graph& graph, std::int64_t vocabulary, const Segments
     }
     EXPECT_TRUE(moves) << "no element of " << c.program.slots[s].name << " has a gradient to speak of";
   }
+}
+
+void check_gradients(const Graph& graph, std::int64_t vocabulary, const Segments& rows, double chain) {
+  Compiled c(graph, precision::Policy::parse("64-true"), options_for(rows));
+  const Data data(rows.tokens, vocabulary, 3);
+  data.feed(c, 0, data.ids.size());
+  if (c.program.find("order") != plan::kNoBuffer) {
+    for (std::size_t t = 0; t < data.ids.size(); ++t)
+      c.executor->integers("order")[t] = static_cast<std::int32_t>(3 * t % 5);
+  }
+  check_gradients(c, "log_prob", data.d, rows, chain);
 }
 
 std::map<std::string_view, Graph> nets() {
@@ -138,6 +149,11 @@ std::map<std::string_view, Graph> nets() {
     Net n;
     all["kv"] = n.finish(n.b.round_kv("k", n.trained("x")));
   }
+  {
+    Net n;
+    const ValueId order = n.b.token_input("order");  // rows of x that are picked, some of them twice
+    all["select"] = n.finish(n.b.select("pick", n.trained("x"), order));
+  }
   for (const std::string_view op : {"rope", "attention"}) {
     Net n;
     Builder::QueryKey qk{n.trained("q"), n.trained("k", kWidth / 2)};
@@ -169,6 +185,114 @@ TEST(Gradients, OfEveryDifferentiableOpAreTheDerivatives) {
     const auto& nodes = net->second.nodes();
     ASSERT_TRUE(std::any_of(nodes.begin(), nodes.end(), [&](const Node& n) { return n.op == op; }));
     check_gradients(net->second, kVocabulary, batch(), 64);
+  }
+}
+
+/// A score per sequence from its last token, as a reward model has it.
+TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
+  const Segments& rows = batch();
+  Net n;
+  const ValueId last = n.b.row_input("rows", 2);
+  const ValueId up = n.b.matmul("trunk", n.trained("x"), n.weight("trunk.weight", {kWidth, kWidth}));
+  const ValueId score =
+      n.b.matmul("score", n.b.select("last", up, last), n.weight("score.weight", {1, kWidth}));
+  const ValueId seed = n.graph.add_value({.name = "dscore",
+                                          .kind = ValueKind::input,
+                                          .role = Role::arithmetic,
+                                          .shape = n.graph.value(score).shape});
+  n.graph.mark_output("score", score);
+  differentiate(n.graph, score, seed);
+  Compiled c(n.graph, precision::Policy::parse("64-true"), options_for(rows));
+  const Data data(rows.tokens, kVocabulary, 3);
+  data.feed(c, 0, data.ids.size());
+  for (std::size_t r = 0; r < 2; ++r)
+    c.executor->integers("rows")[r] = static_cast<std::int32_t>(rows.rows[r].begin + rows.rows[r].length - 1);
+  const std::vector<double> d = {0.75, -1.25};
+  for (std::size_t r = 0; r < 2; ++r) c.set(c.program.find("dscore"), r, d[r]);
+  check_gradients(c, "score", d, rows, 64);
+}
+
+TEST(Gradients, OfFrozenParametersAreNotComputed) {
+  const auto build = [](bool frozen) {
+    Net n;
+    const ValueId w = n.weight("up.weight", {kWidth, kWidth});
+    n.graph.value(w).trainable = !frozen;
+    return n.finish(n.b.matmul("up", n.trained("x"), w));
+  };
+  const auto count = [](const Graph& g, std::string_view op) {
+    return std::count_if(g.nodes().begin(), g.nodes().end(), [&](const Node& n) { return n.op->id == op; });
+  };
+  EXPECT_EQ(count(build(false), "matmul.dw"), 1);
+  EXPECT_EQ(count(build(true), "matmul.dw"), 0);
+  EXPECT_EQ(count(build(true), "matmul.dx"), 1);
+  check_gradients(build(false), kVocabulary, batch(), 64);
+}
+
+/// What the error says when a graph is differentiated.
+template <class Build>
+std::string refusal(const Build& build) {
+  try {
+    build();
+  } catch (const InternalError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Differentiate, NamesOpAndScopeWhereARuleIsMissing) {
+  const std::string said = refusal([] {
+    Net n;
+    const ValueId x = n.trained("x");
+    n.finish(n.graph.node(n.graph.add_node("cast", "blocks.1.up", {x})).outputs.front());
+  });
+  EXPECT_NE(said.find("blocks.1.up cast: has no gradient rule"), std::string::npos) << said;
+}
+
+TEST(Differentiate, NamesTheOutputWhoseGradientARuleIgnores) {
+  const std::string said = refusal([] {
+    Net n;
+    const ValueId q = n.trained("q"), k = n.trained("k", kWidth / 2), v = n.trained("v", kWidth / 2);
+    const ValueId out = n.b.attention("blocks.0.attn", q, k, v, 2, 1);
+    const ValueId lse = n.graph.node(n.graph.value(out).producer).outputs[1];
+    const ValueId seed = n.graph.add_value({.name = "dlse",
+                                            .kind = ValueKind::input,
+                                            .role = Role::arithmetic,
+                                            .shape = n.graph.value(lse).shape});
+    const ValueId dout = n.graph.add_value({.name = "dout",
+                                            .kind = ValueKind::input,
+                                            .role = Role::arithmetic,
+                                            .shape = n.graph.value(out).shape});
+    const Seed seeds[] = {{out, dout}, {lse, seed}};
+    differentiate(n.graph, seeds);
+  });
+  EXPECT_NE(said.find("blocks.0.attn attention: the gradient of output 1"), std::string::npos) << said;
+}
+
+TEST(Differentiate, RefusesATrainableParameterWithoutAGradient) {
+  const std::string said = refusal([] {
+    Net n;
+    n.weight("unused.weight", {3, kWidth});
+    n.finish(n.trained("x"));
+  });
+  EXPECT_NE(said.find("\"unused.weight\" gets no gradient"), std::string::npos) << said;
+}
+
+TEST(Differentiate, TakesSeedsOfSeveralOutputs) {
+  Net n;
+  const ValueId x = n.trained("x");
+  const ValueId other = n.b.matmul("value", x, n.weight("value.weight", {1, kWidth}));
+  const ValueId log_prob = n.b.log_prob("head", x, n.weight("head.weight", {kVocabulary, kWidth}), n.targets);
+  const ValueId seed = n.graph.add_value({.name = "dvalue",
+                                          .kind = ValueKind::input,
+                                          .role = Role::arithmetic,
+                                          .shape = n.graph.value(other).shape});
+  const Seed seeds[] = {{log_prob, n.seed}, {other, seed}};
+  differentiate(n.graph, seeds);
+  for (const std::string_view name : {"x.weight", "value.weight", "head.weight"}) {
+    const ValueId parameter = n.graph.find(name);
+    EXPECT_TRUE(std::any_of(n.graph.values().begin(), n.graph.values().end(), [&](const Value& v) {
+      return v.kind == ValueKind::weight_gradient && v.of == parameter;
+    })) << name;
   }
 }
 

@@ -262,6 +262,14 @@ inline std::vector<OpRow> op_rows() {
          return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})}, {Shape::rows(r), Stored::ids, 1, t}};
        },
        chain(0)});
+  rows.push_back(
+      {"select.dx",
+       "",
+       [](T t, T r) {
+         return std::vector<InputSpec>{{Shape::rows(r, {kWidth})}, {Shape::rows(r), Stored::ids, 1, t}};
+       },
+       [](const Case& c) { return Bound{static_cast<double>(c.extent().rows.size())}; },
+       {{"tokens", kPositions}}});
   rows.push_back({"add", "", same_shape(2), chain(1)});
   rows.push_back({"swiglu", "", same_shape(2), chain(12)});
   rows.push_back({"swiglu.grad", "", same_shape(3), chain(20), {}, 0, {}});

@@ -65,9 +65,10 @@ struct Value {
   NodeId producer = kNone;
   ValueId of =
       kNone;  // gradients: of which value; weight gradients: of which parameter; states written: which state
-  std::int32_t use = 0;  // weight gradients: which use of the parameter (a tied weight has two)
-  Init init{};           // parameters
-  Fill fill{};           // constants
+  std::int32_t use = 0;   // weight gradients: which use of the parameter (a tied weight has two)
+  Init init{};            // parameters
+  bool trainable = true;  // parameters: false where frozen
+  Fill fill{};            // constants
 };
 
 /// A setting of a node: a flag, a size, or a number such as ε.

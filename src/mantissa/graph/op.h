@@ -15,6 +15,7 @@
 #include "mantissa/numeric/format.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/shape.h"
 
 namespace mantissa::graph {
 
@@ -44,6 +45,7 @@ struct Argument {
   Scalar rounded = Scalar::f32;  // outputs: rounded to this before an addend is added
   std::int64_t rows = 1;
   std::int64_t width = 1;
+  Axis axis = Axis::fixed;  // of the first dimension
   bool integer = false;
   TensorScale* scale = nullptr;  // of tensors that are stored scaled
 
@@ -145,26 +147,31 @@ const OpDef& find_op(std::string_view id);
 class GradientBuilder {
  public:
   GradientBuilder(Graph& graph, NodeId node, std::vector<std::vector<ValueId>>& contributions,
-                  std::vector<ValueId>& gradients, const std::vector<bool>& needs_gradient);
+                  const std::vector<ValueId>& gradients, const std::vector<bool>& needs_gradient);
   const Graph& graph() const { return graph_; }
   const Node& node() const { return node_; }
-  ValueId input(std::size_t i) const { return node_.inputs[i]; }
-  ValueId output(std::size_t i) const { return node_.outputs[i]; }
-  /// The gradient of output i; kNone where nothing depends on it.
-  ValueId gradient(std::size_t i) const;
-  /// Whether input i, or something it depends on, is trained.
+  ValueId input(std::size_t i) const { return node_.inputs.at(i); }
+  ValueId output(std::size_t i) const { return node_.outputs.at(i); }
+  /// The gradient of output i; kNone where no seeded output depends on it.
+  ValueId gradient(std::size_t i);
+  /// True where input i, or something it depends on, is trained.
   bool needed(std::size_t i) const;
-  /// Appends a backward node in this node's scope; returns its outputs.
+  /// Appends a backward node in this node's scope; returns its outputs. Throws InternalError where an input
+  /// is kNone: a gradient that is not there.
   std::vector<ValueId> emit(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {});
   /// Adds `contribution` to the gradient of input i.
   void contribute(std::size_t i, ValueId contribution);
+
+  /// Throws InternalError where the rule never asked for a gradient that there is.
+  void check_all_read() const;
 
  private:
   Graph& graph_;
   Node node_;  // a copy: emitting nodes moves the graph's
   std::vector<std::vector<ValueId>>& contributions_;
-  std::vector<ValueId>& gradients_;
+  const std::vector<ValueId>& gradients_;
   const std::vector<bool>& needs_gradient_;
+  std::vector<bool> read_;  // gradients of outputs that the rule asked for
 };
 
 }  // namespace mantissa::graph

@@ -14,6 +14,12 @@ namespace mantissa::kernels {
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
             const std::int32_t* ids, Matrix y);
 
+/// The gradient of picking rows: dx[ids[i]] = Σ dy[i] over the i that picked it, in ascending order; rows
+/// that none picked are zero. Sums are f32 (f64 where dx is f64), rounded once to dx.type. dx: [entries,
+/// width]; dy: [count, width].
+void scatter_rows(const Context& ctx, std::int64_t count, std::int64_t width, const std::int32_t* ids,
+                  ConstMatrix dy, std::int64_t entries, Matrix dx);
+
 /// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves,
 /// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first.
 /// Only rows that occur are touched otherwise. A dtable of fewer bits takes the sums in f32, rounded once: as

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/error.h"
 #include "mantissa/plan/passes.h"
 
 namespace mantissa::plan {
@@ -33,6 +34,12 @@ BufferId Program::find(std::string_view name) const {
     if (buffers[b].home != Home::activation && buffers[b].name == name) return static_cast<BufferId>(b);
   }
   return kNoBuffer;
+}
+
+BufferId Program::required(std::string_view name) const {
+  const BufferId id = find(name);
+  if (id == kNoBuffer) throw InternalError(fmt::format("the program has no buffer \"{}\"", name));
+  return id;
 }
 
 bool is_output(const Program& program, BufferId id) {

@@ -130,6 +130,8 @@ struct Program {
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
   /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
   BufferId find(std::string_view name) const;
+  /// The same; throws InternalError where there is none.
+  BufferId required(std::string_view name) const;
 };
 
 precision::Pass pass_of(graph::Phase phase);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cassert>
 
 #include "mantissa/base/error.h"
 
@@ -27,14 +26,13 @@ Matrix Executor::buffer(BufferId id) const {
 }
 
 Matrix Executor::buffer(std::string_view name) const {
-  const BufferId id = program_->find(name);
-  assert(id != plan::kNoBuffer && "the program has no buffer of this name");
-  return buffer(id);
+  return buffer(program_->required(name));
 }
 
 std::span<std::int32_t> Executor::integers(std::string_view name) const {
-  const BufferId id = program_->find(name);
-  assert(id != plan::kNoBuffer && program_->buffer(id).integer);
+  const BufferId id = program_->required(name);
+  if (!program_->buffer(id).integer)
+    throw InternalError(fmt::format("buffer \"{}\" of the program does not hold integers", name));
   return {static_cast<std::int32_t*>(buffer(id).data),
           static_cast<std::size_t>(program_->buffer(id).shape.count())};
 }
@@ -46,6 +44,7 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;
+  if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
   if (b.quantization && b.quantization->scale >= 0)
     a.scale = weights_->scale(*program_, b.quantization->scale);
   const std::vector<Dim>& dims = b.shape.dims();

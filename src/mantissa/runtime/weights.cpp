@@ -1,10 +1,12 @@
 #include "mantissa/runtime/weights.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
-#include <cassert>
 #include <span>
 
+#include "mantissa/base/error.h"
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/normal.h"
@@ -96,14 +98,16 @@ std::byte* WeightSet::at(const plan::Program& program, BufferId id) const {
         same_blocks(program_->buffer(c), wanted))
       mine = c;
   }
-  assert(mine != plan::kNoBuffer && has(mine) &&
-         "the weight set was made for a program with other slots or formats");
+  if (mine == plan::kNoBuffer || !has(mine)) {
+    throw InternalError(fmt::format(
+        "the weight set has no \"{}\": it was made for a program with other slots or formats", wanted.name));
+  }
   return places_[static_cast<std::size_t>(mine)];
 }
 
 Matrix WeightSet::matrix(BufferId id) const {
-  assert(has(id) && "no step of the program reads this weight");
   const plan::Buffer& b = program_->buffer(id);
+  if (!has(id)) throw InternalError(fmt::format("no step of the program reads weight \"{}\"", b.name));
   return {places_[static_cast<std::size_t>(id)], b.type, b.shape.last()};
 }
 

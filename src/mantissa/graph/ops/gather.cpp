@@ -93,6 +93,21 @@ void run_select(const Call& c) {
                   c.outputs[0].out());
 }
 
+void gradient_select(GradientBuilder& b) {
+  const std::int64_t tokens = b.graph().value(b.input(0)).shape.dim(0).size;
+  b.contribute(0, b.emit("select.dx", {b.gradient(0), b.input(1)}, {{"tokens", tokens}}).front());
+}
+
+// Inputs dy [rows, width], index [rows]; output dx [tokens, width].
+std::vector<OutputSpec> infer_select_dx(const NodeView& n) {
+  return {{Shape::tokens(n.attributes.integer("tokens"), {n.shape(0).last()}), Role::arithmetic}};
+}
+
+void run_select_dx(const Call& c) {
+  kernels::scatter_rows(c.ctx, c.inputs[0].rows, c.inputs[0].width, ids(c.inputs[1]), c.inputs[0].in(),
+                        c.outputs[0].rows, c.outputs[0].out());
+}
+
 std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
   return {ids.values.begin(), ids.values.end()};
 }
@@ -108,6 +123,11 @@ void reference_forward(const ReferenceCall& c) {
 
 void reference_select(const ReferenceCall& c) {
   reference_rows(c, c.inputs[0], c.inputs[1]);
+}
+
+void reference_select_dx(const ReferenceCall& c) {
+  kernels::reference::gather_backward(c.inputs[0].rows, c.outputs[0].rows, c.outputs[0].width,
+                                      whole(c.inputs[1]).data(), c.inputs[0].data(), c.outputs[0].data());
 }
 
 void reference_dtable(const ReferenceCall& c) {
@@ -169,9 +189,21 @@ const OpDef kSelect = {
     .doc = "some rows of x, as they are",
     .reads = {Read::value},
     .infer = infer_select,
+    .gradient = gradient_select,
     .cost = no_flops,
     .run = run_select,
     .reference = reference_select,
+};
+
+const OpDef kSelectDx = {
+    .id = "select.dx",
+    .op = "select",
+    .doc = "rows of dy at the places they were selected from, zero elsewhere; unrounded contribution",
+    .reads = {Read::value},
+    .infer = infer_select_dx,
+    .cost = no_flops,
+    .run = run_select_dx,
+    .reference = reference_select_dx,
 };
 
 }  // namespace mantissa::graph

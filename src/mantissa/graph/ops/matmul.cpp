@@ -124,7 +124,12 @@ void run_dw(const Call& c) {
   } else if (c.accumulate) {
     g.addend = g.c;  // the micro-batch's sum is rounded with it, once
   }
-  g.rows = c.extent.rows;
+  // One entry per sequence: each is a row of its own in the sum's order.
+  std::vector<Row> entries;
+  if (dy.axis == Axis::rows) {
+    for (std::int64_t r = 0; r < dy.rows; ++r) entries.push_back({r, 1});
+  }
+  g.rows = dy.axis == Axis::rows ? std::span<const Row>(entries) : c.extent.rows;
   g.rows_per_leaf = c.extent.rows_per_leaf;
   g.accumulator = c.accumulator;
   kernels::gemm(c.ctx, g);

@@ -9,7 +9,7 @@ extern const OpDef kMatmul, kMatmulDx, kMatmulDw;
 extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
-extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect;
+extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
 extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRound, kRoundKv, kFused;
 extern const OpDef kQuantize;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;

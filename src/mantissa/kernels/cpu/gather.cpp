@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
+#include <vector>
 
 #include "mantissa/kernels/cpu/tasks.h"
+#include "mantissa/numeric/convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/gather.cpp"
@@ -181,6 +184,38 @@ void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMat
       }
     }
   });
+}
+
+namespace {
+
+/// sum += row `row` of dy, in T. The sum of two values of T, formed in double and rounded, is their rounded
+/// sum.
+template <class T>
+void add_row(const ConstMatrix& dy, std::int64_t row, std::vector<double>& part, std::vector<double>& sum) {
+  load_row(dy.data, dy.type, static_cast<std::size_t>(row * dy.ld), part.size(), part.data());
+  for (std::size_t c = 0; c < sum.size(); ++c) sum[c] = static_cast<double>(static_cast<T>(sum[c] + part[c]));
+}
+
+}  // namespace
+
+void scatter_rows(const Context& ctx, std::int64_t count, std::int64_t width, const std::int32_t* ids,
+                  ConstMatrix dy, std::int64_t entries, Matrix dx) {
+  const std::size_t row_bytes = static_cast<std::size_t>(width) * bytes_of(dx.type);
+  for_row_ranges(ctx, entries, width, [&](std::size_t begin, std::size_t end) {
+    std::memset(static_cast<std::byte*>(dx.data) + begin * row_bytes, 0, (end - begin) * row_bytes);
+  });
+  std::vector<std::int64_t> order(static_cast<std::size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int64_t a, std::int64_t b) { return ids[a] < ids[b]; });
+  std::vector<double> part(static_cast<std::size_t>(width)), sum;
+  const auto add = dx.type == Scalar::f64 ? add_row<double> : add_row<float>;
+  for (std::size_t i = 0; i < order.size();) {
+    const std::int32_t id = ids[order[i]];
+    sum.assign(part.size(), 0.0);
+    for (; i < order.size() && ids[order[i]] == id; ++i) add(dy, order[i], part, sum);
+    store_row(sum.data(), sum.size(), dx.data, dx.type, static_cast<std::size_t>(id) * sum.size());
+  }
 }
 
 std::size_t gather_workspace(const Context&, std::int64_t tokens, std::int64_t) {
