@@ -114,9 +114,9 @@ class ScoreGradients {
     const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
     // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i, and
     // under a window where key + j > query + at + i − window.
-    const auto self = static_cast<std::ptrdiff_t>(query + at) - static_cast<std::ptrdiff_t>(key);
+    const double self = static_cast<double>(query + at) - static_cast<double>(key);
     const V last = hn::Iota(d, static_cast<T>(self));
-    const V hidden = hn::Iota(d, static_cast<T>(self - a_.shape.window));
+    const V hidden = hn::Iota(d, static_cast<T>(self - static_cast<double>(a_.shape.window)));
     ForEachRun(seen, [&]<Mask kMask>(std::size_t begin, std::size_t end) HWY_ATTR {
       T *to_p = p + begin * kBlock, *to_ds = ds + begin * kBlock;
       for (std::size_t j = begin; j < end; ++j, to_p += kBlock, to_ds += kBlock) {
