@@ -1,6 +1,6 @@
 // Attention, forward and backward, as a share of the machine's measured FMA peak. Only needed flops count:
-// causal attention's half, two products forward and five backward. Peak and kernels are measured in turns;
-// medians are printed.
+// those of the pairs that the causal mask and the window leave, two products forward and five backward. Peak
+// and kernels are measured in turns; medians are printed.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "bench.h"
@@ -24,9 +25,14 @@ using namespace mantissa::kernels;  // NOLINT(google-build-using-namespace)
 struct Work {
   Scalar format;
   std::int64_t rows, length, heads, kv_heads, head_dim;
+  std::int64_t window = 0;
+  double soft_cap = 0;
 
   std::int64_t tokens() const { return rows * length; }
-  double pairs() const { return static_cast<double>(rows * heads * length * (length + 1) / 2); }
+  double pairs() const {
+    const std::int64_t seen = window == 0 ? length : std::min(length, window);
+    return static_cast<double>(rows * heads * (length * seen - seen * (seen - 1) / 2));
+  }
 };
 
 struct Tensor {
@@ -45,6 +51,11 @@ struct Tensor {
   Matrix view() const { return {storage.data(), type, columns}; }
 };
 
+/// A setting for the table; a dash for 0, which turns it off.
+std::string or_none(double setting) {
+  return setting == 0 ? "-" : fmt::format("{}", setting);
+}
+
 double seconds(const std::function<void()>& f) {
   const auto start = std::chrono::steady_clock::now();
   f();
@@ -52,7 +63,8 @@ double seconds(const std::function<void()>& f) {
 }
 
 void measure(Context ctx, const Work& w) {
-  const AttentionShape shape{w.heads, w.kv_heads, w.head_dim, 1 / std::sqrt(static_cast<double>(w.head_dim))};
+  const AttentionShape shape{w.heads,  w.kv_heads, w.head_dim, 1 / std::sqrt(static_cast<double>(w.head_dim)),
+                             w.window, w.soft_cap};
   std::vector<Segment> segments;
   for (std::int64_t i = 0; i < w.rows; ++i) segments.push_back({i * w.length, w.length, 0, 0});
   const Extent extent{w.tokens(), {}, segments, 1};
@@ -87,8 +99,9 @@ void measure(Context ctx, const Work& w) {
   const double flops = 4 * static_cast<double>(w.head_dim) * w.pairs();
   const double peak = bench::median(peaks), forward_rate = flops / bench::median(forwards),
                backward_rate = 2.5 * flops / bench::median(backwards);
-  fmt::print("{:5} {:3} x {:5} {:3}/{:<3} {:4} {:8} {:8.1f} {:8.1f} {:5.0f} % {:8.1f} {:5.0f} %\n",
-             name(w.format), w.rows, w.length, w.heads, w.kv_heads, w.head_dim, name(ctx.simd), peak / 1e9,
+  fmt::print("{:5} {:3} x {:5} {:3}/{:<3} {:4} {:6} {:3} {:8} {:8.1f} {:8.1f} {:5.0f} % {:8.1f} {:5.0f} %\n",
+             name(w.format), w.rows, w.length, w.heads, w.kv_heads, w.head_dim,
+             or_none(static_cast<double>(w.window)), or_none(w.soft_cap), name(ctx.simd), peak / 1e9,
              forward_rate / 1e9, 100 * forward_rate / peak, backward_rate / 1e9, 100 * backward_rate / peak);
 }
 
@@ -97,13 +110,14 @@ void measure(Context ctx, const Work& w) {
 int main() {
   const Context ctx = bench::context();
   fmt::print(
-      "{} threads; GFLOP/s\nformat rows x length heads  dim simd         peak  forward share  backward "
-      "share\n",
+      "{} threads; GFLOP/s\nformat rows x length heads  dim window cap simd         peak  forward share  "
+      "backward share\n",
       ctx.threads);
   for (const Scalar format : {Scalar::f32, Scalar::bf16}) {
     for (const Work& w : {Work{format, 8, 64, 6, 6, 64}, Work{format, 8, 256, 6, 6, 64},
                           Work{format, 8, 256, 8, 2, 64}, Work{format, 2, 1024, 6, 6, 64},
-                          Work{format, 1, 4096, 4, 2, 64}, Work{format, 4, 512, 4, 4, 128}}) {
+                          Work{format, 1, 4096, 4, 2, 64}, Work{format, 1, 4096, 4, 2, 64, 512},
+                          Work{format, 1, 4096, 4, 2, 64, 512, 50}, Work{format, 4, 512, 4, 4, 128}}) {
       measure(ctx, w);
     }
   }

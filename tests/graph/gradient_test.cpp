@@ -296,6 +296,16 @@ TEST(Differentiate, TakesSeedsOfSeveralOutputs) {
   }
 }
 
+TEST(Gradients, OfAttentionOverAWindowWithASoftCapAreTheDerivatives) {
+  for (const Builder::AttentionOptions& options :
+       {Builder::AttentionOptions{2, 1, 2}, {2, 1, 0, 0.7}, {2, 1, 3, 0.7, 1.5}}) {
+    SCOPED_TRACE(fmt::format("window {} soft_cap {}", options.window, options.soft_cap));
+    Net n;
+    const ValueId q = n.trained("q"), k = n.trained("k", kWidth / 2), v = n.trained("v", kWidth / 2);
+    check_gradients(n.finish(n.b.attention("attention", q, k, v, options)), kVocabulary, batch(), 64);
+  }
+}
+
 TEST(Gradients, OfWholeModelsAreTheDerivatives) {
   for (const bool tied : {false, true}) {
     SCOPED_TRACE(tied ? "tied" : "untied");

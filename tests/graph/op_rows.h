@@ -4,68 +4,15 @@
 #include <map>
 #include <vector>
 
+#include "graph/attention_rows.h"
 #include "graph/op_case.h"
+#include "graph/op_sizes.h"
 #include "mantissa/kernels/expression.h"
 
 namespace mantissa::graph::testing {
 
-constexpr std::int64_t kWidth = 24;
-constexpr std::int64_t kVocabulary = 1040, kHeadWidth = 8;  // more than one chunk of the head
-constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 8;
-constexpr std::int64_t kPositions = 320, kSlots = 4;
-
-inline Attributes heads(bool cached) {
-  return {{"heads", kHeads},
-          {"kv_heads", kKvHeads},
-          {"head_dim", kHeadDim},
-          {"slots", cached ? kSlots : 0},
-          {"capacity", cached ? kPositions : 0}};
-}
-
-/// Terms that one FMA chain of a sum of `n` adds, and the sums of blocks.
-inline double chain_of(std::int64_t n) {
-  return static_cast<double>(std::min<std::int64_t>(n, 256) + n / 256 + 2);
-}
-
-/// A sum over tokens: blocks of 256, then rows, then leaves.
-inline double token_chain(const Case& c) {
-  return chain_of(c.extent().tokens) + 2 * static_cast<double>(c.extent().rows.size());
-}
-
-inline double head_dim() {
-  return static_cast<double>(kHeadDim);
-}
 inline double tokens_of(const Case& c) {
   return static_cast<double>(c.extent().tokens);
-}
-
-/// Error of a probability exp(s − m), relative and in units of u: a score's chain of head_dim products, each
-/// at most max|q|·max|k|, and its scaling, twice (s and m); and the function's own 2 ulp with the difference.
-inline double score_chain(const Case& c) {
-  return 2 * (head_dim() + 2) * std::sqrt(head_dim()) * c.largest(0) * c.largest(1) + 8;
-}
-
-/// Of a row's sums over 16 lanes with the merging of key blocks.
-inline double keys_chain(const Case& c) {
-  return chain_of(c.extent().tokens) + 16;
-}
-
-inline Bound attention_bound(const Case& c) {
-  // out is a mean of values, each at most max|v|. lse is a logarithm: its error is that of the probabilities.
-  return {score_chain(c) + keys_chain(c), 1, {c.largest(2), 1 + head_dim() * c.largest(0) * c.largest(1)}};
-}
-
-/// |dS| ≤ P·(|dout·v| + |dout·out|)·scale ≤ P · 2·√d·max|dout|·max|v|. A query's P sum to 1; a key's to at
-/// most `mass`, the largest Σ_t P[t, j], which is what the reference makes of dv for a dout of ones.
-inline Bound attention_grad_bound(const Case& c) {
-  Operands ones = c.inputs();
-  for (double& x : ones[5].values) x = 1;
-  const Operands sums = c.reference(ones);
-  double mass = 0;
-  for (const double x : sums[2].values) mass = std::max(mass, std::abs(x));
-  const double ds = 2 * std::sqrt(head_dim()) * c.largest(5) * c.largest(2);
-  const double chain = score_chain(c) + 2 * (head_dim() + 2) + 2 * keys_chain(c);
-  return {chain, 1, {ds * c.largest(1), ds * mass * c.largest(0), mass * c.largest(5)}};
 }
 
 /// Largest Σ|x||w| of a logit.
@@ -107,12 +54,6 @@ inline std::vector<InputSpec> head_inputs(std::int64_t t) {
           {Shape::tokens(t), Stored::ids, 1, kVocabulary, true}};
 }
 
-inline std::vector<InputSpec> attention_inputs(std::int64_t t) {
-  return {{Shape::tokens(t, {kHeads * kHeadDim})},
-          {Shape::tokens(t, {kKvHeads * kHeadDim})},
-          {Shape::tokens(t, {kKvHeads * kHeadDim})}};
-}
-
 inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
   const Shape table{kPositions, kHeadDim / 2};
   return {{Shape::tokens(t, {kHeads * kHeadDim})},
@@ -133,16 +74,6 @@ inline Bound rope_bound(const Case& c) {
   return {3, 0, {c.largest(0) * table, c.largest(1) * table}};
 }
 
-/// What forward makes of the inputs before it: a gradient's out and lse, rstd.
-inline void set_outputs_of(std::string_view forward, std::size_t inputs, std::vector<std::size_t> to,
-                           Operands& in, const Case& c, const Attributes& attributes) {
-  Operands outputs;
-  for (const std::size_t i : to) outputs.push_back(in[i]);
-  const Operands first(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(inputs));
-  find_op(forward).reference({c.extent(), first, outputs, attributes});
-  for (std::size_t o = 0; o < to.size(); ++o) in[to[o]] = outputs[o];
-}
-
 inline auto chain(double roundings) {
   return [roundings](const Case&) { return Bound{roundings}; };
 }
@@ -158,7 +89,7 @@ inline kernels::Expression fused_expression() {
 
 inline std::vector<OpRow> op_rows() {
   using T = std::int64_t;
-  const Attributes head_attributes{{"entropy", false}};
+  const Attributes head_size{{"head_dim", kHeadDim}};
   std::vector<OpRow> rows;
   rows.push_back({"matmul", "",
                   [](T t, T) {
@@ -213,28 +144,9 @@ inline std::vector<OpRow> op_rows() {
                   {},
                   0,
                   with_rstd(false)});
-  rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, heads(false), 3});
-  rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, heads(false), 3});
-  rows.push_back(
-      {"attention", "", [](T t, T) { return attention_inputs(t); }, attention_bound, heads(false)});
-  rows.push_back({"attention", "cached",
-                  [](T t, T) {
-                    const Shape cache{kSlots, kPositions, kKvHeads * kHeadDim};
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kHeads * kHeadDim})}, {cache}, {cache}};
-                  },
-                  attention_bound, heads(true), 3});
-  rows.push_back({"attention.grad", "",
-                  [](T t, T) {
-                    std::vector<InputSpec> in = attention_inputs(t);
-                    in.push_back(in[0]);
-                    in.push_back({Shape::tokens(t, {kHeads}), Stored::arithmetic});
-                    in.push_back(in[0]);
-                    return in;
-                  },
-                  attention_grad_bound, heads(false), 0,
-                  [](Operands& in, Case& c) {
-                    set_outputs_of("attention", 3, {3, 4}, in, c, heads(false));
-                  }});
+  rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
+  rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
+  for (OpRow& row : attention_rows()) rows.push_back(std::move(row));
   rows.push_back(
       {"gather", "",
        [](T t, T) {

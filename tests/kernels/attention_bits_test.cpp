@@ -61,7 +61,8 @@ TEST_P(SameBits, AloneAndAmongOtherSegments) {
   all.forward({best_simd(), 2});
   all.backward({best_simd(), 2});
   for (const Segment& s : all.segments) {
-    const Sizes one{sizes.heads, sizes.kv_heads, sizes.head_dim, {s.length}};
+    Sizes one = sizes;
+    one.lengths = {s.length};
     Case alone(one, formats), part(one, formats);
     for (const auto member : {&Case::q, &Case::k, &Case::v, &Case::dout}) {
       (alone.*member).copy_rows(0, all.*member, s.begin, s.length);
@@ -75,7 +76,12 @@ TEST_P(SameBits, AloneAndAmongOtherSegments) {
   }
 }
 
-const Sizes kBitSizes[] = {{4, 2, 64, {300, 1, 77}}, {3, 1, 34, {130, 600}}, {2, 2, 16, {1100, 5}}};
+const Sizes kBitSizes[] = {{4, 2, 64, {300, 1, 77}},
+                           {3, 1, 34, {130, 600}},
+                           {2, 2, 16, {1100, 5}},
+                           {3, 1, 34, {130, 600}, 50},
+                           {2, 2, 16, {1100, 5, 530}, 515, 3},
+                           {4, 2, 64, {300, 1, 77}, 7, 2}};
 const Formats kBitFormats[] = {
     all_of(Scalar::f64),
     all_of(Scalar::f32),
@@ -86,10 +92,13 @@ INSTANTIATE_TEST_SUITE_P(Attention, SameBits,
                          name_of);
 
 /// Feeds the tokens of one sequence through a cache in pieces of the given lengths, beside a second sequence
-/// in another slot.
+/// in another slot. `parts` above 1: all factors in so many parts.
 void expect_cache_gives_the_same_bits(const Formats& formats, const Sizes& sizes,
-                                      const std::vector<std::int64_t>& pieces) {
+                                      const std::vector<std::int64_t>& pieces, int parts = 1,
+                                      Scalar softmax = Scalar::f64) {
   Case full = Case::random(sizes, formats);
+  if (parts > 1) full.factor = Factor(Scalar::bf16, parts);
+  full.softmax = softmax;
   full.forward();
   const std::int64_t tokens = sizes.tokens(), capacity = tokens + 3, other = 40;
   std::mt19937 random(kSeed + 1);
@@ -106,9 +115,16 @@ void expect_cache_gives_the_same_bits(const Formats& formats, const Sizes& sizes
     q.fill_normal(random);
     q.copy_rows(2, full.q, done, n);
     const std::vector<Segment> segments = {{0, 2, other, 0}, {2, n, done, 2}};
-    run_forward(
-        {}, segments,
-        {sizes.shape(), q.view(), k.view(), v.view(), o.view(), l.view(), formats.operand, {3, capacity}});
+    run_forward({}, segments,
+                {sizes.shape(),
+                 q.view(),
+                 k.view(),
+                 v.view(),
+                 o.view(),
+                 l.view(),
+                 full.factor,
+                 {3, capacity},
+                 softmax});
     out.copy_rows(done, o, 2, n);
     lse.copy_rows(done, l, 2, n);
     done += n;
@@ -120,7 +136,8 @@ void expect_cache_gives_the_same_bits(const Formats& formats, const Sizes& sizes
 
 TEST(AttentionCache, TokenByTokenEqualsTheWholeSequence) {
   for (const Formats& formats : kBitFormats) {
-    for (const Sizes& sizes : {Sizes{8, 1, 16, {130}}, Sizes{2, 2, 64, {533}}}) {
+    for (const Sizes& sizes : {Sizes{8, 1, 16, {130}}, Sizes{2, 2, 64, {533}}, Sizes{8, 1, 16, {130}, 9, 2},
+                               Sizes{2, 2, 64, {533}, 20}, Sizes{3, 1, 34, {1100}, 512, 3}}) {
       expect_cache_gives_the_same_bits(
           formats, sizes, std::vector<std::int64_t>(static_cast<std::size_t>(sizes.tokens()), 1));
     }
@@ -130,6 +147,35 @@ TEST(AttentionCache, TokenByTokenEqualsTheWholeSequence) {
 TEST(AttentionCache, PiecesOfAnyLengthEqualTheWholeSequence) {
   expect_cache_gives_the_same_bits(all_of(Scalar::f32), {4, 2, 32, {700}}, {1, 299, 211, 2, 180, 7});
   expect_cache_gives_the_same_bits(all_of(Scalar::bf16), {2, 1, 64, {1100}}, {511, 1, 513, 75});
+  for (const std::int64_t window : {1, 40, 511, 600}) {
+    SCOPED_TRACE("window " + std::to_string(window));
+    const Sizes sizes{4, 2, 32, {1100}, window, 3};
+    expect_cache_gives_the_same_bits(all_of(Scalar::f16), sizes, {511, 1, 513, 75});
+    expect_cache_gives_the_same_bits(all_of(Scalar::f32), sizes, {1, 299, 211, 2, 580, 7});
+    expect_cache_gives_the_same_bits(all_of(Scalar::f32), sizes, {530, 1, 1, 568}, 3);
+    expect_cache_gives_the_same_bits(all_of(Scalar::bf16), sizes, {3, 600, 497}, 1, Scalar::bf16);
+  }
+}
+
+// ---- Windows that mask nothing ----
+
+TEST(AttentionWindow, AtLeastAsLongAsTheSegmentsEqualsTheWholePrefix) {
+  for (const Formats& formats : kBitFormats) {
+    Case whole = Case::random({3, 1, 34, {130, 600}}, formats);
+    whole.forward({best_simd(), 2});
+    whole.backward({best_simd(), 2});
+    for (const std::int64_t window :
+         {std::int64_t{600}, std::int64_t{601}, std::numeric_limits<std::int64_t>::max()}) {
+      SCOPED_TRACE("window " + std::to_string(window));
+      Case windowed = Case::random({3, 1, 34, {130, 600}, window}, formats);
+      windowed.forward();
+      windowed.backward();
+      expect_same(whole, windowed);
+    }
+    Case narrower = Case::random({3, 1, 34, {130, 600}, 599}, formats);
+    narrower.forward();
+    EXPECT_FALSE(same_bits(narrower.out, whole.out));
+  }
 }
 
 // ---- The order of the sums ----
@@ -138,7 +184,7 @@ TEST(AttentionCache, PiecesOfAnyLengthEqualTheWholeSequence) {
 struct Spelled {
   const Case& c;
   std::int64_t d, heads, group, kv_heads, length;
-  float scale;
+  float scale, cap;
   std::vector<float> q, k, v, out, lse, dout;
 
   static std::vector<float> read(const Tensor& t) {
@@ -155,6 +201,7 @@ struct Spelled {
         kv_heads(of.sizes.kv_heads),
         length(of.sizes.tokens()),
         scale(static_cast<float>(of.sizes.shape().scale)),
+        cap(static_cast<float>(of.sizes.soft_cap)),
         q(read(of.q)),
         k(read(of.k)),
         v(read(of.v)),
@@ -182,6 +229,21 @@ struct Spelled {
     return x;
   }
 
+  /// The scores of t's keys [begin, end) and, with a soft cap, the factors that it adds to dS.
+  struct Scores {
+    std::vector<float> values, slopes;
+  };
+  Scores scores(std::int64_t t, std::int64_t h, std::int64_t begin, std::int64_t end) const {
+    Scores s;
+    for (std::int64_t j = begin; j < end; ++j) s.values.push_back(product(q, t, h, k, j) * scale);
+    if (cap == 0) return s;
+    for (float& x : s.values) x /= cap;
+    map_row(MathFunction::tanh, s.values.data(), s.values.size(), s.values.data());
+    for (const float tanh : s.values) s.slopes.push_back(std::fma(-tanh, tanh, 1.0F));
+    for (float& x : s.values) x *= cap;
+    return s;
+  }
+
   static float by_tree(std::vector<float> lanes) {
     for (std::size_t half = 8; half > 0; half /= 2) {
       for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
@@ -192,17 +254,18 @@ struct Spelled {
   void forward_of(std::int64_t t, std::int64_t h, float* result, float& log_sum) const {
     std::vector<float> sum(static_cast<std::size_t>(d)), lanes(16);
     float maximum = -std::numeric_limits<float>::infinity();
-    for (std::int64_t begin = 0; begin <= t; begin += kKeyBlock) {
-      const std::int64_t end = std::min(t + 1, begin + kKeyBlock);
-      std::vector<float> p;
-      for (std::int64_t j = begin; j < end; ++j) p.push_back(product(q, t, h, k, j) * scale);
+    const std::int64_t first = c.sizes.first_key(t);
+    for (std::int64_t block = first / kKeyBlock * kKeyBlock; block <= t; block += kKeyBlock) {
+      const std::int64_t begin = std::max(first, block), end = std::min(t + 1, block + kKeyBlock);
+      std::vector<float> p = scores(t, h, begin, end).values;
       const float before = maximum;
       maximum = std::max(maximum, *std::max_element(p.begin(), p.end()));
       const float rescale = before == maximum ? 1 : exp_of(before - maximum);
       for (float& x : p) x -= maximum;
       map_row(MathFunction::exp, p.data(), p.size(), p.data());
       for (float& lane : lanes) lane *= rescale;
-      for (std::size_t j = 0; j < p.size(); ++j) lanes[j % 16] += p[j];
+      for (std::int64_t j = begin; j < end; ++j)
+        lanes[static_cast<std::size_t>(j % 16)] += p[static_cast<std::size_t>(j - begin)];
       round_row(p.data(), p.size(), c.formats.operand);
       for (std::int64_t i = 0; i < d; ++i) {
         float chain = 0;
@@ -219,7 +282,7 @@ struct Spelled {
     log_sum += maximum;
   }
 
-  /// Rounded P and dS of one head, [t][j].
+  /// Rounded P and dS of one head, [t][j], zero where t does not see j.
   void probabilities(std::int64_t h, std::vector<std::vector<float>>& p,
                      std::vector<std::vector<float>>& ds) const {
     for (std::int64_t t = 0; t < length; ++t) {
@@ -229,14 +292,16 @@ struct Spelled {
         lane = std::fma(dout[q_at(t, h, i)], out[q_at(t, h, i)], lane);
       }
       const float delta = by_tree(lanes), log_sum = lse[static_cast<std::size_t>(t * heads + h)];
-      std::vector<float> row, gradient;
-      for (std::int64_t j = 0; j <= t; ++j) {
-        const float s = product(q, t, h, k, j) * scale;
-        row.push_back(s - log_sum);
-      }
-      map_row(MathFunction::exp, row.data(), row.size(), row.data());
-      for (std::int64_t j = 0; j <= t; ++j) {
-        const float unscaled = row[static_cast<std::size_t>(j)] * (product(dout, t, h, v, j) - delta);
+      const std::int64_t first = c.sizes.first_key(t);
+      Scores seen = scores(t, h, first, t + 1);
+      for (float& x : seen.values) x -= log_sum;
+      map_row(MathFunction::exp, seen.values.data(), seen.values.size(), seen.values.data());
+      std::vector<float> row(static_cast<std::size_t>(first)), gradient(row);
+      for (std::int64_t j = first; j <= t; ++j) {
+        const auto at = static_cast<std::size_t>(j - first);
+        float unscaled = seen.values[at] * (product(dout, t, h, v, j) - delta);
+        if (cap > 0) unscaled *= seen.slopes[at];
+        row.push_back(seen.values[at]);
         gradient.push_back(unscaled * scale);
       }
       round_row(row.data(), row.size(), c.formats.operand);
@@ -252,10 +317,11 @@ struct Spelled {
     std::vector<std::vector<float>> p, ds;
     probabilities(h, p, ds);
     for (std::int64_t t = 0; t < length; ++t) {
-      for (std::int64_t begin = 0; begin <= t; begin += kKeyBlock) {
+      const std::int64_t first = c.sizes.first_key(t);
+      for (std::int64_t block = first / kKeyBlock * kKeyBlock; block <= t; block += kKeyBlock) {
         for (std::int64_t i = 0; i < d; ++i) {
           float chain = 0;
-          for (std::int64_t j = begin; j < std::min(t + 1, begin + kKeyBlock); ++j) {
+          for (std::int64_t j = std::max(first, block); j < std::min(t + 1, block + kKeyBlock); ++j) {
             chain = std::fma(ds[static_cast<std::size_t>(t)][static_cast<std::size_t>(j)], k[k_at(j, h, i)],
                              chain);
           }
@@ -268,7 +334,7 @@ struct Spelled {
       for (std::int64_t j = 0; j < end; ++j) {
         for (std::int64_t i = 0; i < d; ++i) {
           float key_chain = 0, value_chain = 0;
-          for (std::int64_t t = std::max(begin, j); t < end; ++t) {
+          for (std::int64_t t = std::max(begin, j); t < c.sizes.end_query(j, end); ++t) {
             const auto r = static_cast<std::size_t>(t), column = static_cast<std::size_t>(j);
             key_chain = std::fma(ds[r][column], q[q_at(t, h, i)], key_chain);
             value_chain = std::fma(p[r][column], dout[q_at(t, h, i)], value_chain);
@@ -283,7 +349,8 @@ struct Spelled {
 
 TEST(AttentionOrder, IsTheOneThatTheHeaderStates) {
   for (const Scalar operand : {Scalar::f32, Scalar::bf16}) {
-    for (const Sizes& sizes : {Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}}}) {
+    for (const Sizes& sizes : {Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}}, Sizes{4, 2, 34, {140}, 0, 2},
+                               Sizes{1, 1, 8, {1030}, 300, 3}, Sizes{1, 1, 8, {1030}, 700}}) {
       Formats formats = all_of(Scalar::f32);
       formats.operand = operand;
       Case c = Case::random(sizes, formats);

@@ -30,7 +30,14 @@ inline double dot(const double* a, const double* b, std::int64_t n) {
   return sum;
 }
 
-inline constexpr double kExpUlps = 4;  // an exponential of at most 2 ulp is 4 unit roundoffs
+inline constexpr double kExpUlps = 4;   // an exponential of at most 2 ulp is 4 unit roundoffs
+inline constexpr double kTanhUlps = 3;  // a tanh of at most 1.35 ulp
+
+/// A score and its derivative by scale·q·k, with bounds of what the kernel computes for them.
+struct Score {
+  double value = 0, error = 0;
+  double slope = 1, slope_error = 0;
+};
 
 /// First-order error bounds of what the kernel computes, beside the exact value: a sum of n products in a
 /// chain is off by at most n·u·Σ|a·b|, each rounding to a format by rounding_of. u is the arithmetic's unit
@@ -67,13 +74,18 @@ struct Bounds {
     }
   }
 
-  /// Bound of a score: the chain over head_dim, the factor and its own rounding.
-  double score_error(std::int64_t row, std::int64_t at) const {
-    return static_cast<double>(d + 2) * u * scale() *
-           dot_abs(&q[static_cast<std::size_t>(row * d)], &k[static_cast<std::size_t>(at)], d);
-  }
-  double score(std::int64_t row, std::int64_t at) const {
-    return scale() * dot(&q[static_cast<std::size_t>(row * d)], &k[static_cast<std::size_t>(at)], d);
+  /// A scaled product is off by its chain over head_dim and the scaling. The slope of tanh is at most 1, so
+  /// what it adds to that error are its own roundings: quotient, tanh and product.
+  Score score(std::int64_t row, std::int64_t at) const {
+    const double *a = &q[static_cast<std::size_t>(row * d)], *b = &k[static_cast<std::size_t>(at)];
+    const double scaled = scale() * dot(a, b, d);
+    const double error = static_cast<double>(d + 2) * u * scale() * dot_abs(a, b, d);
+    const double cap = c.sizes.soft_cap;
+    if (cap == 0) return {scaled, error, 1, 0};
+    const double t = std::tanh(scaled / cap), slope = 1 - t * t;
+    const double t_error = error / cap + (kTanhUlps + 1) * u * std::abs(t);
+    return {cap * t, cap * t_error + u * cap * std::abs(t), slope,
+            2 * std::abs(t) * t_error + t_error * t_error + u * slope};
   }
 
   /// Bounds of out and lse, given their exact values.
@@ -85,11 +97,12 @@ struct Bounds {
       const auto r = static_cast<std::size_t>(row);
       double worst = 0, range = 0;
       std::vector<double> p;
-      for (std::int64_t j = 0; j <= t; ++j) {
-        const double s = score(row, base + j * stride);
-        worst = std::max(worst, score_error(row, base + j * stride));
-        range = std::max(range, std::abs(s));
-        p.push_back(std::exp(s - exact_lse[r]));
+      const std::int64_t first = c.sizes.first_key(t);
+      for (std::int64_t j = first; j <= t; ++j) {
+        const Score s = score(row, base + j * stride);
+        worst = std::max(worst, s.error);
+        range = std::max(range, std::abs(s.value));
+        p.push_back(std::exp(s.value - exact_lse[r]));
       }
       // One exponential per key, one per key block that rescales; its argument is a rounded difference of at
       // most 2·range.
@@ -99,8 +112,8 @@ struct Bounds {
       lse_bound[r] = 1.01 * (sum_error + worst + (kExpUlps + 1) * u * (std::abs(exact_lse[r]) + range + 1));
       const double chain = (static_cast<double>(std::min(t + 1, kKeyBlock)) + 2 * blocks + 2) * u;
       std::vector<double> error(static_cast<std::size_t>(d));
-      for (std::int64_t j = 0; j <= t; ++j) {
-        const double of_p = p[static_cast<std::size_t>(j)];
+      for (std::int64_t j = first; j <= t; ++j) {
+        const double of_p = p[static_cast<std::size_t>(j - first)];
         const double each = (p_error + sum_error + chain) * of_p + rounding_of(c.formats.operand, of_p);
         for (std::int64_t i = 0; i < d; ++i) {
           error[static_cast<std::size_t>(i)] +=
@@ -125,15 +138,18 @@ struct Bounds {
       const double* g = &dout[static_cast<std::size_t>(row * d)];
       const double* o = &out[static_cast<std::size_t>(row * d)];
       const double delta = dot(g, o, d), delta_abs = dot_abs(g, o, d), l = lse[static_cast<std::size_t>(row)];
-      for (std::int64_t j = 0; j <= t; ++j) {
+      for (std::int64_t j = c.sizes.first_key(t); j <= t; ++j) {
         const std::int64_t at = base + j * stride;
         const double* value = &v[static_cast<std::size_t>(at)];
-        const double s = score(row, at), p = std::exp(s - l), x = dot(g, value, d) - delta;
-        const double p_error = p * (score_error(row, at) + (std::abs(s - l) + std::abs(s) + kExpUlps) * u);
+        const Score of_pair = score(row, at);
+        const double s = of_pair.value, p = std::exp(s - l), x = dot(g, value, d) - delta;
+        const double p_error = p * (of_pair.error + (std::abs(s - l) + std::abs(s) + kExpUlps) * u);
         const double x_error =
             static_cast<double>(d + 1) * u * (dot_abs(g, value, d) + delta_abs) + u * std::abs(x);
-        const double ds = p * x * scale();
-        const double ds_error = scale() * (p_error * std::abs(x) + p * x_error) + 3 * u * std::abs(ds);
+        const double ds = p * x * of_pair.slope * scale();
+        const double ds_error = scale() * ((p_error * std::abs(x) + p * x_error) * of_pair.slope +
+                                           p * std::abs(x) * of_pair.slope_error) +
+                                (c.sizes.soft_cap > 0 ? 4 : 3) * u * std::abs(ds);
         const double p_total = p_error + rounding_of(c.formats.operand, p + p_error) + n_k * u * p;
         const double ds_rounding = ds_error + rounding_of(c.formats.operand, std::abs(ds) + ds_error);
         for (std::int64_t i = 0; i < d; ++i) {

@@ -80,9 +80,19 @@ inline std::ostream& operator<<(std::ostream& to, const Formats& f) {
 struct Sizes {
   std::int64_t heads, kv_heads, head_dim;
   std::vector<std::int64_t> lengths;  // of the segments
+  std::int64_t window = 0;
+  double soft_cap = 0;
 
   AttentionShape shape() const {
-    return {heads, kv_heads, head_dim, 1 / std::sqrt(static_cast<double>(head_dim))};
+    return {heads, kv_heads, head_dim, 1 / std::sqrt(static_cast<double>(head_dim)), window, soft_cap};
+  }
+  /// The first position that the query at `position` sees.
+  std::int64_t first_key(std::int64_t position) const {
+    return window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
+  }
+  /// The position behind the last query below `end` that sees `key`.
+  std::int64_t end_query(std::int64_t key, std::int64_t end) const {
+    return window == 0 ? end : std::min(end, key + window);
   }
   std::int64_t tokens() const {
     std::int64_t sum = 0;
@@ -103,6 +113,8 @@ struct Sizes {
 inline std::ostream& operator<<(std::ostream& to, const Sizes& s) {
   to << s.heads << 'x' << s.kv_heads << 'x' << s.head_dim;
   for (const std::int64_t n : s.lengths) to << '_' << n;
+  if (s.window > 0) to << "_window" << s.window;
+  if (s.soft_cap > 0) to << "_cap" << s.soft_cap;
   return to;
 }
 

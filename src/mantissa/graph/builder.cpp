@@ -1,5 +1,7 @@
 #include "mantissa/graph/builder.h"
 
+#include <cmath>
+
 #include "mantissa/graph/op.h"
 
 namespace mantissa::graph {
@@ -83,15 +85,18 @@ ValueId Builder::cache_append(const std::string& scope, ValueId x, ValueId cache
   return one("cache_append", scope, {x, cache}, {{"capacity", graph_.value(cache).shape.dim(1).size}});
 }
 
-ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
-                           std::int64_t kv_heads) {
-  const std::int64_t head_dim = graph_.value(q).shape.last() / heads;
+ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, ValueId v,
+                           const AttentionOptions& options) {
+  const std::int64_t head_dim = graph_.value(q).shape.last() / options.heads;
   const Shape& keys = graph_.value(k).shape;
   const bool cached = !keys.has_tokens();
   return one("attention", scope, {q, k, v},
-             {{"heads", heads},
-              {"kv_heads", kv_heads},
+             {{"heads", options.heads},
+              {"kv_heads", options.kv_heads},
               {"head_dim", head_dim},
+              {"window", options.window},
+              {"soft_cap", options.soft_cap},
+              {"scale", options.scale.value_or(1.0 / std::sqrt(static_cast<double>(head_dim)))},
               {"slots", cached ? keys.dim(0).size : 0},
               {"capacity", cached ? keys.dim(1).size : 0}});
 }

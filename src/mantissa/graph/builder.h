@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "mantissa/graph/graph.h"
@@ -39,8 +40,21 @@ class Builder {
   /// Keys or values as the cache keeps them, in training too.
   ValueId round_kv(const std::string& scope, ValueId x);
   ValueId cache_append(const std::string& scope, ValueId x, ValueId cache);
+  struct AttentionOptions {
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;         // divides heads
+    std::int64_t window = 0;           // keys that a query sees, its own included; 0: all before it
+    double soft_cap = 0;               // c > 0: scores become c·tanh(score / c)
+    std::optional<double> scale = {};  // of the scores; 1/√head_dim where it is not set
+  };
+  /// Causal attention of q over k and v, which are [tokens, ·] or caches [slots, capacity, ·].
+  ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v,
+                    const AttentionOptions& options);
+  /// Over the whole prefix, with scale 1/√head_dim.
   ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
-                    std::int64_t kv_heads);
+                    std::int64_t kv_heads) {
+    return attention(scope, q, k, v, AttentionOptions{heads, kv_heads});
+  }
   ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
   ValueId add(const std::string& scope, ValueId residual, ValueId branch);
   /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob".

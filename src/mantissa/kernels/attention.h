@@ -22,7 +22,9 @@ struct AttentionShape {
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // divides heads; query head h reads key head h / (heads / kv_heads)
   std::int64_t head_dim = 0;
-  double scale = 0;  // of the scores, 1/√head_dim
+  double scale = 0;         // factor of q·k, usually 1/√head_dim
+  std::int64_t window = 0;  // a query sees its own key and the window − 1 before it; 0: all before it
+  double soft_cap = 0;      // c > 0: the score is c·tanh(scale·q·k / c); 0: scale·q·k
 };
 
 /// Where the keys and values of a segment's earlier positions are. Without a cache (`slots == 0`) k and v
@@ -34,15 +36,27 @@ struct KeyCache {
   std::int64_t capacity = 0;
 };
 
-/// out[t, h] = Σ_j P[t, j] v[j] with P = softmax(scale · q k), j ≤ position of t, over the keys of t's
-/// segment. q, out: [tokens, heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or the cache; lse:
-/// [tokens, heads], f32 (f64 in f64). Products of q·k are one FMA chain over head_dim in f32; scores and
-/// softmax are f32; per key block p = exp(s − running maximum) is rounded to `operand` before P·V (one chain
-/// per key block, then added to the rescaled sum); the denominator is the sum of the unrounded values over 16
-/// virtual lanes (lane = key index mod 16); the output is rounded once, to out.type. q, k and v are rounded
-/// to `operand`, too, where it does not hold them; in several parts all are split, and every product is one
-/// chain over the products of parts. With a `softmax` below the arithmetic the scaled scores, p and the
-/// denominator, then the sum of the rounded p, are rounded to it.
+/// out[t, h] = Σ_j P[t, j] v[j] with P = softmax(score(q, k)) over the visible keys of t's segment: with t at
+/// position p those of positions j ≤ p, and under a window w only those of p − j < w.
+/// q, out: [tokens, heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or the cache; lse: [tokens,
+/// heads], f32 (f64 in f64).
+///
+/// Order and rounding:
+/// - q·k is one FMA chain over head_dim; it is multiplied by `scale`. With a soft cap the result is divided
+/// by
+///   the cap, then tanh, then multiplied by the cap. Each of these operations is rounded to the arithmetic.
+/// - Keys are taken in blocks of kKeyBlock from position 0, whatever the window. A block without a visible
+/// key
+///   is skipped, and a masked key adds nothing to any sum, not even where it or its value is not finite.
+/// - Per block p = exp(score − running maximum) is rounded to `operand` before P·V (one chain over the
+/// visible
+///   keys of the block, then added to the rescaled sum). The denominator is the sum of the unrounded values
+///   over 16 virtual lanes (lane = position mod 16).
+/// - The output is rounded once, to out.type.
+/// - q, k and v are rounded to `operand`, too, where it does not hold them; in several parts all are split,
+///   and every product is one chain over the products of parts.
+/// - With a `softmax` below the arithmetic the scores (after the cap), p and the denominator, then the sum of
+///   the rounded p, are rounded to it.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
@@ -57,11 +71,13 @@ std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape,
                                 std::int64_t longest_row, Scalar arithmetic, int parts = 1);
 void attention(const Context& ctx, const Extent& extent, const Attention& a);
 
-/// Gradients of `attention` (without a cache): P recomputed from lse, D = Σ dO∘O, dS = P∘(dO·Vᵀ − D)·scale,
-/// all in f32; P and dS are rounded to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO. dQ:
-/// key blocks of 512 in order, one chain each. dK and dV: query heads of the group in order, within one query
-/// blocks of 128 in order, one chain each. Operands in several parts are split as in the forward. With a
-/// `softmax` below the arithmetic the scaled scores, P and dS are rounded to it.
+/// Gradients of `attention` (without a cache). Scores are recomputed as in the forward pass, P from them and
+/// lse; D = Σ dO∘O; dS = P∘(dO·Vᵀ − D)·scale, with a soft cap P∘(dO·Vᵀ − D)·(1 − tanh²)·scale from the
+/// unrounded tanh. P and dS are rounded to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO.
+/// dQ: key blocks of kKeyBlock in order, one chain each. dK and dV: query heads of the group in order, within
+/// one query blocks of kQueryBlock in order, one chain each. Chains run over visible pairs; blocks without
+/// one are skipped. Operands in several parts are split as in the forward pass. With a `softmax` below the
+/// arithmetic the scores, P and dS are rounded to it.
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;

@@ -1,4 +1,5 @@
-// Causal grouped-query attention and its gradient.
+// Causal grouped-query attention and its gradient, over the whole prefix or a sliding window, with scores
+// that may be soft-capped.
 #include "mantissa/kernels/attention.h"
 
 #include <fmt/format.h>
@@ -17,14 +18,28 @@ kernels::AttentionShape shape_of(const Attributes& a) {
   s.heads = a.integer("heads");
   s.kv_heads = a.integer("kv_heads");
   s.head_dim = a.integer("head_dim");
-  s.scale = 1.0 / std::sqrt(static_cast<double>(s.head_dim));
+  s.scale = a.number("scale", 1.0 / std::sqrt(static_cast<double>(s.head_dim)));
+  s.window = a.integer("window", 0);
+  s.soft_cap = a.number("soft_cap", 0);
   return s;
+}
+
+void check_settings(const kernels::AttentionShape& s) {
+  if (s.window < 0)
+    throw ShapeError(
+        fmt::format("attention: window: expected 0 (the whole prefix) or more, got {}", s.window));
+  if (!std::isfinite(s.soft_cap) || s.soft_cap < 0)
+    throw ShapeError(fmt::format("attention: soft_cap: expected 0 (none) or a finite number above it, got {}",
+                                 s.soft_cap));
+  if (!std::isfinite(s.scale))
+    throw ShapeError(fmt::format("attention: scale: expected a finite number, got {}", s.scale));
 }
 
 // Inputs q, k, v; k and v are [tokens, kv_heads·d] or caches [slots, capacity, kv_heads·d]. Outputs out and
 // lse.
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const kernels::AttentionShape s = shape_of(n.attributes);
+  check_settings(s);
   if (n.shape(0).last() != s.heads * s.head_dim || n.shape(1).last() != s.kv_heads * s.head_dim ||
       n.shape(2).last() != s.kv_heads * s.head_dim || s.heads % s.kv_heads != 0) {
     throw ShapeError(
@@ -36,10 +51,17 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
           {std::move(lse), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
 }
 
-/// Two products over the causal half: positions up to the longest row.
+/// Keys that a query of a sequence of `length` sees, averaged over its positions.
+double mean_visible_keys(double length, double window) {
+  if (window == 0 || window >= length) return (length + 1) / 2;
+  return window - window * (window - 1) / (2 * length);
+}
+
+/// One product over the visible pairs: positions up to the longest row.
 double product_flops(const NodeView& n, const Sizes& s) {
   const kernels::AttentionShape a = shape_of(n.attributes);
-  return 2.0 * static_cast<double>(n.shape(0).dim(0).size) * static_cast<double>(s.longest_row + 1) / 2.0 *
+  return 2.0 * static_cast<double>(n.shape(0).dim(0).size) *
+         mean_visible_keys(static_cast<double>(s.longest_row), static_cast<double>(a.window)) *
          static_cast<double>(a.heads * a.head_dim);
 }
 
@@ -124,7 +146,9 @@ void reference_grad(const ReferenceCall& c) {
 const OpDef kAttention = {
     .id = "attention",
     .op = "attention",
-    .doc = "out = softmax(q·kᵀ/√d)·v, causal; scores and softmax f32, P rounded to compute, out rounded once",
+    .doc =
+        "out = softmax(scores)·v over each query's window of earlier keys, scores scale·q·kᵀ, or "
+        "cap·tanh(scale·q·kᵀ/cap); scores and softmax f32, P rounded to compute, out rounded once",
     .reads = {Read::value},
     .interior = "softmax",
     .infer = infer_forward,
@@ -138,7 +162,9 @@ const OpDef kAttention = {
 const OpDef kAttentionGrad = {
     .id = "attention.grad",
     .op = "attention",
-    .doc = "dq, dk, dv with P recomputed; dS in f32, P and dS rounded to compute, unrounded contributions",
+    .doc =
+        "dq, dk, dv with P recomputed; dS in f32, times 1 − tanh² under a soft cap; P and dS rounded to "
+        "compute, unrounded contributions",
     .reads = {Read::value},
     .interior = "softmax",
     .infer = infer_grad,

@@ -22,7 +22,6 @@
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 #include "mantissa/numeric/factor-inl.h"
-#include "mantissa/numeric/round_value-inl.h"
 #include "mantissa/tensor/storage.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,27 +114,6 @@ void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std
   some.template operator()<1>();
 }
 
-/// The inside of a softmax, rounded to its format where that is below the arithmetic.
-template <bool kLowered, class T>
-class SoftmaxRounding {
- public:
-  using D = hn::ScalableTag<T>;
-  using V = hn::Vec<D>;
-  explicit SoftmaxRounding(Scalar format) : format_(format) {}
-  V operator()(V value) const {
-    if constexpr (!kLowered) return value;
-    return mantissa::HWY_NAMESPACE::RoundVector(D(), value, format_);
-  }
-
- private:
-  Scalar format_;
-};
-
-template <class T>
-bool Lowers(Scalar softmax) {
-  return !mantissa::HWY_NAMESPACE::IsRowScalar<T>(softmax);
-}
-
 /// An operand of a product in parts: their planes lie `plane` elements apart.
 template <class T>
 struct Planes {
@@ -201,6 +179,18 @@ bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std:
       const auto x = hn::LoadU(d, to + j);
       taint = hn::Add(taint, hn::Sub(x, x));
     }
+  }
+  return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
+}
+
+/// Whether all of values[0, n) are finite; n is a multiple of the vector's lanes.
+template <class T>
+bool AllFinite(const T* values, std::size_t n) {
+  const hn::ScalableTag<T> d;
+  auto taint = hn::Zero(d);  // x − x is NaN where x is not finite, else zero
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const auto x = hn::LoadU(d, values + i);
+    taint = hn::Add(taint, hn::Sub(x, x));
   }
   return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
 }

@@ -15,6 +15,7 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_scores-inl.h"
 #include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,10 +25,9 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace attention_parts;  // NOLINT(google-build-using-namespace)
-using mantissa::HWY_NAMESPACE::Exp;
 using mantissa::HWY_NAMESPACE::Log;
 
-/// Row r of the task is query r / group of it, head r % group of the group; it sees keys below limit(r).
+/// Row r of the task is query r / group of it, head r % group of the group.
 template <class T>
 class ForwardTask {
  public:
@@ -39,37 +39,34 @@ class ForwardTask {
         stride_(padded(dim_)),
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(task.kv_head),
+        window_(a.shape),
         keys_(keys_of(*task.segment, a.cache)),
         first_query_(task.piece * most_queries),
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) *
               group_) {}
 
-  /// What of the operands and results this task begins with.
+  /// Adds the operands and results that this task begins with.
   void Announce(ReadAhead& ahead) const {
     const std::size_t queries = rows_ / group_, width = group_ * dim_;
-    const std::size_t keys = std::min(kBlock, Limit(rows_ - 1));
+    const std::size_t key = FirstKey(), keys = std::min(key / kBlock * kBlock + kBlock, EndKey()) - key;
     ahead.Add(a_.q, first_token_, queries, kv_head_ * width, width);
-    ahead.Add(a_.k, keys_.row, keys, kv_head_ * dim_, dim_);
-    ahead.Add(a_.v, keys_.row, keys, kv_head_ * dim_, dim_);
+    ahead.Add(a_.k, keys_.row + key, keys, kv_head_ * dim_, dim_);
+    ahead.Add(a_.v, keys_.row + key, keys, kv_head_ * dim_, dim_);
     ahead.Add(a_.out, first_token_, queries, kv_head_ * width, width);
   }
 
   void Run(ReadAhead& ahead) {
     ahead_ = &ahead;
-    ahead.Spread(rows_ * (Limit(0) + Limit(rows_ - 1)) / (2 * kWidth * kMr));
+    const std::size_t sees_first = Position(0) + 1 - FirstKey();
+    const std::size_t sees_last = EndKey() - window_.first_key(Position(rows_ - 1));
+    ahead.Spread(rows_ * (sees_first + sees_last) / (2 * kWidth * kMr));
     for (std::size_t row = 0; row < rows_; row += kWidth) LoadQueries(row);
-    const std::size_t end = Limit(rows_ - 1);
-    for (std::size_t key = 0; key < end; key += kBlock) {
-      const std::size_t count = std::min(kBlock, end - key), column = kv_head_ * dim_;
-      // Where all rows see the same keys, as in decoding, none of them is masked.
-      const bool masks = Limit(0) < end;
-      LoadHead<T>(a_.k, keys_.row + key, count, column, dim_, s_.keys, false);
-      const bool finite = LoadHead<T>(a_.v, keys_.row + key, count, column, dim_, s_.values, masks);
-      if (Rounds(a_.operand, a_.k.type)) SplitRow(s_.keys, count * stride_, s_.keys_plane, a_.operand);
-      if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values, count * stride_, s_.keys_plane, a_.operand);
+    for (std::size_t key = FirstKey() / kBlock * kBlock; key < EndKey(); key += kBlock) {
+      const bool finite = LoadKeyBlock(key);
       for (std::size_t row = 0; row < rows_; row += kWidth) {
-        if (Limit(LastRow(row)) > key) AddKeyBlock(row, key, finite);
+        const Visible keys = See(row, LastRow(row), key);
+        if (keys.begin < keys.end) AddKeyBlock(row, key, keys, finite);
       }
     }
     for (std::size_t row = 0; row < rows_; row += kWidth) Finish(row);
@@ -82,7 +79,14 @@ class ForwardTask {
   static constexpr std::size_t kBlock = kKeyBlock;
 
   int Parts() const { return a_.operand.parts; }
-  std::size_t Limit(std::size_t row) const { return keys_.position + first_query_ + row / group_ + 1; }
+  std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
+  /// The keys that the task's queries see: positions [FirstKey, EndKey).
+  std::size_t FirstKey() const { return window_.first_key(Position(0)); }
+  std::size_t EndKey() const { return Position(rows_ - 1) + 1; }
+  /// What rows [first, last] see of the key block that begins at `key`.
+  Visible See(std::size_t first, std::size_t last, std::size_t key) const {
+    return visible(window_, Position(first), Position(last), key, kBlock);
+  }
   std::size_t LastRow(std::size_t row) const { return std::min(rows_, row + kWidth) - 1; }
   /// Queries that the tile computes: one vector where that holds its rows, as in decoding.
   std::size_t Width(std::size_t row) const { return rows_ - row > hn::Lanes(D()) ? kWidth : hn::Lanes(D()); }
@@ -103,57 +107,94 @@ class ForwardTask {
     std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
   }
 
-  /// Keys [key, key + 512) for the tile at `row`.
-  void AddKeyBlock(std::size_t row, std::size_t key, bool values_finite) {
+  /// Reads the task's keys of the block that begins at `key`, and their values. Returns whether the values
+  /// are finite, or true where no query masks a key that another one sees.
+  bool LoadKeyBlock(std::size_t key) {
+    const std::size_t from = std::max(key, FirstKey()), count = std::min(key + kBlock, EndKey()) - from;
+    const std::size_t at = (from - key) * stride_, column = kv_head_ * dim_;
+    const bool masks = Position(0) < Position(rows_ - 1);
+    LoadHead<T>(a_.k, keys_.row + from, count, column, dim_, s_.keys + at);
+    bool finite = LoadHead<T>(a_.v, keys_.row + from, count, column, dim_, s_.values + at, masks);
+    if (Rounds(a_.operand, a_.k.type)) SplitRow(s_.keys + at, count * stride_, s_.keys_plane, a_.operand);
+    if (Rounds(a_.operand, a_.v.type)) {
+      SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
+      finite = finite && (!masks || AllFinite(s_.values + at, count * stride_));
+    }
+    return finite;
+  }
+
+  /// Adds what the tile at `row` sees of the key block that begins at `key`.
+  void AddKeyBlock(std::size_t row, std::size_t key, const Visible& keys, bool values_finite) {
     const std::size_t width = Width(row), last = LastRow(row);
-    const auto visible = [&](std::size_t r) { return std::min(kBlock, std::max(Limit(r), key) - key); };
-    const std::size_t count = visible(last);
-    for (std::size_t j = 0; j < count; j += kMr) {
+    for (std::size_t j = keys.begin; j < keys.end; j += kMr) {
       ahead_->Step();
-      ProductOfParts<Left::rows, T>(Parts(), std::min(kMr, count - j), {s_.keys + j * stride_, s_.keys_plane},
-                                    stride_, {s_.queries + row * stride_, s_.queries_plane}, width, width,
-                                    dim_, s_.scores + j * width, width, Into::set);
+      ProductOfParts<Left::rows, T>(Parts(), std::min(kMr, keys.end - j),
+                                    {s_.keys + j * stride_, s_.keys_plane}, stride_,
+                                    {s_.queries + row * stride_, s_.queries_plane}, width, width, dim_,
+                                    s_.scores + j * width, width, Into::set);
     }
-    for (std::size_t i = 0; i < width; ++i) s_.limit[i] = static_cast<T>(visible(std::min(row + i, last)));
+    T* scores = s_.scores + keys.begin * width;
+    const std::size_t count = (keys.end - keys.begin) * width;
+    if (a_.shape.soft_cap > 0) CapScores(a_.shape, scores, count);
+    for (std::size_t i = 0; i < width; ++i) {
+      const std::size_t query = std::min(row + i, last);
+      const Visible own = See(query, query, key);
+      s_.limit[i] = static_cast<T>(own.end);
+      if (a_.shape.window > 0) s_.lowest[i] = static_cast<T>(own.begin);
+    }
     for (std::size_t i = 0; i < width; i += hn::Lanes(D())) {
-      Lowers<T>(a_.softmax) ? Softmax<true>(row, i, width, visible(row), count)
-                            : Softmax<false>(row, i, width, visible(row), count);
+      Lowers<T>(a_.softmax) ? Softmax<true>(row, i, width, keys) : Softmax<false>(row, i, width, keys);
     }
-    SplitRow(s_.scores, count * width, s_.scores_plane, a_.operand);
+    SplitRow(scores, count, s_.scores_plane, a_.operand);
 
     // A masked probability is zero, and so is its product with a finite value. Where a value is not finite,
-    // rows are multiplied one by one, each up to its own last key.
+    // rows are multiplied one by one, each with just the keys that it sees.
     const std::size_t step = values_finite ? kMr : 1;
     for (std::size_t i = 0; row + i <= last; i += step) {
-      const std::size_t some = std::min(step, last + 1 - row - i), depth = visible(row + i + some - 1);
-      if (depth == 0) continue;
-      ProductOfParts<Left::columns, T>(Parts(), some, {s_.scores + i, s_.scores_plane}, width,
-                                       {s_.values, s_.keys_plane}, stride_, dim_, depth, s_.chain, stride_,
-                                       Into::set);
+      const std::size_t some = std::min(step, last + 1 - row - i);
+      const Visible seen = See(row + i, row + i + some - 1, key);
+      if (seen.begin >= seen.end) continue;
+      ProductOfParts<Left::columns, T>(Parts(), some, {s_.scores + seen.begin * width + i, s_.scores_plane},
+                                       width, {s_.values + seen.begin * stride_, s_.keys_plane}, stride_,
+                                       dim_, seen.end - seen.begin, s_.chain, stride_, Into::set);
       for (std::size_t r = 0; r < some; ++r) AddChain(s_.rescale[i + r], s_.chain + r * stride_, row + i + r);
     }
   }
 
-  /// Turns one vector of queries' scores of a key block into probabilities, and brings maximum and
-  /// denominator up to date. Keys below `open` are seen by all of them, keys from `count` on by none.
-  template <bool kLowered>
-  void Softmax(std::size_t row, std::size_t at, std::size_t width, std::size_t open, std::size_t count) {
+  /// Whether a vector's queries see key j of the block.
+  template <Mask kMask>
+  static auto Sees(std::size_t j, V lowest, V limit) {
     const D d;
-    const V scale = hn::Set(d, static_cast<T>(a_.shape.scale)), limit = hn::LoadU(d, s_.limit + at);
-    const V lowest = hn::Set(d, -std::numeric_limits<T>::infinity());
+    const V key = hn::Set(d, static_cast<T>(j));
+    const auto before_end = hn::Lt(key, limit);
+    if constexpr (kMask == Mask::window) return hn::And(before_end, hn::Ge(key, lowest));
+    return before_end;
+  }
+
+  /// Turns one vector of queries' scores of a key block into probabilities, and brings maximum and
+  /// denominator up to date.
+  template <bool kLowered>
+  void Softmax(std::size_t row, std::size_t at, std::size_t width, const Visible& keys) {
+    const D d;
+    // Capped scores are scaled already.
+    const V scale = hn::Set(d, a_.shape.soft_cap > 0 ? T{1} : static_cast<T>(a_.shape.scale));
+    const V limit = hn::LoadU(d, s_.limit + at), nothing = hn::Set(d, -std::numeric_limits<T>::infinity());
+    const V lowest = a_.shape.window > 0 ? hn::LoadU(d, s_.lowest + at) : hn::Zero(d);
     const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
     T* scores = s_.scores + at;
-    V most = lowest;
-    for (std::size_t j = 0; j < open; ++j)
-      most = hn::Max(most, rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale)));
-    for (std::size_t j = open; j < count; ++j) {
-      const auto seen = hn::Lt(hn::Set(d, static_cast<T>(j)), limit);
-      const V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale));
-      most = hn::Max(most, hn::IfThenElse(seen, s, lowest));
-    }
+    V most = nothing;
+    ForEachRun(keys, [&]<Mask kMask>(std::size_t begin, std::size_t end) HWY_ATTR {
+      V largest = most;
+      for (std::size_t j = begin; j < end; ++j) {
+        V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale));
+        if constexpr (kMask != Mask::none) s = hn::IfThenElse(Sees<kMask>(j, lowest, limit), s, nothing);
+        largest = hn::Max(largest, s);
+      }
+      most = largest;
+    });
     const V before = hn::LoadU(d, s_.maximum + row + at), now = hn::Max(before, most);
     // Where all scores are −inf, exp(s − now) is to be 0 and not exp(−inf + inf).
-    const V origin = hn::IfThenElse(hn::Eq(now, lowest), hn::Zero(d), now);
+    const V origin = hn::IfThenElse(hn::Eq(now, nothing), hn::Zero(d), now);
     const V rescale = hn::IfThenElse(hn::Eq(now, before), hn::Set(d, T{1}), Exp(d, hn::Sub(before, origin)));
     hn::StoreU(now, d, s_.maximum + row + at);
     hn::StoreU(rescale, d, s_.rescale + at);
@@ -162,14 +203,17 @@ class ForwardTask {
     for (std::size_t i = 0; i < kLanes; ++i) {
       hn::StoreU(hn::Mul(hn::LoadU(d, lanes + i * width), rescale), d, lanes + i * width);
     }
-    for (std::size_t j = 0; j < count; ++j) {
-      T* lane = lanes + j % kLanes * width;
-      const V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), scale));
-      V p = rounded(Exp(d, hn::Sub(s, origin)));
-      if (j >= open) p = hn::IfThenElseZero(hn::Lt(hn::Set(d, static_cast<T>(j)), limit), p);
-      hn::StoreU(hn::Add(hn::LoadU(d, lane), p), d, lane);
-      hn::StoreU(p, d, scores + j * width);
-    }
+    ForEachRun(keys, [&]<Mask kMask>(std::size_t begin, std::size_t end) HWY_ATTR {
+      const V factor = scale, maximum = origin;
+      for (std::size_t j = begin; j < end; ++j) {
+        T* lane = lanes + j % kLanes * width;
+        const V s = rounded(hn::Mul(hn::LoadU(d, scores + j * width), factor));
+        V p = rounded(Exp(d, hn::Sub(s, maximum)));
+        if constexpr (kMask != Mask::none) p = hn::IfThenElseZero(Sees<kMask>(j, lowest, limit), p);
+        hn::StoreU(hn::Add(hn::LoadU(d, lane), p), d, lane);
+        hn::StoreU(p, d, scores + j * width);
+      }
+    });
   }
 
   void AddChain(T rescale, const T* chain, std::size_t row) {
@@ -212,6 +256,7 @@ class ForwardTask {
   const Attention& a_;
   const ForwardScratch<T>& s_;
   const std::size_t dim_, stride_, group_, kv_head_;
+  const Window window_;
   const Keys keys_;
   const std::size_t first_query_, first_token_, rows_;
   ReadAhead* ahead_ = nullptr;

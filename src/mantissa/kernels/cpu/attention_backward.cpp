@@ -14,8 +14,8 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_gradients-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
-#include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -24,15 +24,7 @@ namespace HWY_NAMESPACE {
 namespace {
 
 using namespace attention_parts;  // NOLINT(google-build-using-namespace)
-using mantissa::HWY_NAMESPACE::Exp;
 using mantissa::HWY_NAMESPACE::LaneSum;
-
-/// Positions [begin, end) of a segment.
-struct Range {
-  std::size_t begin = 0;
-  std::size_t end = 0;
-  std::size_t count() const { return end - begin; }
-};
 
 template <class T>
 class BackwardTask {
@@ -47,15 +39,17 @@ class BackwardTask {
         stride_(padded(dim_)),
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(kv_head),
+        window_(a.shape),
+        score_gradients_(a, scratch),
         first_token_(static_cast<std::size_t>(segment.begin)),
         length_(static_cast<std::size_t>(segment.length)),
         dkeys_(dkeys),
         dqueries_(dqueries) {}
 
-  /// What of the operands this task begins with.
+  /// Adds the operands that this task begins with.
   void Announce(ReadAhead& ahead) const {
     const std::size_t column = kv_head_ * dim_, most = kKeyBlock;
-    const std::size_t key = dqueries_.count() > 0 ? 0 : dkeys_.begin;
+    const std::size_t key = FirstKeyBlock();
     const std::size_t query = dkeys_.count() > 0 ? dkeys_.begin : dqueries_.begin;
     for (const ConstMatrix* m : {&a_.k, &a_.v})
       ahead.Add(*m, first_token_ + key, std::min(most, length_ - key), column, dim_);
@@ -67,10 +61,8 @@ class BackwardTask {
     ahead_ = &ahead;
     ahead.Spread(group_ * Pairs() / (kWidth * kMr));
     std::fill(s_.dqueries, s_.dqueries + group_ * dqueries_.count() * stride_, T{0});
-    // dK and dV need the queries from their keys on; dQ needs the keys up to its queries.
-    const bool all_keys = dqueries_.count() > 0;
-    const std::size_t end = all_keys ? std::max(dkeys_.end, dqueries_.end) : dkeys_.end;
-    for (std::size_t key = all_keys ? 0 : dkeys_.begin; key < end; key += kKeyBlock) {
+    const std::size_t end = std::max(dkeys_.end, dqueries_.end);
+    for (std::size_t key = FirstKeyBlock(); key < end; key += kKeyBlock) {
       AddKeyBlock({key, std::min<std::size_t>(end, key + kKeyBlock)});
     }
     for (std::size_t g = 0; g < group_; ++g) {
@@ -87,11 +79,17 @@ class BackwardTask {
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
   int Parts() const { return a_.operand.parts; }
-  /// Of queries and keys, about; each is looked at once.
+  /// The first key block that the task reads: dK and dV need the queries that see their keys, dQ the keys
+  /// that its queries see.
+  std::size_t FirstKeyBlock() const {
+    return dqueries_.count() > 0 ? window_.first_key(dqueries_.begin) / kKeyBlock * kKeyBlock : dkeys_.begin;
+  }
+  /// About the number of pairs of a query and a key that it sees; each pair is computed once.
   std::size_t Pairs() const {
     const Range &k = dkeys_, &q = dqueries_;
-    return k.count() > 0 ? k.count() * (2 * length_ - k.begin - k.end) / 2
-                         : q.count() * (q.begin + q.end) / 2;
+    const std::size_t causal =
+        k.count() > 0 ? k.count() * (2 * length_ - k.begin - k.end) / 2 : q.count() * (q.begin + q.end) / 2;
+    return std::min(causal, std::max(k.count(), q.count()) * window_.most_keys(length_));
   }
   T* DQuery(std::size_t g, std::size_t t) const {
     return s_.dqueries + (g * dqueries_.count() + t - dqueries_.begin) * stride_;
@@ -100,29 +98,25 @@ class BackwardTask {
     StoreRow<T>(from, dim_, to.data, to.type, (first_token_ + t) * static_cast<std::size_t>(to.ld) + column);
   }
 
-  void SplitKeys(T* rows, Range keys) const {
-    SplitRow(rows, keys.count() * stride_, s_.keys_plane, a_.operand);
-  }
-  void SplitQueries(T* rows, T* across, std::size_t count) const {
+  void SplitQueries(T* rows, T* across, std::size_t count) {
     SplitRow(rows, count * stride_, s_.queries_plane, a_.operand);
     SplitRow(across, dim_ * kBlock, s_.queries_plane, a_.operand);
+    queries_finite_ = queries_finite_ && AllFinite(rows, count * stride_);
   }
 
   void AddKeyBlock(Range keys) {
     const std::size_t column = kv_head_ * dim_;
-    keys_finite_ = LoadHead<T>(a_.k, first_token_ + keys.begin, keys.count(), column, dim_, s_.keys);
-    LoadHead<T>(a_.v, first_token_ + keys.begin, keys.count(), column, dim_, s_.values);
-    if (Rounds(a_.operand, a_.k.type)) SplitKeys(s_.keys, keys);
-    if (Rounds(a_.operand, a_.v.type)) SplitKeys(s_.values, keys);
     const bool want_dkeys = keys.begin < dkeys_.end;
+    LoadKeys(keys, want_dkeys ? keys.begin : std::max(keys.begin, window_.first_key(dqueries_.begin)));
     std::fill(s_.dkeys, s_.dkeys + keys.count() * stride_, T{0});
     std::fill(s_.dvalues, s_.dvalues + keys.count() * stride_, T{0});
 
     const std::size_t last = want_dkeys ? length_ : dqueries_.end;
     const std::size_t from = want_dkeys ? 0 : dqueries_.begin;
     const std::size_t first = std::max(from, keys.begin / kBlock * kBlock);
+    const std::size_t end = std::min(last, window_.end_query(keys.end - 1));
     for (std::size_t g = 0; g < group_; ++g) {
-      for (std::size_t query = first; query < last; query += kBlock) {
+      for (std::size_t query = first; query < end; query += kBlock) {
         AddQueryBlock(g, {query, std::min(last, query + kBlock)}, keys, want_dkeys);
       }
     }
@@ -133,15 +127,30 @@ class BackwardTask {
     }
   }
 
+  /// Reads the keys of a block and their values, those from position `from` on.
+  void LoadKeys(Range keys, std::size_t from) {
+    const std::size_t column = kv_head_ * dim_, at = (from - keys.begin) * stride_;
+    const std::size_t first = first_token_ + from, count = keys.end - from;
+    keys_finite_ = LoadHead<T>(a_.k, first, count, column, dim_, s_.keys + at);
+    LoadHead<T>(a_.v, first, count, column, dim_, s_.values + at);
+    if (Rounds(a_.operand, a_.k.type)) {
+      SplitRow(s_.keys + at, count * stride_, s_.keys_plane, a_.operand);
+      keys_finite_ = keys_finite_ && AllFinite(s_.keys + at, count * stride_);
+    }
+    if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
+  }
+
+  /// Adds what the query block contributes through a key block some of whose keys it sees.
   void AddQueryBlock(std::size_t g, Range queries, Range keys, bool want_dkeys) {
     const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
     LoadQueries(g, queries);
     std::fill(s_.chain, s_.chain + queries.count() * stride_, T{0});
-    for (std::size_t key = keys.begin; key < std::min(keys.end, queries.end); key += kKeyPart) {
-      const Range part{key, std::min({keys.end, queries.end, key + kKeyPart})};
+    const std::size_t first = std::max(keys.begin, window_.first_key(queries.begin) / kKeyPart * kKeyPart);
+    const std::size_t end = std::min(keys.end, queries.end);
+    for (std::size_t key = first; key < end; key += kKeyPart) {
+      const Range part{key, std::min(end, key + kKeyPart)};
       const std::size_t at = (key - keys.begin) * stride_;
-      for (std::size_t i = 0; i < queries.count(); i += kWidth) Probabilities(queries, i, part, at);
-      RoundOperands(queries, part);
+      score_gradients_.Compute(queries, part, at, *ahead_);
       if (want_dkeys) AddDKeys(queries, part, at);
       if (want_dqueries) AddDQueries(queries, part, at);
     }
@@ -184,74 +193,6 @@ class BackwardTask {
     if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
   }
 
-  /// Unrounded P and dS of the queries [at, at + kWidth) of the block and a part of the keys, whose rows
-  /// begin at `rows`.
-  void Probabilities(Range queries, std::size_t at, Range keys, std::size_t rows) {
-    const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
-    const std::size_t seen = std::min(keys.end, std::max(last + 1, keys.begin)) - keys.begin;
-    T *p = s_.p + at, *ds = s_.ds + at;
-    for (std::size_t j = 0; j < seen; j += kMr) {
-      ahead_->Step();
-      const std::size_t some = std::min(kMr, seen - j), row = rows + j * stride_;
-      ProductOfParts<Left::rows, T>(Parts(), some, {s_.keys + row, s_.keys_plane}, stride_,
-                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
-                                    p + j * kBlock, kBlock, Into::set);
-      ProductOfParts<Left::rows, T>(Parts(), some, {s_.values + row, s_.keys_plane}, stride_,
-                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
-                                    ds + j * kBlock, kBlock, Into::set);
-    }
-    // A product tile of rows that begins within what is seen may reach this far beyond.
-    const std::size_t read = std::min(keys.count(), std::max(last + 1 + kMr, keys.begin) - keys.begin);
-    for (std::size_t j = seen; j < read; ++j) {
-      std::fill(p + j * kBlock, p + j * kBlock + kWidth, T{0});
-      std::fill(ds + j * kBlock, ds + j * kBlock + kWidth, T{0});
-    }
-    const std::size_t open =
-        std::min(seen, std::max(first + 1, keys.begin) - keys.begin);  // seen by the first query too
-    for (std::size_t i = 0; i < kWidth; i += hn::Lanes(D()))
-      Lowers<T>(a_.softmax) ? Gradients<true>(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin)
-                            : Gradients<false>(at + i, p + i, ds + i, open, seen, queries.begin, keys.begin);
-  }
-
-  /// For one vector of queries: scores become P and dO·V becomes dS.
-  template <bool kLowered>
-  void Gradients(std::size_t at, T* p, T* ds, std::size_t open, std::size_t seen, std::size_t query,
-                 std::size_t key) {
-    const D d;
-    const V scale = hn::Set(d, static_cast<T>(a_.shape.scale));
-    const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
-    const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
-    // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i.
-    const V self = hn::Iota(
-        d, static_cast<T>(static_cast<std::ptrdiff_t>(query + at) - static_cast<std::ptrdiff_t>(key)));
-    for (std::size_t j = 0; j < seen; ++j, p += kBlock, ds += kBlock) {
-      const V score = rounded(hn::Mul(hn::LoadU(d, p), scale));
-      V probability = rounded(Exp(d, hn::Sub(score, log_sum)));
-      V gradient = rounded(hn::Mul(hn::Mul(probability, hn::Sub(hn::LoadU(d, ds), delta)), scale));
-      if (j >= open) {
-        const auto sees = hn::Le(hn::Set(d, static_cast<T>(j)), self);
-        probability = hn::IfThenElseZero(sees, probability);
-        gradient = hn::IfThenElseZero(sees, gradient);
-      }
-      hn::StoreU(probability, d, p);
-      hn::StoreU(gradient, d, ds);
-    }
-  }
-
-  /// Place in the query block where the queries that see `key` begin.
-  static std::size_t FirstQuery(Range queries, std::size_t key) {
-    return std::max(key, queries.begin) - queries.begin;
-  }
-
-  void RoundOperands(Range queries, Range keys) {
-    for (std::size_t j = 0; j < keys.count(); ++j) {
-      // Of several parts the masked zeros are split, too: those of their planes are read as well.
-      const std::size_t from = Parts() > 1 ? 0 : FirstQuery(queries, keys.begin + j);
-      for (T* each : {s_.p, s_.ds})
-        SplitRow(each + j * kBlock + from, queries.count() - from, s_.scores_plane, a_.operand);
-    }
-  }
-
   // A masked entry of P and dS is zero, and so is its product with a finite number. Where a number is not
   // finite, the two functions below go row by row, each over just what it sees.
 
@@ -259,8 +200,10 @@ class BackwardTask {
     const std::size_t step = queries_finite_ ? kMr : 1;
     for (std::size_t j = 0; j < keys.count(); j += step) {
       const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
-      const std::size_t from = FirstQuery(queries, keys.begin + j), depth = queries.count() - from;
-      const std::size_t at = j * kBlock + from;
+      const std::size_t key = keys.begin + j;
+      const Range see = QueriesThatSee(window_, {key, key + some}, queries);
+      if (see.begin >= see.end) continue;
+      const std::size_t from = see.begin, depth = see.count(), at = j * kBlock + from;
       ProductOfParts<Left::rows, T>(Parts(), some, {s_.p + at, s_.scores_plane}, kBlock,
                                     {s_.douts + from * stride_, s_.queries_plane}, stride_, dim_, depth,
                                     s_.dvalues + row, stride_, Into::add);
@@ -273,17 +216,22 @@ class BackwardTask {
   void AddDQueries(Range queries, Range keys, std::size_t rows) {
     const std::size_t step = keys_finite_ ? kMr : 1;
     for (std::size_t i = 0; i < queries.count(); i += step) {
-      const std::size_t some = std::min(step, queries.count() - i), last = queries.begin + i + some - 1;
-      if (last < keys.begin) continue;
-      ProductOfParts<Left::columns, T>(
-          Parts(), some, {s_.ds + i, s_.scores_plane}, kBlock, {s_.keys + rows, s_.keys_plane}, stride_, dim_,
-          std::min(keys.end, last + 1) - keys.begin, s_.chain + i * stride_, stride_, Into::extend);
+      const std::size_t some = std::min(step, queries.count() - i), first = queries.begin + i;
+      const Visible seen = visible(window_, first, first + some - 1, keys.begin, keys.count());
+      if (seen.begin >= seen.end) continue;
+      const std::size_t at = seen.begin * kBlock + i, row = rows + seen.begin * stride_;
+      ProductOfParts<Left::columns, T>(Parts(), some, {s_.ds + at, s_.scores_plane}, kBlock,
+                                       {s_.keys + row, s_.keys_plane}, stride_, dim_, seen.end - seen.begin,
+                                       s_.chain + i * stride_, stride_, Into::extend);
     }
   }
 
   const AttentionBackward& a_;
   const BackwardScratch<T>& s_;
-  const std::size_t dim_, stride_, group_, kv_head_, first_token_, length_;
+  const std::size_t dim_, stride_, group_, kv_head_;
+  const Window window_;
+  const ScoreGradients<T> score_gradients_;
+  const std::size_t first_token_, length_;
   const Range dkeys_, dqueries_;
   bool keys_finite_ = false, queries_finite_ = false;
   ReadAhead* ahead_ = nullptr;

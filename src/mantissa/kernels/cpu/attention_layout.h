@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 
 #include "mantissa/kernels/attention.h"
 
@@ -48,9 +49,48 @@ inline Keys keys_of(const Segment& segment, const KeyCache& cache) {
           static_cast<std::size_t>(segment.position)};
 }
 
+/// Which keys a query sees, and which queries see a key, by their positions in the sequence.
+class Window {
+ public:
+  explicit Window(const AttentionShape& shape)
+      : size_(static_cast<std::size_t>(shape.window > 0 ? shape.window : kEndless)) {}
+  /// The first key that the query at `position` sees. The last one is its own.
+  std::size_t first_key(std::size_t position) const { return position + 1 - std::min(position + 1, size_); }
+  /// The position behind the last query that sees `key`.
+  std::size_t end_query(std::size_t key) const { return key + size_; }
+  /// The largest number of keys that a query of a sequence of `length` sees.
+  std::size_t most_keys(std::size_t length) const { return std::min(length, size_); }
+
+ private:
+  static constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
+  std::size_t size_;
+};
+
+/// The rows of a key block that consecutive queries see: some query sees each of [begin, end), all queries
+/// see those from all_begin on that lie below all_end. all_begin may exceed all_end.
+struct Visible {
+  std::size_t begin = 0, all_begin = 0, all_end = 0, end = 0;
+};
+
+/// What the queries at positions [first, last] see of the keys [key, key + count).
+inline Visible visible(const Window& window, std::size_t first, std::size_t last, std::size_t key,
+                       std::size_t count) {
+  const auto row = [key, count](std::size_t position) {
+    return std::min(count, std::max(position, key) - key);
+  };
+  return {row(window.first_key(first)), row(window.first_key(last)), row(first + 1), row(last + 1)};
+}
+
 constexpr std::int64_t ceil_div(std::int64_t a, std::int64_t b) {
   return (a + b - 1) / b;
 }
+
+/// Positions [begin, end) of a segment.
+struct Range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::size_t count() const { return end - begin; }
+};
 
 /// One unit of parallel work: a piece of a segment for one key head.
 struct Task {
@@ -106,6 +146,7 @@ struct ForwardScratch {
   T* maximum;                    // [rows]
   T* denominator;                // per tile [16 lanes, width]
   T *rescale, *limit, *log_sum;  // [kWidestTile]: of the tile at hand
+  T* lowest;                     // [kWidestTile], with a window: the first visible row of the key block
   std::size_t keys_plane, queries_plane, scores_plane;  // elements; values have as many as keys
 
   ForwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t parts) {
@@ -126,6 +167,7 @@ struct ForwardScratch {
     maximum = arena.take(count);
     denominator = arena.take(count * kLanes);
     for (T** each : {&rescale, &limit, &log_sum}) *each = arena.take(kWidestTile);
+    lowest = arena.take(shape.window > 0 ? kWidestTile : 0);
   }
 };
 

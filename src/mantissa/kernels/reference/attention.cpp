@@ -24,19 +24,38 @@ double rounded(const OperandRounding& round, double x) {
   return round ? round(x) : x;
 }
 
-/// One query over `keys` keys whose rows are `stride` apart. Returns the log-sum-exp; writes out[head_dim].
-double attend(const double* q, const double* k, const double* v, std::int64_t keys, std::int64_t stride,
-              const AttentionShape& shape, double* out, const OperandRounding& round,
+/// The score of a query and a key and its derivative by scale · q·k.
+struct Score {
+  double value = 0;
+  double slope = 1;
+};
+
+Score score_of(const AttentionShape& shape, const double* q, const double* k) {
+  const double scaled = shape.scale * dot(q, k, shape.head_dim);
+  if (shape.soft_cap <= 0) return {scaled, 1};
+  const double t = std::tanh(scaled / shape.soft_cap);
+  return {shape.soft_cap * t, 1 - t * t};
+}
+
+/// The first position that the query at `position` sees.
+std::int64_t first_key(const AttentionShape& shape, std::int64_t position) {
+  return shape.window > 0 ? std::max<std::int64_t>(0, position - shape.window + 1) : 0;
+}
+
+/// One query over the keys [first, keys) whose rows are `stride` apart. Returns the log-sum-exp; writes
+/// out[head_dim].
+double attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t keys,
+              std::int64_t stride, const AttentionShape& shape, double* out, const OperandRounding& round,
               const OperandRounding& softmax) {
   const std::int64_t d = shape.head_dim;
   double maximum = -kInfinity, denominator = 0;
   std::fill_n(out, d, 0.0);
   std::vector<double> scores;
-  for (std::int64_t begin = 0; begin < keys; begin += kKeyBlock) {
-    const std::int64_t end = std::min(keys, begin + kKeyBlock);
+  for (std::int64_t block = first / kKeyBlock * kKeyBlock; block < keys; block += kKeyBlock) {
+    const std::int64_t begin = std::max(first, block), end = std::min(keys, block + kKeyBlock);
     scores.clear();
     for (std::int64_t j = begin; j < end; ++j) {
-      scores.push_back(rounded(softmax, shape.scale * dot(q, k + j * stride, d)));
+      scores.push_back(rounded(softmax, score_of(shape, q, k + j * stride).value));
     }
     const double previous = maximum;
     maximum = std::max(maximum, *std::max_element(scores.begin(), scores.end()));
@@ -68,8 +87,8 @@ void attention(const Extent& extent, const AttentionShape& shape, const double* 
       for (std::int64_t h = 0; h < shape.heads; ++h) {
         const std::int64_t row = (segment.begin + t) * shape.heads + h;
         const std::int64_t at = base + h / group * d;
-        lse[row] = attend(q + row * d, k + at, v + at, position + t + 1, stride, shape, out + row * d, round,
-                          softmax);
+        lse[row] = attend(q + row * d, k + at, v + at, first_key(shape, position + t), position + t + 1,
+                          stride, shape, out + row * d, round, softmax);
       }
     }
   }
@@ -88,12 +107,12 @@ void attention_backward(const Extent& extent, const AttentionShape& shape, const
       for (std::int64_t h = 0; h < shape.heads; ++h) {
         const std::int64_t row = (segment.begin + t) * shape.heads + h;
         const double delta = dot(dout + row * d, out + row * d, d);
-        for (std::int64_t j = 0; j <= t; ++j) {
+        for (std::int64_t j = first_key(shape, t); j <= t; ++j) {
           const std::int64_t at = (segment.begin + j) * stride + h / group * d;
-          const double score = rounded(softmax, shape.scale * dot(q + row * d, k + at, d));
-          const double p = rounded(softmax, std::exp(score - lse[row]));
+          const Score score = score_of(shape, q + row * d, k + at);
+          const double p = rounded(softmax, std::exp(rounded(softmax, score.value) - lse[row]));
           const double dp = dot(dout + row * d, v + at, d);
-          const double ds = rounded(round, rounded(softmax, p * (dp - delta) * shape.scale));
+          const double ds = rounded(round, rounded(softmax, p * (dp - delta) * score.slope * shape.scale));
           axpy(rounded(round, p), dout + row * d, dv + at, d);
           axpy(ds, k + at, dq + row * d, d);
           axpy(ds, q + row * d, dk + at, d);

@@ -1,5 +1,5 @@
-// Attention and its gradient as the formulas say, in double, one query at a time. The kernels are judged by
-// this.
+// Attention and its gradient by their formulas, in double, one query at a time: tests compare the kernels
+// with it.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,14 @@
 
 namespace mantissa::kernels::reference {
 
-/// How a number is rounded: a matmul operand (P, and dS in the backward), or the inside of the softmax.
-/// Empty: not at all.
+/// Rounds a number: a matmul operand (P, and dS in the backward), or a number inside the softmax. Empty: does
+/// not round.
 using OperandRounding = std::function<double(double)>;
 
 /// q, out: [tokens, heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or [slots, capacity, kv_heads ·
 /// head_dim]; lse: [tokens, heads]; dense rows. With `round`, p = exp(s − running maximum of its key block)
-/// is rounded before P·V, and the denominator is the sum of the unrounded values. With `softmax` scores, p
-/// and the denominator, then the sum of the rounded p, are rounded.
+/// is rounded before P·V, and the denominator is the sum of the unrounded values. With `softmax` scores
+/// (after the soft cap), p and the denominator, then the sum of the rounded p, are rounded.
 void attention(const Extent& extent, const AttentionShape& shape, const double* q, const double* k,
                const double* v, double* out, double* lse, const KeyCache& cache = {},
                const OperandRounding& round = {}, const OperandRounding& softmax = {});

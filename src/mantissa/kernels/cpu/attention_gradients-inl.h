@@ -1,0 +1,156 @@
+// P and dS of a query block and a part of a key block, from the products q·k and dO·v: what the chains of dQ,
+// dK and dV are made of.
+#if defined(MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
+#undef MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_scores-inl.h"
+#include "mantissa/kernels/cpu/read_ahead.h"
+#include "mantissa/numeric/math-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace attention_parts {
+
+/// The places in a query block of the queries that see some of `keys`.
+inline Range QueriesThatSee(const Window& window, Range keys, Range queries) {
+  const auto place = [&](std::size_t position) {
+    return std::min(queries.end, std::max(position, queries.begin)) - queries.begin;
+  };
+  return {place(keys.begin), place(window.end_query(keys.end - 1))};
+}
+
+template <class T>
+class ScoreGradients {
+ public:
+  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch)
+      : a_(a),
+        s_(scratch),
+        dim_(static_cast<std::size_t>(a.shape.head_dim)),
+        stride_(padded(dim_)),
+        window_(a.shape) {}
+
+  /// P and dS, rounded as operands, of the queries whose rows are loaded and a part of the loaded keys, whose
+  /// rows begin at `rows`.
+  void Compute(Range queries, Range keys, std::size_t rows, ReadAhead& ahead) const {
+    for (std::size_t i = 0; i < queries.count(); i += kWidth) ComputeTile(queries, i, keys, rows, ahead);
+    for (std::size_t j = 0; j < keys.count(); ++j) {
+      // Of several parts the masked zeros are split, too: the products read those of their planes as well.
+      const std::size_t key = keys.begin + j;
+      const Range see =
+          a_.operand.parts > 1 ? Range{0, queries.count()} : QueriesThatSee(window_, {key, key + 1}, queries);
+      for (T* each : {s_.p, s_.ds})
+        SplitRow(each + j * kBlock + see.begin, see.count(), s_.scores_plane, a_.operand);
+    }
+  }
+
+ private:
+  using D = hn::ScalableTag<T>;
+  using V = hn::Vec<D>;
+  static constexpr std::size_t kWidth = kNr<T>;
+  static constexpr std::size_t kBlock = kQueryBlock;  // the stride of transposed tiles and of P and dS
+
+  /// Unrounded P and dS of the queries [at, at + kWidth) of the block.
+  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t rows, ReadAhead& ahead) const {
+    const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
+    const Visible seen = visible(window_, first, last, keys.begin, keys.count());
+    T *p = s_.p + at, *ds = s_.ds + at;
+    for (std::size_t j = seen.begin; j < seen.end; j += kMr) {
+      ahead.Step();
+      const std::size_t some = std::min(kMr, seen.end - j), row = rows + j * stride_;
+      ProductOfParts<Left::rows, T>(a_.operand.parts, some, {s_.keys + row, s_.keys_plane}, stride_,
+                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+                                    p + j * kBlock, kBlock, Into::set);
+      ProductOfParts<Left::rows, T>(a_.operand.parts, some, {s_.values + row, s_.keys_plane}, stride_,
+                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+                                    ds + j * kBlock, kBlock, Into::set);
+    }
+    ClearAround(first, last, keys, p, ds);
+    for (std::size_t i = 0; i < kWidth; i += hn::Lanes(D())) {
+      if (a_.shape.soft_cap > 0) {
+        Lowers<T>(a_.softmax)
+            ? Gradients<true, true>(at + i, p + i, ds + i, seen, queries.begin, keys.begin)
+            : Gradients<false, true>(at + i, p + i, ds + i, seen, queries.begin, keys.begin);
+      } else {
+        Lowers<T>(a_.softmax)
+            ? Gradients<true, false>(at + i, p + i, ds + i, seen, queries.begin, keys.begin)
+            : Gradients<false, false>(at + i, p + i, ds + i, seen, queries.begin, keys.begin);
+      }
+    }
+  }
+
+  /// Zeros beside what the queries at positions [first, last] see: a product tile of kMr rows that begins or
+  /// ends within that may reach so far beyond it.
+  void ClearAround(std::size_t first, std::size_t last, Range keys, T* p, T* ds) const {
+    const auto clear = [&](std::size_t begin, std::size_t end) {
+      for (std::size_t key = std::max(begin, keys.begin); key < std::min(end, keys.end); ++key) {
+        const std::size_t j = (key - keys.begin) * kBlock;
+        std::fill(p + j, p + j + kWidth, T{0});
+        std::fill(ds + j, ds + j + kWidth, T{0});
+      }
+    };
+    const std::size_t lowest = window_.first_key(first);
+    clear(lowest - std::min(lowest, kMr), lowest);
+    clear(last + 1, last + 1 + kMr);
+  }
+
+  /// For one vector of queries: scores become P and dO·V becomes dS.
+  template <bool kLowered, bool kCapped>
+  void Gradients(std::size_t at, T* p, T* ds, const Visible& seen, std::size_t query, std::size_t key) const {
+    const D d;
+    const V scale = hn::Set(d, static_cast<T>(a_.shape.scale));
+    const SoftCap<T> soft(a_.shape.soft_cap);
+    const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
+    const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
+    // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i, and
+    // under a window where key + j > query + at + i − window.
+    const double self = static_cast<double>(query + at) - static_cast<double>(key);
+    const V last = hn::Iota(d, static_cast<T>(self));
+    const V hidden = hn::Iota(d, static_cast<T>(self - static_cast<double>(a_.shape.window)));
+    ForEachRun(seen, [&]<Mask kMask>(std::size_t begin, std::size_t end) HWY_ATTR {
+      T *to_p = p + begin * kBlock, *to_ds = ds + begin * kBlock;
+      for (std::size_t j = begin; j < end; ++j, to_p += kBlock, to_ds += kBlock) {
+        V score = hn::Mul(hn::LoadU(d, to_p), scale), tanh = hn::Zero(d);
+        if constexpr (kCapped) {
+          tanh = soft.Tanh(score);
+          score = soft.Score(tanh);
+        }
+        V probability = rounded(Exp(d, hn::Sub(rounded(score), log_sum)));
+        V gradient = hn::Mul(probability, hn::Sub(hn::LoadU(d, to_ds), delta));
+        if constexpr (kCapped) gradient = hn::Mul(gradient, hn::NegMulAdd(tanh, tanh, hn::Set(d, T{1})));
+        gradient = rounded(hn::Mul(gradient, scale));
+        if constexpr (kMask != Mask::none) {
+          const V row = hn::Set(d, static_cast<T>(j));
+          auto sees = hn::Le(row, last);
+          if constexpr (kMask == Mask::window) sees = hn::And(sees, hn::Gt(row, hidden));
+          probability = hn::IfThenElseZero(sees, probability);
+          gradient = hn::IfThenElseZero(sees, gradient);
+        }
+        hn::StoreU(probability, d, to_p);
+        hn::StoreU(gradient, d, to_ds);
+      }
+    });
+  }
+
+  const AttentionBackward& a_;
+  const BackwardScratch<T>& s_;
+  const std::size_t dim_, stride_;
+  const Window window_;
+};
+
+}  // namespace attention_parts
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif

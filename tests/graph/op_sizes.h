@@ -1,0 +1,26 @@
+// Sizes that the operands of op tests share, and how many terms their sums add.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "graph/op_case.h"
+
+namespace mantissa::graph::testing {
+
+constexpr std::int64_t kWidth = 24;
+constexpr std::int64_t kVocabulary = 1040, kHeadWidth = 8;  // more than one chunk of the head
+constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 8;
+constexpr std::int64_t kPositions = 320, kSlots = 4;
+
+/// Terms that one FMA chain of a sum of `n` adds, and the sums of blocks.
+inline double chain_of(std::int64_t n) {
+  return static_cast<double>(std::min<std::int64_t>(n, 256) + n / 256 + 2);
+}
+
+/// A sum over tokens: blocks of 256, then rows, then leaves.
+inline double token_chain(const Case& c) {
+  return chain_of(c.extent().tokens) + 2 * static_cast<double>(c.extent().rows.size());
+}
+
+}  // namespace mantissa::graph::testing

@@ -1,0 +1,241 @@
+// What a query does not see changes no bit of its results: later tokens, keys before its window, other
+// segments.
+#include "mantissa/kernels/attention.h"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "kernels/attention_case.h"
+#include "mantissa/numeric/convert.h"
+
+namespace mantissa::kernels::attention_test {
+namespace {
+
+// ---- What is masked is not read ----
+
+TEST(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
+  for (const double poison :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    for (const std::int64_t at : {1, 37, 100, 515}) {
+      SCOPED_TRACE("token " + std::to_string(at));
+      const Sizes sizes{2, 1, 24, {530, 20}};
+      Case clean = Case::random(sizes, all_of(Scalar::f32));
+      clean.forward();
+      clean.backward();
+      Case bad = Case::random(sizes, all_of(Scalar::f32));
+      for (const auto member : {&Case::q, &Case::k, &Case::v}) {
+        Tensor& t = bad.*member;
+        for (std::int64_t i = 0; i < t.columns; ++i)
+          t.set(static_cast<std::size_t>(at * t.columns + i), poison);
+      }
+      bad.forward();
+      for (const auto member : {&Case::out, &Case::lse}) {
+        const Tensor &a = clean.*member, &b = bad.*member;
+        EXPECT_EQ(std::memcmp(a.row(0), b.row(0), static_cast<std::size_t>(at) * a.row_bytes()), 0);
+        EXPECT_EQ(std::memcmp(a.row(530), b.row(530), 20 * a.row_bytes()), 0);
+        EXPECT_TRUE(std::isnan(b.get(static_cast<std::size_t>(at * b.columns))));
+      }
+      // Queries before the bad token: their gradient is that of the clean run.
+      bad.backward();
+      EXPECT_EQ(
+          std::memcmp(clean.dq.row(0), bad.dq.row(0), static_cast<std::size_t>(at) * clean.dq.row_bytes()),
+          0);
+      EXPECT_EQ(std::memcmp(clean.dq.row(530), bad.dq.row(530), 20 * clean.dq.row_bytes()), 0);
+    }
+  }
+}
+
+TEST(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
+  const Sizes sizes{4, 2, 40, {300}};
+  const std::int64_t at = 131;
+  Case clean = Case::random(sizes, all_of(Scalar::f32)), bad = Case::random(sizes, all_of(Scalar::f32));
+  for (Case* c : {&clean, &bad}) c->forward();
+  clean.backward();
+  for (const auto member : {&Case::q, &Case::dout}) {
+    Tensor& t = bad.*member;
+    for (std::int64_t i = 0; i < t.columns; ++i) {
+      t.set(static_cast<std::size_t>(at * t.columns + i), std::numeric_limits<double>::quiet_NaN());
+    }
+  }
+  bad.backward();
+  for (const auto member : {&Case::dk, &Case::dv}) {
+    const Tensor &a = clean.*member, &b = bad.*member;
+    EXPECT_EQ(
+        std::memcmp(a.row(at + 1), b.row(at + 1), static_cast<std::size_t>(300 - at - 1) * a.row_bytes()), 0);
+    EXPECT_TRUE(std::isnan(b.get(static_cast<std::size_t>(at * b.columns))));
+  }
+}
+
+/// A case, and the same with what is not finite in some tensors at one token.
+struct Poisoned {
+  Case clean, bad;
+
+  Poisoned(const Sizes& sizes, const std::vector<Tensor Case::*>& members, std::int64_t at, double poison)
+      : clean(Case::random(sizes, all_of(Scalar::f32))), bad(Case::random(sizes, all_of(Scalar::f32))) {
+    for (const auto member : members) {
+      Tensor& t = bad.*member;
+      for (std::int64_t i = 0; i < t.columns; ++i)
+        t.set(static_cast<std::size_t>(at * t.columns + i), poison);
+    }
+    for (Case* c : {&clean, &bad}) {
+      c->forward();
+      c->backward();
+    }
+  }
+
+  /// Whether tokens [begin, end) have the same bits.
+  bool same(Tensor Case::*member, std::int64_t begin, std::int64_t end) const {
+    const Tensor &a = clean.*member, &b = bad.*member;
+    return std::memcmp(a.row(begin), b.row(begin), static_cast<std::size_t>(end - begin) * a.row_bytes()) ==
+           0;
+  }
+  bool is_nan(Tensor Case::*member, std::int64_t token) const {
+    const Tensor& t = bad.*member;
+    return std::isnan(t.get(static_cast<std::size_t>(token * t.columns)));
+  }
+};
+
+TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatSeeIt) {
+  const std::int64_t length = 1100;
+  for (const double poison :
+       {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
+    for (const std::int64_t window : {1, 9, 100, 520}) {
+      for (const std::int64_t at : {0, 37, 515, 520}) {
+        SCOPED_TRACE("window " + std::to_string(window) + ", token " + std::to_string(at));
+        const Sizes sizes{2, 1, 24, {length, 20}, window, 3};
+        const Poisoned keys(sizes, {&Case::k, &Case::v}, at, poison);
+        for (const auto member : {&Case::out, &Case::lse, &Case::dq}) {
+          EXPECT_TRUE(keys.same(member, 0, at));
+          EXPECT_TRUE(keys.same(member, at + window, length + 20));
+        }
+        EXPECT_TRUE(keys.is_nan(&Case::out, at));
+        EXPECT_TRUE(keys.is_nan(&Case::out, at + window - 1));
+        // Of the keys, those that no query sees together with the bad one.
+        for (const auto member : {&Case::dk, &Case::dv}) {
+          EXPECT_TRUE(keys.same(member, 0, std::max<std::int64_t>(0, at + 1 - window)));
+          EXPECT_TRUE(keys.same(member, at + window, length + 20));
+        }
+
+        const Poisoned query(sizes, {&Case::q, &Case::dout}, at, poison);
+        for (const auto member : {&Case::dk, &Case::dv}) {
+          EXPECT_TRUE(query.same(member, 0, std::max<std::int64_t>(0, at + 1 - window)));
+          EXPECT_TRUE(query.same(member, at + 1, length + 20));
+          EXPECT_TRUE(query.is_nan(member, at));
+          EXPECT_TRUE(query.is_nan(member, std::max<std::int64_t>(0, at + 1 - window)));
+        }
+      }
+    }
+  }
+}
+
+TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatSeeIt) {
+  // 10^5 is finite as it is stored, and infinite in f16.
+  for (const std::int64_t window : {0, 9}) {
+    const Sizes sizes{2, 1, 24, {130}, window};
+    Case clean = Case::random(sizes, all_of(Scalar::f32)), bad = Case::random(sizes, clean.formats);
+    for (const auto member : {&Case::k, &Case::v}) (bad.*member).set(70 * 24, 1e5);
+    for (Case* c : {&clean, &bad}) {
+      c->factor = Scalar::f16;
+      c->forward();
+      c->backward();
+    }
+    for (const auto member : {&Case::out, &Case::lse, &Case::dq}) {
+      const Tensor &a = clean.*member, &b = bad.*member;
+      EXPECT_EQ(std::memcmp(a.row(0), b.row(0), 70 * a.row_bytes()), 0);
+      const std::int64_t blind = window == 0 ? 130 : 70 + window;
+      EXPECT_EQ(
+          std::memcmp(a.row(blind), b.row(blind), static_cast<std::size_t>(130 - blind) * a.row_bytes()), 0);
+    }
+    EXPECT_FALSE(std::isfinite(bad.out.get(70 * 48)));
+  }
+}
+
+TEST(AttentionSoftCap, ScoresThatOverflowAreCapped) {
+  // q·k is ±10^60, which f32 does not hold: the scores are ±3.
+  Case c = Case::random({1, 1, 8, {40}, 0, 3}, all_of(Scalar::f32));
+  for (std::size_t i = 0; i < c.q.count(); ++i) {
+    c.q.set(i, 1e30);
+    c.k.set(i, i / 8 == 20 ? 1e30 : -1e30);
+  }
+  c.forward();
+  for (std::int64_t t = 0; t < 40; ++t) {
+    const double n = static_cast<double>(t), others = n * std::exp(-3.0);
+    const double sum = t < 20 ? (n + 1) * std::exp(-3.0) : others + std::exp(3.0);
+    EXPECT_NEAR(c.lse.get(static_cast<std::size_t>(t)), std::log(sum), 64 * unit_roundoff(Scalar::f32)) << t;
+    EXPECT_TRUE(std::isfinite(c.out.get(static_cast<std::size_t>(8 * t))));
+  }
+  c.backward();
+  for (const double x : c.dq.values()) EXPECT_EQ(x, 0);  // the slope of the cap there
+}
+
+TEST(AttentionMask, WhatLiesBehindTheCachePositionIsNotRead) {
+  const Sizes sizes{2, 1, 16, {70}};
+  Case full = Case::random(sizes, all_of(Scalar::f32));
+  full.forward();
+  Tensor k(Scalar::f32, 128, 16), v(Scalar::f32, 128, 16);
+  for (Tensor* t : {&k, &v}) {
+    for (std::size_t i = 0; i < t->count(); ++i) t->set(i, std::numeric_limits<double>::quiet_NaN());
+  }
+  k.copy_rows(0, full.k, 0, 70);
+  v.copy_rows(0, full.v, 0, 70);
+  Tensor q(Scalar::f32, 3, 32), out(Scalar::f32, 3, 32), lse(Scalar::f32, 3, 2);
+  q.copy_rows(0, full.q, 67, 3);
+  run_forward({}, {{0, 3, 67, 0}},
+              {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), Scalar::f32, {1, 128}});
+  EXPECT_EQ(std::memcmp(out.row(0), full.out.row(67), 3 * out.row_bytes()), 0);
+}
+
+/// Cache rows in pages of which only those of positions [begin, end) may be touched: any other access ends
+/// the program.
+class GuardedRows {
+ public:
+  GuardedRows(const Tensor& from, std::int64_t begin, std::int64_t end) : bytes_(from.count() * 4) {
+    const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+    bytes_ = (bytes_ + page - 1) / page * page;
+    data_ = static_cast<std::byte*>(
+        mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memcpy(data_, from.storage.data(), from.count() * 4);
+    const std::size_t first = static_cast<std::size_t>(begin) * from.row_bytes() / page * page;
+    const std::size_t last = (static_cast<std::size_t>(end) * from.row_bytes() + page - 1) / page * page;
+    mprotect(data_, first, PROT_NONE);
+    mprotect(data_ + last, bytes_ - last, PROT_NONE);
+  }
+  ~GuardedRows() { munmap(data_, bytes_); }
+  GuardedRows(const GuardedRows&) = delete;
+  GuardedRows& operator=(const GuardedRows&) = delete;
+  std::byte* data() const { return data_; }
+
+ private:
+  std::size_t bytes_;
+  std::byte* data_;
+};
+
+TEST(AttentionWindow, DecodingReadsNothingOfTheCacheButTheWindow) {
+  const std::int64_t length = 40000, window = 700, chunk = 3, first = 39000;
+  const Sizes sizes{2, 1, 16, {length}, window};
+  Tensor q(Scalar::f32, chunk, 32), k(Scalar::f32, length, 16), v(Scalar::f32, length, 16),
+      out(Scalar::f32, chunk, 32), guarded(Scalar::f32, chunk, 32), lse(Scalar::f32, chunk, 2);
+  std::mt19937 random(kSeed);
+  for (Tensor* t : {&q, &k, &v}) t->fill_normal(random);
+  const std::vector<Segment> segments = {{0, chunk, first, 0}};
+  Attention a{sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), Scalar::f32, {1, length}};
+  run_forward({}, segments, a);
+  const GuardedRows keys(k, first + 1 - window, first + chunk), values(v, first + 1 - window, first + chunk);
+  a.k = {keys.data(), Scalar::f32, 16};
+  a.v = {values.data(), Scalar::f32, 16};
+  a.out = guarded.view();
+  run_forward({}, segments, a);
+  EXPECT_TRUE(same_bits(out, guarded));
+}
+
+}  // namespace
+}  // namespace mantissa::kernels::attention_test
