@@ -57,8 +57,8 @@ ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
   return one("select", scope, {x, rows});
 }
 
-ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps) {
-  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}});
+ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset) {
+  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}, {"gain_offset", gain_offset}});
 }
 
 ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {

@@ -28,7 +28,9 @@ class Builder {
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
-  ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps);
+  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain of fewer channels than x has normalises each head
+  /// of that many channels by itself.
+  ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
   ValueId matmul(const std::string& scope, ValueId x, ValueId weight);
   /// The head's product whole: logits [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);

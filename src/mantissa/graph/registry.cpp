@@ -14,7 +14,7 @@ std::span<const OpDef* const> all_ops() {
       &kGather,       &kGatherDtable, &kGatherAddRows, &kSelect,      &kAdd,
       &kSwiglu,       &kSwigluGrad,   &kSum,           &kSumUses,     &kCast,
       &kRoundKv,      &kFused,        &kLogProb,       &kLogProbGrad, &kLogProbTraining,
-      &kCacheAppend,  &kAccumulate,   &kRound,         &kQuantize,
+      &kCacheAppend,  &kAccumulate,   &kRound,         &kQuantize,    &kTokenSum,
   };
   return kOps;
 }
