@@ -131,6 +131,12 @@ std::map<std::string_view, Graph> nets() {
     const ValueId gain = n.weight("gain", {kWidth / 2});
     all["rmsnorm of heads, gain 1 + g"] = n.finish(n.b.rmsnorm("norm", n.trained("x"), gain, 1e-5, 1));
   }
+  for (const bool with_bias : {true, false}) {
+    Net n;
+    const ValueId gain = n.weight("gain", {kWidth}), bias = with_bias ? n.weight("bias", {kWidth}) : kNone;
+    all[with_bias ? "layernorm" : "layernorm without bias"] =
+        n.finish(n.b.layernorm("norm", n.trained("x"), gain, bias, 1e-5));
+  }
   {
     Net n;
     all["add"] = n.finish(n.b.add("add", n.trained("x"), n.trained("y")));

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
+#include "mantissa/kernels/layernorm.h"
 #include "mantissa/kernels/norm.h"
+#include "mantissa/kernels/token_sum.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -64,6 +66,58 @@ TEST(RmsNorm, AgreesWithPyTorch) {
     EXPECT_NEAR(dx.get(i / 8, i % 8), kGoldenDx[i], tolerance);
   }
   for (std::int64_t c = 0; c < 8; ++c) EXPECT_NEAR(dgain.get(0, c), kGoldenDgain[c], tolerance);
+}
+
+// The same tokens, gain and dy by torch.nn.functional.layer_norm.
+constexpr double kGoldenBias[] = {0x0.0p+0,
+                                  0x1.210386db6d55bp-4,
+                                  -0x1.1e1f18ab0a2c0p-3,
+                                  0x1.a6026360c2f91p-3,
+                                  -0x1.12b9af7d765a5p-2,
+                                  0x1.4cf2871cec2e8p-2,
+                                  -0x1.8081668131e26p-2,
+                                  0x1.ac5e20bb0d7edp-2};
+constexpr double kGoldenLayerY[] = {
+    0x1.d6e4113a199e3p+0,  -0x1.4db76c6132999p+0, 0x1.9a31b10629827p-1,  -0x1.331d214fbabaap+0,
+    0x1.8ba15c5cf3157p-2,  -0x1.8558d9ece88a1p-3, -0x1.5899c41775517p-3, 0x1.2586df4c53283p-2,
+    -0x1.2a7f618ebb446p-1, 0x1.1241fbf32498fp-1,  -0x1.ac47c1b0834a7p-1, 0x1.454a2b6f58a5ep+0,
+    -0x1.5d856c6aab3b8p+0, 0x1.36a50f3e863d5p+0,  -0x1.02ac881527cfap+1, 0x1.c1df81ac7e187p+0,
+    -0x1.6cbf28dcf0f23p+0, 0x1.26185454639a6p+0,  -0x1.0e2665bd3b70ep+0, 0x1.95c41bcec6625p+0,
+    -0x1.3135e5638d0b7p+0, 0x1.1062eb34c9d0fp+0,  -0x1.46bc241b9a6f7p+0, 0x1.20d5280693335p+0};
+constexpr double kGoldenLayerDx[] = {
+    0x1.c3aaa47e83cb3p-1,  0x1.8fe68b37526bep-2,  -0x1.76f2d826680a4p+0, -0x1.d508794688afep+0,
+    -0x1.7930548016706p+0, 0x1.2981bc72cf1f1p-3,  0x1.51ae5485c4a70p+0,  0x1.043f1265e90f8p+1,
+    0x1.935946344ca09p-1,  0x1.44faebba8a0fep-1,  0x1.bc6027aa595f4p-2,  -0x1.3edf15cfb0902p-6,
+    -0x1.99146a6a7c068p-2, -0x1.268d96f50f498p-1, -0x1.4cb7c2a98820cp-1, -0x1.b2f6f906c1b87p-3,
+    -0x1.e8eef8c23b3b6p-3, -0x1.2816687e83feap-6, 0x1.16907eb031876p-2,  0x1.abf01c4beed87p-2,
+    0x1.2f0137e43a874p-2,  -0x1.90f5adb3a0b94p-6, -0x1.0af1da4b2c150p-2, -0x1.c687bad0eee8bp-2};
+constexpr double kGoldenLayerDgain[] = {0x1.02433eb2350c1p+0, 0x1.d814515ce38bbp-1,  -0x1.1d8cc26827794p+1,
+                                        0x1.1df4672e79340p+1, -0x1.d79247b3f5fb0p-2, -0x1.d75cddc99fedbp-1,
+                                        0x1.a3e57fc3a2181p+0, -0x1.1efaed5beb475p+0};
+constexpr double kGoldenLayerDbias[] = {0x1.b3e0a3e8e79fep-1,  0x1.feb28eacbcd08p-1,  0x1.4e278bc152686p-1,
+                                        -0x1.b6e73d0004500p-7, -0x1.587eaad1c7f74p-1, -0x1.004956189a8dap+0,
+                                        -0x1.ac5d705ebd6e0p-1, -0x1.0aa2adcbca268p-2};
+
+TEST(LayerNorm, AgreesWithPyTorch) {
+  const double tolerance = 64 * unit_roundoff(Scalar::f64);
+  const Batch batch({3});
+  const Context ctx{.simd = best_simd()};
+  const Tensor x(Scalar::f64, 3, 8, kGoldenX), gain(Scalar::f64, 1, 8, kGoldenGain),
+      bias(Scalar::f64, 1, 8, kGoldenBias), dy(Scalar::f64, 3, 8, kGoldenDy);
+  Tensor y(Scalar::f64, 3, 8), mean(Scalar::f64, 1, 3), rstd(mean), dx(Scalar::f64, 3, 8),
+      dgain(Scalar::f64, 1, 8), dbias(dgain);
+  layernorm(ctx, batch.extent(), {8, kEps, x, gain, bias, y, mean, rstd});
+  layernorm_backward(ctx, batch.extent(), {8, x, gain, mean, rstd, dy, {}, dx});
+  layernorm_gain(ctx, batch.extent(), {8, x, mean, rstd, dy, dgain});
+  token_sum(ctx, batch.extent(), {8, dy, dbias});
+  for (std::int64_t i = 0; i < 24; ++i) {
+    EXPECT_NEAR(y.get(i / 8, i % 8), kGoldenLayerY[i], tolerance);
+    EXPECT_NEAR(dx.get(i / 8, i % 8), kGoldenLayerDx[i], tolerance);
+  }
+  for (std::int64_t c = 0; c < 8; ++c) {
+    EXPECT_NEAR(dgain.get(0, c), kGoldenLayerDgain[c], tolerance);
+    EXPECT_NEAR(dbias.get(0, c), kGoldenLayerDbias[c], tolerance);
+  }
 }
 
 }  // namespace

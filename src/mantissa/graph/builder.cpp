@@ -61,6 +61,12 @@ ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, doub
   return one("rmsnorm", scope, {x, gain}, {{"eps", eps}, {"gain_offset", gain_offset}});
 }
 
+ValueId Builder::layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps) {
+  std::vector<ValueId> inputs = {x, gain};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("layernorm", scope, std::move(inputs), {{"eps", eps}});
+}
+
 ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {
   return one("matmul", scope, {x, weight});
 }
