@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm,rope,update}_test.cpp.
+"""Golden values of the row kernels from PyTorch, as C++ initialisers for tests/kernels/{norm_golden,rope,update}_test.cpp.
 
 Needs torch. Values are hexadecimal floating-point literals, so that nothing is rounded on the way.
 """
@@ -43,6 +43,23 @@ def rmsnorm() -> None:
     row("kGoldenDgain", gain.grad)
 
 
+def layernorm() -> None:
+    """torch.nn.functional.layer_norm in double over the same tokens, and its gradients by autograd."""
+    x = torch.tensor([[math.sin(1 + 3 * i + 5 * t) * (1 + t) for i in range(8)] for t in range(3)], dtype=torch.float64)
+    gain = torch.tensor([1 + math.cos(2 * i) / 4 for i in range(8)], dtype=torch.float64)
+    bias = torch.tensor([math.sin(3 * i) / 2 for i in range(8)], dtype=torch.float64)
+    dy = torch.tensor([[math.cos(1 + 7 * i + 11 * t) for i in range(8)] for t in range(3)], dtype=torch.float64)
+    for value in (x, gain, bias):
+        value.requires_grad_()
+    y = torch.nn.functional.layer_norm(x, (8,), gain, bias, 1e-5)
+    y.backward(dy)
+    row("kGoldenBias", bias.detach())
+    row("kGoldenLayerY", y.detach())
+    row("kGoldenLayerDx", x.grad)
+    row("kGoldenLayerDgain", gain.grad)
+    row("kGoldenLayerDbias", bias.grad)
+
+
 def adamw() -> None:
     """torch.optim.AdamW in double: 4 elements, 3 updates."""
     w = torch.nn.Parameter(torch.tensor([1.0, -2.0, 0.5, 3.0], dtype=torch.float64))
@@ -61,4 +78,5 @@ def adamw() -> None:
 if __name__ == "__main__":
     rope()
     rmsnorm()
+    layernorm()
     adamw()

@@ -5,15 +5,12 @@
 #include <vector>
 
 #include "graph/attention_rows.h"
+#include "graph/norm_rows.h"
 #include "graph/op_case.h"
 #include "graph/op_sizes.h"
 #include "mantissa/kernels/expression.h"
 
 namespace mantissa::graph::testing {
-
-inline double tokens_of(const Case& c) {
-  return static_cast<double>(c.extent().tokens);
-}
 
 /// Largest Σ|x||w| of a logit.
 inline double largest_logit(const Case& c) {
@@ -40,14 +37,6 @@ inline Bound log_prob_grad_bound(const Case& c, std::size_t upstream) {
   return {chain, 1, {2 * d * c.largest(1), d * mass * c.largest(0)}};
 }
 
-/// dx = rstd·(g − x̂·mean(g∘x̂)) with g = dy∘gain: at most rstd·max|g|·(1 + max|x̂|²).
-inline Bound rmsnorm_dx_bound(const Case& c) {
-  const double x_hat = c.largest(0) * c.largest(2);
-  return {static_cast<double>(kWidth) / 16 + 12,
-          0,
-          {c.largest(2) * c.largest(1) * c.largest(3) * (1 + x_hat * x_hat)}};
-}
-
 inline std::vector<InputSpec> head_inputs(std::int64_t t) {
   return {{Shape::tokens(t, {kHeadWidth})},
           {Shape{kVocabulary, kHeadWidth}, Stored::storage, 0.05},
@@ -62,20 +51,10 @@ inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
           {table, Stored::arithmetic, 0.5}};
 }
 
-inline auto same_shape(std::size_t n, Stored stored = Stored::storage) {
-  return [n, stored](std::int64_t t, std::int64_t) {
-    return std::vector<InputSpec>(n, {Shape::tokens(t, {kWidth}), stored});
-  };
-}
-
 /// Two products, each of a value and a table's entry.
 inline Bound rope_bound(const Case& c) {
   const double table = c.largest(2) + c.largest(3);
   return {3, 0, {c.largest(0) * table, c.largest(1) * table}};
-}
-
-inline auto chain(double roundings) {
-  return [roundings](const Case&) { return Bound{roundings}; };
 }
 
 /// sum of three, then silu(·)·fourth: as the plan joins ops.
@@ -106,44 +85,7 @@ inline std::vector<OpRow> op_rows() {
                     return std::vector<InputSpec>{{Shape::tokens(t, {40})}, {Shape::tokens(t, {kWidth})}};
                   },
                   [](const Case& c) { return Bound{token_chain(c)}; }});
-  rows.push_back({"rmsnorm",
-                  "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})}, {Shape{kWidth}}};
-                  },
-                  chain(static_cast<double>(kWidth) / 16 + 12),
-                  {{"eps", 1e-5}}});
-  const auto with_rstd = [](bool gain) {
-    return [gain](Operands& in, Case& c) {
-      // rstd is what the forward pass makes of x; its gain does not matter for that.
-      Operands first{in[0], in[gain ? 1 : 2]}, out{in[0], in[gain ? 2 : 1]};
-      find_op("rmsnorm").reference({c.extent(), first, out, Attributes{{"eps", 1e-5}}});
-      in[gain ? 2 : 1] = out[1];
-    };
-  };
-  rows.push_back({"rmsnorm.dx",
-                  "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})},
-                                                  {Shape{kWidth}},
-                                                  {Shape::tokens(t), Stored::arithmetic},
-                                                  {Shape::tokens(t, {kWidth})}};
-                  },
-                  rmsnorm_dx_bound,
-                  {},
-                  0,
-                  with_rstd(true)});
-  rows.push_back({"rmsnorm.dgain",
-                  "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})},
-                                                  {Shape::tokens(t), Stored::arithmetic},
-                                                  {Shape::tokens(t, {kWidth})}};
-                  },
-                  [](const Case& c) { return Bound{token_chain(c) + 2}; },
-                  {},
-                  0,
-                  with_rstd(false)});
+  add_norm_rows(rows);
   rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   for (OpRow& row : attention_rows()) rows.push_back(std::move(row));

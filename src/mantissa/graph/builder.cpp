@@ -59,8 +59,14 @@ ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
   return one("select", scope, {x, rows});
 }
 
-ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps) {
-  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}});
+ValueId Builder::rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset) {
+  return one("rmsnorm", scope, {x, gain}, {{"eps", eps}, {"gain_offset", gain_offset}});
+}
+
+ValueId Builder::layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps) {
+  std::vector<ValueId> inputs = {x, gain};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("layernorm", scope, std::move(inputs), {{"eps", eps}});
 }
 
 ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {

@@ -29,7 +29,11 @@ class Builder {
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
-  ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps);
+  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain of fewer channels than x has normalises each head
+  /// of that many channels by itself.
+  ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
+  /// (x − mean(x)) / √(var(x) + eps) · gain + bias; `bias` kNone: without.
+  ValueId layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps);
   ValueId matmul(const std::string& scope, ValueId x, ValueId weight);
   /// The head's product whole: logits [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);

@@ -9,11 +9,15 @@ namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
   static constexpr const OpDef* kOps[] = {
-      &kMatmul,        &kMatmulDx,        &kMatmulDw,    &kRmsNorm,       &kRmsNormDx, &kRmsNormDgain,
-      &kRope,          &kRopeGrad,        &kAttention,   &kAttentionGrad, &kGather,    &kGatherDtable,
-      &kGatherAddRows, &kSelect,          &kSelectDx,    &kAdd,           &kSwiglu,    &kSwigluGrad,
-      &kSum,           &kSumUses,         &kCast,        &kRoundKv,       &kFused,     &kLogProb,
-      &kLogProbGrad,   &kLogProbTraining, &kCacheAppend, &kAccumulate,    &kRound,     &kQuantize,
+      &kMatmul,        &kMatmulDx,        &kMatmulDw,    &kRmsNorm,
+      &kRmsNormDx,     &kRmsNormDgain,    &kRope,        &kRopeGrad,
+      &kAttention,     &kAttentionGrad,   &kGather,      &kGatherDtable,
+      &kGatherAddRows, &kSelect,          &kSelectDx,    &kAdd,
+      &kSwiglu,        &kSwigluGrad,      &kSum,         &kSumUses,
+      &kCast,          &kRoundKv,         &kFused,       &kLogProb,
+      &kLogProbGrad,   &kLogProbTraining, &kCacheAppend, &kAccumulate,
+      &kRound,         &kQuantize,        &kTokenSum,    &kLayerNorm,
+      &kLayerNormDx,   &kLayerNormDgain,
   };
   return kOps;
 }

@@ -14,6 +14,10 @@ namespace mantissa::kernels {
 /// rounded once. x, y: [tokens, channels], may be the same; gain: [channels]; rstd: [tokens], dense, f32 (f64
 /// in f64). Sums over channels: 16 virtual lanes, each an FMA chain. With `statistics` below the arithmetic
 /// the mean and rstd are rounded to it.
+///
+/// With several `groups`, as in the norms of queries and keys, each head of a token is normalised by itself:
+/// x, y: [tokens, groups · channels]; rstd: [tokens, groups]; all heads share the gain. With a `gain_offset`
+/// the gain is gain_offset + gain, a sum in f32 (f64); Gemma's is 1.
 struct RmsNorm {
   std::int64_t channels = 0;
   double eps = 0;
@@ -22,28 +26,35 @@ struct RmsNorm {
   Matrix y;
   Matrix rstd;
   Scalar statistics = Scalar::f64;  // f64: in the arithmetic
+  double gain_offset = 0;
+  std::int64_t groups = 1;
 };
 void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n);
 
 /// dx[t] = rstd·(g − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, x̂ = x·rstd, in f32, rounded once to
-/// dx.type. mean(g ∘ x̂): 16 virtual lanes, each an FMA chain; g − x̂·mean is one FMA. The addend may be dx
-/// itself where the types are equal. With `statistics` below the arithmetic the mean is rounded to it.
+/// dx.type; with several groups for each of them. mean(g ∘ x̂): 16 virtual lanes, each an FMA chain; g −
+/// x̂·mean is one FMA. The addend may be dx itself where the types are equal. With `statistics` below the
+/// arithmetic the mean is rounded to it.
 struct RmsNormBackward {
   std::int64_t channels = 0;
   ConstMatrix x, gain, rstd, dy;
   ConstMatrix addend;  // data == nullptr: none
   Matrix dx;
   Scalar statistics = Scalar::f64;
+  double gain_offset = 0;
+  std::int64_t groups = 1;
 };
 void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n);
 
 /// dgain += Σ_t dy[t] ∘ x̂[t], one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
-/// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64).
+/// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64). Of several groups
+/// each has a chain of its own in every block; their chains are added to the leaf in the order of the groups.
 struct RmsNormGain {
   std::int64_t channels = 0;
   ConstMatrix x, rstd, dy;
   Matrix dgain;
   bool accumulate = false;  // false: dgain starts at zero
+  std::int64_t groups = 1;
 };
 void rmsnorm_gain(const Context& ctx, const Extent& extent, const RmsNormGain& n);
 

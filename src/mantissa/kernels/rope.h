@@ -4,17 +4,31 @@
 #include <cstdint>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/rope_scaling.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
-/// Fills cos[p, i] and sin[p, i] for positions [0, positions) and i in [0, head_dim / 2): angle = p ·
-/// inv_freq[i] with inv_freq = theta^(−2i / head_dim). Both are the f32 values that transformers forms (f64
-/// where the tables are f64); the power is the C library's in double, rounded once; cos and sin of the f32
-/// angle are those of numeric/sin_cos.h, rounded once (of an f64 angle those of numeric/math-inl.h). Tables
-/// are [positions, head_dim / 2], f32 or f64. With `angles` below their format position, inverse frequency,
-/// angle, cosine and sine are each rounded to it.
+/// Tables of cosines and sines, [positions, head_dim / 2] each. angle = position · the inverse frequency of
+/// rope_scaling.h, and both functions are multiplied by the attention factor. All are the f32 values that
+/// transformers forms (f64 where the tables are f64); cos and sin of the f32 angle are those of
+/// numeric/sin_cos.h, rounded once (of an f64 angle those of numeric/math-inl.h). With `angles` below their
+/// format position, inverse frequency, angle, cosine and sine are each rounded to it, and the products with
+/// an attention factor other than 1.
+struct RopeTable {
+  std::int64_t positions = 0;
+  std::int64_t head_dim = 0;
+  double theta = 10000;
+  RopeScaling scaling = {};
+  std::int64_t length = 0;  // of the sequences, for the kind `dynamic`; 0: `positions`
+  Scalar angles = Scalar::f64;
+};
+
+/// Fills cos[p, i] and sin[p, i] for positions [0, positions) and i in [0, head_dim / 2): f32 or f64, of one
+/// type.
+void rope_table(const RopeTable& table, Matrix cos, Matrix sin);
+/// The same without scaling.
 void rope_table(std::int64_t positions, std::int64_t head_dim, double theta, Matrix cos, Matrix sin,
                 Scalar angles = Scalar::f64);
 

@@ -9,14 +9,19 @@
 namespace mantissa::graph {
 namespace {
 
-// Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens].
+// Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain of fewer channels, [d],
+// normalises heads of d channels, each by itself: rstd [tokens, heads].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
-  if (n.shape(1) != Shape{x.last()}) {
-    throw ShapeError(fmt::format("rmsnorm: gain \"{}\" is {}, but its input has {} channels",
-                                 n.graph.value(n.inputs[1]).name, n.shape(1).str(), x.last()));
+  const std::int64_t channels = n.shape(1).last();
+  if (n.shape(1) != Shape{channels} || channels == 0 || x.last() % channels != 0) {
+    throw ShapeError(fmt::format(
+        "rmsnorm: gain \"{}\" is {}, but its input has {} channels; the gain must have as many, or "
+        "as many as one head where each head has a norm of its own",
+        n.graph.value(n.inputs[1]).name, n.shape(1).str(), x.last()));
   }
   std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1);
+  if (channels != x.last()) rows.push_back({x.last() / channels});
   return {{x, Role::compute},
           {Shape(std::move(rows)), Role::arithmetic, kNone, ValueKind::activation, "rstd"}};
 }
@@ -25,9 +30,15 @@ Cost cost_row(const NodeView& n, const Sizes&) {
   return {4.0 * static_cast<double>(n.shape(0).count())};
 }
 
+double gain_offset(const Attributes& attributes) {
+  return attributes.number("gain_offset", 0.0);
+}
+
 void run_forward(const Call& c) {
   kernels::RmsNorm n;
-  n.channels = c.inputs[0].width;
+  n.channels = c.inputs[1].width;
+  n.groups = c.inputs[0].width / n.channels;
+  n.gain_offset = gain_offset(c.attributes);
   n.eps = c.attributes.number("eps");
   n.x = c.inputs[0].in();
   n.gain = c.inputs[1].in();
@@ -39,7 +50,10 @@ void run_forward(const Call& c) {
 
 void gradient_forward(GradientBuilder& b) {
   const ValueId dy = b.gradient(0);
-  if (b.needed(0)) b.contribute(0, b.emit("rmsnorm.dx", {b.input(0), b.input(1), b.output(1), dy}).front());
+  if (b.needed(0)) {
+    const Attributes attributes = {{"gain_offset", gain_offset(b.node().attributes)}};
+    b.contribute(0, b.emit("rmsnorm.dx", {b.input(0), b.input(1), b.output(1), dy}, attributes).front());
+  }
   if (b.needed(1)) b.contribute(1, b.emit("rmsnorm.dgain", {b.input(0), b.output(1), dy}).front());
 }
 
@@ -50,7 +64,9 @@ std::vector<OutputSpec> infer_dx(const NodeView& n) {
 
 void run_dx(const Call& c) {
   kernels::RmsNormBackward n;
-  n.channels = c.inputs[0].width;
+  n.channels = c.inputs[1].width;
+  n.groups = c.inputs[2].width;
+  n.gain_offset = gain_offset(c.attributes);
   n.x = c.inputs[0].in();
   n.gain = c.inputs[1].in();
   n.rstd = c.inputs[2].in();
@@ -61,14 +77,16 @@ void run_dx(const Call& c) {
   kernels::rmsnorm_backward(c.ctx, c.extent, n);
 }
 
-// Inputs x, rstd, dy; output dgain [channels].
+// Inputs x, rstd, dy; output dgain [channels]: rstd has one number per head.
 std::vector<OutputSpec> infer_dgain(const NodeView& n) {
-  return {{Shape{n.shape(0).last()}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
+  const std::int64_t groups = n.shape(1).count() / n.shape(0).leading();
+  return {{Shape{n.shape(0).last() / groups}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
 }
 
 void run_dgain(const Call& c) {
   kernels::RmsNormGain n;
-  n.channels = c.inputs[0].width;
+  n.groups = c.inputs[1].width;
+  n.channels = c.inputs[0].width / n.groups;
   n.x = c.inputs[0].in();
   n.rstd = c.inputs[1].in();
   n.dy = c.inputs[2].in();
@@ -77,20 +95,25 @@ void run_dgain(const Call& c) {
   kernels::rmsnorm_gain(c.ctx, c.extent, n);
 }
 
+/// Rows that are normalised: tokens, or tokens · heads.
+std::int64_t rows_of(const ReferenceOperand& rstd) {
+  return static_cast<std::int64_t>(rstd.values.size());
+}
+
 void reference_forward(const ReferenceCall& c) {
-  kernels::reference::rmsnorm(c.inputs[0].rows, c.inputs[0].width, c.attributes.number("eps"),
+  kernels::reference::rmsnorm(rows_of(c.outputs[1]), c.inputs[1].width, c.attributes.number("eps"),
                               c.inputs[0].data(), c.inputs[1].data(), c.outputs[0].data(),
-                              c.outputs[1].data());
+                              c.outputs[1].data(), gain_offset(c.attributes));
 }
 
 void reference_dx(const ReferenceCall& c) {
-  kernels::reference::rmsnorm_backward(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
+  kernels::reference::rmsnorm_backward(rows_of(c.inputs[2]), c.inputs[1].width, c.inputs[0].data(),
                                        c.inputs[1].data(), c.inputs[2].data(), c.inputs[3].data(),
-                                       c.outputs[0].data());
+                                       c.outputs[0].data(), gain_offset(c.attributes));
 }
 
 void reference_dgain(const ReferenceCall& c) {
-  kernels::reference::rmsnorm_gain(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(),
+  kernels::reference::rmsnorm_gain(rows_of(c.inputs[1]), c.outputs[0].width, c.inputs[0].data(),
                                    c.inputs[1].data(), c.inputs[2].data(), c.outputs[0].data());
 }
 
@@ -99,7 +122,8 @@ void reference_dgain(const ReferenceCall& c) {
 const OpDef kRmsNorm = {
     .id = "rmsnorm",
     .op = "rmsnorm",
-    .doc = "y = x·rsqrt(mean(x²) + ε)·gain in f32, rounded once",
+    .doc =
+        "y = x·rsqrt(mean(x²) + ε)·(offset + gain) in f32, over a token or each of its heads, rounded once",
     .reads = {Read::value},
     .interior = "statistics",
     .infer = infer_forward,
@@ -112,7 +136,7 @@ const OpDef kRmsNorm = {
 const OpDef kRmsNormDx = {
     .id = "rmsnorm.dx",
     .op = "rmsnorm",
-    .doc = "dx = rstd·(dy·gain − x̂·mean(dy·gain·x̂)) in f32, unrounded contribution",
+    .doc = "g = dy·(offset + gain), dx = rstd·(g − x̂·mean(g·x̂)) in f32, unrounded contribution",
     .reads = {Read::value},
     .takes_addend = true,
     .interior = "statistics",
@@ -125,7 +149,7 @@ const OpDef kRmsNormDx = {
 const OpDef kRmsNormDgain = {
     .id = "rmsnorm.dgain",
     .op = "rmsnorm",
-    .doc = "dgain += Σ dy·x̂ over leaves in f32, unrounded into grads",
+    .doc = "dgain += Σ dy·x̂ over leaves and heads in f32, unrounded into grads",
     .reads = {Read::value},
     .infer = infer_dgain,
     .cost = cost_row,

@@ -2,11 +2,11 @@
 #include "mantissa/kernels/head.h"
 
 #include <algorithm>
-#include <cassert>
 #include <cstring>
 #include <span>
 #include <vector>
 
+#include "mantissa/kernels/cpu/head_memory.h"
 #include "mantissa/kernels/cpu/head_rows.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/round.h"
@@ -14,16 +14,13 @@
 namespace mantissa::kernels {
 namespace {
 
+using head_memory::BackwardScratch;
+using head_memory::ForwardScratch;
+using head_memory::kBackwardTokens;
+using head_memory::row_of;
+using head_memory::Scratch;
 using head_rows::Running;
 
-/// Tokens whose chunk of logits is held at once in the forward pass: 2 MB in f32.
-constexpr std::int64_t kForwardTokens = 512;
-/// The backward pass holds whole leaves, as many as fit into this many tokens, at least one.
-constexpr std::int64_t kBackwardTokens = 2048;
-/// Where one pass does both, it keeps the logits of whole leaves: as many as fit into this many tokens and
-/// logits (128 MB in f32).
-constexpr std::int64_t kKeptTokens = 512;
-constexpr std::int64_t kKeptLogits = std::int64_t{1} << 25;
 /// Rows of one task: about 10 µs at the chunk's width.
 constexpr std::int64_t kRowsPerTask = 8;
 
@@ -31,13 +28,6 @@ Scalar arithmetic_of(const GemmOperand& x) {
   return x.operand.format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
 }
 
-/// Row `row` of a matrix.
-const void* row_of(ConstMatrix m, std::int64_t row) {
-  return static_cast<const std::byte*>(m.data) + static_cast<std::size_t>(row * m.ld) * bytes_of(m.type);
-}
-void* row_of(Matrix m, std::int64_t row) {
-  return static_cast<std::byte*>(m.data) + static_cast<std::size_t>(row * m.ld) * bytes_of(m.type);
-}
 GemmOperand rows_from(GemmOperand o, std::int64_t row) {
   o.matrix.data = row_of(o.matrix, row);
   return o;
@@ -54,24 +44,6 @@ void write_number(Matrix m, std::int64_t i, double value) {
     static_cast<float*>(m.data)[i] = static_cast<float>(value);
   }
 }
-
-/// Scratch cut in pieces from the front; what is left is the product's.
-class Scratch {
- public:
-  explicit Scratch(const Context& ctx) : ctx_(ctx) {}
-  void* take(std::size_t bytes) {
-    const std::size_t whole = aligned(bytes);
-    assert(whole <= ctx_.workspace_bytes && "the workspace is smaller than the kernel's stated need");
-    void* p = ctx_.workspace;
-    ctx_.workspace += whole;
-    ctx_.workspace_bytes -= whole;
-    return p;
-  }
-  const Context& rest() const { return ctx_; }
-
- private:
-  Context ctx_;
-};
 
 void logits_of(const Context& ctx, const GemmOperand& x, const GemmOperand& weight, std::int64_t tokens,
                std::int64_t first_entry, std::int64_t entries, std::int64_t channels, Accumulator accumulator,
@@ -94,23 +66,6 @@ void for_rows(const Context& ctx, std::int64_t rows, const std::function<void(st
     for (std::int64_t r = task * kRowsPerTask; r < std::min(rows, (task + 1) * kRowsPerTask); ++r) body(r);
   });
 }
-
-/// Memory for the logits of one chunk, or of all chunks one after the other.
-struct Logits {
-  Matrix memory;
-  bool all_chunks = false;
-
-  /// Those of `count` tokens and the chunk that begins with entry `v`.
-  Matrix chunk(std::int64_t v, std::int64_t count) const {
-    if (!all_chunks) return memory;
-    return {row_of(Matrix{memory.data, memory.type, 1}, v * count), memory.type, memory.ld};
-  }
-};
-
-struct ForwardScratch {
-  Logits logits;
-  Running* running = nullptr;  // of each token of a group
-};
 
 /// Log-probabilities of tokens [begin, begin + count).
 void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
@@ -168,12 +123,6 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
   }
   return groups;
 }
-
-struct BackwardScratch {
-  Logits logits;
-  Matrix dx;       // of all tokens in arithmetic precision; unused where dx is stored so
-  Matrix dweight;  // of one chunk likewise, where several groups add to it
-};
 
 /// Entries [v, v + n) of the vocabulary for one group of tokens, whose logits are made again, or `kept` in s.
 /// `collects`: the group's sums are added to what is in `dweight`.
@@ -249,48 +198,6 @@ void backward_groups(const Context& ctx, const LogProbBackward& h, const Backwar
   }
 }
 
-std::int64_t chunk_of(std::int64_t vocabulary) {
-  return std::min(kVocabularyChunk, vocabulary);
-}
-/// Logits of a token in whole chunks.
-std::int64_t whole_chunks(std::int64_t vocabulary) {
-  const std::int64_t chunk = chunk_of(vocabulary);
-  return (vocabulary + chunk - 1) / chunk * chunk;
-}
-
-std::size_t matrix_bytes(std::int64_t rows, std::int64_t columns, Scalar type) {
-  return aligned(static_cast<std::size_t>(rows * columns) * bytes_of(type));
-}
-Matrix take_matrix(Scratch& scratch, std::int64_t rows, std::int64_t columns, Scalar type) {
-  return {scratch.take(matrix_bytes(rows, columns, type)), type, columns};
-}
-
-/// Memory for the logits of `tokens` tokens, of one chunk or of all.
-Logits take_logits(Scratch& scratch, std::int64_t tokens, std::int64_t vocabulary, Scalar arithmetic,
-                   bool all_chunks) {
-  const std::int64_t chunk = chunk_of(vocabulary);
-  const std::int64_t chunks = all_chunks ? whole_chunks(vocabulary) / chunk : 1;
-  return {take_matrix(scratch, chunks * tokens, chunk, arithmetic), all_chunks};
-}
-
-std::size_t running_bytes(std::int64_t tokens) {
-  return aligned(static_cast<std::size_t>(tokens) * sizeof(Running));
-}
-
-/// Of the three products of a group of `tokens` tokens.
-std::size_t products_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
-                           std::int64_t vocabulary, Scalar arithmetic, int parts) {
-  const std::int64_t chunk = chunk_of(vocabulary);
-  return std::max({gemm_workspace(ctx, tokens, chunk, channels, arithmetic, parts),
-                   gemm_workspace(ctx, tokens, channels, chunk, arithmetic, parts),
-                   gemm_workspace(ctx, chunk, channels, tokens, arithmetic, parts)});
-}
-
-/// For dx of all tokens where it is not stored in the arithmetic.
-std::size_t dx_bytes(std::int64_t tokens, std::int64_t channels, Scalar arithmetic, Scalar dx_type) {
-  return dx_type == arithmetic ? 0 : matrix_bytes(tokens, channels, arithmetic);
-}
-
 std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
   std::int64_t largest = 0;
   for (const LeafGroup& g : groups) largest = std::max(largest, g.count);
@@ -300,12 +207,6 @@ std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
 /// dx as it is stored.
 void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h, Matrix dx) {
   if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
-}
-
-/// Tokens of the largest group of leaves of `leaf` tokens each, as many as fit into `most`, at least one.
-std::int64_t whole_leaves(std::int64_t tokens, std::int64_t most, std::int64_t leaf) {
-  if (tokens <= most) return tokens;
-  return std::min(tokens, std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, leaf)) * leaf);
 }
 
 /// Groups of at most `most` tokens, smaller ones where the workspace that `bytes` says of a group's tokens is
@@ -323,101 +224,45 @@ std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, s
   return groups;
 }
 
-/// Tokens of a group whose logits are all kept.
-std::int64_t kept_tokens(std::int64_t vocabulary) {
-  return std::min(kKeptTokens, kKeptLogits / whole_chunks(vocabulary));
-}
-
-/// Scratch of one pass over `tokens` tokens that keeps the logits of `group` tokens.
-std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, std::int64_t channels,
-                           std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type, int parts) {
-  return matrix_bytes(group, whole_chunks(vocabulary), arithmetic) + running_bytes(group) +
-         dx_bytes(tokens, channels, arithmetic, dx_type) +
-         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
-}
-
-/// Scratch of a backward pass over `tokens` tokens in groups of at most `group`.
-std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group,
-                               std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                               Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::int64_t chunk = chunk_of(vocabulary);
-  const bool may_be_apart = dweight_type != arithmetic && tokens > kBackwardTokens;
-  return matrix_bytes(group, chunk, arithmetic) + dx_bytes(tokens, channels, arithmetic, dx_type) +
-         (may_be_apart ? matrix_bytes(chunk, channels, arithmetic) : 0) +
-         products_bytes(ctx, group, channels, vocabulary, arithmetic, parts);
-}
-
 }  // namespace
 
-std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t, std::int64_t channels,
-                               std::int64_t vocabulary, Scalar arithmetic, int parts) {
-  const std::int64_t group = std::min(tokens, kForwardTokens);
-  const std::int64_t chunk = chunk_of(vocabulary);
-  return matrix_bytes(group, chunk, arithmetic) + running_bytes(group) +
-         gemm_workspace(ctx, group, chunk, channels, arithmetic, parts);
-}
-
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h) {
-  const std::int64_t group = std::min(extent.tokens, kForwardTokens);
+  const std::int64_t group = std::min(extent.tokens, head_memory::kForwardTokens);
   Scratch scratch(ctx);
   ForwardScratch s;
-  s.logits = take_logits(scratch, group, h.vocabulary, arithmetic_of(h.x), false);
-  s.running = static_cast<Running*>(scratch.take(running_bytes(group)));
+  s.logits = scratch.take_logits(group, h.vocabulary, arithmetic_of(h.x), false);
+  s.running = scratch.take_running(group);
   for (std::int64_t t = 0; t < extent.tokens; t += group) {
     forward_group(scratch.rest(), h, s, t, std::min(group, extent.tokens - t));
   }
 }
 
-std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::int64_t group = whole_leaves(tokens, kBackwardTokens, longest_leaf);
-  return backward_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, dweight_type,
-                            parts);
-}
-
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h) {
   const Scalar arithmetic = arithmetic_of(h.x);
   const std::vector<LeafGroup> groups = groups_within(ctx, extent, kBackwardTokens, [&](std::int64_t group) {
-    return backward_workspace(ctx, extent.tokens, group, h.channels, h.vocabulary, arithmetic, h.dx.type,
-                              h.dweight.type, h.x.operand.parts);
+    return head_memory::backward_workspace(ctx, extent.tokens, group, h.channels, h.vocabulary, arithmetic,
+                                           h.dx.type, h.dweight.type, h.x.operand.parts);
   });
   Scratch scratch(ctx);
   BackwardScratch s;
-  s.logits = take_logits(scratch, largest_of(groups), h.vocabulary, arithmetic, false);
-  if (h.dx.type != arithmetic) s.dx = take_matrix(scratch, extent.tokens, h.channels, arithmetic);
+  s.logits = scratch.take_logits(largest_of(groups), h.vocabulary, arithmetic, false);
+  if (h.dx.type != arithmetic) s.dx = scratch.take_matrix(extent.tokens, h.channels, arithmetic);
   // What has to be rounded once is collected first where it has several parts.
   if (h.dweight.type != arithmetic && groups.size() > 1)
-    s.dweight = take_matrix(scratch, chunk_of(h.vocabulary), h.channels, arithmetic);
+    s.dweight = scratch.take_matrix(head_memory::chunk_of(h.vocabulary), h.channels, arithmetic);
   backward_groups(scratch.rest(), h, s, groups, extent, h.accumulate, false);
   store_dx(ctx, extent.tokens, h, s.dx);
-}
-
-bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary) {
-  return longest_leaf <= kKeptLogits / whole_chunks(vocabulary);
-}
-
-std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
-                                        std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
-                                        Scalar dx_type, Scalar dweight_type, int parts) {
-  const std::int64_t group = whole_leaves(tokens, kept_tokens(vocabulary), longest_leaf);
-  const bool rounds_parts = dweight_type != arithmetic && group < tokens;
-  if (!rounds_parts && keeps_logits(longest_leaf, vocabulary))
-    return kept_workspace(ctx, tokens, group, channels, vocabulary, arithmetic, dx_type, parts);
-  return std::max(log_prob_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic, parts),
-                  log_prob_backward_workspace(ctx, tokens, longest_leaf, channels, vocabulary, arithmetic,
-                                              dx_type, dweight_type, parts));
 }
 
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward) {
   const Scalar arithmetic = arithmetic_of(forward.x);
   const auto workspace = [&](std::int64_t group) {
-    return kept_workspace(ctx, extent.tokens, group, forward.channels, forward.vocabulary, arithmetic,
-                          backward.dx.type, forward.x.operand.parts);
+    return head_memory::kept_workspace(ctx, extent.tokens, group, forward.channels, forward.vocabulary,
+                                       arithmetic, backward.dx.type, forward.x.operand.parts);
   };
   const std::vector<LeafGroup> groups =
-      groups_within(ctx, extent, kept_tokens(forward.vocabulary), workspace);
+      groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), workspace);
   const std::int64_t largest = largest_of(groups);
   // What has to be rounded once cannot be added to group by group.
   const bool rounds_parts = backward.dweight.type != arithmetic && groups.size() > 1;
@@ -428,10 +273,10 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   }
   Scratch scratch(ctx);
   BackwardScratch back;
-  back.logits = take_logits(scratch, largest, forward.vocabulary, arithmetic, true);
-  const ForwardScratch front{back.logits, static_cast<Running*>(scratch.take(running_bytes(largest)))};
+  back.logits = scratch.take_logits(largest, forward.vocabulary, arithmetic, true);
+  const ForwardScratch front{back.logits, scratch.take_running(largest)};
   if (backward.dx.type != arithmetic)
-    back.dx = take_matrix(scratch, extent.tokens, backward.channels, arithmetic);
+    back.dx = scratch.take_matrix(extent.tokens, backward.channels, arithmetic);
   bool collects = backward.accumulate;
   for (const LeafGroup& g : groups) {
     forward_group(scratch.rest(), forward, front, g.begin, g.count);

@@ -1,8 +1,10 @@
 #include "mantissa/kernels/norm.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "mantissa/kernels/cpu/tasks.h"
+#include "mantissa/numeric/convert.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/norm.cpp"
@@ -10,6 +12,7 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/rows-inl.h"
+#include "mantissa/kernels/cpu/token_sum-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
 #include "mantissa/numeric/math-inl.h"
 #include "mantissa/numeric/round_value-inl.h"
@@ -25,12 +28,17 @@ using mantissa::HWY_NAMESPACE::RoundNumber;
 // so that the lane of a channel does not depend on it.
 constexpr std::size_t kPiece = 2048;
 
+/// Where group `group` of token `t` begins in a matrix of the norm `n`, in elements.
+template <class Norm>
+HWY_INLINE std::size_t RowOf(const Norm& n, ConstMatrix matrix, std::size_t t, std::size_t group) {
+  return t * static_cast<std::size_t>(matrix.ld) + group * static_cast<std::size_t>(n.channels);
+}
+
 template <class T>
-void NormalizeRow(const RmsNorm& n, std::size_t t) {
+void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
   alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], y_buffer[kPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
-  const std::size_t x_row = t * static_cast<std::size_t>(n.x.ld),
-                    y_row = t * static_cast<std::size_t>(n.y.ld);
+  const std::size_t x_row = RowOf(n, n.x, t, group), y_row = RowOf(n, n.y, t, group);
   const T* x = nullptr;
   LaneSum<T> squares;
   squares.Clear();
@@ -43,7 +51,7 @@ void NormalizeRow(const RmsNorm& n, std::size_t t) {
   const T mean = RoundNumber(squares.Total() / static_cast<T>(n.channels), n.statistics);
   const auto root = mantissa::HWY_NAMESPACE::Rsqrt(one, hn::Set(one, mean + static_cast<T>(n.eps)));
   const T rstd = RoundNumber(hn::GetLane(root), n.statistics);
-  static_cast<T*>(n.rstd.data)[t] = rstd;
+  static_cast<T*>(n.rstd.data)[t * static_cast<std::size_t>(n.groups) + group] = rstd;
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
     if (channels > kPiece) x = ViewRow<T>(n.x.data, n.x.type, x_row + c, count, x_buffer);
@@ -60,11 +68,11 @@ void NormalizeRow(const RmsNorm& n, std::size_t t) {
 
 /// g = dy ∘ gain and x̂ = x·rstd of `count` channels from c on.
 template <class T>
-void NormalAndGradient(const RmsNormBackward& n, std::size_t t, T rstd, std::size_t c, std::size_t count,
-                       T* g, T* normal) {
+void NormalAndGradient(const RmsNormBackward& n, std::size_t t, std::size_t group, T rstd, std::size_t c,
+                       std::size_t count, T* g, T* normal) {
   alignas(64) T x_buffer[kPiece], gain_buffer[kPiece], dy_buffer[kPiece];
-  const T* x = ViewRow<T>(n.x.data, n.x.type, t * static_cast<std::size_t>(n.x.ld) + c, count, x_buffer);
-  const T* dy = ViewRow<T>(n.dy.data, n.dy.type, t * static_cast<std::size_t>(n.dy.ld) + c, count, dy_buffer);
+  const T* x = ViewRow<T>(n.x.data, n.x.type, RowOf(n, n.x, t, group) + c, count, x_buffer);
+  const T* dy = ViewRow<T>(n.dy.data, n.dy.type, RowOf(n, n.dy, t, group) + c, count, dy_buffer);
   const T* gain = ViewRow<T>(n.gain.data, n.gain.type, c, count, gain_buffer);
   ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
     hn::StoreU(hn::Mul(hn::LoadU(d, dy + i), hn::LoadU(d, gain + i)), d, g + i);
@@ -73,27 +81,27 @@ void NormalAndGradient(const RmsNormBackward& n, std::size_t t, T rstd, std::siz
 }
 
 template <class T>
-void BackwardRow(const RmsNormBackward& n, std::size_t t) {
+void BackwardRow(const RmsNormBackward& n, std::size_t t, std::size_t group) {
   alignas(64) T g[kPiece], normal[kPiece], dx_buffer[kPiece], addend_buffer[kPiece];
   const std::size_t channels = static_cast<std::size_t>(n.channels);
-  const T rstd = static_cast<const T*>(n.rstd.data)[t];
+  const T rstd = static_cast<const T*>(n.rstd.data)[t * static_cast<std::size_t>(n.groups) + group];
   LaneSum<T> products;
   products.Clear();
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
-    NormalAndGradient(n, t, rstd, c, count, g, normal);
+    NormalAndGradient(n, t, group, rstd, c, count, g, normal);
     products.AddProduct(g, normal, count);
   }
   const T mean = RoundNumber(products.Total() / static_cast<T>(n.channels), n.statistics);
   for (std::size_t c = 0; c < channels; c += kPiece) {
     const std::size_t count = std::min(kPiece, channels - c);
-    if (channels > kPiece) NormalAndGradient(n, t, rstd, c, count, g, normal);
-    const OutRow<T> dx(n.dx.data, n.dx.type, t * static_cast<std::size_t>(n.dx.ld) + c, count, dx_buffer);
+    if (channels > kPiece) NormalAndGradient(n, t, group, rstd, c, count, g, normal);
+    const OutRow<T> dx(n.dx.data, n.dx.type, RowOf(n, n.dx, t, group) + c, count, dx_buffer);
     T* out = dx.data();
     const T* addend = nullptr;
     if (n.addend.data != nullptr) {
-      addend = ViewRow<T>(n.addend.data, n.addend.type, t * static_cast<std::size_t>(n.addend.ld) + c, count,
-                          addend_buffer);
+      addend =
+          ViewRow<T>(n.addend.data, n.addend.type, RowOf(n, n.addend, t, group) + c, count, addend_buffer);
     }
     ForEachVector<T>(count, [&](auto d, std::size_t i) HWY_ATTR {
       const auto centred = hn::NegMulAdd(hn::LoadU(d, normal + i), hn::Set(d, mean), hn::LoadU(d, g + i));
@@ -105,57 +113,60 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t) {
   }
 }
 
-// Most channels of one task of the gain's gradient: its chain and sums stay in the first-level cache. As wide
-// as that, since narrow columns of a matrix are read slowly.
-constexpr std::size_t kGainChannels = 1024;
-
-/// The chain of one block: tokens [begin, end), channels [c, c + width).
+/// The chains of one block, tokens [begin, end), for channels [c, c + width) of `groups` groups from `first`
+/// on: chains[group][channel].
 template <class T>
-void GainBlock(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
-               T* chain) {
-  alignas(64) T x_buffer[kGainChannels], dy_buffer[kGainChannels];
-  const T* rstd = static_cast<const T*>(n.rstd.data);
-  std::fill_n(chain, width, T{0});
+void GainChains(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
+                std::size_t first, std::size_t groups, T* chains) {
+  alignas(64) T x_buffer[kSumColumns], dy_buffer[kSumColumns];
+  std::fill_n(chains, groups * width, T{0});
   for (std::size_t t = begin; t < end; ++t) {
-    const T* x = ViewRow<T>(n.x.data, n.x.type, t * static_cast<std::size_t>(n.x.ld) + c, width, x_buffer);
-    const T* dy =
-        ViewRow<T>(n.dy.data, n.dy.type, t * static_cast<std::size_t>(n.dy.ld) + c, width, dy_buffer);
-    ForEachVector<T>(width, [&](auto d, std::size_t i) HWY_ATTR {
-      const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd[t]));
-      hn::StoreU(hn::MulAdd(hn::LoadU(d, dy + i), normal, hn::LoadU(d, chain + i)), d, chain + i);
-    });
+    const T* rstd = static_cast<const T*>(n.rstd.data) + t * static_cast<std::size_t>(n.groups) + first;
+    for (std::size_t g = 0; g < groups; ++g) {
+      const T* x = ViewRow<T>(n.x.data, n.x.type, RowOf(n, n.x, t, first + g) + c, width, x_buffer);
+      const T* dy = ViewRow<T>(n.dy.data, n.dy.type, RowOf(n, n.dy, t, first + g) + c, width, dy_buffer);
+      T* chain = chains + g * width;
+      ForEachVector<T>(width, [&](auto d, std::size_t i) HWY_ATTR {
+        const auto normal = hn::Mul(hn::LoadU(d, x + i), hn::Set(d, rstd[g]));
+        hn::StoreU(hn::MulAdd(hn::LoadU(d, dy + i), normal, hn::LoadU(d, chain + i)), d, chain + i);
+      });
+    }
+  }
+}
+
+/// Adds the chains of one block to `leaf`, group by group. As many groups as fit into the cache go over the
+/// block's tokens together.
+template <class T>
+void AddGainBlock(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
+                  T* leaf) {
+  alignas(64) T chains[kSumColumns];
+  const std::size_t groups = static_cast<std::size_t>(n.groups);
+  const std::size_t together = std::min(groups, static_cast<std::size_t>(kSumColumns) / width);
+  for (std::size_t first = 0; first < groups; first += together) {
+    const std::size_t count = std::min(together, groups - first);
+    GainChains(n, begin, end, c, width, first, count, chains);
+    for (std::size_t g = 0; g < count; ++g) AddRow(chains + g * width, width, leaf);
   }
 }
 
 template <class T>
 void GainChannels(const Extent& extent, const RmsNormGain& n, std::size_t c, std::size_t width) {
-  alignas(64) T chain[kGainChannels], leaf[kGainChannels];
-  T* dgain = static_cast<T*>(n.dgain.data) + c;
-  if (!n.accumulate) std::fill_n(dgain, width, T{0});
-  const std::size_t rows_per_leaf = static_cast<std::size_t>(extent.rows_per_leaf);
-  for (std::size_t first = 0; first < extent.rows.size(); first += rows_per_leaf) {
-    std::fill_n(leaf, width, T{0});
-    for (const Row& row : extent.rows.subspan(first, std::min(rows_per_leaf, extent.rows.size() - first))) {
-      const std::int64_t row_end = row.begin + row.length;
-      for (std::int64_t block = row.begin; block < row_end; block += kSumBlock) {
-        GainBlock(n, static_cast<std::size_t>(block),
-                  static_cast<std::size_t>(std::min(block + kSumBlock, row_end)), c, width, chain);
-        AddRow(chain, width, leaf);
-      }
-    }
-    AddRow(leaf, width, dgain);
-  }
+  SumBlocks(extent, width, n.accumulate, static_cast<T*>(n.dgain.data) + c,
+            [&](std::size_t begin, std::size_t end, T* leaf)
+                HWY_ATTR { AddGainBlock(n, begin, end, c, width, leaf); });
 }
 
 void NormalizeRows(const RmsNorm& n, std::size_t begin, std::size_t end) {
   for (std::size_t t = begin; t < end; ++t) {
-    n.x.type == Scalar::f64 ? NormalizeRow<double>(n, t) : NormalizeRow<float>(n, t);
+    for (std::size_t g = 0; g < static_cast<std::size_t>(n.groups); ++g)
+      n.x.type == Scalar::f64 ? NormalizeRow<double>(n, t, g) : NormalizeRow<float>(n, t, g);
   }
 }
 
 void BackwardRows(const RmsNormBackward& n, std::size_t begin, std::size_t end) {
   for (std::size_t t = begin; t < end; ++t) {
-    n.x.type == Scalar::f64 ? BackwardRow<double>(n, t) : BackwardRow<float>(n, t);
+    for (std::size_t g = 0; g < static_cast<std::size_t>(n.groups); ++g)
+      n.x.type == Scalar::f64 ? BackwardRow<double>(n, t, g) : BackwardRow<float>(n, t, g);
   }
 }
 
@@ -175,31 +186,48 @@ HWY_EXPORT(NormalizeRows);
 HWY_EXPORT(BackwardRows);
 HWY_EXPORT(GainRange);
 
-void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& n) {
-  const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
-  for_row_ranges(ctx, extent.tokens, n.channels,
-                 [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+namespace {
+
+/// Calls body(n), the gain of `n` replaced by gain_offset + gain, formed once in T.
+template <class T, class Norm, class Body>
+void with_raised_gain(const Context& ctx, Norm n, const Body& body) {
+  std::vector<T> gain(static_cast<std::size_t>(n.channels));
+  load_row(n.gain.data, n.gain.type, 0, gain.size(), gain.data(), simd_target(ctx.simd));
+  for (T& g : gain) g += static_cast<T>(n.gain_offset);
+  n.gain = {gain.data(), std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32, n.channels};
+  n.gain_offset = 0;
+  body(n);
 }
 
-void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& n) {
+/// The same in the arithmetic of `n`; body(n) as it is where there is no offset.
+template <class Norm, class Body>
+void with_gain(const Context& ctx, const Norm& n, const Body& body) {
+  if (n.gain_offset == 0) return body(n);
+  n.x.type == Scalar::f64 ? with_raised_gain<double>(ctx, n, body) : with_raised_gain<float>(ctx, n, body);
+}
+
+}  // namespace
+
+void rmsnorm(const Context& ctx, const Extent& extent, const RmsNorm& norm) {
+  const auto rows = HWY_DISPATCH_TABLE(NormalizeRows)[ctx.target()];
+  with_gain(ctx, norm, [&](const RmsNorm& n) {
+    for_row_ranges(ctx, extent.tokens, n.groups * n.channels,
+                   [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+  });
+}
+
+void rmsnorm_backward(const Context& ctx, const Extent& extent, const RmsNormBackward& norm) {
   const auto rows = HWY_DISPATCH_TABLE(BackwardRows)[ctx.target()];
-  for_row_ranges(ctx, extent.tokens, n.channels,
-                 [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+  with_gain(ctx, norm, [&](const RmsNormBackward& n) {
+    for_row_ranges(ctx, extent.tokens, n.groups * n.channels,
+                   [&](std::size_t begin, std::size_t end) { rows(n, begin, end); });
+  });
 }
 
 void rmsnorm_gain(const Context& ctx, const Extent& extent, const RmsNormGain& n) {
   const auto range = HWY_DISPATCH_TABLE(GainRange)[ctx.target()];
-  // A range is a whole number of cache lines, one for each thread or several.
-  const std::int64_t share = (n.channels + ctx.threads - 1) / ctx.threads;
-  const std::int64_t width = std::min<std::int64_t>(1024, (share + 15) / 16 * 16);
-  for_row_ranges(ctx, (n.channels + width - 1) / width, width * extent.tokens,
-                 [&](std::size_t begin, std::size_t end) {
-                   for (std::size_t i = begin; i < end; ++i) {
-                     const std::int64_t c = static_cast<std::int64_t>(i) * width;
-                     range(extent, n, static_cast<std::size_t>(c),
-                           static_cast<std::size_t>(std::min(width, n.channels - c)));
-                   }
-                 });
+  for_column_ranges(ctx, n.channels, n.groups * extent.tokens,
+                    [&](std::size_t c, std::size_t width) { range(extent, n, c, width); });
 }
 
 }  // namespace mantissa::kernels

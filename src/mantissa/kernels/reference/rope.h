@@ -2,10 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "mantissa/kernels/rope_scaling.h"
 #include "mantissa/tensor/extent.h"
 
 namespace mantissa::kernels::reference {
+
+/// The angle per position of each pair: theta^(−2i / head_dim), scaled for sequences of `length` positions.
+std::vector<double> inverse_frequencies(std::int64_t head_dim, double theta, const RopeScaling& scaling,
+                                        std::int64_t length);
 
 /// y = x rotated, per head, by the angles position · theta^(−2i / head_dim); by their negatives where
 /// `inverse`. x, y: [tokens, heads · head_dim], dense.
