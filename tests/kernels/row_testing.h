@@ -120,25 +120,32 @@ T lane_sum(std::int64_t n, const std::function<T(std::int64_t, T)>& add) {
   return lanes[0];
 }
 
-/// start + Σ over the tokens of `batch` in the order of sums over tokens: `chain(t, sum)` adds token t to its
-/// block's chain.
+/// start + Σ over the tokens of `batch` in the order of sums over tokens: `add_block(begin, end, leaf)`
+/// returns the leaf with tokens [begin, end) added.
 template <class T>
-T token_sum(const Batch& batch, T start, const std::function<T(std::int64_t, T)>& chain) {
+T block_sum(const Batch& batch, T start, const std::function<T(std::int64_t, std::int64_t, T)>& add_block) {
   const std::int64_t rows = static_cast<std::int64_t>(batch.rows.size());
   for (std::int64_t first = 0; first < rows; first += batch.rows_per_leaf) {
     T leaf = 0;
     for (std::int64_t r = first; r < std::min(rows, first + batch.rows_per_leaf); ++r) {
       const Row& row = batch.rows[static_cast<std::size_t>(r)];
-      for (std::int64_t begin = 0; begin < row.length; begin += kSumBlock) {
-        T block = 0;
-        for (std::int64_t t = begin; t < std::min(row.length, begin + kSumBlock); ++t)
-          block = chain(row.begin + t, block);
-        leaf += block;
-      }
+      const std::int64_t end = row.begin + row.length;
+      for (std::int64_t begin = row.begin; begin < end; begin += kSumBlock)
+        leaf = add_block(begin, std::min(end, begin + kSumBlock), leaf);
     }
     start += leaf;
   }
   return start;
+}
+
+/// The same where `chain(t, sum)` adds token t to its block's chain.
+template <class T>
+T token_sum(const Batch& batch, T start, const std::function<T(std::int64_t, T)>& chain) {
+  return block_sum<T>(batch, start, [&](std::int64_t begin, std::int64_t end, T leaf) {
+    T block = 0;
+    for (std::int64_t t = begin; t < end; ++t) block = chain(t, block);
+    return leaf + block;
+  });
 }
 
 /// Largest error of rounding x to nearest in `s`.

@@ -23,4 +23,23 @@ void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, c
   });
 }
 
+/// Most columns of one task of a sum over tokens: its chain and sums stay in the first-level cache. As wide
+/// as that, since narrow columns of a matrix are read slowly.
+inline constexpr std::int64_t kSumColumns = 1024;
+
+/// Calls body(first, count) for ranges that cover [0, columns), each of at most kSumColumns columns and a
+/// whole number of cache lines, at least one for each thread. `elements` is what a column has.
+template <class Body>
+void for_column_ranges(const Context& ctx, std::int64_t columns, std::int64_t elements, const Body& body) {
+  const std::int64_t share = (columns + ctx.threads - 1) / ctx.threads;
+  const std::int64_t width = std::min(kSumColumns, (share + 15) / 16 * 16);
+  for_row_ranges(
+      ctx, (columns + width - 1) / width, width * elements, [&](std::size_t begin, std::size_t end) {
+        for (std::size_t i = begin; i < end; ++i) {
+          const std::int64_t first = static_cast<std::int64_t>(i) * width;
+          body(static_cast<std::size_t>(first), static_cast<std::size_t>(std::min(width, columns - first)));
+        }
+      });
+}
+
 }  // namespace mantissa::kernels
