@@ -271,6 +271,7 @@ inline std::vector<OpRow> op_rows() {
        [](const Case& c) { return Bound{static_cast<double>(c.extent().rows.size())}; },
        {{"tokens", kPositions}}});
   rows.push_back({"add", "", same_shape(2), chain(1)});
+  rows.push_back({"token_sum", "", same_shape(1), [](const Case& c) { return Bound{token_chain(c)}; }});
   rows.push_back({"swiglu", "", same_shape(2), chain(12)});
   rows.push_back({"swiglu.grad", "", same_shape(3), chain(20), {}, 0, {}});
   rows.push_back({"sum", "", same_shape(3), chain(2), {{"of", 0}}});

@@ -8,13 +8,16 @@
 namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
+  // clang-format off: one family a line
   static constexpr const OpDef* kOps[] = {
-      &kMatmul,        &kMatmulDx,        &kMatmulDw,    &kRmsNorm,       &kRmsNormDx, &kRmsNormDgain,
-      &kRope,          &kRopeGrad,        &kAttention,   &kAttentionGrad, &kGather,    &kGatherDtable,
-      &kGatherAddRows, &kSelect,          &kSelectDx,    &kAdd,           &kSwiglu,    &kSwigluGrad,
-      &kSum,           &kSumUses,         &kCast,        &kRoundKv,       &kFused,     &kLogProb,
-      &kLogProbGrad,   &kLogProbTraining, &kCacheAppend, &kAccumulate,    &kRound,     &kQuantize,
+      &kMatmul,       &kMatmulDx,      &kMatmulDw, &kRmsNorm,    &kRmsNormDx,     &kRmsNormDgain,
+      &kTokenSum,     &kRope,          &kRopeGrad, &kAttention,  &kAttentionGrad, &kGather,
+      &kGatherDtable, &kGatherAddRows, &kSelect,   &kSelectDx,   &kAdd,           &kSwiglu,
+      &kSwigluGrad,   &kSum,           &kSumUses,  &kAccumulate, &kCast,          &kRound,
+      &kRoundKv,      &kQuantize,      &kFused,    &kLogProb,    &kLogProbGrad,   &kLogProbTraining,
+      &kCacheAppend,
   };
+  // clang-format on
   return kOps;
 }
 

@@ -7,6 +7,7 @@ namespace mantissa::graph {
 
 extern const OpDef kMatmul, kMatmulDx, kMatmulDw;
 extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
+extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;

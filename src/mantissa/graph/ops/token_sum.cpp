@@ -1,0 +1,45 @@
+// The gradient of a bias: the sum over tokens of the gradient of what it is added to.
+#include "mantissa/kernels/token_sum.h"
+
+#include "mantissa/graph/ops/ops.h"
+#include "mantissa/kernels/reference/token_sum.h"
+
+namespace mantissa::graph {
+namespace {
+
+// Input dy [tokens, n]; output the weight gradient [n].
+std::vector<OutputSpec> infer(const NodeView& n) {
+  return {{Shape{n.shape(0).last()}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
+}
+
+Cost cost(const NodeView& n, const Sizes&) {
+  return {static_cast<double>(n.shape(0).count())};
+}
+
+void run(const Call& c) {
+  kernels::TokenSum s;
+  s.columns = c.inputs[0].width;
+  s.x = c.inputs[0].in();
+  s.sum = c.outputs[0].out();
+  s.accumulate = c.accumulate;
+  kernels::token_sum(c.ctx, c.extent, s);
+}
+
+void reference(const ReferenceCall& c) {
+  kernels::reference::token_sum(c.inputs[0].rows, c.inputs[0].width, c.inputs[0].data(), c.outputs[0].data());
+}
+
+}  // namespace
+
+const OpDef kTokenSum = {
+    .id = "token_sum",
+    .op = "token_sum",
+    .doc = "dbias += Σ dy over leaves in f32, unrounded into grads",
+    .reads = {Read::value},
+    .infer = infer,
+    .cost = cost,
+    .run = run,
+    .reference = reference,
+};
+
+}  // namespace mantissa::graph
