@@ -4,12 +4,12 @@
 #include <map>
 #include <vector>
 
+#include "graph/op_bounds.h"
 #include "graph/op_case.h"
-#include "mantissa/kernels/expression.h"
+#include "graph/pointwise_rows.h"
 
 namespace mantissa::graph::testing {
 
-constexpr std::int64_t kWidth = 24;
 constexpr std::int64_t kVocabulary = 1040, kHeadWidth = 8;  // more than one chunk of the head
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 8;
 constexpr std::int64_t kPositions = 320, kSlots = 4;
@@ -22,23 +22,9 @@ inline Attributes heads(bool cached) {
           {"capacity", cached ? kPositions : 0}};
 }
 
-/// Terms that one FMA chain of a sum of `n` adds, and the sums of blocks.
-inline double chain_of(std::int64_t n) {
-  return static_cast<double>(std::min<std::int64_t>(n, 256) + n / 256 + 2);
-}
-
-/// A sum over tokens: blocks of 256, then rows, then leaves.
-inline double token_chain(const Case& c) {
-  return chain_of(c.extent().tokens) + 2 * static_cast<double>(c.extent().rows.size());
-}
-
 inline double head_dim() {
   return static_cast<double>(kHeadDim);
 }
-inline double tokens_of(const Case& c) {
-  return static_cast<double>(c.extent().tokens);
-}
-
 /// Error of a probability exp(s − m), relative and in units of u: a score's chain of head_dim products, each
 /// at most max|q|·max|k|, and its scaling, twice (s and m); and the function's own 2 ulp with the difference.
 inline double score_chain(const Case& c) {
@@ -121,12 +107,6 @@ inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
           {table, Stored::arithmetic, 0.5}};
 }
 
-inline auto same_shape(std::size_t n, Stored stored = Stored::storage) {
-  return [n, stored](std::int64_t t, std::int64_t) {
-    return std::vector<InputSpec>(n, {Shape::tokens(t, {kWidth}), stored});
-  };
-}
-
 /// Two products, each of a value and a table's entry.
 inline Bound rope_bound(const Case& c) {
   const double table = c.largest(2) + c.largest(3);
@@ -141,19 +121,6 @@ inline void set_outputs_of(std::string_view forward, std::size_t inputs, std::ve
   const Operands first(in.begin(), in.begin() + static_cast<std::ptrdiff_t>(inputs));
   find_op(forward).reference({c.extent(), first, outputs, attributes});
   for (std::size_t o = 0; o < to.size(); ++o) in[to[o]] = outputs[o];
-}
-
-inline auto chain(double roundings) {
-  return [roundings](const Case&) { return Bound{roundings}; };
-}
-
-/// sum of three, then silu(·)·fourth: as the plan joins ops.
-inline kernels::Expression fused_expression() {
-  kernels::ExpressionBuilder b;
-  const auto sum = b.add(b.add(b.load(0), b.load(1)), b.load(2));
-  b.store(b.mul(b.mul(sum, b.sigmoid(sum)), b.load(3)), 0);
-  b.store(sum, 1);
-  return b.build();
 }
 
 inline std::vector<OpRow> op_rows() {
@@ -270,32 +237,19 @@ inline std::vector<OpRow> op_rows() {
        },
        [](const Case& c) { return Bound{static_cast<double>(c.extent().rows.size())}; },
        {{"tokens", kPositions}}});
-  rows.push_back({"add", "", same_shape(2), chain(1)});
   rows.push_back({"token_sum", "", same_shape(1), [](const Case& c) { return Bound{token_chain(c)}; }});
-  rows.push_back({"swiglu", "", same_shape(2), chain(12)});
-  rows.push_back({"swiglu.grad", "", same_shape(3), chain(20), {}, 0, {}});
-  rows.push_back({"sum", "", same_shape(3), chain(2), {{"of", 0}}});
-  rows.push_back({"sum_uses",
-                  "",
-                  [](T, T) {
-                    return std::vector<InputSpec>(2, {Shape{50, kWidth}, Stored::arithmetic});
-                  },
-                  chain(1),
-                  {{"of", 0}}});
+  add_pointwise_rows(rows);
   rows.push_back({"accumulate", "",
                   [](T, T) {
                     return std::vector<InputSpec>(2, {Shape{50, kWidth}, Stored::arithmetic});
                   },
                   chain(1)});
-  rows.push_back({"cast", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"round", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"quantize",
                   "",
                   same_shape(1, Stored::arithmetic),
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
-  rows.push_back({"kv", "", same_shape(1, Stored::arithmetic), chain(0)});
-  rows.push_back({"fused", "", same_shape(4), chain(16), {}, 0, {}, fused_expression()});
   rows.push_back({"log_prob", "", [](T t, T) { return head_inputs(t); }, log_prob_bound});
   rows.push_back({"log_prob",
                   "entropy",

@@ -8,13 +8,28 @@
 namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
-  // clang-format off: one family a line
+  // One family a line.
+  // clang-format off
   static constexpr const OpDef* kOps[] = {
-      &kMatmul,       &kMatmulDx,      &kMatmulDw, &kRmsNorm,    &kRmsNormDx,     &kRmsNormDgain,
-      &kTokenSum,     &kRope,          &kRopeGrad, &kAttention,  &kAttentionGrad, &kGather,
-      &kGatherDtable, &kGatherAddRows, &kSelect,   &kSelectDx,   &kAdd,           &kSwiglu,
-      &kSwigluGrad,   &kSum,           &kSumUses,  &kAccumulate, &kCast,          &kRound,
-      &kRoundKv,      &kQuantize,      &kFused,    &kLogProb,    &kLogProbGrad,   &kLogProbTraining,
+      &kMatmul, &kMatmulDx, &kMatmulDw,
+      &kRmsNorm, &kRmsNormDx, &kRmsNormDgain,
+      &kTokenSum,
+      &kRope, &kRopeGrad,
+      &kAttention, &kAttentionGrad,
+      &kGather, &kGatherDtable, &kGatherAddRows,
+      &kSelect, &kSelectDx,
+      &kAdd,
+      &kMul, &kMulDx,
+      &kScale.forward, &kScale.gradient,
+      &kReluSquared.forward, &kReluSquared.gradient,
+      &kSwiglu.forward, &kSwiglu.gradient,
+      &kGeluTanh.forward, &kGeluTanh.gradient,
+      &kGegluTanh.forward, &kGegluTanh.gradient,
+      &kGeluErf.forward, &kGeluErf.gradient,
+      &kSum, &kSumUses, &kAccumulate,
+      &kCast, &kRound, &kRoundKv, &kQuantize,
+      &kFused,
+      &kLogProb, &kLogProbGrad, &kLogProbTraining,
       &kCacheAppend,
   };
   // clang-format on
