@@ -5,6 +5,8 @@
 
 #include <map>
 
+#include "graph/net.h"
+#include "graph/pointwise_nets.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/autodiff.h"
 #include "mantissa/graph/builder.h"
@@ -15,46 +17,17 @@
 namespace mantissa::graph {
 namespace {
 
+using mantissa::graph::testing::add_pointwise_nets;
+using mantissa::graph::testing::batch;
+using mantissa::graph::testing::kTokens;
+using mantissa::graph::testing::kVocabulary;
+using mantissa::graph::testing::kWidth;
+using mantissa::graph::testing::Net;
 using mantissa::testing::Compiled;
 using mantissa::testing::Data;
 using mantissa::testing::options_for;
 using mantissa::testing::Segments;
 using mantissa::testing::train_step;
-
-constexpr std::int64_t kTokens = 7, kWidth = 8, kVocabulary = 11;
-
-const Segments& batch() {
-  static const Segments rows({4, 3});
-  return rows;
-}
-
-/// Ends in the log-probability of the targets, which makes a number of any [tokens, kWidth].
-class Net {
- public:
-  Net() : b(graph, kTokens) {
-    ids = b.token_input("ids");
-    targets = b.token_input("targets");
-    seed = b.token_numbers("dlog_prob");
-  }
-  ValueId weight(const std::string& name, Shape shape) {
-    return b.parameter(name, std::move(shape), {Init::Kind::normal, 0.5});
-  }
-  /// An input that gradients flow into: rows of a trained table.
-  ValueId trained(const std::string& name, std::int64_t width = kWidth) {
-    return b.gather(name, ids, weight(fmt::format("{}.weight", name), {kVocabulary, width}));
-  }
-  Graph finish(ValueId x) {
-    const ValueId head = weight("head.weight", {kVocabulary, graph.value(x).shape.last()});
-    const ValueId log_prob = b.log_prob("head", x, head, targets);
-    graph.mark_output("log_prob", log_prob);
-    differentiate(graph, log_prob, seed);
-    return std::move(graph);
-  }
-
-  Graph graph;
-  Builder b;
-  ValueId ids = kNone, targets = kNone, seed = kNone;
-};
 
 /// Σ d·output, and the sum of the terms' sizes.
 std::pair<double, double> loss(const Compiled& c, std::string_view output, std::span<const double> d,
@@ -148,19 +121,7 @@ std::map<std::string_view, Graph> nets() {
     all[with_bias ? "layernorm" : "layernorm without bias"] =
         n.finish(n.b.layernorm("norm", n.trained("x"), gain, bias, 1e-5));
   }
-  {
-    Net n;
-    all["add"] = n.finish(n.b.add("add", n.trained("x"), n.trained("y")));
-  }
-  {
-    Net n;
-    const ValueId x = n.trained("x");  // twice: its gradient is a sum
-    all["swiglu"] = n.finish(n.b.add("add", x, n.b.swiglu("act", x, n.trained("up"))));
-  }
-  {
-    Net n;
-    all["kv"] = n.finish(n.b.round_kv("k", n.trained("x")));
-  }
+  add_pointwise_nets(all);
   {
     Net n;
     const ValueId order = n.b.token_input("order");  // rows of x that are picked, some of them twice

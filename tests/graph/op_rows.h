@@ -8,7 +8,7 @@
 #include "graph/norm_rows.h"
 #include "graph/op_case.h"
 #include "graph/op_sizes.h"
-#include "mantissa/kernels/expression.h"
+#include "graph/pointwise_rows.h"
 
 namespace mantissa::graph::testing {
 
@@ -55,15 +55,6 @@ inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
 inline Bound rope_bound(const Case& c) {
   const double table = c.largest(2) + c.largest(3);
   return {3, 0, {c.largest(0) * table, c.largest(1) * table}};
-}
-
-/// sum of three, then silu(·)·fourth: as the plan joins ops.
-inline kernels::Expression fused_expression() {
-  kernels::ExpressionBuilder b;
-  const auto sum = b.add(b.add(b.load(0), b.load(1)), b.load(2));
-  b.store(b.mul(b.mul(sum, b.sigmoid(sum)), b.load(3)), 0);
-  b.store(sum, 1);
-  return b.build();
 }
 
 inline std::vector<OpRow> op_rows() {
@@ -124,31 +115,19 @@ inline std::vector<OpRow> op_rows() {
        },
        [](const Case& c) { return Bound{static_cast<double>(c.extent().rows.size())}; },
        {{"tokens", kPositions}}});
-  rows.push_back({"add", "", same_shape(2), chain(1)});
-  rows.push_back({"swiglu", "", same_shape(2), chain(12)});
-  rows.push_back({"swiglu.grad", "", same_shape(3), chain(20), {}, 0, {}});
-  rows.push_back({"sum", "", same_shape(3), chain(2), {{"of", 0}}});
-  rows.push_back({"sum_uses",
-                  "",
-                  [](T, T) {
-                    return std::vector<InputSpec>(2, {Shape{50, kWidth}, Stored::arithmetic});
-                  },
-                  chain(1),
-                  {{"of", 0}}});
+  rows.push_back({"token_sum", "", same_shape(1), [](const Case& c) { return Bound{token_chain(c)}; }});
+  add_pointwise_rows(rows);
   rows.push_back({"accumulate", "",
                   [](T, T) {
                     return std::vector<InputSpec>(2, {Shape{50, kWidth}, Stored::arithmetic});
                   },
                   chain(1)});
-  rows.push_back({"cast", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"round", "", same_shape(1, Stored::arithmetic), chain(0)});
   rows.push_back({"quantize",
                   "",
                   same_shape(1, Stored::arithmetic),
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
-  rows.push_back({"kv", "", same_shape(1, Stored::arithmetic), chain(0)});
-  rows.push_back({"fused", "", same_shape(4), chain(16), {}, 0, {}, fused_expression()});
   rows.push_back({"log_prob", "", [](T t, T) { return head_inputs(t); }, log_prob_bound});
   rows.push_back({"log_prob",
                   "entropy",

@@ -64,6 +64,8 @@ T spelled(const Instruction& in, T a, T b, T c) {
       return math(MathFunction::log);
     case Opcode::tanh:
       return math(MathFunction::tanh);
+    case Opcode::erf:
+      return math(MathFunction::erf);
     case Opcode::sigmoid:
       return math(MathFunction::sigmoid);
     case Opcode::rsqrt:

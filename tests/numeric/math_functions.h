@@ -9,12 +9,12 @@
 
 namespace mantissa::testing {
 
-inline constexpr MathFunction kFunctions[] = {MathFunction::exp,     MathFunction::log,   MathFunction::tanh,
-                                              MathFunction::sigmoid, MathFunction::rsqrt, MathFunction::sin,
-                                              MathFunction::cos};
+inline constexpr MathFunction kFunctions[] = {MathFunction::exp, MathFunction::log,     MathFunction::tanh,
+                                              MathFunction::erf, MathFunction::sigmoid, MathFunction::rsqrt,
+                                              MathFunction::sin, MathFunction::cos};
 
 inline std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
-  constexpr const char* kNames[] = {"exp", "log", "tanh", "sigmoid", "rsqrt", "sin", "cos"};
+  constexpr const char* kNames[] = {"exp", "log", "tanh", "erf", "sigmoid", "rsqrt", "sin", "cos"};
   return kNames[static_cast<int>(info.param)];
 }
 

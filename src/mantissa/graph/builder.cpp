@@ -107,12 +107,36 @@ ValueId Builder::attention(const std::string& scope, ValueId q, ValueId k, Value
               {"capacity", cached ? keys.dim(1).size : 0}});
 }
 
+ValueId Builder::relu_squared(const std::string& scope, ValueId x) {
+  return one("relu_squared", scope, {x});
+}
+
+ValueId Builder::gelu_tanh(const std::string& scope, ValueId x) {
+  return one("gelu_tanh", scope, {x});
+}
+
+ValueId Builder::gelu_erf(const std::string& scope, ValueId x) {
+  return one("gelu_erf", scope, {x});
+}
+
 ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {
   return one("swiglu", scope, {gate, up});
 }
 
+ValueId Builder::geglu_tanh(const std::string& scope, ValueId gate, ValueId up) {
+  return one("geglu_tanh", scope, {gate, up});
+}
+
 ValueId Builder::add(const std::string& scope, ValueId residual, ValueId branch) {
   return one("add", scope, {residual, branch});
+}
+
+ValueId Builder::mul(const std::string& scope, ValueId x, ValueId y) {
+  return one("mul", scope, {x, y});
+}
+
+ValueId Builder::scale(const std::string& scope, ValueId x, double factor) {
+  return one("scale", scope, {x}, {{"factor", factor}});
 }
 
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids) {

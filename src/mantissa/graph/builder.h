@@ -59,8 +59,22 @@ class Builder {
                     std::int64_t kv_heads) {
     return attention(scope, q, k, v, AttentionOptions{heads, kv_heads});
   }
+
+  ValueId relu_squared(const std::string& scope, ValueId x);
+  /// GELU by the tanh approximation ("gelu_new", "gelu_pytorch_tanh") and by its definition ("gelu").
+  ValueId gelu_tanh(const std::string& scope, ValueId x);
+  ValueId gelu_erf(const std::string& scope, ValueId x);
+  /// silu(gate)·up and gelu_tanh(gate)·up.
   ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
+  ValueId geglu_tanh(const std::string& scope, ValueId gate, ValueId up);
+
+  /// residual + branch, which may be a parameter [width]: the same for every token.
   ValueId add(const std::string& scope, ValueId residual, ValueId branch);
+  /// x·y, which may be a parameter [width]: the same for every token.
+  ValueId mul(const std::string& scope, ValueId x, ValueId y);
+  /// x·factor, on the residual stream.
+  ValueId scale(const std::string& scope, ValueId x, double factor);
+
   /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob".
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids);
 

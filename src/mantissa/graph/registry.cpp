@@ -8,17 +8,32 @@
 namespace mantissa::graph {
 
 std::span<const OpDef* const> all_ops() {
+  // One family a line.
+  // clang-format off
   static constexpr const OpDef* kOps[] = {
-      &kMatmul,        &kMatmulDx,        &kMatmulDw,    &kRmsNorm,
-      &kRmsNormDx,     &kRmsNormDgain,    &kRope,        &kRopeGrad,
-      &kAttention,     &kAttentionGrad,   &kGather,      &kGatherDtable,
-      &kGatherAddRows, &kSelect,          &kSelectDx,    &kAdd,
-      &kSwiglu,        &kSwigluGrad,      &kSum,         &kSumUses,
-      &kCast,          &kRoundKv,         &kFused,       &kLogProb,
-      &kLogProbGrad,   &kLogProbTraining, &kCacheAppend, &kAccumulate,
-      &kRound,         &kQuantize,        &kTokenSum,    &kLayerNorm,
-      &kLayerNormDx,   &kLayerNormDgain,
+      &kMatmul, &kMatmulDx, &kMatmulDw,
+      &kRmsNorm, &kRmsNormDx, &kRmsNormDgain,
+      &kLayerNorm, &kLayerNormDx, &kLayerNormDgain,
+      &kTokenSum,
+      &kRope, &kRopeGrad,
+      &kAttention, &kAttentionGrad,
+      &kGather, &kGatherDtable, &kGatherAddRows,
+      &kSelect, &kSelectDx,
+      &kAdd,
+      &kMul, &kMulDx,
+      &kScale.forward, &kScale.gradient,
+      &kReluSquared.forward, &kReluSquared.gradient,
+      &kSwiglu.forward, &kSwiglu.gradient,
+      &kGeluTanh.forward, &kGeluTanh.gradient,
+      &kGegluTanh.forward, &kGegluTanh.gradient,
+      &kGeluErf.forward, &kGeluErf.gradient,
+      &kSum, &kSumUses, &kAccumulate,
+      &kCast, &kRound, &kRoundKv, &kQuantize,
+      &kFused,
+      &kLogProb, &kLogProbGrad, &kLogProbTraining,
+      &kCacheAppend,
   };
+  // clang-format on
   return kOps;
 }
 

@@ -40,6 +40,7 @@ class ExpressionBuilder {
   Reg exp(Reg a) { return unary(Opcode::exp, a); }
   Reg log(Reg a) { return unary(Opcode::log, a); }
   Reg tanh(Reg a) { return unary(Opcode::tanh, a); }
+  Reg erf(Reg a) { return unary(Opcode::erf, a); }
   Reg sigmoid(Reg a) { return unary(Opcode::sigmoid, a); }
   Reg rsqrt(Reg a) { return unary(Opcode::rsqrt, a); }
   Reg relu(Reg a) { return unary(Opcode::relu, a); }

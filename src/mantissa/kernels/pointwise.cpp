@@ -25,6 +25,8 @@ std::string function_name(const Instruction& in) {
       return "log";
     case Opcode::tanh:
       return "tanh";
+    case Opcode::erf:
+      return "erf";
     case Opcode::sigmoid:
       return "sigmoid";
     case Opcode::rsqrt:

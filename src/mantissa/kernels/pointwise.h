@@ -27,6 +27,7 @@ enum class Opcode : std::uint8_t {
   exp,       // dst = e^a
   log,       // dst = the natural logarithm of a
   tanh,      // dst = tanh a
+  erf,       // dst = erf a
   sigmoid,   // dst = 1 / (1 + e^−a)
   rsqrt,     // dst = 1 / √a: the root is rounded, then the quotient
   relu,      // dst = +0 where a ≤ 0, else a (so nan stays)

@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-enum class MathFunction : std::uint8_t { exp, log, tanh, sigmoid, rsqrt, sin, cos };
+enum class MathFunction : std::uint8_t { exp, log, tanh, erf, sigmoid, rsqrt, sin, cos };
 
 /// out[i] = function(in[i]) for i < n; `in` and `out` may be the same. Errors in ulp: numeric/math-inl.h.
 void map_row(MathFunction function, const float* in, std::size_t n, float* out,

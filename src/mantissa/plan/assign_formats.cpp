@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/precision/supported.h"
@@ -292,8 +293,9 @@ class Lowering {
   }
 
   static kernels::Expression copy_expression() {
-    using kernels::Opcode;
-    return {{{.op = Opcode::load, .dst = 0, .index = 0}, {.op = Opcode::store, .a = 0, .index = 0}}, 1, 1};
+    kernels::ExpressionBuilder b;
+    b.store(b.load(0), 0);
+    return b.build();
   }
 
   static bool is_linear(const Node& node) { return node.op->op == "matmul" && !makes_logits(node); }

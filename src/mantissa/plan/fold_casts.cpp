@@ -15,9 +15,10 @@ bool is_copy(const Step& s) {
          s.expression.code.size() == 2;
 }
 
-/// A step that adds two values.
-bool is_sum_of_two(const Step& s) {
-  return (s.op->id == "sum" || s.op->id == "add") && s.inputs.size() == 2 && s.addend == kNoBuffer;
+/// A step that adds two values of one shape.
+bool is_sum_of_two(const Program& p, const Step& s) {
+  return (s.op->id == "sum" || s.op->id == "add") && s.inputs.size() == 2 && s.addend == kNoBuffer &&
+         p.buffer(s.inputs[0].buffer).shape == p.buffer(s.inputs[1].buffer).shape;
 }
 
 class Folding {
@@ -93,7 +94,7 @@ class Folding {
   /// A sum of two, one of which is the only use of a step whose kernel can add: it adds before it stores.
   bool fold_into_addend(std::size_t i) {
     const Step& s = p_.steps[i];
-    if (!is_sum_of_two(s)) return false;
+    if (!is_sum_of_two(p_, s)) return false;
     for (const std::size_t mine : {std::size_t{1}, std::size_t{0}}) {
       const BufferId term = s.inputs[mine].buffer;
       const BufferId other = s.inputs[1 - mine].buffer;

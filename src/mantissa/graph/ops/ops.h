@@ -5,6 +5,11 @@
 
 namespace mantissa::graph {
 
+/// An op, and the op that its gradient rule emits.
+struct OpWithGradient {
+  OpDef forward, gradient;
+};
+
 extern const OpDef kMatmul, kMatmulDx, kMatmulDw;
 extern const OpDef kRmsNorm, kRmsNormDx, kRmsNormDgain;
 extern const OpDef kLayerNorm, kLayerNormDx, kLayerNormDgain;
@@ -12,8 +17,12 @@ extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
-extern const OpDef kAdd, kSwiglu, kSwigluGrad, kSum, kSumUses, kAccumulate, kCast, kRound, kRoundKv, kFused;
-extern const OpDef kQuantize;
+extern const OpDef kAdd, kMul, kMulDx;
+extern const OpWithGradient kScale;
+extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf;
+extern const OpDef kSum, kSumUses, kAccumulate;
+extern const OpDef kCast, kRound, kRoundKv, kQuantize;
+extern const OpDef kFused;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;
 

@@ -86,6 +86,8 @@ void Compute(const Instruction& in, std::size_t n, const T* a, const T* b, const
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Log(d, x); });
     case Opcode::tanh:
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Tanh(d, x); });
+    case Opcode::erf:
+      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Erf(d, x); });
     case Opcode::sigmoid:
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Sigmoid(d, x); });
     case Opcode::rsqrt:

@@ -32,6 +32,8 @@ double result(const Instruction& in, double a, double b, double c, std::span<con
       return std::log(a);
     case Opcode::tanh:
       return std::tanh(a);
+    case Opcode::erf:
+      return std::erf(a);
     case Opcode::sigmoid:
       return 1 / (1 + std::exp(-a));
     case Opcode::rsqrt:

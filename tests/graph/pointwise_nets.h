@@ -1,0 +1,46 @@
+// Nets of the pointwise ops, to check gradients with: whole operands, and operands that are broadcast.
+#pragma once
+
+#include <map>
+#include <string_view>
+
+#include "graph/net.h"
+
+namespace mantissa::graph::testing {
+
+inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
+  const auto unary = [&](std::string_view id, ValueId (Builder::*op)(const std::string&, ValueId)) {
+    Net n;
+    all[id] = n.finish((n.b.*op)("act", n.trained("x")));
+  };
+  unary("relu_squared", &Builder::relu_squared);
+  unary("gelu_tanh", &Builder::gelu_tanh);
+  unary("gelu_erf", &Builder::gelu_erf);
+  unary("kv", &Builder::round_kv);
+
+  const auto binary = [&](std::string_view id, ValueId (Builder::*op)(const std::string&, ValueId, ValueId)) {
+    Net n;
+    const ValueId x = n.trained("x");  // twice: its gradient is a sum
+    all[id] = n.finish(n.b.add("add", x, (n.b.*op)("act", x, n.trained("y"))));
+  };
+  binary("add", &Builder::add);
+  binary("mul", &Builder::mul);
+  binary("swiglu", &Builder::swiglu);
+  binary("geglu_tanh", &Builder::geglu_tanh);
+
+  {
+    Net n;
+    all["add, broadcast"] = n.finish(n.b.add("add", n.trained("x"), n.weight("bias", {kWidth})));
+  }
+  {
+    Net n;
+    const ValueId gain = n.weight("gain", {kWidth});  // twice: it has two accumulators
+    all["mul, broadcast"] = n.finish(n.b.mul("mul", n.b.mul("mul", n.trained("x"), gain), gain));
+  }
+  {
+    Net n;
+    all["scale"] = n.finish(n.b.scale("scale", n.trained("x"), 1.75));
+  }
+}
+
+}  // namespace mantissa::graph::testing

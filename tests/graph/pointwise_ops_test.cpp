@@ -1,0 +1,57 @@
+// What pointwise ops compute, as programs, and what they refuse.
+#include <gtest/gtest.h>
+
+#include "graph/net.h"
+#include "mantissa/base/error.h"
+#include "mantissa/graph/op.h"
+
+namespace mantissa::graph::testing {
+namespace {
+
+/// The program of `op` for operands [tokens, 4].
+std::string program(std::string_view op, std::size_t inputs, const Attributes& attributes = {}) {
+  Graph graph;
+  std::vector<ValueId> ids;
+  for (std::size_t i = 0; i < inputs; ++i)
+    ids.push_back(graph.add_value({.name = "x", .shape = Shape::tokens(8, {4})}));
+  return find_op(op).expression({graph, ids, attributes}).str();
+}
+
+TEST(PointwiseOps, AreTheirFormulas) {
+  EXPECT_EQ(program("add", 2), "out0 = in0 + in1");
+  EXPECT_EQ(program("mul", 2), "out0 = in0 * in1");
+  EXPECT_EQ(program("scale", 1, {{"factor", 1.5}}), "out0 = in0 * 1.5");
+  EXPECT_EQ(program("sum", 3), "out0 = in0 + in1 + in2");
+  EXPECT_EQ(program("cast", 1), "out0 = in0");
+  EXPECT_EQ(program("relu_squared", 1), "t0 = relu(in0); out0 = t0 * t0");
+  EXPECT_EQ(program("swiglu", 2), "out0 = in0 * sigmoid(in0) * in1");
+  EXPECT_EQ(program("swiglu.grad", 3),
+            "t0 = sigmoid(in0); out0 = fma(in0, 1 - t0, 1) * t0 * in1 * in2; out1 = in0 * t0 * in2");
+  EXPECT_EQ(program("gelu_tanh", 1),
+            "out0 = in0 * sigmoid(in0 * fma(in0 * in0, 0.07135481627260025, 1.5957691216057308))");
+  EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * fma(0.5, erf(in0 * 0.7071067811865476), 0.5)");
+}
+
+TEST(PointwiseOps, NameOperandsOfOtherShapes) {
+  Net n;
+  const ValueId x = n.trained("x");
+  const ValueId narrow = n.weight("narrow.bias", {kWidth - 1});
+  try {
+    n.b.add("add", x, narrow);
+    ADD_FAILURE() << "taken";
+  } catch (const ShapeError& e) {
+    EXPECT_NE(std::string(e.what()).find("\"narrow.bias\" is [7]"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("or be [8]"), std::string::npos) << e.what();
+  }
+  EXPECT_THROW(n.b.swiglu("act", x, n.trained("y", kWidth - 1)), ShapeError);
+}
+
+TEST(PointwiseOps, RefuseTheGradientOfABroadcastThatIsNotAParameter) {
+  Net n;
+  const ValueId gain = n.b.mul("gain", n.weight("a", {kWidth}), n.weight("b", {kWidth}));
+  const ValueId y = n.b.mul("mul", n.trained("x"), gain);
+  EXPECT_THROW(n.finish(y), InternalError);
+}
+
+}  // namespace
+}  // namespace mantissa::graph::testing
