@@ -115,7 +115,6 @@ inline std::vector<OpRow> op_rows() {
        },
        [](const Case& c) { return Bound{static_cast<double>(c.extent().rows.size())}; },
        {{"tokens", kPositions}}});
-  rows.push_back({"token_sum", "", same_shape(1), [](const Case& c) { return Bound{token_chain(c)}; }});
   add_pointwise_rows(rows);
   rows.push_back({"accumulate", "",
                   [](T, T) {
