@@ -104,6 +104,10 @@ std::map<std::string_view, Graph> nets() {
   }
   {
     Net n;
+    all["log_prob, soft-capped"] = n.finish(n.trained("x"), 1.5);
+  }
+  {
+    Net n;
     all["matmul"] = n.finish(n.b.matmul("up", n.trained("x"), n.weight("up.weight", {5, kWidth})));
   }
   {

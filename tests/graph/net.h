@@ -36,9 +36,9 @@ class Net {
   ValueId trained(const std::string& name, std::int64_t width = kWidth) {
     return b.gather(name, ids, weight(fmt::format("{}.weight", name), {kVocabulary, width}));
   }
-  Graph finish(ValueId x) {
+  Graph finish(ValueId x, double soft_cap = 0) {
     const ValueId head = weight("head.weight", {kVocabulary, graph.value(x).shape.last()});
-    const ValueId log_prob = b.log_prob("head", x, head, targets);
+    const ValueId log_prob = b.log_prob("head", x, head, targets, soft_cap);
     graph.mark_output("log_prob", log_prob);
     differentiate(graph, log_prob, seed);
     return std::move(graph);

@@ -1,47 +1,16 @@
 // For each op of the registry: operands to test it with, and the error that its roundings allow.
 #pragma once
 
-#include <map>
 #include <vector>
 
 #include "graph/attention_rows.h"
+#include "graph/head_rows.h"
 #include "graph/norm_rows.h"
 #include "graph/op_case.h"
 #include "graph/op_sizes.h"
 #include "graph/pointwise_rows.h"
 
 namespace mantissa::graph::testing {
-
-/// Largest Σ|x||w| of a logit.
-inline double largest_logit(const Case& c) {
-  return static_cast<double>(kHeadWidth) * c.largest(0) * c.largest(1);
-}
-
-/// A logit's chain, and Σ exp(l − m) over lanes and chunks; both relative to max(1, |logits|) + log
-/// vocabulary.
-inline Bound log_prob_bound(const Case& c) {
-  const double scale = largest_logit(c) + std::log(static_cast<double>(kVocabulary));
-  return {2 * chain_of(kHeadWidth) + static_cast<double>(kVocabulary) / 16 + 24, 0, {scale, scale}};
-}
-
-/// A token's |dlogits| sum to at most 2·|d|. A vocabulary entry's, over tokens, to the times it is asked plus
-/// Σ p with p ≤ e^(2·largest)/vocabulary.
-inline Bound log_prob_grad_bound(const Case& c, std::size_t upstream) {
-  const double largest = largest_logit(c);
-  std::map<double, double> asked;
-  double most = 0;
-  for (const double id : c.inputs()[2].values) most = std::max(most, ++asked[id]);
-  const double mass = most + tokens_of(c) * std::exp(2 * largest) / static_cast<double>(kVocabulary);
-  const double d = c.largest(upstream);
-  const double chain = 2 * chain_of(kHeadWidth) * largest + 12 + chain_of(kVocabulary) + token_chain(c);
-  return {chain, 1, {2 * d * c.largest(1), d * mass * c.largest(0)}};
-}
-
-inline std::vector<InputSpec> head_inputs(std::int64_t t) {
-  return {{Shape::tokens(t, {kHeadWidth})},
-          {Shape{kVocabulary, kHeadWidth}, Stored::storage, 0.05},
-          {Shape::tokens(t), Stored::ids, 1, kVocabulary, true}};
-}
 
 inline std::vector<InputSpec> rope_inputs(std::int64_t t) {
   const Shape table{kPositions, kHeadDim / 2};
@@ -127,45 +96,7 @@ inline std::vector<OpRow> op_rows() {
                   same_shape(1, Stored::arithmetic),
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
-  rows.push_back({"log_prob", "", [](T t, T) { return head_inputs(t); }, log_prob_bound});
-  rows.push_back({"log_prob",
-                  "entropy",
-                  [](T t, T) { return head_inputs(t); },
-                  [](const Case& c) {
-                    Bound b = log_prob_bound(c);
-                    b.magnitude.push_back(2 * b.magnitude[0]);
-                    return b;
-                  },
-                  {{"entropy", true}}});
-  rows.push_back({"log_prob.grad",
-                  "",
-                  [](T t, T) {
-                    std::vector<InputSpec> in = head_inputs(t);
-                    in.push_back({Shape::tokens(t), Stored::arithmetic});
-                    in.push_back({Shape::tokens(t), Stored::arithmetic});
-                    return in;
-                  },
-                  [](const Case& c) { return log_prob_grad_bound(c, 4); },
-                  {},
-                  0,
-                  [](Operands& in, Case& c) {
-                    Operands first(in.begin(), in.begin() + 3), out{in[4], in[3]};
-                    find_op("log_prob").reference({c.extent(), first, out, Attributes{}});
-                    in[3] = out[1];
-                  }});
-  rows.push_back({"log_prob.training", "",
-                  [](T t, T) {
-                    std::vector<InputSpec> in = head_inputs(t);
-                    in.push_back({Shape::tokens(t), Stored::arithmetic});
-                    return in;
-                  },
-                  [](const Case& c) {
-                    Bound b = log_prob_grad_bound(c, 3);
-                    const Bound forward = log_prob_bound(c);
-                    b.chain = std::max(b.chain, forward.chain);
-                    b.magnitude.insert(b.magnitude.end(), forward.magnitude.begin(), forward.magnitude.end());
-                    return b;
-                  }});
+  add_head_rows(rows);
   rows.push_back(
       {"cache_append",
        "",

@@ -39,6 +39,10 @@ inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
   }
   {
     Net n;
+    all["soft_cap"] = n.finish(n.b.soft_cap("cap", n.trained("x"), 0.75));
+  }
+  {
+    Net n;
     all["scale"] = n.finish(n.b.scale("scale", n.trained("x"), 1.75));
   }
 }

@@ -70,11 +70,18 @@ inline void add_activation_rows(std::vector<OpRow>& rows) {
   rows.push_back({"gelu_erf.grad", "", same_shape(2), gelu_erf_grad_bound});
 }
 
+/// dy·(1 − t²): t errs by a few u, and so does t², of at most 1.
+inline Bound soft_cap_grad_bound(const Case& c) {
+  return {16, 0, {c.largest(1)}};
+}
+
 inline void add_elementwise_rows(std::vector<OpRow>& rows) {
   for (const char* op : {"add", "mul", "mul.dx"}) {
     rows.push_back({op, "", same_shape(2), chain(1)});
     rows.push_back({op, "broadcast", broadcast(1), chain(1)});
   }
+  rows.push_back({"soft_cap", "", same_shape(1), chain(8), {{"cap", 1.5}}});
+  rows.push_back({"soft_cap.grad", "", same_shape(2), soft_cap_grad_bound, {{"cap", 1.5}}});
   rows.push_back({"scale", "", same_shape(1), chain(2), {{"factor", 0.3}}});
   rows.push_back({"scale.grad", "", same_shape(2), chain(2), {{"factor", 0.3}}});
 }

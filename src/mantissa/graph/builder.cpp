@@ -139,8 +139,12 @@ ValueId Builder::scale(const std::string& scope, ValueId x, double factor) {
   return one("scale", scope, {x}, {{"factor", factor}});
 }
 
-ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids) {
-  return one("log_prob", scope, {x, weight, ids});
+ValueId Builder::soft_cap(const std::string& scope, ValueId x, double cap) {
+  return one("soft_cap", scope, {x}, {{"cap", cap}});
+}
+
+ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap) {
+  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}});
 }
 
 }  // namespace mantissa::graph

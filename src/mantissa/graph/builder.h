@@ -75,8 +75,11 @@ class Builder {
   /// x·factor, on the residual stream.
   ValueId scale(const std::string& scope, ValueId x, double factor);
 
-  /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob".
-  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids);
+  /// cap·tanh(x / cap), as log_prob() caps its logits.
+  ValueId soft_cap(const std::string& scope, ValueId x, double cap);
+  /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob". With soft_cap c > 0 the logits
+  /// become c·tanh(logit / c).
+  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);
 
  private:
   ValueId one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,

@@ -16,11 +16,12 @@ namespace mantissa::kernels {
 /// semantics.
 inline constexpr std::int64_t kVocabularyChunk = 1024;
 
-/// For each token: logits l = x·Wᵀ (f32, rounded to `rounded`, k order of gemm()), lse = log Σ exp l,
-/// log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ exp(l
-/// − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1
-/// where no id is asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may be
-/// null. With a `softmax` below the arithmetic logits, their exponentials, the sum after each chunk, lse and
+/// For each token: logits z = x·Wᵀ (f32, rounded to `rounded`, k order of gemm()), l = z, or with a
+/// `soft_cap` l = soft_cap · tanh(z / soft_cap), each of the three operations rounded to f32; lse = log Σ exp
+/// l, log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ
+/// exp(l − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens],
+/// −1 where no id is asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may
+/// be null. With a `softmax` below the arithmetic l, the exponentials, their sum after each chunk, lse and
 /// log_prob are rounded to it.
 struct LogProb {
   std::int64_t channels = 0;
@@ -32,14 +33,16 @@ struct LogProb {
   Accumulator accumulator = {};  // of the logits
   Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
+  double soft_cap = 0;           // 0: none
 };
 std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                int parts = 1);
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
-/// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), rounded to
-/// `operand` as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
+/// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), with a
+/// `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand` as a
+/// matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
 /// dx.type; dweight += dlogitsᵀ·x over leaves, and where dweight has fewer bits than the arithmetic, rounded
 /// once after all leaves. The logits are recomputed chunk by chunk. Tokens with id −1
 /// contribute exact zeros.
@@ -54,7 +57,8 @@ struct LogProbBackward {
   Factor operand = Scalar::f32;
   Accumulator accumulator = {};  // of all three products; dx begins its blocks anew with every chunk
   Scalar rounded = Scalar::f32;  // of the logits
-  Scalar softmax = Scalar::f64;  // logits and p are rounded to it
+  Scalar softmax = Scalar::f64;  // l and p are rounded to it
+  double soft_cap = 0;           // 0: none
   Matrix dx;                     // [tokens, channels]
   Matrix dweight;                // [vocabulary, channels], rows side by side
   bool accumulate = false;
@@ -74,8 +78,8 @@ std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens,
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward);
 
-/// lse[i], and the same reduction as log_prob, of rows of logits that exist: [count, vocabulary] f32 (f64 in
-/// f64). Gives the bits that log_prob gives for the same logits.
+/// lse[i], and the same reduction as log_prob, of rows of logits l that exist: [count, vocabulary] f32 (f64
+/// in f64), capped where they are to be. Gives the bits that log_prob gives for the same logits.
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
                  Matrix lse, Scalar softmax = Scalar::f64);
 

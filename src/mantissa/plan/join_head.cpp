@@ -7,6 +7,10 @@
 namespace mantissa::plan {
 namespace {
 
+double soft_cap(const Step& s) {
+  return s.attributes.number("soft_cap", 0.0);
+}
+
 bool same_operand(const Operand& a, const Operand& b) {
   return a.buffer == b.buffer && a.operand == b.operand;
 }
@@ -27,7 +31,7 @@ std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
     const bool gradient =
         s.op->id == "log_prob.grad" && !found && s.scope == forward.scope &&
         s.accumulator == forward.accumulator && s.rounded == forward.rounded &&
-        s.interior == forward.interior &&
+        s.interior == forward.interior && soft_cap(s) == soft_cap(forward) &&
         std::equal(s.inputs.begin(), s.inputs.begin() + 3, forward.inputs.begin(), same_operand) &&
         p.buffer(s.inputs[4].buffer).home == Home::input;
     if (!gradient) return std::nullopt;

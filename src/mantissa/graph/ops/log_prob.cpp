@@ -15,6 +15,11 @@ const std::int32_t* ids(const Argument& a) {
   return static_cast<const std::int32_t*>(a.data);
 }
 
+/// The bound of soft-capped logits; 0: none.
+double soft_cap(const Attributes& attributes) {
+  return attributes.number("soft_cap", 0.0);
+}
+
 // Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and, if asked,
 // entropy [tokens].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
@@ -64,6 +69,7 @@ kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argum
   h.accumulator = c.accumulator;
   h.rounded = log_prob.rounded;
   h.softmax = c.interior;
+  h.soft_cap = soft_cap(c.attributes);
   return h;
 }
 
@@ -75,7 +81,8 @@ void run_forward(const Call& c) {
 
 void gradient_forward(GradientBuilder& b) {
   const std::vector<ValueId> d =
-      b.emit("log_prob.grad", {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)});
+      b.emit("log_prob.grad", {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)},
+             {{"soft_cap", soft_cap(b.node().attributes)}});
   b.contribute(0, d[0]);
   b.contribute(1, d[1]);
 }
@@ -103,6 +110,7 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.accumulate = c.accumulate;
   h.rounded = dx.rounded;
   h.softmax = c.interior;
+  h.soft_cap = soft_cap(c.attributes);
   return h;
 }
 
@@ -134,8 +142,8 @@ void run_training(const Call& c) {
 }
 
 kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
-  return {c.inputs[0].rows,   c.inputs[0].width,  c.inputs[1].rows,
-          c.inputs[0].data(), c.inputs[1].data(), ids.data()};
+  return {c.inputs[0].rows,   c.inputs[0].width, c.inputs[1].rows,      c.inputs[0].data(),
+          c.inputs[1].data(), ids.data(),        soft_cap(c.attributes)};
 }
 
 std::vector<std::int32_t> whole(const ReferenceOperand& ids) {
@@ -167,8 +175,8 @@ const OpDef kLogProb = {
     .id = "log_prob",
     .op = "log_prob",
     .doc =
-        "log-probability of each id under softmax(x·Wᵀ); operands rounded to compute, logits and softmax "
-        "f32, chunked",
+        "log-probability of each id under softmax(x·Wᵀ), the logits soft-capped or not; operands rounded to "
+        "compute, logits and softmax f32, chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .interior = "softmax",
@@ -184,7 +192,8 @@ const OpDef kLogProbGrad = {
     .id = "log_prob.grad",
     .op = "log_prob",
     .doc =
-        "dlogits = d·(onehot − p) in f32, rounded to compute as a factor; dx and dW from recomputed logits, "
+        "dlogits = d·(onehot − p), times the soft cap's slope, in f32, rounded to compute as a factor; dx "
+        "and dW from recomputed logits, "
         "chunked",
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},

@@ -20,6 +20,7 @@ extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
 extern const OpDef kAdd, kMul, kMulDx;
 extern const OpWithGradient kScale;
 extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf;
+extern const OpWithGradient kSoftCap;
 extern const OpDef kSum, kSumUses, kAccumulate;
 extern const OpDef kCast, kRound, kRoundKv, kQuantize;
 extern const OpDef kFused;

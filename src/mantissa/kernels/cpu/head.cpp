@@ -79,6 +79,9 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     logits_of(ctx, rows_from(h.x, begin), h.weight, count, v, n, h.channels, h.accumulator, h.rounded, chunk);
     for_rows(ctx, count, [&](std::int64_t i) {
       void* logits = row_of(chunk, i);
+      if (h.soft_cap != 0) {
+        head_rows::soft_cap(ctx, arithmetic, logits, static_cast<std::size_t>(n), h.soft_cap);
+      }
       head_rows::merge(ctx, arithmetic, logits, static_cast<std::size_t>(n), entropy, h.softmax,
                        s.running[i]);
       const std::int64_t id = h.ids[begin + i] - v;
@@ -146,8 +149,12 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
                   static_cast<std::size_t>(n) * bytes_of(arithmetic), std::byte{0});
       return;
     }
-    head_rows::gradient(ctx, arithmetic, row_of(chunk, i), static_cast<std::size_t>(n),
-                        read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax);
+    void* logits = row_of(chunk, i);
+    if (!kept && h.soft_cap != 0) {
+      head_rows::soft_cap(ctx, arithmetic, logits, static_cast<std::size_t>(n), h.soft_cap);
+    }
+    head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
+                        read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax, h.soft_cap);
   });
   const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
   Gemm to_x;

@@ -66,23 +66,50 @@ void Merge(T* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
 }
 
 template <class T>
-void Gradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax) {
+void SoftCap(T* logits, std::size_t n, T cap) {
+  const hn::ScalableTag<T> d;
+  const auto bound = hn::Set(d, cap);
+  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
+    const auto mask = hn::FirstN(d, n - i);
+    const auto z = hn::MaskedLoad(mask, d, logits + i);
+    hn::BlendedStore(hn::Mul(bound, inl::Tanh(d, hn::Div(z, bound))), mask, d, logits + i);
+  }
+}
+
+/// `through_cap(d, l, g)` is the gradient of what l was before the soft cap, from that of l.
+template <class T, class ThroughCap>
+void GradientOf(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax,
+                const ThroughCap& through_cap) {
   const bool lowered = !inl::IsRowScalar<T>(softmax);
   if (lowered) inl::RoundRow<T>(logits, n, softmax);
   const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 1> one;
   const std::size_t lanes = hn::Lanes(d);
   const auto minus = hn::Set(d, -d_log_prob);
   const auto shift = hn::Set(d, lse);
   const bool here = id >= 0 && id < static_cast<std::int64_t>(n);
   T* const at = logits + (here ? id : 0);
-  const T hit = here ? d_log_prob * (T{1} - inl::RoundNumber(ExpOne(*at - lse), softmax)) : T{0};
+  const T asked = here ? d_log_prob * (T{1} - inl::RoundNumber(ExpOne(*at - lse), softmax)) : T{0};
+  const T hit = hn::GetLane(through_cap(one, hn::Set(one, *at), hn::Set(one, asked)));
   for (std::size_t i = 0; i < n; i += lanes) {
     const auto mask = hn::FirstN(d, n - i);
-    auto p = inl::Exp(d, hn::Sub(hn::MaskedLoad(mask, d, logits + i), shift));
+    const auto l = hn::MaskedLoad(mask, d, logits + i);
+    auto p = inl::Exp(d, hn::Sub(l, shift));
     if (lowered) p = inl::RoundVector(d, p, softmax);
-    hn::BlendedStore(hn::Mul(minus, p), mask, d, logits + i);
+    hn::BlendedStore(through_cap(d, l, hn::Mul(minus, p)), mask, d, logits + i);
   }
   if (here) *at = hit;
+}
+
+template <class T>
+void Gradient(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax, T cap) {
+  if (cap == 0) {
+    return GradientOf(logits, n, lse, d_log_prob, id, softmax, [](auto, auto, auto g) HWY_ATTR { return g; });
+  }
+  GradientOf(logits, n, lse, d_log_prob, id, softmax, [cap](auto d, auto l, auto g) HWY_ATTR {
+    const auto r = hn::Div(l, hn::Set(d, cap));
+    return hn::Mul(g, hn::NegMulAdd(r, r, hn::Set(d, T{1})));
+  });
 }
 
 void MergeImpl(Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax, Running& r) {
@@ -99,13 +126,18 @@ double LogSumExpImpl(Scalar type, const Running& r, Scalar softmax) {
   return type == Scalar::f64 ? LogSumExp<double>(r, softmax) : LogSumExp<float>(r, softmax);
 }
 
+void SoftCapImpl(Scalar type, void* logits, std::size_t n, double cap) {
+  type == Scalar::f64 ? SoftCap(static_cast<double*>(logits), n, cap)
+                      : SoftCap(static_cast<float*>(logits), n, static_cast<float>(cap));
+}
+
 void GradientImpl(Scalar type, void* logits, std::size_t n, double lse, double d_log_prob, std::int64_t id,
-                  Scalar softmax) {
+                  Scalar softmax, double soft_cap) {
   if (type == Scalar::f64) {
-    Gradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax);
+    Gradient(static_cast<double*>(logits), n, lse, d_log_prob, id, softmax, soft_cap);
   } else {
     Gradient(static_cast<float*>(logits), n, static_cast<float>(lse), static_cast<float>(d_log_prob), id,
-             softmax);
+             softmax, static_cast<float>(soft_cap));
   }
 }
 
@@ -116,9 +148,14 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace mantissa::kernels::head_rows {
 
+HWY_EXPORT(SoftCapImpl);
 HWY_EXPORT(MergeImpl);
 HWY_EXPORT(LogSumExpImpl);
 HWY_EXPORT(GradientImpl);
+
+void soft_cap(const Context& ctx, Scalar type, void* logits, std::size_t n, double cap) {
+  HWY_DISPATCH_TABLE(SoftCapImpl)[ctx.target()](type, logits, n, cap);
+}
 
 void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool entropy, Scalar softmax,
            Running& r) {
@@ -130,8 +167,8 @@ double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar sof
 }
 
 void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-              std::int64_t id, Scalar softmax) {
-  HWY_DISPATCH_TABLE(GradientImpl)[ctx.target()](type, logits, n, lse, d_log_prob, id, softmax);
+              std::int64_t id, Scalar softmax, double soft_cap) {
+  HWY_DISPATCH_TABLE(GradientImpl)[ctx.target()](type, logits, n, lse, d_log_prob, id, softmax, soft_cap);
 }
 
 }  // namespace mantissa::kernels::head_rows

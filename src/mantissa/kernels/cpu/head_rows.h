@@ -18,6 +18,9 @@ struct Running {
   double weighted = 0;
 };
 
+/// logits → cap · tanh(logits / cap), in place.
+void soft_cap(const Context& ctx, Scalar type, void* logits, std::size_t n, double cap);
+
 /// Merges the next `n` logits, of `type` (f32 or f64, the arithmetic), into `r`; the last sum only where the
 /// `entropy` is asked. With a `softmax` below the arithmetic logits, in place, their exponentials and the
 /// sums are rounded to it.
@@ -26,9 +29,9 @@ void merge(const Context& ctx, Scalar type, void* logits, std::size_t n, bool en
 
 double log_sum_exp(const Context& ctx, Scalar type, const Running& r, Scalar softmax);
 
-/// logits → d · (onehot(id) − exp(logits − lse)), in place. `id` counts from the first of these `n`; outside:
-/// not here.
+/// logits → d · (onehot(id) − exp(logits − lse)), in place, times 1 − (logits / soft_cap)² where there is a
+/// soft_cap, which the logits have been through. `id` counts from the first of these `n`; outside: not here.
 void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse, double d_log_prob,
-              std::int64_t id, Scalar softmax);
+              std::int64_t id, Scalar softmax, double soft_cap);
 
 }  // namespace mantissa::kernels::head_rows

@@ -14,8 +14,15 @@ std::vector<double> logits_of(const Head& head, std::int64_t token) {
       logits[static_cast<std::size_t>(v)] +=
           head.x[token * head.channels + c] * head.weight[v * head.channels + c];
     }
+    double& l = logits[static_cast<std::size_t>(v)];
+    if (head.soft_cap != 0) l = head.soft_cap * std::tanh(l / head.soft_cap);
   }
   return logits;
+}
+
+/// dl/dz of a logit l = soft_cap · tanh(z / soft_cap).
+double slope(const Head& head, double l) {
+  return head.soft_cap == 0 ? 1 : 1 - l / head.soft_cap * (l / head.soft_cap);
 }
 
 }  // namespace
@@ -43,8 +50,9 @@ void log_prob_backward(const Head& head, const double* lse, const double* dlog_p
     if (head.ids[t] < 0) continue;
     const std::vector<double> logits = logits_of(head, t);
     for (std::int64_t v = 0; v < head.vocabulary; ++v) {
-      const double p = std::exp(logits[static_cast<std::size_t>(v)] - lse[t]);
-      const double d = dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p);
+      const double l = logits[static_cast<std::size_t>(v)];
+      const double p = std::exp(l - lse[t]);
+      const double d = dlog_prob[t] * ((v == head.ids[t] ? 1.0 : 0.0) - p) * slope(head, l);
       for (std::int64_t c = 0; c < head.channels; ++c) {
         dx[t * head.channels + c] += d * head.weight[v * head.channels + c];
         dweight[v * head.channels + c] += d * head.x[t * head.channels + c];

@@ -14,13 +14,15 @@ struct Head {
   const double* x = nullptr;
   const double* weight = nullptr;
   const std::int32_t* ids = nullptr;
+  double soft_cap = 0;  // 0: none
 };
 
-/// With logits l = x·Wᵀ: lse = log Σ exp l; log_prob = l[id] − lse, 0 where id is −1; entropy = lse − Σ p·l.
-/// All [tokens]; `entropy` may be null.
+/// With logits l = x·Wᵀ, or l = soft_cap · tanh(x·Wᵀ / soft_cap): lse = log Σ exp l; log_prob = l[id] − lse,
+/// 0 where id is −1; entropy = lse − Σ p·l. All [tokens]; `entropy` may be null.
 void log_prob(const Head& head, double* log_prob, double* lse, double* entropy);
 
-/// dlogits = d · (onehot(id) − exp(l − lse)), zero where id is −1; dx = dlogits·W; dweight = dlogitsᵀ·x.
+/// dlogits = d · (onehot(id) − exp(l − lse)), zero where id is −1, times 1 − (l / soft_cap)²; dx = dlogits·W;
+/// dweight = dlogitsᵀ·x.
 void log_prob_backward(const Head& head, const double* lse, const double* dlog_prob, double* dx,
                        double* dweight);
 

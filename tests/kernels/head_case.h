@@ -1,0 +1,86 @@
+// A problem of the fused head, and its results by any of its passes.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "kernels/row_testing.h"
+#include "mantissa/kernels/head.h"
+
+namespace mantissa::kernels::testing {
+
+inline constexpr std::int64_t kChannels = 8;
+
+struct Head {
+  Scalar arithmetic;
+  std::int64_t vocabulary;
+  Batch batch;
+  Tensor x, weight, d;
+  std::vector<std::int32_t> ids;
+  Scalar softmax = Scalar::f64;
+  Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
+  double soft_cap = 0;
+
+  Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
+      : arithmetic(a),
+        vocabulary(v),
+        batch(b),
+        x(storage, b.tokens, kChannels),
+        weight(storage, v, kChannels),
+        d(a, b.tokens, 1) {
+    std::mt19937 random(kSeed);
+    x.fill_normal(random);
+    weight.fill_normal(random);
+    d.fill_normal(random);
+    for (std::int64_t t = 0; t < b.tokens; ++t)
+      ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
+  }
+  /// log_prob, lse, entropy, dx, dweight: in two calls, or all but the entropy `joined` in one. The last two
+  /// in the arithmetic, or where `before` is given like it, and then added to it.
+  std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
+                          std::int64_t longest_leaf = 0) const {
+    const Scalar gradients = before == nullptr ? arithmetic : before->type;
+    const Extent extent = batch.extent();
+    const std::int64_t tokens = batch.tokens, leaf = longest_leaf == 0 ? tokens : longest_leaf;
+    std::vector<std::byte> work(
+        64 + (joined ? log_prob_training_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic,
+                                                   gradients, gradients)
+                     : std::max(log_prob_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic),
+                                log_prob_backward_workspace(ctx, tokens, leaf, kChannels, vocabulary,
+                                                            arithmetic, gradients, gradients))));
+    void* begin = work.data();
+    std::size_t space = work.size();
+    ctx.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
+    ctx.workspace_bytes = work.size() - 64;
+    std::vector<Tensor> out(3, Tensor(arithmetic, batch.tokens, 1));
+    out.emplace_back(gradients, batch.tokens, kChannels);
+    out.push_back(before == nullptr ? Tensor(arithmetic, vocabulary, kChannels) : *before);
+    LogProb f{kChannels, vocabulary, {x, x.type, false}, {weight, weight.type, false}, ids.data(), out[0],
+              out[1],    out[2]};
+    f.softmax = softmax;
+    f.rounded = rounded;
+    f.soft_cap = soft_cap;
+    if (!joined) log_prob(ctx, extent, f);
+    LogProbBackward g;
+    g.channels = kChannels;
+    g.vocabulary = vocabulary;
+    g.x = f.x;
+    g.weight = f.weight;
+    g.ids = ids.data();
+    g.lse = out[1];
+    g.dlog_prob = d;
+    g.operand = arithmetic;
+    g.softmax = softmax;
+    g.rounded = rounded;
+    g.soft_cap = soft_cap;
+    g.dx = out[3];
+    g.dweight = out[4];
+    g.accumulate = before != nullptr;
+    if (joined) f.entropy.data = nullptr;
+    joined ? log_prob_training(ctx, extent, f, g) : log_prob_backward(ctx, extent, g);
+    return out;
+  }
+};
+
+}  // namespace mantissa::kernels::testing
