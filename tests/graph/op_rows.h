@@ -4,6 +4,7 @@
 #include <map>
 #include <vector>
 
+#include "graph/linear_rows.h"
 #include "graph/op_bounds.h"
 #include "graph/op_case.h"
 #include "graph/pointwise_rows.h"
@@ -127,21 +128,7 @@ inline std::vector<OpRow> op_rows() {
   using T = std::int64_t;
   const Attributes head_attributes{{"entropy", false}};
   std::vector<OpRow> rows;
-  rows.push_back({"matmul", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})}, {Shape{40, kWidth}}};
-                  },
-                  [](const Case&) { return Bound{chain_of(kWidth)}; }});
-  rows.push_back({"matmul.dx", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {300})}, {Shape{300, kWidth}}};
-                  },
-                  [](const Case&) { return Bound{chain_of(300)}; }});
-  rows.push_back({"matmul.dw", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {40})}, {Shape::tokens(t, {kWidth})}};
-                  },
-                  [](const Case& c) { return Bound{token_chain(c)}; }});
+  add_linear_rows(rows);
   rows.push_back({"rmsnorm",
                   "",
                   [](T t, T) {
