@@ -24,14 +24,13 @@ constexpr std::int64_t kPrompt = 16;
 constexpr std::int64_t kNew = 64;
 
 model::ModelConfig llama_134m() {
-  model::ModelConfig c;
-  c.vocab_size = 32000;
-  c.hidden_size = 768;
-  c.intermediate_size = 2048;
-  c.num_hidden_layers = 12;
-  c.num_attention_heads = c.num_key_value_heads = 12;
-  c.head_dim = 64;
-  return c;
+  return model::parse_model_config({{"model_type", "llama"},
+                                    {"vocab_size", 32000},
+                                    {"hidden_size", 768},
+                                    {"intermediate_size", 2048},
+                                    {"num_hidden_layers", 12},
+                                    {"num_attention_heads", 12}},
+                                   "llama_134m");
 }
 
 /// Bytes of the matrices that a step reads: all weights that are factors of products.

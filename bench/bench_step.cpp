@@ -17,7 +17,7 @@
 
 #include "bench.h"
 #include "mantissa/cost/forecast.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
@@ -44,16 +44,15 @@ const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 32
                                     {"124Mx256", 768, 2048, 12, 12, 12, 50304, true, 4, 256, true}};
 
 model::ModelConfig config_of(const Model& s) {
-  model::ModelConfig c;
-  c.hidden_size = s.hidden;
-  c.intermediate_size = s.intermediate;
-  c.num_hidden_layers = s.layers;
-  c.num_attention_heads = s.heads;
-  c.num_key_value_heads = s.kv_heads;
-  c.head_dim = s.hidden / s.heads;
-  c.vocab_size = s.vocabulary;
-  c.tie_word_embeddings = s.tied;
-  return c;
+  return model::parse_model_config({{"model_type", "llama"},
+                                    {"hidden_size", s.hidden},
+                                    {"intermediate_size", s.intermediate},
+                                    {"num_hidden_layers", s.layers},
+                                    {"num_attention_heads", s.heads},
+                                    {"num_key_value_heads", s.kv_heads},
+                                    {"vocab_size", s.vocabulary},
+                                    {"tie_word_embeddings", s.tied}},
+                                   s.name);
 }
 
 plan::Program program_of(const Model& shape, const std::string& policy, const kernels::Context& ctx) {

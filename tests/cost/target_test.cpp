@@ -31,13 +31,7 @@ plan::Program program_of(const std::string& policy) {
       "[precision]\npolicy = \"" +
           policy + "\"\n",
       "run.toml");
-  model::ModelConfig model;
-  model.hidden_size = 64;
-  model.intermediate_size = 128;
-  model.num_hidden_layers = 2;
-  model.num_attention_heads = model.num_key_value_heads = 2;
-  model.head_dim = 32;
-  model.vocab_size = 256;
+  const model::ModelConfig model = model::parse_model_config(config.model.fields, "[model]");
   kernels::Context ctx;
   ctx.simd = kernels::best_simd();
   return compile_training(config, model, config.batch.micro_batch_size, ctx);

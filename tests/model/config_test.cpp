@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/model/decoder.h"
 
 namespace mantissa::model {
 namespace {
@@ -23,13 +24,17 @@ ModelConfig parse(const json& object) {
   return parse_model_config(object, "some/config.json");
 }
 
+const DecoderSpec& decoder(const ModelConfig& c) {
+  return dynamic_cast<const Decoder&>(*c.network).spec();
+}
+
 TEST(ModelConfig, HasTheDefaultsOfTransformers) {
   const ModelConfig c = parse(minimal());
-  EXPECT_EQ(c.num_key_value_heads, 4);
-  EXPECT_EQ(c.head_dim, 8);
+  EXPECT_EQ(decoder(c).kv_heads, 4);
+  EXPECT_EQ(decoder(c).head_dim, 8);
   EXPECT_EQ(c.max_position_embeddings, 2048);
-  EXPECT_EQ(c.rms_norm_eps, 1e-6);
-  EXPECT_EQ(c.rope_theta, 10000.0);
+  EXPECT_EQ(decoder(c).norm_eps, 1e-6);
+  EXPECT_EQ(decoder(c).ropes.front().theta, 10000.0);
   EXPECT_FALSE(c.tie_word_embeddings);
   EXPECT_TRUE(c.notes.empty());
 }
@@ -39,18 +44,18 @@ TEST(ModelConfig, ReadsRopeOfBothVersions) {
   v4["rope_theta"] = 500000.0;
   v4["rope_scaling"] = nullptr;
   v4["torch_dtype"] = "bfloat16";
-  EXPECT_EQ(parse(v4).rope_theta, 500000.0);
+  EXPECT_EQ(decoder(parse(v4)).ropes.front().theta, 500000.0);
   json v5 = minimal();
   v5["rope_parameters"] = {{"rope_theta", 250000.0}, {"rope_type", "default"}};
   v5["dtype"] = "bfloat16";
-  EXPECT_EQ(parse(v5).rope_theta, 250000.0);
+  EXPECT_EQ(decoder(parse(v5)).ropes.front().theta, 250000.0);
 }
 
 TEST(ModelConfig, TakesHeadSizesThatDoNotDivideTheWidth) {
   json c = minimal();
   c["head_dim"] = 16;
   c["num_key_value_heads"] = 2;
-  EXPECT_EQ(parse(c).head_dim, 16);
+  EXPECT_EQ(decoder(parse(c)).head_dim, 16);
   // q and o: 32·64 each; k and v: 32·32 each; the rest as always.
   EXPECT_EQ(parse(c).parameters(), 2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 32 + 2 * 64 * 32);
 }
@@ -87,16 +92,17 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"rope_theta", 1e-300, "must be a number that f32 can hold"},
       {"rope_theta", "a lot", "must be a number"},
       {"tie_word_embeddings", 1, "must be true or false"},
-      {"hidden_act", "gelu", "this version has \"silu\""},
+      {"hidden_act", "gelu", "supported: \"silu\""},
       {"hidden_act", 3, "must be a string"},
-      {"model_type", "gpt2", "this version trains \"llama\""},
+      {"model_type", "bert", "supported: llama, mistral, qwen2"},
       {"model_type", "a\nb", "is \"a\\nb\""},
-      {"attention_bias", true, "without bias"},
-      {"mlp_bias", true, "without bias"},
-      {"sliding_window", 128, "use a model without a window"},
+      {"attention_bias", 1, "must be true or false"},
+      {"partial_rotary_factor", 0.5, "every head is rotated whole"},
+      {"sliding_window", 128, "Llama attends to the whole prefix"},
       {"quantization_config", json::object(), "multiply those of 8-bit"},
-      {"rope_scaling", {{"type", "linear"}, {"factor", 2.0}}, "this version has \"default\""},
-      {"rope_parameters", {{"rope_type", "llama3"}}, "this version has \"default\""},
+      {"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}, "supported: default, linear"},
+      {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "must be at least 1"},
+      {"rope_parameters", {{"rope_type", "llama3"}}, "\"factor\" is missing"},
       {"rope_parameters", 7, "must be an object"},
       {"num_attention_heads", 5, "set head_dim, or heads that divide it"},
       {"num_key_value_heads", 3, "does not divide num_attention_heads 4"},
@@ -167,7 +173,7 @@ TEST(ModelConfig, ComesBackAsItWasWritten) {
   EXPECT_EQ(written["torch_dtype"], "float32");
   EXPECT_EQ(written["rope_theta"], 250000.0);
   const ModelConfig again = parse(written);
-  EXPECT_EQ(again.rope_theta, 250000.0);
+  EXPECT_EQ(decoder(again).ropes.front().theta, 250000.0);
   EXPECT_TRUE(again.tie_word_embeddings);
   EXPECT_EQ(again.parameters(), parse(c).parameters());
 }

@@ -228,8 +228,7 @@ TEST(Formats, OfABranchThatIsRoundedBeforeItsSumAreBothShown) {
 
 TEST(Rules, OfSomeLayersAreShownWithTheirNumbers) {
   const auto shown = [](const char* rule) {
-    model::ModelConfig config = mantissa::testing::tiny_llama(false);
-    config.num_hidden_layers = 4;
+    const model::ModelConfig config = mantissa::testing::tiny_llama(false, 29, {{"num_hidden_layers", 4}});
     const auto policy = precision::Policy::parse("bf16-mixed").with_rule(rule, "--rule 1");
     const Program p = compile(model::build_log_prob(config, 16, 16, true), policy, {16, 16}, {});
     std::set<std::string> scopes;

@@ -19,9 +19,7 @@ using mantissa::testing::Segments;
 constexpr Recompute kModes[] = {Recompute::attention, Recompute::block};
 
 model::ModelConfig llama(std::int64_t layers) {
-  model::ModelConfig c = mantissa::testing::tiny_llama(true);
-  c.num_hidden_layers = layers;
-  return c;
+  return mantissa::testing::tiny_llama(true, 29, {{"num_hidden_layers", layers}});
 }
 
 /// Log-probabilities and every gradient of two micro-batches.

@@ -25,9 +25,7 @@ const char* const kPolicies[] = {
 
 /// Some sums are longer than a block, and the vocabulary is no whole number of vectors.
 model::ModelConfig config() {
-  model::ModelConfig c = mantissa::testing::tiny_llama(false, kVocabulary);
-  c.intermediate_size = 300;
-  return c;
+  return mantissa::testing::tiny_llama(false, kVocabulary, {{"intermediate_size", 300}});
 }
 
 /// A decoding program of that model with its weights.

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/executor.h"
@@ -36,18 +36,15 @@ struct Segments {
   Extent extent() const { return {tokens, rows, segments, per_leaf}; }
 };
 
-inline model::ModelConfig tiny_llama(bool tied, std::int64_t vocabulary = 29) {
-  model::ModelConfig c;
-  c.vocab_size = vocabulary;
-  c.hidden_size = 16;
-  c.intermediate_size = 24;
-  c.num_hidden_layers = 2;
-  c.num_attention_heads = 4;
-  c.num_key_value_heads = 2;
-  c.head_dim = 4;
-  c.initializer_range = 0.3;
-  c.tie_word_embeddings = tied;
-  return c;
+/// A small Llama; `more` are fields of its config.json.
+inline model::ModelConfig tiny_llama(bool tied, std::int64_t vocabulary = 29,
+                                     const nlohmann::json& more = nlohmann::json::object()) {
+  nlohmann::json json = {{"model_type", "llama"},      {"vocab_size", vocabulary}, {"hidden_size", 16},
+                         {"intermediate_size", 24},    {"num_hidden_layers", 2},   {"num_attention_heads", 4},
+                         {"num_key_value_heads", 2},   {"initializer_range", 0.3}, {"rms_norm_eps", 1e-5},
+                         {"tie_word_embeddings", tied}};
+  json.update(more);
+  return model::parse_model_config(json, "tiny_llama");
 }
 
 /// Not movable: executor and weights refer to the program.

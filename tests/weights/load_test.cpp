@@ -9,7 +9,7 @@
 #include "kernels/row_testing.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/weights/model_files.h"
@@ -25,15 +25,14 @@ constexpr std::pair<Scalar, io::Dtype> kStored[] = {
 
 /// Its embedding is longer than one of the pieces that weights are loaded in.
 model::ModelConfig config(bool tied) {
-  model::ModelConfig c;
-  c.vocab_size = 4100;
-  c.hidden_size = 64;
-  c.intermediate_size = 24;
-  c.num_hidden_layers = 1;
-  c.num_attention_heads = c.num_key_value_heads = 4;
-  c.head_dim = 16;
-  c.tie_word_embeddings = tied;
-  return c;
+  return model::parse_model_config({{"model_type", "llama"},
+                                    {"vocab_size", 4100},
+                                    {"hidden_size", 64},
+                                    {"intermediate_size", 24},
+                                    {"num_hidden_layers", 1},
+                                    {"num_attention_heads", 4},
+                                    {"tie_word_embeddings", tied}},
+                                   "config.json");
 }
 
 class LoadWeights : public test::TemporaryFolder {

@@ -8,7 +8,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"

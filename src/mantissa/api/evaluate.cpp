@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/batch.h"

@@ -8,7 +8,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/caveats.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/plan/rules.h"

@@ -271,40 +271,27 @@ const Option* find_option(std::string_view section, std::string_view key) {
   return nullptr;
 }
 
-std::span<const ModelField> model_fields() {
-  using Kind = ModelField::Kind;
-  static const std::vector<ModelField> table = {
-      {"model_type", Kind::text, "family of the model: llama"},
-      {"hidden_size", Kind::whole, "width of the residual stream"},
-      {"num_hidden_layers", Kind::whole, "layers"},
-      {"num_attention_heads", Kind::whole, "heads of the queries"},
-      {"num_key_value_heads", Kind::whole, "heads of the keys and values"},
-      {"head_dim", Kind::whole, "width of a head"},
-      {"intermediate_size", Kind::whole, "width inside the MLP"},
-      {"vocab_size", Kind::whole, "entries of the vocabulary"},
-      {"max_position_embeddings", Kind::whole, "longest sequence"},
-      {"rms_norm_eps", Kind::number, "added to the mean square inside the root"},
-      {"rope_theta", Kind::number, "base of the rotary angles"},
-      {"rope_scaling", Kind::any, "scaling of the rotary angles (transformers 4)"},
-      {"rope_parameters", Kind::any, "base and scaling of the rotary angles (transformers 5)"},
-      {"tie_word_embeddings", Kind::flag, "the head is the embedding's matrix"},
-      {"initializer_range", Kind::number, "standard deviation of the initial weights"},
-      {"hidden_act", Kind::text, "activation of the MLP"},
-      {"attention_bias", Kind::flag, "q, k, v and o have biases"},
-      {"mlp_bias", Kind::flag, "the MLP has biases"},
-      {"sliding_window", Kind::any, "keys that a query sees, itself included"},
-      {"use_sliding_window", Kind::flag, "whether sliding_window counts"},
-      {"layer_types", Kind::any, "kind of attention, layer by layer"},
-      {"bos_token_id", Kind::any, "id that begins a text"},
-      {"eos_token_id", Kind::any, "id or ids that end a text"},
-      {"pad_token_id", Kind::any, "id of padding"},
-  };
+std::span<const model::Field> model_fields() {
+  static const std::vector<model::Field> table = [] {
+    std::vector<model::Field> all(model::common_fields().begin(), model::common_fields().end());
+    for (const model::Family* family : model::all_families()) {
+      for (const model::Field& field : family->fields) {
+        if (std::ranges::find(all, field.key, &model::Field::key) == all.end()) all.push_back(field);
+      }
+    }
+    return all;
+  }();
   return table;
 }
 
-const ModelField* find_model_field(std::string_view key) {
-  const auto found = std::ranges::find(model_fields(), key, &ModelField::key);
+const model::Field* find_model_field(std::string_view key) {
+  const auto found = std::ranges::find(model_fields(), key, &model::Field::key);
   return found == model_fields().end() ? nullptr : &*found;
+}
+
+bool reads_field(const model::Family& family, std::string_view key) {
+  return std::ranges::find(family.fields, key, &model::Field::key) != family.fields.end() ||
+         std::ranges::find(model::common_fields(), key, &model::Field::key) != model::common_fields().end();
 }
 
 std::span<const std::string> section_names() {
@@ -325,7 +312,7 @@ std::vector<std::string> keys_of(std::string_view section) {
     if (option.section == section) keys.emplace_back(option.key);
   }
   if (section == "model") {
-    for (const ModelField& field : model_fields()) keys.emplace_back(field.key);
+    for (const model::Field& field : model_fields()) keys.emplace_back(field.key);
   }
   return keys;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/model/family.h"
 
 namespace mantissa::config {
 
@@ -38,16 +39,11 @@ struct Option {
 std::span<const Option> option_table();
 const Option* find_option(std::string_view section, std::string_view key);
 
-/// A field of config.json that may stand in [model].
-struct ModelField {
-  enum class Kind { whole, number, flag, text, any };
-  std::string_view key;
-  Kind kind;
-  std::string_view description;
-};
-
-std::span<const ModelField> model_fields();
-const ModelField* find_model_field(std::string_view key);
+/// The fields of config.json that may be written under [model]: those of any family.
+std::span<const model::Field> model_fields();
+const model::Field* find_model_field(std::string_view key);
+/// True where `family` reads the field.
+bool reads_field(const model::Family& family, std::string_view key);
 
 /// "run", "model", …, in order.
 std::span<const std::string> section_names();

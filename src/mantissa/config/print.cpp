@@ -47,17 +47,17 @@ struct TypeName {
   std::string operator()(const Validation*) const { return "number, path or paths"; }
 };
 
-std::string type_name(ModelField::Kind kind) {
+std::string type_name(model::Field::Kind kind) {
   switch (kind) {
-    case ModelField::Kind::whole:
+    case model::Field::Kind::whole:
       return "whole number";
-    case ModelField::Kind::number:
+    case model::Field::Kind::number:
       return "number";
-    case ModelField::Kind::flag:
+    case model::Field::Kind::flag:
       return "true or false";
-    case ModelField::Kind::text:
+    case model::Field::Kind::text:
       return "string";
-    case ModelField::Kind::any:
+    case model::Field::Kind::any:
       return "as in config.json";
   }
   return {};
@@ -161,7 +161,7 @@ std::vector<OptionInfo> options() {
     }
     if (section == "precision") add_precision(all);
     if (section != "model") continue;
-    for (const ModelField& field : model_fields()) {
+    for (const model::Field& field : model_fields()) {
       all.push_back(
           {section, std::string(field.key), type_name(field.kind), "", std::string(field.description)});
     }

@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
+#include "mantissa/config/unknown.h"
 #include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/rule_toml.h"
 
@@ -173,20 +174,34 @@ nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1
   return out;
 }
 
-nlohmann::json model_value(const Entry& entry, const ModelField& field) {
+nlohmann::json model_value(const Entry& entry, const model::Field& field) {
   switch (field.kind) {
-    case ModelField::Kind::whole:
+    case model::Field::Kind::whole:
       return whole_number(entry, {.min = 1, .max = 2147483647});
-    case ModelField::Kind::number:
+    case model::Field::Kind::number:
       return real_number(entry, *entry.value, {.min = 0, .above = true});
-    case ModelField::Kind::flag:
+    case model::Field::Kind::flag:
       return flag(entry);
-    case ModelField::Kind::text:
+    case model::Field::Kind::text:
       return text_value(entry);
-    case ModelField::Kind::any:
+    case model::Field::Kind::any:
       return to_json(entry, *entry.value);
   }
   return {};
+}
+
+/// Refuses a field under [model] that its family does not read.
+void check_model_fields(const Entries& entries) {
+  const Entry* type = entries.find("model", "model_type");
+  const model::Family* family = model::find_family(type == nullptr ? "llama" : text_value(*type));
+  if (family == nullptr) return;  // reported where the model is read
+  for (const Entry& entry : entries.all) {
+    if (entry.section != "model" || find_option("model", entry.key) != nullptr) continue;
+    if (!reads_field(*family, entry.key)) {
+      throw ConfigError(
+          fmt::format("{}: model.{} {}", entry.where, entry.key, not_of_family(entry.key, *family)));
+    }
+  }
 }
 
 /// The DeepSpeed file that [precision] deepspeed names; nothing where it names none.
@@ -231,6 +246,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
       config.model.fields[entry.key] = model_value(entry, *find_model_field(entry.key));
     }
   }
+  check_model_fields(entries);
   config.deepspeed.clear();
   Told notes;
   config.policy = apply_precision(read_policy(entries, notes.notes), precision, notes.notes);

@@ -194,6 +194,17 @@ std::string unknown_key(std::string_view section, std::string_view key) {
       mend.empty() ? fmt::format(" (keys of [{}]: {})", section, list_of(keys_of(section))) : mend);
 }
 
+std::string not_of_family(std::string_view key, const model::Family& family) {
+  std::vector<std::string> keys;
+  for (const model::Field& field : family.fields) keys.emplace_back(field.key);
+  for (const Foreign& foreign : kForeign) {
+    const std::string_view canonical = foreign.canonical;
+    if (foreign.name == key && canonical.starts_with("model."))
+      return fmt::format("is not a field of a {} model; write {}", family.model_type, canonical.substr(6));
+  }
+  return fmt::format("is not a field of a {} model{}", family.model_type, did_you_mean(key, keys));
+}
+
 std::string unknown_section(std::string_view section) {
   const std::vector<std::string> names(section_names().begin(), section_names().end());
   return fmt::format("there is no section {}{} (sections: {})", in_quotes(section),

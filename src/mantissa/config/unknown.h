@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "mantissa/model/family.h"
+
 namespace mantissa::config {
 
 /// "there is no key run.learning_rate; write optimizer.lr": knows the spellings of other trainers, keys that
@@ -12,5 +14,8 @@ std::string unknown_key(std::string_view section, std::string_view key);
 
 /// The same for a section.
 std::string unknown_section(std::string_view section);
+
+/// "is not a field of a llama model; …": the field of this family with another name, or a near one.
+std::string not_of_family(std::string_view key, const model::Family& family);
 
 }  // namespace mantissa::config

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/comm/shard_sum.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/process.h"
 

@@ -131,6 +131,10 @@ class Graph {
   /// Parameters in the order in which they were declared.
   std::vector<ValueId> parameters() const;
 
+  /// The longest sequence that the graph is built for, with what its cache holds.
+  void set_positions(std::int64_t positions) { positions_ = positions; }
+  std::int64_t positions() const { return positions_; }
+
   /// Values that a run hands out, by name.
   void mark_output(std::string name, ValueId value) { outputs_.emplace_back(std::move(name), value); }
   const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
@@ -139,6 +143,7 @@ class Graph {
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<std::pair<std::string, ValueId>> outputs_;
+  std::int64_t positions_ = 0;
 };
 
 }  // namespace mantissa::graph

@@ -94,6 +94,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   for (const graph::Value& v : graph.values()) {
     if (v.shape.has_tokens()) program.token_capacity = std::max(program.token_capacity, v.shape.dim(0).size);
   }
+  program.positions = graph.positions();
   program.shards = options.shards;
   program.reduce = policy.fields().reduce.value();
   if (options.fold) fold_casts(program);

@@ -119,6 +119,7 @@ struct Program {
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;
+  std::int64_t positions = 0;    // the longest sequence, with what its cache holds
   std::int64_t shards = 1;       // of the batch of an optimizer step
   Scalar reduce = Scalar::f32;   // what the sums of their gradients are rounded to
   Scalar softmax = Scalar::f32;  // of log-probabilities that are taken from logits

@@ -4,18 +4,9 @@
 #include <cassert>
 
 namespace mantissa::rollout {
-namespace {
-
-/// The size of dimension `i` of the buffer called `name`.
-std::int64_t size_of(const plan::Program& program, std::string_view name, std::size_t i) {
-  return program.buffer(program.find(name)).shape.dim(i).size;
-}
-
-}  // namespace
-
 Decoder::Decoder(runtime::Executor& executor)
     : executor_(executor),
-      capacity_(size_of(executor.program(), "rope.cos", 0)),
+      capacity_(executor.program().positions),
       logits_(executor.buffer("logits")),
       slots_(executor.integers("rows").size()) {}
 

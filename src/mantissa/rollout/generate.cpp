@@ -8,7 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/head.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/numeric/round.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/decoder.h"
@@ -157,7 +157,7 @@ std::vector<Generation> generate(runtime::Executor& executor, const model::Model
                                  std::span<const Request> requests, const GenerateOptions& options) {
   check(options.sampling);
   const plan::Program& program = executor.program();
-  const std::int64_t capacity = program.buffer(program.find("rope.cos")).shape.dim(0).size;
+  const std::int64_t capacity = program.positions;
   for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
   return Run(executor, requests, options).run();
 }

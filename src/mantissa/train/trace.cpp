@@ -10,7 +10,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/model/llama.h"
+#include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"

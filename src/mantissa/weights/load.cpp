@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/model/family.h"
 #include "mantissa/weights/model_files.h"
 #include "mantissa/weights/model_scales.h"
 
@@ -20,10 +22,32 @@ namespace {
 
 using plan::Slot;
 
-/// Tensors that old checkpoints hold and that follow from the config.
-bool is_derived(std::string_view name) {
-  return name.ends_with("rotary_emb.inv_freq");
-}
+/// A file's tensors under the names of the model's slots: files of the bare trunk leave its prefix out.
+class StoredNames {
+ public:
+  StoredNames(const io::WeightFiles& files, const model::Family& family) : files_(files), family_(family) {}
+
+  /// The name that the files have for a slot.
+  std::string of(const std::string& slot) const {
+    const std::string_view prefix = family_.trunk_prefix;
+    if (files_.find(slot) == nullptr && slot.starts_with(prefix)) {
+      std::string bare = slot.substr(prefix.size());
+      if (files_.find(bare) != nullptr) return bare;
+    }
+    return slot;
+  }
+
+  /// Tensors that the model computes from its config, and a head that is stored beside the embedding it is
+  /// tied to.
+  bool may_be_ignored(std::string_view name, bool tied_head) const {
+    if (tied_head && name == family_.head_weight) return true;
+    return std::ranges::any_of(family_.derived, [&](std::string_view end) { return name.ends_with(end); });
+  }
+
+ private:
+  const io::WeightFiles& files_;
+  const model::Family& family_;
+};
 
 std::vector<std::int64_t> sizes(const Shape& shape) {
   std::vector<std::int64_t> out;
@@ -36,10 +60,10 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
 void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
                  const plan::Program& program) {
   const bool floating = io::scalar_of(tensor.dtype).has_value();
-  const io::TensorInfo* scale = files.scale_of(slot.name);
+  const io::TensorInfo* scale = files.scale_of(tensor.name);
   if (floating && (scale == nullptr || io::bytes_of(tensor.dtype) > 1)) return;
   const std::string what = fmt::format("{}: is {} in {}", slot.name, io::safetensors_name(tensor.dtype),
-                                       files.path_of(slot.name).string());
+                                       files.path_of(tensor.name).string());
   const std::string where =
       fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
   if (floating) {
@@ -57,17 +81,18 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
 /// Refuses files that hold something else than the model's weights, or weights that are no numbers.
 void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
                  const std::filesystem::path& where) {
+  const StoredNames names(files, *config.family);
+  std::set<std::string> used;
   for (const Slot& slot : program.slots) {
-    if (const io::TensorInfo* tensor = files.find(slot.name); tensor != nullptr)
+    const std::string name = names.of(slot.name);
+    used.insert(name);
+    if (const io::TensorInfo* tensor = files.find(name); tensor != nullptr)
       check_dtype(slot, *tensor, files, program);
   }
   for (const io::TensorInfo& t : files.tensors()) {
-    const bool tied_head = config.tie_word_embeddings && t.name == "lm_head.weight";
-    bool known = tied_head || is_derived(t.name);
-    for (const Slot& slot : program.slots) known = known || slot.name == t.name;
-    if (!known) {
+    if (!used.contains(t.name) && !names.may_be_ignored(t.name, config.tie_word_embeddings)) {
       throw FileError(
-          fmt::format("{}: tensor {} is no weight of this {} model; check num_hidden_layers and "
+          fmt::format("{}: tensor {} is not a weight of this {} model; check the number of layers and "
                       "tie_word_embeddings in config.json",
                       where.string(), io::in_quotes(t.name), config.model_type));
     }
@@ -76,8 +101,9 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
 
 /// The stored tensor of a slot. Throws where it is missing or misshapen.
 const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,
-                                const std::filesystem::path& where) {
-  const io::TensorInfo* info = files.find(slot.name);
+                                const ModelSource& source) {
+  const std::filesystem::path& where = source.weights;
+  const io::TensorInfo* info = files.find(StoredNames(files, *source.config.family).of(slot.name));
   if (info == nullptr) {
     throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one",
                                 where.string(), slot.name, program.slots.size()));
@@ -124,7 +150,8 @@ class TensorLoad {
   TensorLoad(const io::WeightFiles& files, const io::TensorInfo& tensor, const Slot& slot)
       : files_(files),
         slot_(slot),
-        file_(files.path_of(slot.name)),
+        name_(tensor.name),
+        file_(files.path_of(tensor.name)),
         stored_(*io::scalar_of(tensor.dtype)),
         wide_(slot.master == Scalar::f64 ? Scalar::f64 : Scalar::f32) {}
 
@@ -173,7 +200,7 @@ class TensorLoad {
     const std::byte* values = mapped == nullptr ? nullptr : mapped + skip;
     if (values == nullptr || straight) {
       std::byte* to = straight ? in(master) : room(buffers[0], stored_);
-      files_.read(slot_.name, {to, static_cast<std::size_t>(n) * mantissa::bytes_of(stored_)}, skip);
+      files_.read(name_, {to, static_cast<std::size_t>(n) * mantissa::bytes_of(stored_)}, skip);
       values = to;
     }
     if (any_nonfinite(values, static_cast<std::size_t>(n), stored_)) refuse_nonfinite(ctx, values, first, n);
@@ -227,6 +254,7 @@ class TensorLoad {
 
   const io::WeightFiles& files_;
   const Slot& slot_;
+  const std::string& name_;  // of the tensor in its file
   const std::filesystem::path& file_;
   Scalar stored_, wide_;
 };
@@ -241,7 +269,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   std::size_t narrowest = 8;  // bytes of a stored value
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
-    const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
+    const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
     TensorLoad load(files, tensor, slot);
     load.master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
@@ -264,14 +292,14 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   std::vector<runtime::WeightSet::View> views;
   std::vector<TensorLoad> loads;
   for (const Slot& slot : program.slots) {
-    const io::TensorInfo& tensor = tensor_of(slot, files, program, source.weights);
+    const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
     TensorLoad& load = loads.emplace_back(files, tensor, slot);
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
       if (program.buffer(id).quantization) return;
       // Rounded to the master's format on the way, a copy has the stored values where that has them.
       if (type != load.stored() || !holds(slot.master, type)) return;
-      const io::WeightFiles::Mapped file = files.map(slot.name);
+      const io::WeightFiles::Mapped file = files.map(tensor.name);
       if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;
       load.mapped = file.bytes.data();
       views.push_back({id, load.mapped, file.keep});

@@ -1,0 +1,113 @@
+// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Qwen and Gemma share: one
+// description that the families fill from their configs, and one network built from it. Weight names are
+// Hugging Face's (LlamaForCausalLM and its relatives).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/kernels/rope_scaling.h"
+#include "mantissa/model/config.h"
+#include "mantissa/model/fields.h"
+#include "mantissa/model/network.h"
+
+namespace mantissa::model {
+
+/// A table of rotary angles.
+struct Rope {
+  std::string name = "rope";  // of its constants: "rope.cos", "rope.sin"
+  double theta = 10000;
+  kernels::RopeScaling scaling = {};
+};
+
+struct DecoderLayer {
+  std::int64_t window = 0;  // keys that a query sees, itself included; 0: the whole prefix
+  std::size_t rope = 0;     // of DecoderSpec::ropes
+};
+
+/// The gated MLP's activation.
+enum class Gate : std::uint8_t { silu, gelu_tanh };
+
+struct DecoderSpec {
+  std::int64_t vocab_size = 0, hidden_size = 0, intermediate_size = 0;
+  std::int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t max_positions = 2048;
+  double norm_eps = 1e-6;
+  double initializer_range = 0.02;
+  bool tied_head = false;
+
+  bool qkv_bias = false, output_bias = false, mlp_bias = false;
+  bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
+  bool sandwich_norms = false;  // branches are normalised again before they are added
+  double gain_offset = 0;       // norms multiply by gain_offset + gain
+  Gate gate = Gate::silu;
+  double embedding_scale = 1;
+  double attention_scale = 0;  // 0: 1/√head_dim
+  double score_cap = 0, logit_cap = 0;
+
+  std::vector<Rope> ropes;
+  std::vector<DecoderLayer> layers;
+};
+
+/// What transformers assumes of a family where config.json does not have the field.
+struct DecoderDefaults {
+  std::int64_t max_positions = 2048;
+  std::int64_t kv_heads = 0;  // 0: num_attention_heads
+  std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
+  bool tied_head = false;
+};
+
+/// Reads the sizes that all these families have (hidden_size, intermediate_size, num_attention_heads, …) into
+/// the spec and the common part of `config`, and checks that they fit each other. Rotary tables, windows and
+/// what is the family's own are left to it.
+DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& config, const DecoderDefaults& defaults);
+
+/// Throws ConfigError where the field `key` names another activation than `name` or `alias`.
+void require_activation(const FieldReader& fields, std::string_view key, std::string_view name,
+                        std::string_view alias);
+
+/// The fields that read_decoder() reads, for the family's table, followed by `more`.
+std::vector<Field> decoder_fields(std::vector<Field> more);
+
+/// Layers of "layer_types" ("full_attention", "sliding_attention"), true where the window holds; what
+/// `otherwise` says of a layer's index without the field.
+std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
+                                   bool (*otherwise)(const FieldReader&, std::int64_t layer));
+
+/// Sets the window of the layers for which `windowed` is true.
+void set_windows(DecoderSpec& spec, std::int64_t window, const std::vector<bool>& windowed);
+
+class Decoder : public Network {
+ public:
+  explicit Decoder(DecoderSpec spec) : s_(std::move(spec)) {}
+
+  const DecoderSpec& spec() const { return s_; }
+
+  ValueId trunk(NetworkBuilder& b, ValueId ids) const override;
+  Head head(NetworkBuilder& b) const override;
+  std::string last_scope() const override { return "model.norm"; }
+  bool depends_on_length(std::int64_t length) const override;
+  /// Sizes and rotary fields; what else the family reads stands in the config's own fields already.
+  void write(nlohmann::json& config) const override;
+
+ private:
+  struct Tables;  // cosines and sines of each rope
+
+  ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
+  ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
+                 double init_scale = 1) const;
+  ValueId block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const;
+  ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
+                    const std::string& scope, ValueId x) const;
+  ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
+  /// The embedding, which a tied head shares.
+  ValueId embedding(NetworkBuilder& b) const;
+  graph::Init normal(double scale) const;
+  double residual_scale() const;
+
+  DecoderSpec s_;
+};
+
+}  // namespace mantissa::model

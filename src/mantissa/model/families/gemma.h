@@ -1,0 +1,18 @@
+// What Gemma 2 and 3 share.
+#pragma once
+
+#include <vector>
+
+#include "mantissa/model/decoder.h"
+#include "mantissa/model/fields.h"
+
+namespace mantissa::model {
+
+/// The decoder with norms that multiply by 1 + gain and stand on both sides of each branch, scaled
+/// embeddings, GELU gates, the attention scale of query_pre_attn_scalar, and soft-capped scores and logits.
+DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& config, const DecoderDefaults& defaults,
+                       double score_cap, double logit_cap);
+
+std::vector<Field> gemma_fields(std::vector<Field> more);
+
+}  // namespace mantissa::model

@@ -1,0 +1,70 @@
+// Gemma 2 (Gemma Team, 2024): every second layer has a window; scores and logits are soft-capped.
+#include <cmath>
+
+#include "mantissa/model/families/families.h"
+#include "mantissa/model/families/gemma.h"
+#include "mantissa/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+/// A cap; null switches it off, a missing field means the family's default.
+double read_cap(const FieldReader& fields, const ModelConfig& c, const char* key, double fallback) {
+  const bool off = c.source.contains(key) && !fields.has(key);
+  return off ? 0 : fields.number(key, fallback, true);
+}
+
+}  // namespace
+
+DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& c, const DecoderDefaults& defaults,
+                       double score_cap, double logit_cap) {
+  DecoderSpec s = read_decoder(fields, c, defaults);
+  s.gain_offset = 1;
+  s.sandwich_norms = true;
+  s.gate = Gate::gelu_tanh;
+  s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
+  s.embedding_scale = std::sqrt(static_cast<double>(s.hidden_size));
+  s.attention_scale = 1 / std::sqrt(fields.number("query_pre_attn_scalar", 256));
+  s.score_cap = read_cap(fields, c, "attn_logit_softcapping", score_cap);
+  s.logit_cap = read_cap(fields, c, "final_logit_softcapping", logit_cap);
+  require_activation(fields, "hidden_activation", "gelu_pytorch_tanh", "gelu_new");
+  fields.refuse_flag("use_bidirectional_attention", "tokens attend to earlier ones only");
+  return s;
+}
+
+std::vector<Field> gemma_fields(std::vector<Field> more) {
+  using Kind = Field::Kind;
+  std::vector<Field> fields = {{"hidden_activation", Kind::text, "activation of the MLP"},
+                               {"attention_bias", Kind::flag, "q, k, v and o have biases"},
+                               {"query_pre_attn_scalar", Kind::number, "scores are divided by its root"},
+                               {"attn_logit_softcapping", Kind::any, "bound of the scores"},
+                               {"final_logit_softcapping", Kind::any, "bound of the logits"},
+                               {"sliding_window", Kind::any, "keys that a query sees, itself included"},
+                               {"layer_types", Kind::any, "kind of attention, layer by layer"}};
+  fields.insert(fields.end(), more.begin(), more.end());
+  return decoder_fields(std::move(fields));
+}
+
+namespace {
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_gemma(
+      fields, c, {.max_positions = 8192, .kv_heads = 4, .head_dim = 256, .tied_head = true}, 50, 30);
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  const auto even = [](const FieldReader&, std::int64_t layer) { return layer % 2 == 0; };
+  set_windows(s, fields.size("sliding_window", 4096), read_layer_types(fields, c.num_hidden_layers, even));
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kGemma2 = {
+    .model_type = "gemma2",
+    .architecture = "Gemma2ForCausalLM",
+    .fields = gemma_fields({}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

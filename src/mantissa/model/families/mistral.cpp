@@ -1,0 +1,35 @@
+// Mistral (Jiang et al., 2023): Llama without biases, whose queries see a sliding window of keys.
+#include "mantissa/model/decoder.h"
+#include "mantissa/model/families/families.h"
+#include "mantissa/model/rope_fields.h"
+
+namespace mantissa::model {
+namespace {
+
+constexpr std::int64_t kDefaultWindow = 4096;  // where config.json does not have the field; null: no window
+
+std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 131072, .kv_heads = 8});
+  s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
+  require_activation(fields, "hidden_act", "silu", "swish");
+  fields.refuse_flag("attention_bias", "Mistral's projections have no biases");
+  const bool none = c.source.contains("sliding_window") && !fields.has("sliding_window");
+  const std::int64_t window = none ? 0 : fields.size("sliding_window", kDefaultWindow);
+  set_windows(s, window, std::vector<bool>(s.layers.size(), true));
+  return std::make_shared<Decoder>(std::move(s));
+}
+
+}  // namespace
+
+const Family kMistral = {
+    .model_type = "mistral",
+    .architecture = "MistralForCausalLM",
+    .fields =
+        decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
+                        {"sliding_window", Field::Kind::any, "keys that a query sees, itself included"}}),
+    .trunk_prefix = "model.",
+    .derived = {"rotary_emb.inv_freq"},
+    .read = read,
+};
+
+}  // namespace mantissa::model

@@ -1,0 +1,17 @@
+// What the Qwen families share: which layers have a window.
+#pragma once
+
+#include <vector>
+
+#include "mantissa/model/decoder.h"
+#include "mantissa/model/fields.h"
+
+namespace mantissa::model {
+
+/// Sets the windows by use_sliding_window, sliding_window, and layer_types or max_window_layers.
+void read_qwen_windows(const FieldReader& fields, DecoderSpec& spec);
+
+/// The decoder's fields, those of the windows, and `more`.
+std::vector<Field> qwen_fields(std::vector<Field> more);
+
+}  // namespace mantissa::model

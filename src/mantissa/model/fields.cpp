@@ -1,0 +1,80 @@
+#include "mantissa/model/fields.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::model {
+
+using nlohmann::json;
+
+std::string shown(const json& value) {
+  if (value.is_array()) return "a list";
+  if (value.is_object()) return "an object";
+  constexpr std::size_t kLongest = 80;
+  std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  if (text.size() > kLongest) text = text.substr(0, kLongest) + "…";
+  return text;
+}
+
+const json* FieldReader::find(std::string_view key) const {
+  const auto it = object_.find(key);
+  return it == object_.end() || it->is_null() ? nullptr : &*it;
+}
+
+void FieldReader::fail(std::string_view key, const std::string& what) const {
+  throw ConfigError(fmt::format("{}: \"{}\" {}", where_, key, what));
+}
+
+void FieldReader::refuse_flag(std::string_view key, std::string_view what) const {
+  if (flag(key, false)) fail(key, fmt::format("is true, which is not supported: {}", what));
+}
+
+void FieldReader::refuse(std::string_view key, std::string_view what) const {
+  if (const json* v = find(key); v != nullptr)
+    fail(key, fmt::format("is {}, which is not supported: {}", shown(*v), what));
+}
+
+std::int64_t FieldReader::size(std::string_view key, std::optional<std::int64_t> fallback,
+                               std::int64_t most) const {
+  const json* v = find(key);
+  if (v == nullptr) {
+    if (!fallback) fail(key, fmt::format("is missing; a {} config needs it", text("model_type", "llama")));
+    return *fallback;
+  }
+  if (!v->is_number_integer()) fail(key, fmt::format("is {}, but must be a whole number", shown(*v)));
+  const auto n = v->get<std::int64_t>();  // negative where the file has 2^63 or more
+  if (n < 1 || n > most) fail(key, fmt::format("is {}, but must be between 1 and {}", shown(*v), most));
+  return n;
+}
+
+double FieldReader::number(std::string_view key, double fallback, bool zero_allowed) const {
+  const json* v = find(key);
+  if (v == nullptr) return fallback;
+  if (!v->is_number()) fail(key, fmt::format("is {}, but must be a number", shown(*v)));
+  const double x = v->get<double>();
+  if (!std::isfinite(x) || x < 0 || (x == 0 && !zero_allowed))
+    fail(key, fmt::format("is {}, but must be positive", shown(*v)));
+  using Limits = std::numeric_limits<float>;  // what the kernels compute with
+  if (x != 0 && (x < Limits::min() || x > Limits::max()))
+    fail(key, fmt::format("is {}, but must be a number that f32 can hold", shown(*v)));
+  return x;
+}
+
+bool FieldReader::flag(std::string_view key, bool fallback) const {
+  const json* v = find(key);
+  if (v == nullptr) return fallback;
+  if (!v->is_boolean()) fail(key, fmt::format("is {}, but must be true or false", shown(*v)));
+  return v->get<bool>();
+}
+
+std::string FieldReader::text(std::string_view key, const std::string& fallback) const {
+  const json* v = find(key);
+  if (v == nullptr) return fallback;
+  if (!v->is_string()) fail(key, fmt::format("is {}, but must be a string", shown(*v)));
+  return v->get<std::string>();
+}
+
+}  // namespace mantissa::model

@@ -1,0 +1,58 @@
+// Typed reading of config.json's fields, with errors that name the file and the key.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace mantissa::model {
+
+/// The largest size of a dimension: ids and rows are 32-bit.
+inline constexpr std::int64_t kLargestSize = (std::int64_t{1} << 31) - 1;
+
+/// A field of config.json that a family reads.
+struct Field {
+  enum class Kind { whole, number, flag, text, any };
+  std::string_view key;
+  Kind kind = Kind::any;
+  std::string_view description;
+};
+
+/// A value as a message shows it: on one line, cut after 80 characters.
+std::string shown(const nlohmann::json& value);
+
+/// Reads fields of one object. A field that is missing or null has its default. All readers throw
+/// ConfigError for a value of another type or out of range.
+class FieldReader {
+ public:
+  /// `object` must outlive the reader; `where` names the file in messages.
+  FieldReader(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  const std::string& where() const { return where_; }
+  const nlohmann::json* find(std::string_view key) const;
+  bool has(std::string_view key) const { return find(key) != nullptr; }
+
+  /// A whole number from 1 to `most`; without a default the field is required.
+  std::int64_t size(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt,
+                    std::int64_t most = kLargestSize) const;
+  /// A positive number that f32 holds.
+  double number(std::string_view key, double fallback, bool zero_allowed = false) const;
+  bool flag(std::string_view key, bool fallback) const;
+  std::string text(std::string_view key, const std::string& fallback) const;
+
+  /// Throws ConfigError: "FILE: "KEY" WHAT".
+  [[noreturn]] void fail(std::string_view key, const std::string& what) const;
+  /// Throws where the flag is true: `what` says which part of the model it would change.
+  void refuse_flag(std::string_view key, std::string_view what) const;
+  /// Throws where the field is there and not null.
+  void refuse(std::string_view key, std::string_view what) const;
+
+ private:
+  const nlohmann::json& object_;
+  std::string where_;
+};
+
+}  // namespace mantissa::model

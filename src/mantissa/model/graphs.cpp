@@ -1,0 +1,70 @@
+#include "mantissa/model/graphs.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/graph/autodiff.h"
+#include "mantissa/model/network.h"
+
+namespace mantissa::model {
+namespace {
+
+using graph::Graph;
+
+void check_positions(const ModelConfig& config, std::int64_t positions) {
+  if (!config.positions_are_limited || positions <= config.max_position_embeddings) return;
+  throw ConfigError(
+      fmt::format("sequences of {} tokens are longer than the {} positions that this {} model has learned; "
+                  "shorten data.sequence_length, or the prompt and --max-new-tokens",
+                  positions, config.max_position_embeddings, config.model_type));
+}
+
+/// The head's product whole, for traces and sampling.
+ValueId logits_of(NetworkBuilder& b, const Head& head, ValueId x) {
+  const ValueId logits = b.ops.logits(head.scope, x, head.weight);
+  return head.soft_cap == 0 ? logits : b.ops.soft_cap(head.scope, logits, head.soft_cap);
+}
+
+Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
+            bool with_logits) {
+  check_positions(config, positions);
+  Graph graph;
+  NetworkBuilder b(graph, tokens, positions, {});
+  const ValueId ids = b.ops.token_input("ids");
+  const ValueId targets = b.ops.token_input("targets");
+  const ValueId seed = train ? b.ops.token_numbers("dlog_prob") : graph::kNone;
+  const ValueId x = config.network->trunk(b, ids);
+  const Head head = config.network->head(b);
+  if (with_logits) graph.mark_output("logits", logits_of(b, head, x));
+  const ValueId log_prob = b.ops.log_prob(head.scope, x, head.weight, targets, head.soft_cap);
+  graph.mark_output("log_prob", log_prob);
+  graph.mark_output("lse", graph.node(graph.value(log_prob).producer).outputs[1]);
+  graph.set_positions(positions);
+  if (train) graph::differentiate(graph, log_prob, seed);
+  return graph;
+}
+
+}  // namespace
+
+Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train) {
+  return build(config, tokens, positions, train, false);
+}
+
+Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train) {
+  return build(config, tokens, positions, train, true);
+}
+
+Graph build_decode(const ModelConfig& config, std::int64_t tokens, std::int64_t slots,
+                   std::int64_t capacity) {
+  check_positions(config, capacity);
+  Graph graph;
+  NetworkBuilder b(graph, tokens, capacity, {slots, capacity});
+  const ValueId ids = b.ops.token_input("ids");
+  const ValueId rows = b.ops.row_input("rows", slots);
+  const ValueId last = b.ops.select(config.network->last_scope(), config.network->trunk(b, ids), rows);
+  graph.mark_output("logits", logits_of(b, config.network->head(b), last));
+  graph.set_positions(capacity);
+  return graph;
+}
+
+}  // namespace mantissa::model

@@ -1,0 +1,26 @@
+// The graphs of a model, for any family: log-probabilities for training, logits for traces, decoding.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/graph/graph.h"
+#include "mantissa/model/config.h"
+
+namespace mantissa::model {
+
+/// Inputs "ids" and "targets" [tokens] (−1: no log-probability is asked); outputs "log_prob" and "lse"
+/// [tokens]. With `train` the backward pass of every trainable parameter follows, seeded by the input
+/// "dlog_prob" [tokens]. `tokens`: capacity of a micro-batch; `positions`: the longest sequence. Throws
+/// ConfigError where the model has fewer positions.
+graph::Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
+                            bool train);
+
+/// As build_log_prob, with the output "logits" [tokens, vocabulary].
+graph::Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train);
+
+/// Reads from and appends to a key-value cache: inputs "ids" [tokens] and "rows" [slots], the tokens whose
+/// "logits" [slots, vocabulary] are wanted. `slots` sequences of up to `capacity` positions.
+graph::Graph build_decode(const ModelConfig& config, std::int64_t tokens, std::int64_t slots,
+                          std::int64_t capacity);
+
+}  // namespace mantissa::model
