@@ -156,6 +156,20 @@ TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatSee
           std::memcmp(a.row(blind), b.row(blind), static_cast<std::size_t>(130 - blind) * a.row_bytes()), 0);
     }
     EXPECT_FALSE(std::isfinite(bad.out.get(70 * 48)));
+
+    // The same of a query: its gradient of no key that it does not see.
+    Case query = Case::random(sizes, clean.formats);
+    query.factor = Scalar::f16;
+    query.forward();
+    for (const auto member : {&Case::q, &Case::dout}) (query.*member).set(70 * 48, 1e5);
+    query.backward();
+    for (const auto member : {&Case::dk, &Case::dv}) {
+      const Tensor &a = clean.*member, &b = query.*member;
+      const std::int64_t first = window == 0 ? 0 : 71 - window;
+      EXPECT_EQ(std::memcmp(a.row(0), b.row(0), static_cast<std::size_t>(first) * a.row_bytes()), 0);
+      EXPECT_EQ(std::memcmp(a.row(71), b.row(71), 59 * a.row_bytes()), 0);
+      EXPECT_FALSE(std::isfinite(b.get(70 * 24)));
+    }
   }
 }
 

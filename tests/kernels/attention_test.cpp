@@ -236,5 +236,14 @@ TEST(AttentionMemory, GrowsAtMostLinearlyWithTheLength) {
             8 * attention_backward_workspace(ctx, shape, 2048, 2048, Scalar::f32));
 }
 
+TEST(AttentionMemory, OfAWindowIsTheFirstVisibleRowOfATilesQueries) {
+  const Context ctx{best_simd(), 2, nullptr, 0};
+  const AttentionShape whole{8, 2, 64, 0.125}, window{8, 2, 64, 0.125, 512, 30};
+  EXPECT_EQ(attention_workspace(ctx, window, 4096, 4096, Scalar::f32),
+            attention_workspace(ctx, whole, 4096, 4096, Scalar::f32) + 2 * 32 * sizeof(float));
+  EXPECT_EQ(attention_backward_workspace(ctx, window, 4096, 4096, Scalar::f32),
+            attention_backward_workspace(ctx, whole, 4096, 4096, Scalar::f32));
+}
+
 }  // namespace
 }  // namespace mantissa::kernels::attention_test

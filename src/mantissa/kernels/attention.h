@@ -42,21 +42,18 @@ struct KeyCache {
 /// heads], f32 (f64 in f64).
 ///
 /// Order and rounding:
-/// - q·k is one FMA chain over head_dim; it is multiplied by `scale`. With a soft cap the result is divided
-/// by
-///   the cap, then tanh, then multiplied by the cap. Each of these operations is rounded to the arithmetic.
-/// - Keys are taken in blocks of kKeyBlock from position 0, whatever the window. A block without a visible
-/// key
-///   is skipped, and a masked key adds nothing to any sum, not even where it or its value is not finite.
-/// - Per block p = exp(score − running maximum) is rounded to `operand` before P·V (one chain over the
-/// visible
-///   keys of the block, then added to the rescaled sum). The denominator is the sum of the unrounded values
-///   over 16 virtual lanes (lane = position mod 16).
+/// - q·k is one FMA chain over head_dim, then multiplied by `scale`. Under a soft cap it is then divided by
+///   the cap, put through tanh and multiplied by the cap. Each operation is rounded to the arithmetic.
+/// - Key blocks are kKeyBlock long and begin at position 0, whatever the window. A block without a visible
+///   key is skipped. A masked key adds nothing to any sum, even where it or its value is not finite.
+/// - Per block p = exp(score − running maximum) is rounded to `operand` before P·V, which is one chain over
+///   the block's visible keys, then added to the rescaled sum. The denominator is the sum of the unrounded
+///   values over 16 virtual lanes (lane = position mod 16).
 /// - The output is rounded once, to out.type.
 /// - q, k and v are rounded to `operand`, too, where it does not hold them; in several parts all are split,
 ///   and every product is one chain over the products of parts.
-/// - With a `softmax` below the arithmetic the scores (after the cap), p and the denominator, then the sum of
-///   the rounded p, are rounded to it.
+/// - With a `softmax` below the arithmetic the scores (after the cap), p and the denominator, then the sum
+///   of the rounded p, are rounded to it.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
