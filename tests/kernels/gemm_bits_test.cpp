@@ -199,6 +199,35 @@ INSTANTIATE_TEST_SUITE_P(Every, GemmEpilogue,
                                             ::testing::Range(0, 4)),
                          epilogue_name);
 
+/// Few rows, more columns than rows and more rows than columns are computed in different ways.
+TEST(GemmBias, IsAddedToTheSumInEveryWay) {
+  for (const Formats& formats :
+       {kF32, kF64, kBf16, Formats{Scalar::f32, Scalar::bf16, Scalar::bf16, Scalar::f16}}) {
+    for (const Size& size : {Size{1, 70, 300}, Size{20, 131, 700}, Size{100, 131, 700}, Size{131, 40, 700}}) {
+      for (const int transposes : {0, 2}) {
+        Case x(size, formats, transposes);
+        // The masters' format, which may be wider than that of the result.
+        std::mt19937 random(kSeed + 1);
+        x.bias = Tensor(formats.arithmetic(), 1, size.n).fill_normal(random);
+        x.add_bias();
+        expect_stated_bits(x, formats.arithmetic());
+        x.g.rounded = Scalar::f16;
+        x.add_addend();
+        expect_stated_bits(x, formats.arithmetic());
+      }
+    }
+  }
+}
+
+TEST(GemmBias, IsAddedAfterAllLeaves) {
+  for (const Formats& formats : {kF32, kF64, kBf16}) {
+    Case x({37, 45, 700}, formats, 1);
+    x.cut({300, 20, 380}, 1);
+    x.add_bias();
+    expect_stated_bits(x, formats.arithmetic());
+  }
+}
+
 TEST(GemmEpilogueInPlace, TheAddendMayBeCItself) {
   Case x({30, 140, 300}, {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16});
   x.addend = x.c;

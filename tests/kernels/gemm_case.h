@@ -169,9 +169,11 @@ Tensor as_stated(const Case& x) {
         next = std::min(end, k + kSumBlock);
         if (cut > 0) next = std::min({next, k + cut - seen % cut, k + kSumBlock - seen % cut % kSumBlock});
         for (int sum = parts - 1; sum >= 0; --sum) {
-          for (int p = sum; p >= 0; --p)
-            leaf +=
-                chain(a[static_cast<std::size_t>(p)], b[static_cast<std::size_t>(sum - p)], i, j, k, next);
+          for (int p = sum; p >= 0; --p) {
+            const int of_a = g.swap_parts ? sum - p : p;
+            leaf += chain(a[static_cast<std::size_t>(of_a)], b[static_cast<std::size_t>(sum - of_a)], i, j, k,
+                          next);
+          }
         }
         seen += next - k;
         if (rounds && (cut == 0 || seen % cut == 0))

@@ -51,6 +51,26 @@ TEST_P(GemmParts, HaveTheStatedBitsOverLeaves) {
   }
 }
 
+TEST_P(GemmParts, SwappedGiveTheTransposedProduct) {
+  const Size size{33, 70, 300};
+  Case x(size, kF32, 1);
+  split(x, GetParam());
+  x.cut({200, 100}, 1);
+  const Tensor product = x.result();
+  Case swapped({size.n, size.m, size.k}, kF32, 3);
+  split(swapped, GetParam());
+  swapped.rows = x.rows;
+  swapped.g.rows = swapped.rows;
+  swapped.g.a = {x.b, x.g.b.operand, true};
+  swapped.g.b = {x.a, x.g.a.operand, false};
+  swapped.g.swap_parts = true;
+  const Tensor transposed = swapped.result();
+  for (std::int64_t i = 0; i < size.m; ++i) {
+    for (std::int64_t j = 0; j < size.n; ++j)
+      ASSERT_EQ(product.get(i, j), transposed.get(j, i)) << i << ", " << j;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, GemmParts, ::testing::Values(1, 2, 3));
 
 TEST(GemmParts, ShrinkTheErrorByTheFactorsOfTheory) {
@@ -104,6 +124,10 @@ TEST_P(GemmAccumulators, HaveTheStatedBits) {
     for (const int transposes : {0, 3}) {
       Case x(size, kBf16, transposes);
       x.g.accumulator = {format, block};
+      expect_stated_bits(x);
+      x.add_bias();
+      x.g.rounded = Scalar::bf16;
+      x.add_addend();
       expect_stated_bits(x);
     }
   }

@@ -27,7 +27,8 @@ struct GemmOperand {
 /// leaves (the whole of k where `leaves` is empty), a leaf into rows, a row into blocks of 256 from its
 /// start; a block is one FMA chain from zero in ascending k; blocks are added in order into the leaf's sum,
 /// the leaf's sum is added to C. Operands in several parts: each product of parts of a block is a chain of
-/// its own; those of the smallest terms are added first, among equals those of A's smaller part. An
+/// its own; those of the smallest terms are added first, among equals those of A's smaller part (of B's where
+/// `swap_parts`). An
 /// accumulator that rounds also ends blocks where it rounds the leaf's sum, and rounds that after adding
 /// them.
 struct Gemm {
@@ -48,6 +49,8 @@ struct Gemm {
   std::span<const Row> rows;
   std::int64_t rows_per_leaf = 1;
   Accumulator accumulator = {};  // f32 in f64 arithmetic is no rounding either
+  /// true: products of parts are added in the order of the transposed product Cᵀ = Bᵀ·Aᵀ, whose bits C has.
+  bool swap_parts = false;
 
   // Epilogue, per element: x = acc (+ bias[n]); rounded to `rounded`; (+ addend[m, n], in f32); rounded to
   // c.type.

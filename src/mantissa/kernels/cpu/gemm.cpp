@@ -165,7 +165,7 @@ class GemmRun {
       const std::size_t width = gemm_plan::round_up(t.columns, kNr<T>);
       PackParts<kNr<T>>(b_, t.column, t.columns, width, b, packed_b);
       const T* packed_a = Shared() + b.packed * padded * Parts() + first * b.depth;
-      Pieces pieces(b, parts_);
+      Pieces pieces(b, parts_, g_.swap_parts);
       for (Block piece; pieces.next(piece);) {
         RunTile(piece, t, packed_a + PartAt(piece.a_part, padded, b),
                 packed_b + PartAt(piece.b_part, width, b), Temporary(thread), kColumns, t.rows, nothing);
@@ -215,7 +215,7 @@ class GemmRun {
       for (std::size_t j = 0; j < t.columns; j += kColumns) {
         const GemmTile tile{t.row, t.rows, t.column + j, std::min(kColumns, t.columns - j)};
         const bool one = pieces_ == 1;
-        Pieces pieces(b, parts_);
+        Pieces pieces(b, parts_, g_.swap_parts);
         for (Block piece; pieces.next(piece);) {
           RunTile(piece, tile, packed_a + PartAt(piece.a_part, rows, b),
                   packed_b + PartAt(piece.b_part, padded, b) + j * b.depth, Temporary(thread) + (one ? 0 : j),

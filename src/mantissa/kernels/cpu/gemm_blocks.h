@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <span>
+#include <utility>
 
 #include "mantissa/tensor/extent.h"
 
@@ -83,7 +84,9 @@ class Blocks {
 /// The products of parts of a block, in the order in which they are added.
 class Pieces {
  public:
-  Pieces(const Block& block, int parts) : block_(block), parts_(static_cast<std::size_t>(parts)) {
+  /// `swap`: as for the transposed product, where A's parts are B's.
+  Pieces(const Block& block, int parts, bool swap)
+      : block_(block), parts_(static_cast<std::size_t>(parts)), swap_(swap) {
     sum_ = parts_ - 1;
     a_part_ = sum_;
   }
@@ -97,6 +100,7 @@ class Pieces {
     piece = block_;
     piece.a_part = a_part_;
     piece.b_part = sum_ - a_part_;
+    if (swap_) std::swap(piece.a_part, piece.b_part);
     const bool opens = sum_ + 1 == parts_ && a_part_ == sum_;
     done_ = sum_ == 0;
     piece.first = block_.first && opens;
@@ -115,6 +119,7 @@ class Pieces {
  private:
   Block block_;
   std::size_t parts_;
+  bool swap_;
   std::size_t sum_ = 0, a_part_ = 0;  // of the next product: of both parts, and of A's
   bool done_ = false;
 };
