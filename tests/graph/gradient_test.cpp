@@ -110,6 +110,13 @@ std::map<std::string_view, Graph> nets() {
     Net n;
     all["matmul"] = n.finish(n.b.matmul("up", n.trained("x"), n.weight("up.weight", {5, kWidth})));
   }
+  for (const bool transposed : {false, true}) {
+    Net n;
+    const ValueId w = n.weight("up.weight", transposed ? Shape{kWidth, 5} : Shape{5, kWidth});
+    all[transposed ? "matmul, transposed, bias" : "matmul, bias"] =
+        n.finish(n.b.matmul("up", n.trained("x"), w, n.weight("up.bias", {5}),
+                            transposed ? Builder::WeightLayout::in_out : Builder::WeightLayout::out_in));
+  }
   {
     Net n;
     all["rmsnorm"] = n.finish(n.b.rmsnorm("norm", n.trained("x"), n.weight("gain", {kWidth}), 1e-5));
@@ -177,8 +184,8 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
   Net n;
   const ValueId last = n.b.row_input("rows", 2);
   const ValueId up = n.b.matmul("trunk", n.trained("x"), n.weight("trunk.weight", {kWidth, kWidth}));
-  const ValueId score =
-      n.b.matmul("score", n.b.select("last", up, last), n.weight("score.weight", {1, kWidth}));
+  const ValueId score = n.b.matmul("score", n.b.select("last", up, last),
+                                   n.weight("score.weight", {1, kWidth}), n.weight("score.bias", {1}));
   const ValueId seed = n.graph.add_value({.name = "dscore",
                                           .kind = ValueKind::input,
                                           .role = Role::arithmetic,

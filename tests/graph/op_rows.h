@@ -5,6 +5,7 @@
 
 #include "graph/attention_rows.h"
 #include "graph/head_rows.h"
+#include "graph/linear_rows.h"
 #include "graph/norm_rows.h"
 #include "graph/op_case.h"
 #include "graph/op_sizes.h"
@@ -30,21 +31,7 @@ inline std::vector<OpRow> op_rows() {
   using T = std::int64_t;
   const Attributes head_size{{"head_dim", kHeadDim}};
   std::vector<OpRow> rows;
-  rows.push_back({"matmul", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {kWidth})}, {Shape{40, kWidth}}};
-                  },
-                  [](const Case&) { return Bound{chain_of(kWidth)}; }});
-  rows.push_back({"matmul.dx", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {300})}, {Shape{300, kWidth}}};
-                  },
-                  [](const Case&) { return Bound{chain_of(300)}; }});
-  rows.push_back({"matmul.dw", "",
-                  [](T t, T) {
-                    return std::vector<InputSpec>{{Shape::tokens(t, {40})}, {Shape::tokens(t, {kWidth})}};
-                  },
-                  [](const Case& c) { return Bound{token_chain(c)}; }});
+  add_linear_rows(rows);
   add_norm_rows(rows);
   rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});

@@ -69,8 +69,11 @@ ValueId Builder::layernorm(const std::string& scope, ValueId x, ValueId gain, Va
   return one("layernorm", scope, std::move(inputs), {{"eps", eps}});
 }
 
-ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight) {
-  return one("matmul", scope, {x, weight});
+ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
+                        WeightLayout layout) {
+  std::vector<ValueId> inputs{x, weight};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("matmul", scope, std::move(inputs), {{"transposed", layout == WeightLayout::in_out}});
 }
 
 ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {

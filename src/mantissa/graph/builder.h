@@ -34,7 +34,11 @@ class Builder {
   ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
   /// (x − mean(x)) / √(var(x) + eps) · gain + bias; `bias` kNone: without.
   ValueId layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps);
-  ValueId matmul(const std::string& scope, ValueId x, ValueId weight);
+  /// How a Linear layer's weight lies: [out, in], or as in GPT-2's Conv1D [in, out].
+  enum class WeightLayout : std::uint8_t { out_in, in_out };
+  /// x·Wᵀ, plus `bias` [out] where there is one.
+  ValueId matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias = kNone,
+                 WeightLayout layout = WeightLayout::out_in);
   /// The head's product whole: logits [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);
   struct QueryKey {

@@ -300,6 +300,15 @@ class Lowering {
 
   static bool is_linear(const Node& node) { return node.op->op == "matmul" && !makes_logits(node); }
 
+  /// Whether the sum of a Linear op runs across the rows of its input i: over tokens in a weight gradient;
+  /// over a weight's outputs in the gradient of its input, and over its inputs where the weight is
+  /// transposed.
+  static bool sums_along_rows(const Node& node, std::size_t i) {
+    if (node.op->id == "matmul.dw") return true;
+    const bool over_outputs = node.op->id == "matmul.dx";
+    return i == 1 && over_outputs != node.attributes.flag("transposed");
+  }
+
   /// How input i of a Linear op is stored under scales; none where the policy asks for no format that has
   /// any. `element`: the format of what is stored.
   std::optional<Quantization> quantization_of(const Node& node, std::size_t i, const precision::Resolved& r,
@@ -308,8 +317,7 @@ class Lowering {
     Quantization q;
     if (r.compute->scaled == precision::Scaled::block) {
       q.blocks = r.compute->block;
-      // Along the sum: over tokens in a weight gradient, over a weight's rows in the gradient of its input.
-      q.along_rows = node.op->id == "matmul.dw" || (node.op->id == "matmul.dx" && i == 1);
+      q.along_rows = sums_along_rows(node, i);
       element = Scalar::bf16;
     } else {
       element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;

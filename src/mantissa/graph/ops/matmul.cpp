@@ -1,4 +1,5 @@
-// y = x·Wᵀ (+ b): a Linear layer, and its two gradients.
+// y = x·Wᵀ + b: a Linear layer, and its gradients. Attribute "transposed": the weight is [in, out], y = x·W +
+// b.
 #include "mantissa/kernels/gemm.h"
 
 #include <fmt/format.h>
@@ -6,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::graph {
@@ -14,29 +16,12 @@ namespace {
 using kernels::Gemm;
 using kernels::GemmOperand;
 
-// ---- forward: inputs x [tokens, in], W [out, in]; output y [tokens, out]
-
-std::vector<OutputSpec> infer_forward(const NodeView& n) {
-  const Shape& x = n.shape(0);
-  const Shape& w = n.shape(1);
-  if (w.rank() != 2 || x.rank() < 1 || w.last() != x.last()) {
-    throw ShapeError(
-        fmt::format("matmul: weight \"{}\" is {}, but its input is {}; the weight must be [out, {}]",
-                    n.graph.value(n.inputs[1]).name, w.str(), x.str(), x.last()));
-  }
-  std::vector<Dim> dims = x.dims();
-  dims.back().size = w.dim(0).size;
-  const bool logits = n.attributes.flag("logits");
-  return {{Shape(std::move(dims)), logits ? Role::output : Role::compute}};
+bool is_transposed(const Attributes& a) {
+  return a.flag("transposed");
 }
 
-Cost cost_forward(const NodeView& n, const Sizes&) {
-  return {2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count())};
-}
-
-std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).dim(0).size, n.shape(1).last(),
-                                 s.arithmetic, s.parts);
+GemmOperand operand(const Argument& a, bool transposed) {
+  return {a.in(), a.operand, transposed, a.unscale()};
 }
 
 void set_epilogue(Gemm& g, const Call& c) {
@@ -46,56 +31,107 @@ void set_epilogue(Gemm& g, const Call& c) {
   if (c.addend.data != nullptr) g.addend = c.addend.in();
 }
 
+// ---- forward: inputs x [tokens, in], W [out, in] or [in, out], optionally a bias [out]; output y [tokens,
+// out]
+
+void check_weight(const NodeView& n, std::size_t in_axis) {
+  const Shape& x = n.shape(0);
+  const Shape& w = n.shape(1);
+  if (w.rank() == 2 && x.rank() >= 1 && w.dim(in_axis).size == x.last()) return;
+  const std::string want =
+      in_axis == 0 ? fmt::format("[{}, out]", x.last()) : fmt::format("[out, {}]", x.last());
+  throw ShapeError(fmt::format("matmul: weight \"{}\" is {}, but its input is {}; the weight must be {}",
+                               n.graph.value(n.inputs[1]).name, w.str(), x.str(), want));
+}
+
+std::vector<OutputSpec> infer_forward(const NodeView& n) {
+  const std::size_t in_axis = is_transposed(n.attributes) ? 0 : 1;
+  check_weight(n, in_axis);
+  const std::int64_t out = n.shape(1).dim(1 - in_axis).size;
+  if (n.inputs.size() > 2 && n.shape(2) != Shape{out}) {
+    throw ShapeError(fmt::format(
+        "matmul: bias \"{}\" is {}, but weight \"{}\" makes {} values; it must be [{}]",
+        n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out, out));
+  }
+  std::vector<Dim> dims = n.shape(0).dims();
+  dims.back().size = out;
+  return {{Shape(std::move(dims)), n.attributes.flag("logits") ? Role::output : Role::compute}};
+}
+
+Cost cost_forward(const NodeView& n, const Sizes&) {
+  return {2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count())};
+}
+
+std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const std::int64_t in = n.shape(0).last();
+  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).count() / in, in, s.arithmetic,
+                                 s.parts);
+}
+
 void run_forward(const Call& c) {
-  const Argument& x = c.inputs[0];
-  const Argument& w = c.inputs[1];
+  const bool transposed = is_transposed(c.attributes);
   Gemm g;
-  g.m = x.rows;
-  g.n = w.rows;
-  g.k = x.width;
-  g.a = GemmOperand{x.in(), x.operand, false, x.unscale()};
-  g.b = GemmOperand{w.in(), w.operand, true, w.unscale()};
+  g.m = c.inputs[0].rows;
+  g.n = c.outputs[0].width;
+  g.k = c.inputs[0].width;
+  g.a = operand(c.inputs[0], false);
+  g.b = operand(c.inputs[1], !transposed);
+  if (c.inputs.size() > 2) {
+    g.bias = c.inputs[2].data;
+    g.bias_type = c.inputs[2].type;
+  }
   set_epilogue(g, c);
   kernels::gemm(c.ctx, g);
 }
 
 void gradient_forward(GradientBuilder& b) {
   const ValueId dy = b.gradient(0);
-  if (b.needed(0)) b.contribute(0, b.emit("matmul.dx", {dy, b.input(1)}).front());
-  if (b.needed(1)) b.contribute(1, b.emit("matmul.dw", {dy, b.input(0)}).front());
+  const Attributes layout{{"transposed", is_transposed(b.node().attributes)}};
+  if (b.needed(0)) b.contribute(0, b.emit("matmul.dx", {dy, b.input(1)}, layout).front());
+  if (b.needed(1)) b.contribute(1, b.emit("matmul.dw", {dy, b.input(0)}, layout).front());
+  if (b.node().inputs.size() > 2 && b.needed(2)) b.contribute(2, b.emit("token_sum", {dy}).front());
 }
 
-// ---- dx: inputs dy [tokens, out], W [out, in]; output [tokens, in]
+// ---- dx: inputs dy [tokens, out], W; output [tokens, in]
 
 std::vector<OutputSpec> infer_dx(const NodeView& n) {
   std::vector<Dim> dims = n.shape(0).dims();
-  dims.back().size = n.shape(1).last();
+  dims.back().size = n.shape(1).dim(is_transposed(n.attributes) ? 0 : 1).size;
   return {{Shape(std::move(dims)), Role::arithmetic}};
 }
 
 std::size_t workspace_dx(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).last(), n.shape(1).dim(0).size,
-                                 s.arithmetic, s.parts);
+  const std::int64_t out = n.shape(0).last();
+  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).count() / out, out, s.arithmetic,
+                                 s.parts);
 }
 
 void run_dx(const Call& c) {
-  const Argument& dy = c.inputs[0];
-  const Argument& w = c.inputs[1];
   Gemm g;
-  g.m = dy.rows;
-  g.n = w.width;
-  g.k = dy.width;
-  g.a = GemmOperand{dy.in(), dy.operand, false, dy.unscale()};
-  g.b = GemmOperand{w.in(), w.operand, false, w.unscale()};
+  g.m = c.inputs[0].rows;
+  g.n = c.outputs[0].width;
+  g.k = c.inputs[0].width;
+  g.a = operand(c.inputs[0], false);
+  g.b = operand(c.inputs[1], is_transposed(c.attributes));
   set_epilogue(g, c);
   kernels::gemm(c.ctx, g);
 }
 
-// ---- dw: inputs dy [tokens, out], x [tokens, in]; output [out, in], summed over the leaves of the token
+// ---- dw: inputs dy [tokens, out], x [tokens, in]; output of W's shape, summed over the leaves of the token
 // axis
 
+/// The inputs whose features are the rows and the columns of dW.
+struct Sides {
+  std::size_t rows, columns;
+};
+
+Sides sides_of_dw(const Attributes& a) {
+  return is_transposed(a) ? Sides{1, 0} : Sides{0, 1};
+}
+
 std::vector<OutputSpec> infer_dw(const NodeView& n) {
-  return {{Shape{n.shape(0).last(), n.shape(1).last()}, Role::weight_gradient, kNone,
+  const Sides side = sides_of_dw(n.attributes);
+  return {{Shape{n.shape(side.rows).last(), n.shape(side.columns).last()}, Role::weight_gradient, kNone,
            ValueKind::weight_gradient}};
 }
 
@@ -105,31 +141,28 @@ Cost cost_dw(const NodeView& n, const Sizes&) {
 }
 
 std::size_t workspace_dw(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  return kernels::gemm_workspace(ctx, n.shape(0).last(), n.shape(1).last(), n.shape(0).leading(),
-                                 s.arithmetic, s.parts);
+  const Sides side = sides_of_dw(n.attributes);
+  return kernels::gemm_workspace(ctx, n.shape(side.rows).last(), n.shape(side.columns).last(),
+                                 n.shape(0).leading(), s.arithmetic, s.parts);
 }
 
 void run_dw(const Call& c) {
-  const Argument& dy = c.inputs[0];
-  const Argument& x = c.inputs[1];
+  const Sides side = sides_of_dw(c.attributes);
   Gemm g;
-  g.m = dy.width;
-  g.n = x.width;
-  g.k = dy.rows;
-  g.a = GemmOperand{dy.in(), dy.operand, true, dy.unscale()};
-  g.b = GemmOperand{x.in(), x.operand, false, x.unscale()};
+  g.m = c.inputs[side.rows].width;
+  g.n = c.inputs[side.columns].width;
+  g.k = c.inputs[0].rows;
+  g.a = operand(c.inputs[side.rows], true);
+  g.b = operand(c.inputs[side.columns], false);
+  g.swap_parts = is_transposed(c.attributes);
   g.c = c.outputs[0].out();
   if (g.c.type == c.arithmetic) {
     g.accumulate = c.accumulate;
   } else if (c.accumulate) {
     g.addend = g.c;  // the micro-batch's sum is rounded with it, once
   }
-  // One entry per sequence: each is a row of its own in the sum's order.
-  std::vector<Row> entries;
-  if (dy.axis == Axis::rows) {
-    for (std::int64_t r = 0; r < dy.rows; ++r) entries.push_back({r, 1});
-  }
-  g.rows = dy.axis == Axis::rows ? std::span<const Row>(entries) : c.extent.rows;
+  const SumRows rows(c.inputs[0], c.extent);
+  g.rows = rows.rows();
   g.rows_per_leaf = c.extent.rows_per_leaf;
   g.accumulator = c.accumulator;
   kernels::gemm(c.ctx, g);
@@ -151,20 +184,25 @@ void reference_product(const ReferenceCall& c, Gemm g, const ReferenceOperand& a
 void reference_forward(const ReferenceCall& c) {
   Gemm g;
   g.k = c.inputs[0].width;
-  reference_product(c, g, c.inputs[0], false, c.inputs[1], true);
+  if (c.inputs.size() > 2) {
+    g.bias = c.inputs[2].data();
+    g.bias_type = Scalar::f64;
+  }
+  reference_product(c, g, c.inputs[0], false, c.inputs[1], !is_transposed(c.attributes));
 }
 
 void reference_dx(const ReferenceCall& c) {
   Gemm g;
   g.k = c.inputs[0].width;
-  reference_product(c, g, c.inputs[0], false, c.inputs[1], false);
+  reference_product(c, g, c.inputs[0], false, c.inputs[1], is_transposed(c.attributes));
 }
 
 void reference_dw(const ReferenceCall& c) {
+  const Sides side = sides_of_dw(c.attributes);
   Gemm g;
   g.k = c.inputs[0].rows;
   g.rows = c.extent.rows;
-  reference_product(c, g, c.inputs[0], true, c.inputs[1], false);
+  reference_product(c, g, c.inputs[side.rows], true, c.inputs[side.columns], false);
 }
 
 }  // namespace
@@ -172,8 +210,8 @@ void reference_dw(const ReferenceCall& c) {
 const OpDef kMatmul = {
     .id = "matmul",
     .op = "matmul",
-    .doc = "y = x·Wᵀ; operands rounded to compute, f32 sum, rounded once",
-    .reads = {Read::matmul, Read::matmul},
+    .doc = "y = x·Wᵀ + b; operands rounded to compute, f32 sum, b added to it, rounded once",
+    .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .takes_addend = true,
     .infer = infer_forward,

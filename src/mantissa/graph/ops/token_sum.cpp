@@ -2,6 +2,7 @@
 #include "mantissa/kernels/token_sum.h"
 
 #include "mantissa/graph/ops/ops.h"
+#include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/token_sum.h"
 
 namespace mantissa::graph {
@@ -22,7 +23,10 @@ void run(const Call& c) {
   s.x = c.inputs[0].in();
   s.sum = c.outputs[0].out();
   s.accumulate = c.accumulate;
-  kernels::token_sum(c.ctx, c.extent, s);
+  const SumRows rows(c.inputs[0], c.extent);
+  Extent extent = c.extent;
+  extent.rows = rows.rows();
+  kernels::token_sum(c.ctx, extent, s);
 }
 
 void reference(const ReferenceCall& c) {
