@@ -100,6 +100,12 @@ std::map<std::string_view, Graph> nets() {
   }
   {
     Net n;
+    const ValueId table = n.weight("position.weight", {4, kWidth});
+    all["gather, learned positions"] =
+        n.finish(n.b.add("add", n.trained("x"), n.b.learned_positions("position", n.ids, table)));
+  }
+  {
+    Net n;
     all["log_prob"] = n.finish(n.trained("x"));
   }
   {

@@ -57,6 +57,14 @@ inline std::vector<OpRow> op_rows() {
                                                   {Shape::tokens(t, {kWidth})}};
                   },
                   [](const Case& c) { return Bound{token_chain(c) + 1}; }});
+  rows.push_back({"positions",
+                  "",
+                  [](T t, T) {
+                    return std::vector<InputSpec>{{Shape::tokens(t), Stored::ids, 1, 50}};
+                  },
+                  chain(0),
+                  {{"limit", 1000}},
+                  3});
   rows.push_back(
       {"select", "",
        [](T t, T r) {

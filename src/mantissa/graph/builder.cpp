@@ -55,6 +55,14 @@ ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table) {
   return one("gather", scope, {ids, table});
 }
 
+ValueId Builder::positions(const std::string& scope, ValueId ids, std::int64_t limit) {
+  return one("positions", scope, {ids}, {{"limit", limit}});
+}
+
+ValueId Builder::learned_positions(const std::string& scope, ValueId ids, ValueId table) {
+  return gather(scope, positions(scope, ids, graph_.value(table).shape.dim(0).size), table);
+}
+
 ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
   return one("select", scope, {x, rows});
 }

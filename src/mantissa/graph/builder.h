@@ -28,6 +28,11 @@ class Builder {
   ValueId state(std::string name, Shape shape);
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table);
+  /// Each token's position in its sequence, int32 [tokens], of `ids`' shape. A run with a position of `limit`
+  /// or more is a ShapeError.
+  ValueId positions(const std::string& scope, ValueId ids, std::int64_t limit);
+  /// The row of `table` [positions, width] at each token's position.
+  ValueId learned_positions(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
   /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain of fewer channels than x has normalises each head
   /// of that many channels by itself.

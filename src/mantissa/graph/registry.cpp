@@ -19,6 +19,7 @@ std::span<const OpDef* const> all_ops() {
       &kAttention, &kAttentionGrad,
       &kGather, &kGatherDtable, &kGatherAddRows,
       &kSelect, &kSelectDx,
+      &kPositions,
       &kAdd,
       &kMul, &kMulDx,
       &kScale.forward, &kScale.gradient,
