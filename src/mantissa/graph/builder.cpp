@@ -154,6 +154,15 @@ ValueId Builder::soft_cap(const std::string& scope, ValueId x, double cap) {
   return one("soft_cap", scope, {x}, {{"cap", cap}});
 }
 
+std::vector<ValueId> Builder::split(const std::string& scope, ValueId x,
+                                    const std::vector<std::int64_t>& sizes) {
+  return graph_.node(graph_.add_node("split", scope, {x}, {{"sizes", sizes}})).outputs;
+}
+
+ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
+  return one("concat", scope, std::move(parts));
+}
+
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap) {
   return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}});
 }

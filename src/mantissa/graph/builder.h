@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mantissa/graph/graph.h"
 
@@ -86,6 +87,11 @@ class Builder {
 
   /// cap·tanh(x / cap), as log_prob() caps its logits.
   ValueId soft_cap(const std::string& scope, ValueId x, double cap);
+  /// The parts of x [·, width] that lie side by side, of `sizes` columns each, which sum to width; at most 8.
+  std::vector<ValueId> split(const std::string& scope, ValueId x, const std::vector<std::int64_t>& sizes);
+  /// [·, Σ width] from parts [·, width].
+  ValueId concat(const std::string& scope, std::vector<ValueId> parts);
+
   /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob". With soft_cap c > 0 the logits
   /// become c·tanh(logit / c).
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);

@@ -20,6 +20,8 @@ std::span<const OpDef* const> all_ops() {
       &kGather, &kGatherDtable, &kGatherAddRows,
       &kSelect, &kSelectDx,
       &kPositions,
+      &kSplit, &kSplitGrad,
+      &kConcat, &kConcatGrad,
       &kAdd,
       &kMul, &kMulDx,
       &kScale.forward, &kScale.gradient,
