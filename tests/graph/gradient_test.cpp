@@ -100,6 +100,23 @@ std::map<std::string_view, Graph> nets() {
   }
   {
     Net n;
+    const ValueId table = n.weight("position.weight", {4, kWidth});
+    all["gather, learned positions"] =
+        n.finish(n.b.add("add", n.trained("x"), n.b.learned_positions("position", n.ids, table)));
+  }
+  for (const bool gap : {false, true}) {
+    Net n;
+    const std::vector<ValueId> parts = n.b.split("qkv", n.trained("x", 3 * kWidth), {kWidth, kWidth, kWidth});
+    const ValueId sum = n.b.add("add", parts[0], n.b.mul("mul", parts[2], n.trained("y")));
+    all[gap ? "split, a part unused" : "split"] = n.finish(gap ? sum : n.b.add("more", sum, parts[1]));
+  }
+  {
+    Net n;
+    const ValueId wide = n.b.concat("join", {n.trained("x", 3), n.trained("y", 4), n.trained("z", 1)});
+    all["concat"] = n.finish(n.b.gelu_tanh("act", wide));
+  }
+  {
+    Net n;
     all["log_prob"] = n.finish(n.trained("x"));
   }
   {

@@ -142,9 +142,15 @@ class Case {
       if (o == 0 && op_.alias != kNone) out[0] = in[static_cast<std::size_t>(op_.alias)];
     }
     std::vector<Argument> results;
+    std::vector<std::vector<std::int32_t>> whole(out.size());
     for (std::size_t o = 0; o < out.size(); ++o) {
       Argument a = argument(out[o], empty(output_shapes_[o]));
       a.rounded = formats_.arithmetic;
+      if (integer_[o]) {
+        whole[o].resize(static_cast<std::size_t>(a.rows * a.width));
+        a.data = whole[o].data();
+        a.integer = true;
+      }
       results.push_back(a);
     }
     if (op_.alias != kNone) arguments[static_cast<std::size_t>(op_.alias)].data = results[0].data;
@@ -167,6 +173,11 @@ class Case {
     op_.run(call);
     call.accumulate = true;
     if (twice) op_.run(call);
+    for (std::size_t o = 0; o < out.size(); ++o) {
+      for (std::size_t i = 0; i < whole[o].size(); ++i)
+        out[o].set(static_cast<std::int64_t>(i) / out[o].columns,
+                   static_cast<std::int64_t>(i) % out[o].columns, whole[o][i]);
+    }
     return out;
   }
 
@@ -253,16 +264,18 @@ class Case {
       output_shapes_.assign(expression_.outputs, specs_[0].shape);
       output_types_.assign(expression_.outputs, formats_.storage);
       weight_gradient_.assign(expression_.outputs, false);
+      integer_.assign(expression_.outputs, false);
       return;
     }
     if (op_.expression != nullptr) expression_ = op_.expression(view());
     for (const OutputSpec& spec : op_.infer(view())) {
-      const bool statistic =
-          spec.name == "lse" || spec.name == "mean" || spec.name == "rstd" || spec.role == Role::output;
+      const bool statistic = spec.name == "lse" || spec.name == "mean" || spec.name == "rstd" ||
+                             spec.role == Role::output || spec.role == Role::integer;
       const bool weight = spec.kind == ValueKind::weight_gradient;
       output_shapes_.push_back(spec.shape);
       output_types_.push_back(statistic || weight ? formats_.arithmetic : formats_.storage);
       weight_gradient_.push_back(weight);
+      integer_.push_back(spec.role == Role::integer);
     }
   }
 
@@ -283,6 +296,7 @@ class Case {
   std::vector<Shape> output_shapes_;
   std::vector<Scalar> output_types_;
   std::vector<bool> weight_gradient_;
+  std::vector<bool> integer_;  // outputs
 };
 
 }  // namespace mantissa::graph::testing

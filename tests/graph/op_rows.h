@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "graph/attention_rows.h"
+#include "graph/column_rows.h"
 #include "graph/head_rows.h"
 #include "graph/linear_rows.h"
 #include "graph/norm_rows.h"
@@ -57,6 +58,15 @@ inline std::vector<OpRow> op_rows() {
                                                   {Shape::tokens(t, {kWidth})}};
                   },
                   [](const Case& c) { return Bound{token_chain(c) + 1}; }});
+  add_column_rows(rows);
+  rows.push_back({"positions",
+                  "",
+                  [](T t, T) {
+                    return std::vector<InputSpec>{{Shape::tokens(t), Stored::ids, 1, 50}};
+                  },
+                  chain(0),
+                  {{"limit", 1000}},
+                  3});
   rows.push_back(
       {"select", "",
        [](T t, T r) {

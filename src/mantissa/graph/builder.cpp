@@ -55,6 +55,14 @@ ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table) {
   return one("gather", scope, {ids, table});
 }
 
+ValueId Builder::positions(const std::string& scope, ValueId ids, std::int64_t limit) {
+  return one("positions", scope, {ids}, {{"limit", limit}});
+}
+
+ValueId Builder::learned_positions(const std::string& scope, ValueId ids, ValueId table) {
+  return gather(scope, positions(scope, ids, graph_.value(table).shape.dim(0).size), table);
+}
+
 ValueId Builder::select(const std::string& scope, ValueId x, ValueId rows) {
   return one("select", scope, {x, rows});
 }
@@ -144,6 +152,15 @@ ValueId Builder::scale(const std::string& scope, ValueId x, double factor) {
 
 ValueId Builder::soft_cap(const std::string& scope, ValueId x, double cap) {
   return one("soft_cap", scope, {x}, {{"cap", cap}});
+}
+
+std::vector<ValueId> Builder::split(const std::string& scope, ValueId x,
+                                    const std::vector<std::int64_t>& sizes) {
+  return graph_.node(graph_.add_node("split", scope, {x}, {{"sizes", sizes}})).outputs;
+}
+
+ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
+  return one("concat", scope, std::move(parts));
 }
 
 ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap) {

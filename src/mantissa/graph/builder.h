@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "mantissa/graph/graph.h"
 
@@ -28,6 +29,11 @@ class Builder {
   ValueId state(std::string name, Shape shape);
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table);
+  /// Each token's position in its sequence, int32 [tokens], of `ids`' shape. A run with a position of `limit`
+  /// or more is a ShapeError.
+  ValueId positions(const std::string& scope, ValueId ids, std::int64_t limit);
+  /// The row of `table` [positions, width] at each token's position.
+  ValueId learned_positions(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
   /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain of fewer channels than x has normalises each head
   /// of that many channels by itself.
@@ -81,6 +87,11 @@ class Builder {
 
   /// cap·tanh(x / cap), as log_prob() caps its logits.
   ValueId soft_cap(const std::string& scope, ValueId x, double cap);
+  /// The parts of x [·, width] that lie side by side, of `sizes` columns each, which sum to width; at most 8.
+  std::vector<ValueId> split(const std::string& scope, ValueId x, const std::vector<std::int64_t>& sizes);
+  /// [·, Σ width] from parts [·, width].
+  ValueId concat(const std::string& scope, std::vector<ValueId> parts);
+
   /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob". With soft_cap c > 0 the logits
   /// become c·tanh(logit / c).
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);

@@ -71,8 +71,8 @@ struct Value {
   Fill fill{};            // constants
 };
 
-/// A setting of a node: a flag, a size, or a number such as ε.
-using Attribute = std::variant<bool, std::int64_t, double>;
+/// A setting of a node: a flag, a size, a number such as ε, or a list of sizes.
+using Attribute = std::variant<bool, std::int64_t, double, std::vector<std::int64_t>>;
 
 /// Named, typed settings of a node. Few, so a flat list. Reading one that is missing without a fallback, or
 /// one of another type, throws InternalError in every build.
@@ -86,6 +86,9 @@ class Attributes {
   std::int64_t integer(std::string_view name) const { return get<std::int64_t>(name); }
   std::int64_t integer(std::string_view name, std::int64_t fallback) const {
     return get<std::int64_t>(name, fallback);
+  }
+  std::vector<std::int64_t> integers(std::string_view name) const {
+    return get<std::vector<std::int64_t>>(name);
   }
   /// A missing flag is false.
   bool flag(std::string_view name) const { return get<bool>(name, false); }

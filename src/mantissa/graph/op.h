@@ -132,6 +132,9 @@ struct OpDef {
   Cost (*cost)(const NodeView&, const Sizes&) = nullptr;
   std::size_t (*workspace)(const NodeView&, const Sizes&, const kernels::Context&) = nullptr;  // null: none
   kernels::Expression (*expression)(const NodeView&) = nullptr;  // pointwise ops: what they compute
+  /// Throws ShapeError, naming the scope, where an extent does not fit the node. Called before the first step
+  /// of a run. Null: every extent fits.
+  void (*check)(const Extent&, const Attributes&, std::string_view scope) = nullptr;
   void (*run)(const Call&) = nullptr;
   /// The same in plain doubles, without any rounding: what tests judge `run` by.
   void (*reference)(const ReferenceCall&) = nullptr;

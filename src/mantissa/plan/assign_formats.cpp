@@ -457,6 +457,7 @@ class Lowering {
       const Scalar format = format_of(node, value);
       const Home home = value.kind == ValueKind::weight_gradient ? Home::gradient : Home::activation;
       const BufferId b = add_buffer(value.name, value.shape, format, home, id);
+      program_.buffer(b).integer = value.role == Role::integer;
       buffer_of_[static_cast<std::size_t>(id)] = b;
       if (value.kind == ValueKind::weight_gradient) note_gradient(value, b);
       if (format == program_.arithmetic) {

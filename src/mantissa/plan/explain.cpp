@@ -89,6 +89,13 @@ std::string multiplied_name(const Program& p, const Step& s) {
   return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
+/// Whether the step only moves values, and computes nothing.
+bool moves_only(const Step& s) {
+  constexpr std::array<std::string_view, 8> kMoves = {"gather",   "select",    "cast",  "cache",
+                                                      "quantize", "positions", "split", "concat"};
+  return std::ranges::find(kMoves, s.op->op) != kMoves.end();
+}
+
 PlanRow row_of(const Program& p, const Step& s) {
   PlanRow r;
   r.scope = s.scope;
@@ -96,9 +103,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.pass = precision::name(pass_of(s.phase));
   r.stored = format_name(main_input(p, s));
   r.multiplied = multiplied_name(p, s);
-  const bool moves = s.op->op == "gather" || s.op->op == "select" || s.op->op == "cast" ||
-                     s.op->op == "cache" || s.op->op == "quantize";
-  r.accumulated = moves ? kNoFormat : accumulator_name(p, s);
+  r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
   r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;

@@ -65,7 +65,8 @@ Places share_places(const Program& p, std::vector<Lifetime>& lives) {
       const std::size_t from = places.root(static_cast<std::size_t>(c));
       const Buffer& b = p.buffer(c);
       const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
-                        b.type == p.buffers[out].type && b.shape == p.buffers[out].shape;
+                        b.type == p.buffers[out].type && b.integer == p.buffers[out].integer &&
+                        b.shape == p.buffers[out].shape;
       const bool read_twice =
           std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
               (s.addend == c ? 1 : 0) >

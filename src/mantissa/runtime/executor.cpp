@@ -66,6 +66,9 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
         fmt::format("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
                     extent.tokens, program_->token_capacity));
   }
+  for (const plan::Step& s : program_->steps) {
+    if (s.phase == phase && s.op->check != nullptr) s.op->check(extent, s.attributes, s.scope);
+  }
   std::vector<graph::Argument> inputs;
   std::vector<graph::Argument> outputs;
   for (const plan::Step& s : program_->steps) {

@@ -27,7 +27,8 @@ class Executor {
   std::span<std::int32_t> integers(std::string_view name) const;
 
   /// Runs the steps of one phase. `accumulate`: weight gradients are added to what is there (all but the
-  /// first micro-batch). Throws ShapeError where the extent exceeds the capacity.
+  /// first micro-batch). Throws ShapeError, before any step runs, where the extent exceeds the capacity or
+  /// does not fit an op (OpDef::check).
   void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
 
   /// Where it is asked for, run() ends between two steps, and what it was to make is not made.

@@ -17,6 +17,8 @@ extern const OpDef kTokenSum;
 extern const OpDef kRope, kRopeGrad;
 extern const OpDef kAttention, kAttentionGrad;
 extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
+extern const OpDef kPositions;
+extern const OpDef kSplit, kSplitGrad, kConcat, kConcatGrad;
 extern const OpDef kAdd, kMul, kMulDx;
 extern const OpWithGradient kScale;
 extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf;
