@@ -186,7 +186,7 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
 
   json casts_json = json::array();
   for (const plan::Step& s : program.steps) {
-    if (s.op->id == "cast") casts_json.push_back({{"scope", s.scope}, {"bytes", s.bytes}});
+    if (s.op->part == graph::Part::conversion) casts_json.push_back({{"scope", s.scope}, {"bytes", s.bytes}});
   }
   p.json = json{{"policy", {{"preset", config.policy.preset()}, {"line", config.policy.line()}}},
                 {"changes_at_steps", config.policy.changes()},
@@ -250,7 +250,8 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   // One token at a time reads every matrix once.
   double matrices = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.op->id == "matmul") matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
+    if (s.op->kind == graph::OpKind::product)
+      matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
   }
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);

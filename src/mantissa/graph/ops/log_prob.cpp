@@ -130,6 +130,12 @@ Cost cost_training(const NodeView& n, const Sizes&) {
   return {3.0 * product_flops(n)};
 }
 
+/// Where leaves are too long for their logits to be kept, these are computed twice.
+double executed_in_training(const NodeView& n, const Sizes& s) {
+  const bool kept = kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size);
+  return (kept ? 3.0 : 4.0) * product_flops(n);
+}
+
 std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
   return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
                                               n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
@@ -177,6 +183,7 @@ const OpDef kLogProb = {
     .doc =
         "log-probability of each id under softmax(x·Wᵀ), the logits soft-capped or not; operands rounded to "
         "compute, logits and softmax f32, chunked",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .interior = "softmax",
@@ -185,6 +192,8 @@ const OpDef kLogProb = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
+    .joins_gradient = "log_prob.grad",
+    .joint = "log_prob.training",
     .reference = reference_forward,
 };
 
@@ -195,14 +204,17 @@ const OpDef kLogProbGrad = {
         "dlogits = d·(onehot − p), times the soft cap's slope, in f32, rounded to compute as a factor; dx "
         "and dW from recomputed logits, "
         "chunked",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .makes_factors = true,
     .rounds_gradient = true,
     .interior = "softmax",
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
+    .executed_flops = [](const NodeView& n, const Sizes&) { return 3.0 * product_flops(n); },
     .reference = reference_grad,
 };
 
@@ -211,14 +223,17 @@ const OpDef kLogProbTraining = {
     .op = "log_prob",
     .doc =
         "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .makes_factors = true,
     .rounds_gradient = true,
     .interior = "softmax",
     .infer = infer_training,
     .cost = cost_training,
     .workspace = workspace_training,
     .run = run_training,
+    .executed_flops = executed_in_training,
     .reference = reference_training,
 };
 
