@@ -99,14 +99,20 @@ double attention_flops(const plan::Step& s) {
                  : products / kWork.backward_share + scores * kWork.backward_score;
 }
 
+/// True where a pointwise step computes an exponential or what is made of one.
+bool has_exponential(const kernels::Expression& expression) {
+  using kernels::Opcode;
+  return std::ranges::any_of(expression.code, [](const kernels::Instruction& in) {
+    return in.op == Opcode::exp || in.op == Opcode::tanh || in.op == Opcode::erf || in.op == Opcode::sigmoid;
+  });
+}
+
 double other_flops(const plan::Program& program, const plan::Step& s) {
-  const bool fused_exp = std::any_of(s.parts.begin(), s.parts.end(),
-                                     [](const std::string& part) { return part.starts_with("swiglu"); });
   const auto& quantization = program.buffer(s.outputs.front()).quantization;
   const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
-                         : s.op->op == "gather"              ? kWork.gathered_element
-                         : s.op->op == "swiglu" || fused_exp ? kWork.exp_element
-                                                             : kWork.element;
+                         : s.op->op == "gather"          ? kWork.gathered_element
+                         : has_exponential(s.expression) ? kWork.exp_element
+                                                         : kWork.element;
   return kWork.call + elements_moved(program, s) * element;
 }
 
