@@ -94,6 +94,11 @@ constexpr Name kOps[] = {
     {"rotary_emb", "rope"},
     {"silu", "swiglu"},
     {"mlp", "swiglu"},
+    {"geglu", "geglu_tanh"},
+    {"gelu", "gelu_erf"},
+    {"gelu_new", "gelu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh"},
+    {"relu2", "relu_squared"},
     {"residual", "add"},
 };
 
