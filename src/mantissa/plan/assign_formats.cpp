@@ -208,6 +208,10 @@ class Lowering {
     const bool product = node.op->op == "matmul" || node.op->op == "log_prob";
     if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
     if (makes_logits(node)) fields.emplace_back("output");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
+      if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");
+    }
     for (const ValueId id : node.outputs) {
       const Role role = graph_.value(id).role;
       if (role == Role::residual) fields.emplace_back("residual");
@@ -248,6 +252,11 @@ class Lowering {
 
   static bool makes_logits(const Node& node) {
     return node.op->op == "log_prob" || (node.op->id == "matmul" && node.attributes.flag("logits"));
+  }
+
+  /// How `node` takes its input i.
+  static Read read_of(const Node& node, std::size_t i) {
+    return node.op->reads[std::min(i, node.op->reads.size() - 1)];
   }
 
   /// What logits are rounded to before they leave as f32.
@@ -374,14 +383,25 @@ class Lowering {
   /// Input i of `node`, cast first where the op multiplies it in a format that cannot hold its values.
   Operand operand(const Node& node, std::size_t i) {
     BufferId b = buffer(node.inputs[i]);
-    const Read read = node.op->reads[std::min(i, node.op->reads.size() - 1)];
+    const Read read = read_of(node, i);
     const Buffer& from = program_.buffer(b);
-    if (from.integer || read == Read::value) return {b, from.type};
+    if (from.integer) return {b, from.type};
+    if (read == Read::value) return reads_copy(node, from) ? as_value(node, b) : Operand{b, from.type};
     const precision::Resolved r =
         resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
     Operand o = as_factor(node, i, r, b);
     o.factors = factors_name(node, r);
     return o;
+  }
+
+  /// Whether `node`, which takes `from` as it is, reads a copy of it: a weight of more bits than the residual
+  /// stream has there. A whole module of 16 bits has embedding rows, gains and biases of 16 bits.
+  bool reads_copy(const Node& node, const Buffer& from) {
+    return from.home == Home::master && !holds(resolve(node).residual, from.type);
+  }
+  Operand as_value(const Node& node, BufferId b) {
+    const Scalar format = resolve(node).residual;
+    return {copy_of(b, format), format};
   }
 
   /// What is in `b` as a factor: input i of `node`.
