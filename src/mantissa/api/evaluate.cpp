@@ -12,6 +12,7 @@
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/text/kk.h"
 #include "mantissa/text/kk_reward.h"
@@ -51,9 +52,16 @@ double loss_of(const weights::ModelSource& source, const precision::Policy& poli
       executor.integers("targets")[static_cast<std::size_t>(t)] = rows.ids[at + 1];
     }
     batch.key(0, static_cast<std::uint64_t>(r));
-    executor.run(graph::Phase::forward, batch.extent());
+    const auto forward = [&] { executor.run(graph::Phase::forward, batch.extent()); };
+    forward();
     const Matrix log_prob = executor.buffer("log_prob");
-    sum += kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    const double of_row = kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    if (!std::isfinite(of_row)) {
+      const std::string what =
+          fmt::format("eval: the loss of row {} is {}", r, runtime::unsigned_nan(-of_row));
+      runtime::stop_non_finite(what, runtime::find_first_non_finite(executor, r, forward), program);
+    }
+    sum += of_row;
   }
   return -sum / static_cast<double>(rows.rows * length);
 }

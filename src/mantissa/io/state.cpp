@@ -72,8 +72,8 @@ StateHeader open_checked(const fs::path& folder) {
   }
 }
 
-// What to do instead of resuming from `folder`.
-std::string advice(const fs::path& folder) {
+// The newest whole state before that in `folder`.
+std::optional<std::int64_t> whole_state_before(const fs::path& folder) {
   const std::optional<std::int64_t> step = step_of(folder);
   std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
   std::reverse(states.begin(), states.end());
@@ -81,12 +81,12 @@ std::string advice(const fs::path& folder) {
     if (!step || state.step >= *step) continue;
     try {
       open_checked(state.path);
-      return fmt::format("the state before it is whole: --resume={}", state.step);
+      return state.step;
     } catch (const FileError&) {
       continue;
     }
   }
-  return "there is no whole state before it: start anew with --overwrite";
+  return std::nullopt;
 }
 
 // By way of a name that is no state's, so that a crash on the way leaves no half of one.
@@ -147,7 +147,13 @@ StateReader::StateReader(const fs::path& state) {
     header_ = open_checked(state);
     tensors_.emplace(state / kTensors);
   } catch (const FileError& error) {
-    throw FileError(fmt::format("{}; {}", error.what(), advice(state)));
+    const std::optional<std::int64_t> before = whole_state_before(state);
+    if (before) {
+      throw FileError(fmt::format("{}; the state before it is whole", error.what()),
+                      {{{fmt::format("--resume={}", *before)}}});
+    }
+    throw FileError(
+        fmt::format("{}; there is no whole state before it: start anew with --overwrite", error.what()));
   }
 }
 

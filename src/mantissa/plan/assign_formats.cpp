@@ -106,6 +106,28 @@ class Lowering {
     return program_.arithmetic;
   }
 
+  /// The field of the policy that format_of() asks for an output; "" where it asks for none.
+  std::string_view field_of(const Value& value) const {
+    switch (value.role) {
+      case Role::compute:
+        return "compute";
+      case Role::residual:
+        return "residual";
+      case Role::kv:
+        return "kv";
+      case Role::parameter:
+        return "params";
+      case Role::weight_gradient:
+        return "grads";
+      case Role::like: {
+        const Value& of = graph_.value(value.of);
+        return of.role == Role::kv && of.producer != graph::kNone ? "compute" : field_of(of);
+      }
+      default:
+        return {};
+    }
+  }
+
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
     Buffer b;
     b.name = std::move(name);
@@ -468,6 +490,7 @@ class Lowering {
       const Home home = value.kind == ValueKind::weight_gradient ? Home::gradient : Home::activation;
       const BufferId b = add_buffer(value.name, value.shape, format, home, id);
       buffer_of_[static_cast<std::size_t>(id)] = b;
+      program_.buffer(b).field = field_of(value);
       if (value.kind == ValueKind::weight_gradient) note_gradient(value, b);
       if (format == program_.arithmetic) {
         s.outputs.push_back(b);
