@@ -85,8 +85,7 @@ EffectRows::EffectRows(const convert::Source& in, const ConvertOptions& options)
         in.path.string()));
   }
   original_ = weights::find_model(in.path);
-  rows_ =
-      evaluation_rows(in.path, original_.config, options.data, options.data_format, options.sequence_length);
+  rows_ = evaluation_rows(original_, options.data, options.data_format, options.sequence_length);
 }
 
 std::optional<ConversionEffect> EffectRows::compare(const std::filesystem::path& converted,

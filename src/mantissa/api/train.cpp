@@ -45,6 +45,10 @@ class Run {
     precision::check_supported(config_.policy);
     const kernels::Context ctx = context_for(options_.hardware, config_.run.threads);
     weights::ModelSource source = weights::find_model(config_.model);
+    if (options_.tokens.empty()) {
+      const std::string note = data_note(config_, source.config);
+      if (!note.empty()) told_.notes.push_back(note);
+    }
     text::Dataset data = load_dataset(config_, source.config, options_.tokens);
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx, chosen_ ? chosen_->step : 0);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
@@ -12,13 +13,13 @@
 #include "mantissa/io/json.h"
 #include "mantissa/io/safetensors_stream.h"
 #include "mantissa/io/state_header.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTensors = "state.safetensors";
 constexpr const char* kHeader = "state.json";
 constexpr std::string_view kPrefix = "step-";
 
@@ -63,9 +64,9 @@ StateHeader open_checked(const fs::path& folder) {
     bool tensors = false;
     for (const nlohmann::json& listed : json.at("files")) {
       check_file(folder, listed);
-      tensors = tensors || listed.at("name") == kTensors;
+      tensors = tensors || listed.at("name") == kStateTensors;
     }
-    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kTensors));
+    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kStateTensors));
     return header;
   } catch (const nlohmann::json::exception&) {
     damaged(folder / kHeader, "an entry is missing or of the wrong type");
@@ -124,9 +125,9 @@ void write_state(const fs::path& run, const StateHeader& header, std::span<const
                  int keep) {
   AtomicDirectory folder(folder_of(run, header.step));
   Hash64 data;
-  const WrittenFile written = stream_safetensors(folder.beside() / kTensors, tensors, {}, data);
+  const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
   nlohmann::json json = json_of_header(header);
-  json["files"] = {{{"name", kTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
+  json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
   write_file_atomic(folder.beside() / kHeader, sealed(json));
   folder.commit();
   remove_partial(run / "state");
@@ -145,7 +146,7 @@ void remove_states_after(const fs::path& run, std::int64_t step) {
 StateReader::StateReader(const fs::path& state) {
   try {
     header_ = open_checked(state);
-    tensors_.emplace(state / kTensors);
+    tensors_.emplace(state / kStateTensors);
   } catch (const FileError& error) {
     const std::optional<std::int64_t> before = whole_state_before(state);
     if (before) {
@@ -155,6 +156,23 @@ StateReader::StateReader(const fs::path& state) {
     throw FileError(
         fmt::format("{}; there is no whole state before it: start anew with --overwrite", error.what()));
   }
+}
+
+std::string amax_of_state(const SafetensorsReader& state) {
+  constexpr std::string_view kPrefix = "amax.";
+  std::map<std::string, float> magnitudes;
+  for (const TensorInfo& tensor : state.tensors()) {
+    if (!tensor.name.starts_with(kPrefix) || tensor.dtype != Dtype::f32) continue;
+    const std::string_view name = kept_magnitude(std::string_view(tensor.name).substr(kPrefix.size()));
+    if (name.empty()) continue;
+    std::vector<float> history(static_cast<std::size_t>(tensor.count()));
+    state.read(tensor, std::as_writable_bytes(std::span(history)));
+    const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
+    if (!(amax > 0) || !std::isfinite(amax)) continue;
+    float& kept = magnitudes[std::string(name)];
+    kept = std::max(kept, amax);
+  }
+  return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();
 }
 
 }  // namespace mantissa::io
