@@ -181,7 +181,8 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = data.validation(0, data.validation_rows());
   const bool bytes = names_puzzles(run.data.source) || text::holds_text(run.data.source, run.data.format);
-  const precision::Policy policy = run.policy.at_step(run.run.steps - 1);  // as the run's last loss was taken
+  // As the run's last loss was taken.
+  const precision::Policy policy = without_training(run.policy.at_step(run.run.steps - 1), false);
   Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
   if (run.data.source.front() == "kk" && puzzles > 0) {
     text::KkOptions options;

@@ -134,7 +134,7 @@ Trace trace(const TraceOptions& o) {
   t.unconverted = o.unconverted;
   t.grads = o.grads;
   t.values = o.values;
-  t.policy = policy_for(o.precision);
+  t.policy = policy_for(o.precision, nullptr, o.grads);
   t.check = check_plan;
   train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
   Trace trace{s.loss, s.predicted, {}};

@@ -27,10 +27,15 @@ struct Config::Impl {
 /// Threads, instruction set and device as asked, checked against this machine.
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
-/// The policy of a command that has no config, and no steps: `fallback` where none is named, with the rules
-/// that hold in step 0. What there is to tell goes to `told` where it is not null.
-precision::Policy policy_for(const Precision& precision, const std::string& fallback = "32-true",
-                             config::Told* told = nullptr);
+/// The policy of a command that has no config, and no steps: 32-true where none is named, with the rules that
+/// hold in step 0 of the forward pass, and of the backward pass where `backward`. What there is to tell goes
+/// to `told` where it is not null.
+precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);
+
+/// `policy` without the rules of the update and, unless `backward`, of the backward pass, which `told` names
+/// where it is not null.
+precision::Policy without_training(const precision::Policy& policy, bool backward,
+                                   config::Told* told = nullptr);
 
 /// Throws ConfigError for what the kernels do not do, and for rules that match nothing in `program`.
 void check_plan(const plan::Program& program);

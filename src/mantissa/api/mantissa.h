@@ -42,9 +42,9 @@ struct Reading {
   std::vector<std::string> notes;     // how it was read
   std::vector<std::string> warnings;  // what differs from what was written
 };
-/// The policy that a model directory is read under; `32-true` where none is given. Throws ConfigError,
-/// FileError.
-Reading read_precision(const Precision& precision);
+/// The policy that a model directory is read under; `32-true` where none is given. Rules of the update, and
+/// unless `backward` of the backward pass, are left out, which is a note. Throws ConfigError, FileError.
+Reading read_precision(const Precision& precision, bool backward = false);
 
 /// A run's config: checked, resolved, immutable (docs/cli.md).
 class Config {
@@ -111,7 +111,7 @@ struct Plan {
 
 /// `targets`: other machines, by name or a FILE.toml (docs/cli.md, "Targets").
 Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {});
-/// The plan of generating from a model directory.
+/// The plan of generating from a model directory; of training it where `precision` has a DeepSpeed file.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
                    const Hardware& hardware = {}, std::span<const std::string> targets = {});
 
