@@ -4,9 +4,11 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/config/options.h"
 #include "mantissa/kernels/peak.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/caveats.h"
@@ -96,6 +98,22 @@ std::vector<cost::Target> find_targets(std::span<const std::string> names) {
 /// Pauses in which the machine's peak is looked for again, since nothing else of a plan takes any time.
 constexpr int kRests = 3;
 
+/// How many sequences fit `here`; `least`: the bytes of a run with the fewest at once, where not even these
+/// do.
+std::string fits_text(const config::RunConfig& config, std::int64_t largest, std::size_t here,
+                      std::size_t least, std::size_t peak) {
+  const std::string memory = human_bytes(static_cast<double>(here)) + " here";
+  if (largest == 0) {
+    const std::string at_once =
+        config.batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", config.batch.leaf);
+    return fmt::format("{}: not {} at a time: that needs {}, {} more", memory, at_once,
+                       human_bytes(static_cast<double>(least)),
+                       human_bytes(static_cast<double>(least - here)));
+  }
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, largest,
+                     peak > here ? fmt::format("; {} do not fit", config.batch.micro_batch_size) : "");
+}
+
 /// "here" and each target: how it has the formats of the plan.
 std::string machine_lines(const plan::Program& program, const kernels::Context& ctx,
                           std::span<const cost::Target> targets) {
@@ -104,6 +122,21 @@ std::string machine_lines(const plan::Program& program, const kernels::Context& 
   for (const cost::Target& t : targets)
     text += fmt::format("target  {} ({}): {}\n", t.name, t.description, formats_there(program, t));
   return text;
+}
+
+/// ", 2 min in all", of a run of several steps.
+std::string in_all(const config::RunConfig& config, const Plan& p) {
+  if (config.run.steps == 1) return {};
+  return fmt::format(", {} in all",
+                     human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
+}
+
+/// What generation takes for a token, or that it does not fit.
+std::string time_of_token(const Plan& p, bool fits) {
+  if (fits) return fmt::format("time    about {} a token here\n", human_seconds(p.seconds_per_step));
+  const std::size_t here = runtime::machine_memory_bytes();
+  return fmt::format("fits    {} here: no, {} more are needed\n", human_bytes(static_cast<double>(here)),
+                     human_bytes(static_cast<double>(p.predicted_peak_bytes - here)));
 }
 
 }  // namespace
@@ -164,16 +197,20 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
   }
   p.text += fmt::format("\ncasts left  {} ({})\n", casts.count, human_bytes(casts.bytes));
   p.text += fmt::format("memory  {}\n", memory_line(memory));
-  p.text += fmt::format("fits    {} here: batch.micro_batch_size ≤ {} of this batch\n",
-                        human_bytes(static_cast<double>(runtime::machine_memory_bytes())),
-                        p.largest_micro_batch_size);
+  const std::size_t here = runtime::machine_memory_bytes();
+  const std::size_t least = p.largest_micro_batch_size > 0
+                                ? 0
+                                : cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
+  p.text +=
+      fmt::format("fits    {}\n", fits_text(config, p.largest_micro_batch_size, here, least, memory.peak()));
   for (const TargetExplained& t : there) p.text += fmt::format("        {}\n", t.fits);
   const std::vector<std::string> exceptions = plan::split_exceptions(program);
   p.text += exceptions.empty()
                 ? "bits    the same for any threads, instruction set, micro_batch_size, and when resumed\n"
                 : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(exceptions, "; "));
-  p.text += fmt::format("time    about {} a step here, {} in all\n", human_seconds(p.seconds_per_step),
-                        human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
+  p.text += memory.peak() > here ? std::string("time    none here: the plan does not fit\n")
+                                 : fmt::format("time    about {} a step here{}\n",
+                                               human_seconds(p.seconds_per_step), in_all(config, p));
   json targets_json = json::array();
   for (TargetExplained& t : there) {
     p.text += fmt::format("        {}\n", t.time);
@@ -196,7 +233,7 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
                 {"ops", ops_json(p.ops)},
                 {"casts", casts_json},
                 {"memory", memory_json(memory)},
-                {"seconds_per_step", p.seconds_per_step},
+                {"seconds_per_step", memory.peak() > here ? json() : json(p.seconds_per_step)},
                 {"largest_micro_batch_size", p.largest_micro_batch_size},
                 {"machine", machine_json(ctx, machine, program)},
                 {"targets", targets_json},
@@ -208,20 +245,28 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
   return p;
 }
 
-Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
-  const config::RunConfig& run = config.impl().run;
+namespace {
+
+/// The plan of a run, over its data where it has any.
+Plan explain_run(const config::RunConfig& run, config::Told told, bool has_data, const Hardware& hardware,
+                 std::span<const std::string> targets) {
   const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const kernels::Context ctx = context_for(hardware, run.run.threads);
   const weights::ModelSource source = weights::find_model(run.model);
-  const text::Dataset data = load_dataset(run, source.config, {});
+  std::optional<text::Dataset> data;
+  if (has_data) {
+    data.emplace(load_dataset(run, source.config, {}));
+    if (std::string note = data_note(run, source.config); !note.empty())
+      told.notes.push_back(std::move(note));
+  }
   const std::vector<cost::Part> parts = cost::compile_parts(run, source.config, ctx);
   const plan::Program& program = *parts.front().program;
   check_native(run, program, there);
   // What the process holds before a run allocates: the data are in it already.
   const cost::MemoryForecast memory = cost::forecast_memory(parts, 0);
   Plan p = describe(run, source.config, program, memory, cost::measure_machine(ctx, program, kRests), ctx,
-                    config.impl().told, there);
+                    told, there);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (p.refusal.empty() && !refused.empty()) p.refusal = refused.front();
@@ -229,12 +274,37 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   return p;
 }
 
+/// A DeepSpeed file is one of training: a run of the model with what the file says and defaults for the rest.
+Plan explain_training(const std::filesystem::path& model, const Precision& precision,
+                      const Hardware& hardware, std::span<const std::string> targets) {
+  constexpr std::int64_t kUsualLength = 256;
+  const std::int64_t length =
+      std::min(kUsualLength, weights::find_model(model).config.max_position_embeddings);
+  const Config config = Config::parse(
+      fmt::format("[run]\nsteps = 1\n[model]\npath = {}\n[data]\nsource = \"kk\"\nsequence_length = {}\n",
+                  config::toml_text(model.string()), length),
+      {}, precision);
+  config::Told told = config.impl().told;
+  told.notes.push_back(fmt::format(
+      "a DeepSpeed file is one of training, and so is this plan: sequence_length {}, and defaults for what "
+      "the file does not say; --precision without --deepspeed explains generation",
+      length));
+  return explain_run(config.impl().run, std::move(told), false, hardware, targets);
+}
+
+}  // namespace
+
+Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
+  return explain_run(config.impl().run, config.impl().told, true, hardware, targets);
+}
+
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
                    std::span<const std::string> targets) {
+  if (!precision.deepspeed.empty()) return explain_training(model, precision, hardware, targets);
   const std::vector<cost::Target> there = find_targets(targets);
   const kernels::Context ctx = context_for(hardware);
   config::Told told;
-  const precision::Policy policy = policy_for(precision, "32-true", &told);
+  const precision::Policy policy = policy_for(precision, &told);
   const weights::ModelSource source = weights::find_model(model);
   const std::int64_t capacity = source.config.max_position_embeddings;
   const plan::Program program = rollout::compile_decode(source.config, policy, capacity, ctx);
@@ -256,15 +326,16 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   p.seconds_per_step = matrices / machine.bytes_per_second;
   p.warnings = plan::rule_warnings(program);
   add_told(p, told);
+  const bool fits = p.predicted_peak_bytes <= runtime::machine_memory_bytes();
   p.text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
-      "cache {} + work {} = {}\ntime    about {} a token here\n",
+      "cache {} + work {} = {}\n{}",
       source.config.model_type, parameters_text(static_cast<double>(source.config.parameters())), capacity,
       policy.preset(), policy.line(), machine_lines(program, ctx, there),
       plan::plan_table(rows, graph::Phase::forward), human_bytes(static_cast<double>(weights)),
       human_bytes(static_cast<double>(program.memory.states)),
       human_bytes(static_cast<double>(program.memory.activations + program.memory.work)),
-      human_bytes(static_cast<double>(p.predicted_peak_bytes)), human_seconds(p.seconds_per_step));
+      human_bytes(static_cast<double>(p.predicted_peak_bytes)), time_of_token(p, fits));
   json targets_json = json::array();
   for (const cost::Target& t : there) {
     TargetExplained e = explain_target(t, program, weights);
@@ -280,7 +351,7 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
                 {"ops", ops_json(p.ops)},
                 {"memory",
                  {{"weights", weights}, {"cache", program.memory.states}, {"peak", p.predicted_peak_bytes}}},
-                {"seconds_per_token", p.seconds_per_step},
+                {"seconds_per_token", fits ? json(p.seconds_per_step) : json()},
                 {"machine", machine_json(ctx, machine, program)},
                 {"targets", targets_json},
                 {"warnings", p.warnings},

@@ -75,6 +75,16 @@ std::size_t usable_memory(const cost::Target& target) {
   return static_cast<std::size_t>(target.memory_share * target.memory_bytes);
 }
 
+/// By how much a run of the fewest sequences at once is too large.
+std::string too_large_text(const cost::Target& target, const config::RunConfig& config,
+                           const model::ModelConfig& model, const cost::MemoryForecast& memory,
+                           const kernels::Context& ctx) {
+  const std::size_t least = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
+  return fmt::format("no, not with one sequence at a time: that needs {}, {} more than can be used",
+                     human_bytes(static_cast<double>(least)),
+                     human_bytes(static_cast<double>(least - usable_memory(target))));
+}
+
 }  // namespace
 
 std::string formats_here(const plan::Program& program) {
@@ -152,12 +162,15 @@ TargetExplained explain_target(const cost::Target& target, const config::RunConf
   out.json["largest_micro_batch_size"] = p.largest_micro_batch_size;
   out.json["sequences_that_fit"] = p.sequences_that_fit;
   const std::string size = memory_text(target);
-  out.fits = p.largest_micro_batch_size == 0
-                 ? fmt::format("{} on {}: no, not with one sequence at a time", size, target.name)
-                 : fmt::format("{} on {}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all",
-                               size, target.name, p.largest_micro_batch_size, p.sequences_that_fit);
-  out.time = fmt::format("{} on {}", seconds_text(p.seconds_per_step, "step"), target.name);
-  if (p.seconds_per_step > 0) {
+  const bool fits = p.largest_micro_batch_size > 0;
+  out.fits = !fits ? fmt::format("{} on {}: {}", size, target.name,
+                                 too_large_text(target, config, model, memory, ctx))
+                   : fmt::format("{} on {}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all",
+                                 size, target.name, p.largest_micro_batch_size, p.sequences_that_fit);
+  out.time = fits ? fmt::format("{} on {}", seconds_text(p.seconds_per_step, "step"), target.name)
+                  : fmt::format("none on {}: it does not fit", target.name);
+  if (!fits) out.json["seconds_per_step"] = json();
+  if (fits && p.seconds_per_step > 0) {
     out.time += fmt::format(", {} in all (stated rates; a factor of 2 either way)",
                             human_seconds(p.seconds_per_step * static_cast<double>(config.run.steps)));
   }

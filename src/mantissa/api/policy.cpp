@@ -20,10 +20,12 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
     told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
   };
   const compat::DeepSpeedSetting* setting = file.find("precision", "policy");
-  if (setting != nullptr && counts)
+  if (setting != nullptr && counts) {
     note(fmt::format("sets precision.policy = {} ({})", setting->value, setting->from));
-  else if (setting != nullptr)
+    if (!file.policy_note.empty()) note(file.policy_note);
+  } else if (setting != nullptr) {
     note(fmt::format("--precision wins over {}", setting->from));
+  }
   std::vector<std::string> unused;
   for (const compat::DeepSpeedSetting& s : file.settings) {
     if (s.section != "precision") unused.push_back(s.from);
@@ -43,29 +45,52 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
   if (!unused.empty()) note(fmt::format("ignored: {}", fmt::join(unused, ", ")));
 }
 
-/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
-precision::Policy without_steps(const precision::Policy& policy, config::Told& told) {
-  const std::vector<std::size_t> kept = policy.rules_at(0);
+/// Notes that the rules of `policy` that `kept` has not are left out, and why.
+void tell_left_out(const precision::Policy& policy, const std::vector<std::size_t>& kept, const char* why,
+                   config::Told& told) {
   std::vector<std::string> left_out;
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
     const precision::Rule& rule = policy.rules()[r];
     if (std::ranges::find(kept, r) == kept.end())
       left_out.push_back(fmt::format("{} \"{}\"", rule.origin, rule.str()));
   }
-  if (!left_out.empty()) {
-    told.notes.push_back(fmt::format("left out: {}: there are no steps here, and the rules of step 0 hold",
-                                     fmt::join(left_out, ", ")));
-  }
+  if (!left_out.empty())
+    told.notes.push_back(fmt::format("left out: {}: {}", fmt::join(left_out, ", "), why));
+}
+
+/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
+precision::Policy without_steps(const precision::Policy& policy, config::Told& told) {
+  tell_left_out(policy, policy.rules_at(0), "there are no steps here, and the rules of step 0 hold", told);
   return policy.at_step(0);
+}
+
+/// Whether the rule is for what a forward pass, and with `backward` a backward pass, has no part of.
+bool is_of_training(const precision::Rule& rule, bool backward) {
+  const bool update = rule.pass == precision::Pass::update || rule.op == "update";
+  return update || (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
 }
 
 }  // namespace
 
-precision::Policy policy_for(const Precision& precision, const std::string& fallback, config::Told* told) {
+precision::Policy without_training(const precision::Policy& policy, bool backward, config::Told* told) {
+  std::vector<std::size_t> kept;
+  for (std::size_t r = 0; r < policy.rules().size(); ++r) {
+    if (!is_of_training(policy.rules()[r], backward)) kept.push_back(r);
+  }
+  if (told != nullptr) {
+    tell_left_out(
+        policy, kept,
+        backward ? "no weight is updated here" : "only a forward pass is run here, and no weight is updated",
+        *told);
+  }
+  return policy.with_only(kept);
+}
+
+precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
   std::string option = "--precision";
   config::Told said;
   try {
-    std::string line = precision.policy.value_or(fallback);
+    std::string line = precision.policy.value_or("32-true");
     std::optional<compat::DeepSpeedFile> file;
     if (!precision.deepspeed.empty()) {
       file = compat::read_deepspeed(precision.deepspeed);
@@ -83,7 +108,7 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
     }
     precision::check_supported(policy);
     for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
-    policy = without_steps(policy, said);
+    policy = without_training(without_steps(policy, said), backward, &said);
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {
@@ -94,9 +119,9 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
   }
 }
 
-Reading read_precision(const Precision& precision) {
+Reading read_precision(const Precision& precision, bool backward) {
   config::Told told;
-  const precision::Policy policy = policy_for(precision, "32-true", &told);
+  const precision::Policy policy = policy_for(precision, &told, backward);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 
