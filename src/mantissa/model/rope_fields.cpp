@@ -102,8 +102,9 @@ Rope read_rope(const FieldReader& fields, double theta, std::int64_t max_positio
   if (!rope_fields) return rope;
   for (const char* kind : {"full_attention", "sliding_attention"}) {
     if (rope_fields->has(kind))
-      rope_fields->fail(kind, "is there, but all layers of this family rotate alike; write its fields one "
-                              "level higher");
+      rope_fields->fail(kind,
+                        "is there, but all layers of this family rotate alike; write its fields one "
+                        "level higher");
   }
   rope.theta = rope_fields->number("rope_theta", rope.theta);
   rope.scaling = read_rope_scaling(*rope_fields, max_positions);

@@ -32,10 +32,9 @@ std::vector<Rope> read_ropes(const FieldReader& fields, std::int64_t positions) 
     full.theta = scaling->number("rope_theta", full.theta);
     full.scaling = read_rope_scaling(*scaling, positions);
   }
-  const Rope local =
-      read_table(fields, "sliding_attention",
-                 {.name = "rope.local", .theta = fields.number("rope_local_base_freq", kWindowTheta)},
-                 positions);
+  const Rope local = read_table(
+      fields, "sliding_attention",
+      {.name = "rope.local", .theta = fields.number("rope_local_base_freq", kWindowTheta)}, positions);
   if (local.scaling.kind != kernels::RopeScaling::Kind::none) {
     fields.fail("rope_parameters",
                 "scales the angles of sliding_attention layers, which is not supported; transformers 4 "
