@@ -36,7 +36,6 @@ std::vector<Field> gemma_fields(std::vector<Field> more) {
   std::vector<Field> fields = {{"hidden_activation", Kind::text, "activation of the MLP"},
                                {"attention_bias", Kind::flag, "q, k, v and o have biases"},
                                {"query_pre_attn_scalar", Kind::number, "scores are divided by its root"},
-                               {"attn_logit_softcapping", Kind::any, "bound of the scores"},
                                {"final_logit_softcapping", Kind::any, "bound of the logits"},
                                {"sliding_window", Kind::any, "keys that a query sees, itself included"},
                                {"layer_types", Kind::any, "kind of attention, layer by layer"}};
@@ -66,7 +65,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
-    .fields = gemma_fields({}),
+    .fields = gemma_fields({{"attn_logit_softcapping", Field::Kind::any, "bound of the scores"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},
     .read = read,
