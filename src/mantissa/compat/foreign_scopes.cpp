@@ -9,7 +9,7 @@
 namespace mantissa::compat {
 namespace {
 
-/// What a part of a path is called here, below `parent` where that is not empty.
+/// The local name of a part of a path, below `parent` unless that is empty.
 struct Name {
   std::string_view theirs, ours, parent = {};
 };
