@@ -9,7 +9,8 @@ The reference runs transformers' own model code in f64: what that code casts to 
             `32-true` is within 8 times the distance of transformers in f32 (at least half an f32 ulp of the largest value)
   training  losses and gradient norms of 20 steps of AdamW with clipping and a cosine schedule, and the weights at their
             end. `64-true` agrees to 1e-8, which is two units of the nine digits of metrics.jsonl; `32-true` is within 8
-            times the largest distance of PyTorch in f32
+            times the largest distance of PyTorch in f32. AdamW's eps is 1e-6: at 1e-8 the first update of an element whose
+            gradient is near zero is the learning rate times a sign that f32 does not know, and one element decides
   decoding  the log-probabilities of a generation are those of a trace of its tokens, bit for bit
   files     what `convert` and `train` write loads in transformers without a warning and gives the same logits
 
@@ -53,6 +54,7 @@ micro_batch_size = 2
 
 [optimizer]
 lr = 5e-3
+eps = 1e-6
 
 [schedule]
 warmup_steps = 5
