@@ -54,7 +54,7 @@ TEST(Overflow, TheScaleFallsUntilStepsAreApplied) {
   std::vector<std::string> warnings;
   Events events;
   events.on_step = [&](const Step& s) { seen.push_back(s); };
-  events.on_warning = [&](const std::string& w) { warnings.push_back(w); };
+  events.on_warning = [&](const Warning& w) { warnings.push_back(w.str()); };
   const Summary s = train(Config::parse(tiny_config(40, kTooLarge)), into(folder / "run"), events);
   ASSERT_EQ(seen.size(), 40U);
   EXPECT_GT(s.skipped, 10);
@@ -67,7 +67,7 @@ TEST(Overflow, TheScaleFallsUntilStepsAreApplied) {
   EXPECT_NE(seen[0].overflow.find(" of kk)"), std::string::npos) << seen[0].overflow;
   EXPECT_EQ(seen.back().overflow, "");
   ASSERT_FALSE(warnings.empty());
-  EXPECT_EQ(warnings[0].find("the loss scale fell 4x in 4 steps, always lm_head; to cure: --resume --rule "
+  EXPECT_EQ(warnings[0].find("the loss scale fell 4x in 4 steps, always lm_head. Fix: --resume --rule "
                              "'lm_head: compute=f32'"),
             0U)
       << warnings[0];

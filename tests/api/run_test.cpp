@@ -25,7 +25,8 @@ INSTANTIATE_TEST_SUITE_P(
         "fp8-hybrid; *mlp*: steps=2:5 compute=bf16", "bf16-mixed compute=nvfp4",
         "bf16-mixed accumulate=f16 accumulate_block=32; *: op=softmax compute=bf16; *: op=statistics "
         "compute=bf16; *: op=angles compute=f16",
-        "16-mixed saturate=true flush_subnormals=true output=compute>f32",
+        "16-mixed saturate=true flush_subnormals=true output=compute>f32", "bf16-mixed residual=bf16",
+        "16-mixed residual=f16", "32-true residual=tf32", "bf16-mixed residual=e5m2",
         "bf16-true optimizer=bf16 rounding=stochastic", "bf16-true optimizer=bf16 kahan=true",
         "32-true optimizer=bf16 rounding=stochastic", "16-true rounding=stochastic kahan=true",
         "bf16-mixed params=bf16 rounding=toward-zero; *: pass=forward rounding=stochastic",

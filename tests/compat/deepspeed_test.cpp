@@ -44,7 +44,7 @@ std::string with_stage(const std::string& stage) {
 TEST(DeepSpeed, TheFp16BlockIsReadUnderEveryStageOfZero) {
   for (const char* stage : {"1", "2", "3"}) {
     const DeepSpeedFile file = parse(with_stage(stage));
-    EXPECT_EQ(value(file, "precision.policy"), "\"16-mixed\"");
+    EXPECT_EQ(value(file, "precision.policy"), "\"16-mixed residual=f16\"");
     EXPECT_EQ(scaler(file, "rule"), "\"deepspeed\"");
     EXPECT_EQ(scaler(file, "loss_scale"), "0");
     EXPECT_EQ(scaler(file, "initial_scale_power"), "16");
@@ -54,7 +54,7 @@ TEST(DeepSpeed, TheFp16BlockIsReadUnderEveryStageOfZero) {
     EXPECT_EQ(scaler(file, "min_loss_scale"), "1");
     EXPECT_EQ(scaler(file, "raise_error_at_min_scale"), "true");
     EXPECT_EQ(file.scaler_warning, "");
-    EXPECT_EQ(file.policy_line(), "16-mixed loss_scale=dynamic:2^16");
+    EXPECT_EQ(file.policy_line(), "16-mixed residual=f16 loss_scale=dynamic:2^16");
   }
 }
 
@@ -76,7 +76,7 @@ TEST(DeepSpeed, ABlockThatWasCutOutSaysNothingOfTheStage) {
        {std::string("{") + kBlock + "}", std::string(kBlock) + ",\n",
         std::string("{'enabled': True, 'loss_scale': 0, 'loss_scale_window': 1000, 'hysteresis': 2}")}) {
     const DeepSpeedFile file = parse(text);
-    EXPECT_EQ(value(file, "precision.policy"), "\"16-mixed\"") << text;
+    EXPECT_EQ(value(file, "precision.policy"), "\"16-mixed residual=f16\"") << text;
     EXPECT_EQ(scaler(file, "hysteresis"), "2") << text;
     EXPECT_EQ(file.scaler_warning, "") << text;
   }
@@ -87,13 +87,13 @@ TEST(DeepSpeed, APositiveLossScaleIsConstant) {
       parse("{\"fp16\": {\"enabled\": true, \"loss_scale\": 128, \"loss_scale_window\": 0}}");
   EXPECT_EQ(scaler(file, "loss_scale"), "128");
   EXPECT_EQ(scaler(file, "hysteresis"), "");
-  EXPECT_EQ(file.policy_line(), "16-mixed loss_scale=128");
+  EXPECT_EQ(file.policy_line(), "16-mixed residual=f16 loss_scale=128");
 }
 
 TEST(DeepSpeed, ThePolicyIsWhatTheBlocksSwitchOn) {
   const std::pair<const char*, const char*> cases[] = {
-      {"{\"bf16\": {\"enabled\": true}}", "\"bf16-mixed\""},
-      {"{\"bfloat16\": {\"enabled\": true}, \"fp16\": {\"enabled\": false}}", "\"bf16-mixed\""},
+      {"{\"bf16\": {\"enabled\": true}}", "\"bf16-mixed residual=bf16\""},
+      {"{\"bfloat16\": {\"enabled\": true}, \"fp16\": {\"enabled\": false}}", "\"bf16-mixed residual=bf16\""},
       {"{\"fp16\": {\"enabled\": false, \"loss_scale\": 0}}", "\"32-true\""},
       {"{\"fp16\": {\"loss_scale\": 0}}", "\"32-true\""},
       {"{\"bf16\": {\"enabled\": true, \"bf16_master_weights_and_grads\": true}}", "\"bf16-true\""},
@@ -101,14 +101,29 @@ TEST(DeepSpeed, ThePolicyIsWhatTheBlocksSwitchOn) {
        "\"16-true loss_scale=dynamic\""},
       {"{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"bfloat16\"}}", "\"bf16-mixed\""},
       {"{\"torch_autocast\": {\"enabled\": true, \"dtype\": \"bfloat16\"}, \"bf16\": {\"enabled\": true}}",
-       "\"bf16-mixed\""},
+       "\"bf16-mixed residual=bf16\""},
       {"{\"amp\": {\"enabled\": true, \"opt_level\": \"O2\"}}", "\"16-mixed\""},
       {"{\"amp\": {\"enabled\": true, \"opt_level\": \"O0\"}}", "\"32-true\""},
       {"{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": \"auto\"}}", ""},
-      {"{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": true}}", "\"bf16-mixed\""},
+      {"{\"fp16\": {\"enabled\": \"auto\"}, \"bf16\": {\"enabled\": true}}", "\"bf16-mixed residual=bf16\""},
       {"{\"zero_optimization\": {\"stage\": 2}}", ""}};
   for (const auto& [text, policy] : cases) EXPECT_EQ(value(parse(text), "precision.policy"), policy) << text;
   EXPECT_EQ(scaler(parse("{\"amp\": {\"enabled\": true}}"), "rule"), "\"torch\"");
+}
+
+TEST(DeepSpeed, AFormatOf16BitsIsTheWholeModulesAndThatIsNoted) {
+  const DeepSpeedFile f16 = parse("{'fp16': {'enabled': true}}"), bf16 = parse("{'bf16': {'enabled': true}}");
+  EXPECT_EQ(Policy::parse(*f16.policy_line()).fields().residual, Scalar::f16);
+  EXPECT_EQ(Policy::parse(*bf16.policy_line()).fields().residual, Scalar::bf16);
+  EXPECT_EQ(
+      f16.policy_note,
+      "fp16.enabled casts the whole module: residual=f16, and embedding rows, norm gains and biases are "
+      "read from f16 copies; 16-mixed alone keeps them f32, as autocast does");
+  EXPECT_NE(bf16.policy_note.find("bf16.enabled casts the whole module: residual=bf16"), std::string::npos);
+  // Autocast does not.
+  const DeepSpeedFile autocast = parse("{'torch_autocast': {'enabled': true, 'dtype': 'bfloat16'}}");
+  EXPECT_EQ(Policy::parse(*autocast.policy_line()).fields().residual, Scalar::f32);
+  EXPECT_EQ(autocast.policy_note, "");
 }
 
 TEST(DeepSpeed, MomentsIn16BitsAreRoundedStochasticallyAndThatIsSaid) {
@@ -126,7 +141,7 @@ TEST(DeepSpeed, FormatsOfGradientsAndOfSumsOverRanksAreFields) {
       "\"communication_data_type\": \"fp32\"}");
   EXPECT_EQ(value(file, "precision.grads"), "\"bf16\"");
   EXPECT_EQ(value(file, "precision.reduce"), "\"f32\"");
-  EXPECT_EQ(Policy::parse(*file.policy_line()), Policy::parse("bf16-mixed grads=bf16"));
+  EXPECT_EQ(Policy::parse(*file.policy_line()), Policy::parse("bf16-mixed residual=bf16 grads=bf16"));
   EXPECT_EQ(value(parse("{\"data_types\": {\"grad_accum_dtype\": None}}"), "precision.grads"), "");
 }
 

@@ -123,39 +123,55 @@ TEST(Foreign, TheKeySaysWhoseWordItIs) {
 TEST(Foreign, FsdpCastsTheWeightsAndKeepsMastersInF32) {
   const Pairs lines = {
       {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, buffer_dtype=torch.float32)",
-       "bf16-mixed"},
-      {"param_dtype=bf16 reduce_dtype=fp32 buffer_dtype=fp32", "bf16-mixed"},
+       "bf16-mixed residual=bf16"},
+      {"param_dtype=bf16 reduce_dtype=fp32 buffer_dtype=fp32", "bf16-mixed residual=bf16"},
       {"mixed_precision=MixedPrecision(param_dtype=torch.float16, cast_forward_inputs=True,),",
-       "16-mixed reduce=f16"},
+       "16-mixed residual=f16 reduce=f16"},
       {"torch.distributed.fsdp.MixedPrecision(torch.bfloat16, torch.bfloat16, torch.float32)",
-       "bf16-mixed reduce=bf16"},
+       "bf16-mixed residual=bf16 reduce=bf16"},
       {"MixedPrecisionPolicy(\n    param_dtype=torch.bfloat16,\n    reduce_dtype=torch.float32,\n    "
        "output_dtype=torch.bfloat16,\n)",
-       "bf16-mixed output=bf16"},
+       "bf16-mixed residual=bf16 output=bf16"},
       {"MixedPrecision(param_dtype=torch.bfloat16, keep_low_precision_grads=True)",
-       "bf16-mixed reduce=bf16 grads=bf16"},
+       "bf16-mixed residual=bf16 reduce=bf16 grads=bf16"},
       {"MixedPrecision(reduce_dtype=None)", "32-true"},
-      {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=None)", "bf16-mixed reduce=bf16"},
+      {"MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=None)",
+       "bf16-mixed residual=bf16 reduce=bf16"},
       {"MixedPrecision()", "32-true"},
       {"{\"param_dtype\": \"bfloat16\", \"reduce_dtype\": \"float32\", \"buffer_dtype\": null}",
-       "bf16-mixed"},
-      {"{'param_dtype': torch.bfloat16, 'cast_forward_inputs': True}", "bf16-mixed reduce=bf16"},
-      {"dict(param_dtype=torch.float16, reduce_dtype=torch.float32)", "16-mixed"},
+       "bf16-mixed residual=bf16"},
+      {"{'param_dtype': torch.bfloat16, 'cast_forward_inputs': True}",
+       "bf16-mixed residual=bf16 reduce=bf16"},
+      {"dict(param_dtype=torch.float16, reduce_dtype=torch.float32)", "16-mixed residual=f16"},
       {"param_dtype=float64", "64-true"},
-      {"param_dtype=bfloat16,kv_cache=f32", "bf16-mixed reduce=bf16 kv_cache=f32"}};
+      {"param_dtype=bfloat16,kv_cache=f32", "bf16-mixed residual=bf16 reduce=bf16 kv_cache=f32"}};
   for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
-  EXPECT_EQ(Policy::parse(lines.front().first), Policy::parse("bf16-mixed"));
+  EXPECT_EQ(Policy::parse(lines.front().first), Policy::parse("bf16-mixed residual=bf16"));
 }
 
 TEST(Foreign, BuffersStayAsTheyAreAndThatIsSaid) {
   std::vector<std::string> notes;
   EXPECT_EQ(Policy::parse("param_dtype=bf16 buffer_dtype=bf16", &notes),
-            Policy::parse("bf16-mixed reduce=bf16"));
-  ASSERT_EQ(notes.size(), 1U);
-  EXPECT_EQ(notes[0].find("buffer_dtype=bf16: buffers (the table of rotary angles) stay f32"), 0U)
-      << notes[0];
+            Policy::parse("bf16-mixed residual=bf16 reduce=bf16"));
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_EQ(notes[1].find("buffer_dtype=bf16: buffers (the table of rotary angles) stay f32"), 0U)
+      << notes[1];
   notes.clear();
   Policy::parse("param_dtype=bf16 buffer_dtype=fp32", &notes);
+  EXPECT_EQ(notes.size(), 1U);
+}
+
+TEST(Foreign, FsdpsParamDtypeIsTheWholeModulesAndThatIsNoted) {
+  std::vector<std::string> notes;
+  EXPECT_EQ(Policy::parse("MixedPrecision(param_dtype=torch.float16)", &notes).fields().residual,
+            Scalar::f16);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_EQ(notes[0],
+            "param_dtype casts the whole module: residual=f16, and embedding rows, norm gains and biases are "
+            "read from f16 copies; 16-mixed alone keeps them f32, as autocast does");
+  notes.clear();
+  for (const char* autocast : {"Fabric(precision='16-mixed')", "Trainer(precision='bf16-mixed')", "bf16"})
+    EXPECT_EQ(Policy::parse(autocast, &notes).fields().residual, Scalar::f32) << autocast;
   EXPECT_TRUE(notes.empty());
 }
 
@@ -210,7 +226,7 @@ TEST(Foreign, WhatIsWrongIsNamedWithTheNearestSpelling) {
 TEST(Foreign, RulesFollowAForeignSpelling) {
   const Policy policy = Policy::parse(
       "MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.float32); lm_head: compute=f32");
-  EXPECT_EQ(policy.preset(), "bf16-mixed");
+  EXPECT_EQ(policy.fields(), Policy::parse("bf16-mixed residual=bf16").fields());
   ASSERT_EQ(policy.rules().size(), 1U);
 }
 

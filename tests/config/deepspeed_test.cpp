@@ -54,8 +54,7 @@ constexpr const char* kFp16 =
 
 TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
   const Read r = read(kFp16);
-  EXPECT_EQ(r.config.policy.preset(), "16-mixed");
-  EXPECT_EQ(r.config.policy.loss_scale().str(), "dynamic:2^12");
+  EXPECT_EQ(r.config.policy, precision::Policy::parse("16-mixed residual=f16 loss_scale=dynamic:2^12"));
   const precision::ScalerOptions scaler = scaler_options(r.config).value();
   EXPECT_EQ(scaler.window, 500);
   EXPECT_EQ(scaler.hysteresis, 4);
@@ -64,11 +63,10 @@ TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
   EXPECT_EQ(r.config.batch.global_batch_size, 64);
   EXPECT_EQ(r.config.batch.micro_batch_size, 8);
   EXPECT_EQ(r.config.optimizer.max_grad_norm, 0.5);
-  EXPECT_NE(
-      r.all().find(
-          "note ds.json: sets precision.policy = \"16-mixed\" (fp16.enabled), batch.global_batch_size = "
-          "64 (train_batch_size), optimizer.max_grad_norm = 0.5 (gradient_clipping)"),
-      std::string::npos)
+  EXPECT_NE(r.all().find("note ds.json: sets precision.policy = \"16-mixed residual=f16\" (fp16.enabled), "
+                         "batch.global_batch_size = "
+                         "64 (train_batch_size), optimizer.max_grad_norm = 0.5 (gradient_clipping)"),
+            std::string::npos)
       << r.all();
   EXPECT_TRUE(r.told.warnings.empty()) << r.all();
 }
@@ -76,8 +74,10 @@ TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
 TEST(DeepSpeedConfig, TheNamedPresetIsToldWhateverOtherKeysMakeOfIt) {
   const Read r = read("{'bf16': {'enabled': true}, 'communication_data_type': 'bf16'}");
   EXPECT_EQ(r.config.policy.preset(), "custom");
-  EXPECT_NE(r.all().find("precision.policy = \"bf16-mixed\" (bf16.enabled), precision.reduce = \"bf16\""),
-            std::string::npos)
+  EXPECT_NE(
+      r.all().find(
+          "precision.policy = \"bf16-mixed residual=bf16\" (bf16.enabled), precision.reduce = \"bf16\""),
+      std::string::npos)
       << r.all();
 }
 
@@ -104,7 +104,18 @@ TEST(DeepSpeedConfig, TheCommandLineWins) {
   bf16.policy = "bf16-mixed";
   EXPECT_EQ(read(kFp16, {}, "", bf16).config.policy.preset(), "bf16-mixed");
   EXPECT_EQ(read(kFp16, {"precision.policy=bf16-mixed"}).config.policy.preset(), "bf16-mixed");
-  EXPECT_EQ(read(kFp16, {"precision.residual=f16"}).config.policy.fields().residual, Scalar::f16);
+  EXPECT_EQ(read(kFp16, {"precision.residual=f32"}).config.policy.preset(), "16-mixed");
+}
+
+TEST(DeepSpeedConfig, WhatAFormatOf16BitsCastsIsToldWhereItCounts) {
+  const auto told = [](const Read& r) {
+    return r.all().find("fp16.enabled casts the whole module") != std::string::npos;
+  };
+  EXPECT_TRUE(told(read(kFp16)));
+  EXPECT_FALSE(told(read(kFp16, {"precision.policy=bf16-mixed"})));
+  PrecisionArguments bf16;
+  bf16.policy = "bf16-mixed";
+  EXPECT_FALSE(told(read(kFp16, {}, "", bf16)));
 }
 
 TEST(DeepSpeedConfig, AScalerWithoutEffectIsSaidOnce) {
@@ -126,7 +137,7 @@ TEST(DeepSpeedConfig, ItsPolicyTakesThePlaceOfTheConfigsAndTheRulesStay) {
       "[precision]\npolicy = \"16-mixed\"\nresidual = \"f16\"\nrules = [\"lm_head: compute=f32\"]\n"
       "[precision.loss_scale]\nhysteresis = 3\n";
   const Read r = read("{'bf16': {'enabled': true}}", {}, more);
-  EXPECT_EQ(r.config.policy.preset(), "bf16-mixed");
+  EXPECT_EQ(r.config.policy.fields(), precision::Policy::parse("bf16-mixed residual=bf16").fields());
   EXPECT_EQ(r.config.policy.rules().size(), 1U);
   EXPECT_EQ(read("{'zero_optimization': {'stage': 3}}", {}, more).config.policy.fields().residual,
             Scalar::f16);
@@ -211,10 +222,12 @@ TEST_F(NamedDeepSpeed, TheCommandLineWins) {
   EXPECT_EQ(named({"optimizer.max_grad_norm=2"}).optimizer.max_grad_norm, 2);
   EXPECT_EQ(named({}, {"32-true", {}, nullptr}).policy.preset(), "32-true");
   const compat::DeepSpeedFile other = compat::parse_deepspeed("{'bf16': {'enabled': True}}", "other.json");
-  EXPECT_EQ(named({}, {std::nullopt, {}, &other}, nullptr, "missing.json").policy.preset(), "bf16-mixed");
+  EXPECT_EQ(named({}, {std::nullopt, {}, &other}, nullptr, "missing.json").policy.fields().residual,
+            Scalar::bf16);
   EXPECT_EQ(named({"precision.deepspeed="}, {}, nullptr, "missing.json").policy.preset(), "32-true");
   test::put(folder / "bf16.json", "{'bf16': {'enabled': True}}");
-  EXPECT_EQ(named({"precision.deepspeed=" + (folder / "bf16.json").string()}).policy.preset(), "bf16-mixed");
+  EXPECT_EQ(named({"precision.deepspeed=" + (folder / "bf16.json").string()}).policy.fields().residual,
+            Scalar::bf16);
 }
 
 TEST_F(NamedDeepSpeed, AFileThatIsNotThereNamesTheKey) {
@@ -232,8 +245,9 @@ TEST(ForeignConfig, NotesOfAPolicyAreTold) {
   Told told;
   parse_config(std::string(kRun) + "[precision]\npolicy = \"param_dtype=bf16 buffer_dtype=bf16\"\n",
                "/home/run.toml", {}, {}, &told);
-  ASSERT_EQ(told.notes.size(), 1U);
-  EXPECT_EQ(told.notes[0].find("buffer_dtype=bf16"), 0U);
+  ASSERT_EQ(told.notes.size(), 2U);
+  EXPECT_EQ(told.notes[0].find("param_dtype casts the whole module: residual=bf16"), 0U);
+  EXPECT_EQ(told.notes[1].find("buffer_dtype=bf16"), 0U);
   // An integer is a name of Fabric's too.
   EXPECT_EQ(parse_config(std::string(kRun) + "[precision]\npolicy = 16\n", "/home/run.toml").policy.preset(),
             "16-mixed");

@@ -219,6 +219,31 @@ TEST(Rules, AreNamedByAnOpThatASumWasFoldedInto) {
   }
 }
 
+TEST(Formats, OfAWholeModuleAreThoseOfTheResidualStreamInWhatIsReadAsItIs) {
+  // As DeepSpeed's fp16 and FSDP's param_dtype mean it: embedding rows and gains are copies too.
+  const Program p = plan_for(precision::Policy::parse("16-mixed residual=f16"));
+  const std::vector<PlanRow> rows = plan_rows(p);
+  const std::pair<const char*, const char*> reads[] = {{"model.embed_tokens", "gather"},
+                                                       {"model.layers.0.input_layernorm", "rmsnorm"},
+                                                       {"model.norm", "rmsnorm"}};
+  for (const auto& [scope, op] : reads) {
+    EXPECT_EQ(find_row(rows, scope, op).stored, "f16") << scope;
+    EXPECT_EQ(find_row(rows, scope, op).output, "f16") << scope;
+  }
+  const auto backward = find_step(p, "model.norm", "rmsnorm", graph::Phase::backward);
+  const auto gain = std::ranges::find_if(backward->inputs, [&](const Operand& o) {
+    return p.buffer(o.buffer).slot >= 0 && !p.buffer(o.buffer).integer;
+  });
+  ASSERT_NE(gain, backward->inputs.end());
+  EXPECT_EQ(p.buffer(gain->buffer).home, Home::copy);
+  // A rule raises one of them; where the stream is f32, they are the masters.
+  const auto raised = precision::Policy::parse("16-mixed residual=f16; model.norm: residual=f32");
+  EXPECT_EQ(find_row(plan_rows(plan_for(raised)), "model.norm", "rmsnorm").stored, "f32");
+  EXPECT_EQ(find_row(plan_rows(plan_for(raised)), "model.norm", "rmsnorm").decided_by, "policy rule 1");
+  const std::vector<PlanRow> mixed = plan_rows(plan_for(precision::Policy::parse("16-mixed")));
+  EXPECT_EQ(find_row(mixed, "model.norm", "rmsnorm").stored, "f32");
+}
+
 TEST(Formats, OfABranchThatIsRoundedBeforeItsSumAreBothShown) {
   const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").output, "f32");

@@ -25,23 +25,24 @@ TEST(Watch, SaysOnceThatTheScaleKeepsFalling) {
   EXPECT_TRUE(watch.see(scaled(1, 1024, "a")).empty());
   EXPECT_TRUE(watch.see(scaled(2, 1024)).empty());
   EXPECT_TRUE(watch.see(scaled(3, 512, "a")).empty());
-  const std::vector<std::string> said = watch.see(scaled(9, 256, "a"));
+  const std::vector<Warning> said = watch.see(scaled(9, 256, "a"));
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0],
-            "the loss scale fell 4x in 9 steps, always a; to cure: --resume --rule 'a: compute=f32'");
+  EXPECT_EQ(said[0].str(),
+            "the loss scale fell 4x in 9 steps, always a. Fix: --resume --rule 'a: compute=f32'");
   EXPECT_TRUE(watch.see(scaled(10, 128, "a")).empty());
 }
 
 TEST(Watch, HandsOnACureThatIsNotTheScopesCompute) {
   Watch watch;
-  std::vector<std::string> said;
+  std::vector<Warning> said;
   for (const double scale : {1024, 512, 256}) {
     StepReport step = scaled(1, scale, "a");
-    step.overflow->cure = "--rule 'a: grads=f32'";
+    step.overflow->cure = {"--rule", "a: grads=f32"};
     said = watch.see(step);
   }
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0].substr(said[0].find("to cure")), "to cure: --resume --rule 'a: grads=f32'");
+  ASSERT_EQ(said[0].cures.size(), 1U);
+  EXPECT_EQ(said[0].cures[0].arguments, (std::vector<std::string>{"--resume", "--rule", "a: grads=f32"}));
 }
 
 TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
@@ -57,23 +58,23 @@ TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
 TEST(Watch, WaitsLongerWhereOpsTakeTurns) {
   Watch watch;
   double scale = 4096;
-  std::vector<std::string> said;
+  std::vector<Warning> said;
   for (std::int64_t step = 1; said.empty() && step < 20; ++step) {
     said = watch.see(scaled(step, scale, step % 2 == 0 ? "a" : "b"));
     scale /= 2;
   }
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0],
-            "the loss scale fell 64x in 7 steps, by several ops; to cure: --resume --precision bf16-mixed");
+  EXPECT_EQ(said[0].str(),
+            "the loss scale fell 64x in 7 steps, by several ops. Fix: --resume --precision bf16-mixed");
 }
 
 TEST(Watch, SaysOnceThatNoWeightMoves) {
   Watch watch;
   StepReport still;
   still.step = 4;
-  const std::vector<std::string> said = watch.see(still);
+  const std::vector<Warning> said = watch.see(still);
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0].find("step 4: every gradient is 0"), 0U);
+  EXPECT_EQ(said[0].text.find("step 4: every gradient is 0"), 0U);
   EXPECT_TRUE(watch.see(still).empty());
 }
 

@@ -39,7 +39,7 @@ TEST_F(FindModel, APlaceThatCannotBeLookedAtIsNoDirectory) {
 
 TEST_F(FindModel, ADirectoryWithoutConfigSaysSo) {
   const std::string message = test::message_of<FileError>([&] { find_model(folder); });
-  EXPECT_NE(message.find("config.json: there is no such file"), std::string::npos) << message;
+  EXPECT_NE(message.find("has no config.json, so it is not a model"), std::string::npos) << message;
 }
 
 }  // namespace

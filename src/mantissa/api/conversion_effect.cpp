@@ -12,6 +12,7 @@
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/nonfinite.h"
 
 namespace mantissa::api {
 namespace {
@@ -20,9 +21,12 @@ namespace {
 class RowModel {
  public:
   RowModel(const plan::Program& program, const weights::ModelSource& source, const kernels::Context& ctx)
-      : weights_(weights::open_weights(program, source, ctx)), executor_(program, weights_, ctx) {}
+      : path_(source.weights),
+        weights_(weights::open_weights(program, source, ctx)),
+        executor_(program, weights_, ctx) {}
 
-  /// Row `r`; returns the sum of the log-probabilities of each next token.
+  /// Row `r`; returns the sum of the log-probabilities of each next token. Throws RunStopped where it is not
+  /// finite.
   double run(const text::StepData& rows, std::int64_t r, const Extent& extent) {
     const std::int64_t length = rows.sequence_length;
     for (std::int64_t t = 0; t < length; ++t) {
@@ -30,13 +34,19 @@ class RowModel {
       executor_.integers("ids")[static_cast<std::size_t>(t)] = rows.ids[at];
       executor_.integers("targets")[static_cast<std::size_t>(t)] = rows.ids[at + 1];
     }
-    executor_.run(graph::Phase::forward, extent);
+    const auto forward = [&] { executor_.run(graph::Phase::forward, extent); };
+    forward();
     const Matrix log_prob = executor_.buffer("log_prob");
-    return kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    const double sum = kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    if (std::isfinite(sum)) return sum;
+    runtime::stop_non_finite(fmt::format("convert: the model is written; the loss of {} over row {} is {}",
+                                         path_.string(), r, runtime::unsigned_nan(-sum)),
+                             runtime::find_first_non_finite(executor_, r, forward), executor_.program());
   }
   Matrix logits() const { return executor_.buffer("logits"); }
 
  private:
+  std::filesystem::path path_;
   runtime::WeightSet weights_;
   runtime::Executor executor_;
 };
@@ -75,8 +85,7 @@ EffectRows::EffectRows(const convert::Source& in, const ConvertOptions& options)
         in.path.string()));
   }
   original_ = weights::find_model(in.path);
-  rows_ =
-      evaluation_rows(in.path, original_.config, options.data, options.data_format, options.sequence_length);
+  rows_ = evaluation_rows(original_, options.data, options.data_format, options.sequence_length);
 }
 
 std::optional<ConversionEffect> EffectRows::compare(const std::filesystem::path& converted,

@@ -33,9 +33,13 @@ std::vector<std::int32_t> puzzle_tokens(const config::RunConfig& config, const t
   }
 }
 
+bool is_puzzles(const config::RunConfig& config) {
+  return config.data.source.size() == 1 && config.data.source.front() == "kk";
+}
+
 std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
   const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(config.data.tokenizer);
-  if (config.data.source.size() == 1 && config.data.source.front() == "kk") {
+  if (is_puzzles(config)) {
     if (tokenizer->vocabulary() > model.vocab_size) {
       throw ConfigError(fmt::format(
           "the {} tokenizer has {} entries, but the model's vocab_size is {}; raise model.vocab_size",
@@ -49,6 +53,32 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
                          std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
   }
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
+}
+
+/// The model that the run begins with. (The one that it wrote has no tokenizer's file.)
+weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
+  const std::filesystem::path path = section.path, of_run = path / "model";
+  std::error_code error;  // of a place that cannot be looked at
+  weights::ModelSource origin{model, path, path};
+  if (std::filesystem::exists(of_run / "config.json", error)) origin.directory = of_run;
+  if (path.empty() && !section.config.empty())
+    origin.directory = std::filesystem::path(section.config).parent_path();
+  return origin;
+}
+
+/// Throws where the model's ids are not bytes, and text would be read as such. A model that begins at random
+/// may have more entries than bytes.
+void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
+  const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
+  if (!text || config.data.tokenizer != "byte") return;
+  const weights::ModelSource origin = origin_of(config.model, model);
+  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
+  if (tokenizer_file(origin.directory).empty() && !other_size) return;
+  throw ConfigError(
+      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
+                  "to a file, and set "
+                  "data.source to it and data.format = \"tokens\"",
+                  why_no_bytes(origin)));
 }
 
 std::string source_name(const config::RunConfig& config) {
@@ -70,7 +100,10 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
     throw ConfigError(
         "data.validation: files of their own are not read by this version; give a share such as 0.02");
   }
-  if (tokens.empty()) return {source_tokens(config, model), options, source_name(config)};
+  if (tokens.empty()) {
+    check_bytes(config, model);
+    return {source_tokens(config, model), options, source_name(config)};
+  }
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] < 0 || tokens[i] >= model.vocab_size) {
       throw ConfigError(
@@ -80,12 +113,14 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
   return {tokens, options, "tokens in memory"};
 }
 
-std::unique_ptr<text::Tokenizer> tokenizer_of(const std::filesystem::path& model,
-                                              const model::ModelConfig& config) {
-  const bool has_files =
-      std::filesystem::exists(model / "tokenizer.json") || std::filesystem::exists(model / "tokenizer.model");
-  if (has_files || config.vocab_size != 256) return nullptr;
-  return text::make_tokenizer("byte");
+std::string data_note(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return {};
+  if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return {};
+  return fmt::format(
+      "data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size = {} are "
+      "never "
+      "seen",
+      kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size);
 }
 
 }  // namespace mantissa::api

@@ -12,6 +12,7 @@
 #include "mantissa/rollout/generate.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/text/kk.h"
 #include "mantissa/text/kk_reward.h"
@@ -51,9 +52,16 @@ double loss_of(const weights::ModelSource& source, const precision::Policy& poli
       executor.integers("targets")[static_cast<std::size_t>(t)] = rows.ids[at + 1];
     }
     batch.key(0, static_cast<std::uint64_t>(r));
-    executor.run(graph::Phase::forward, batch.extent());
+    const auto forward = [&] { executor.run(graph::Phase::forward, batch.extent()); };
+    forward();
     const Matrix log_prob = executor.buffer("log_prob");
-    sum += kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    const double of_row = kernels::chunked_sum(log_prob.data, log_prob.type, length);
+    if (!std::isfinite(of_row)) {
+      const std::string what =
+          fmt::format("eval: the loss of row {} is {}", r, runtime::unsigned_nan(-of_row));
+      runtime::stop_non_finite(what, runtime::find_first_non_finite(executor, r, forward), program);
+    }
+    sum += of_row;
   }
   return -sum / static_cast<double>(rows.rows * length);
 }
@@ -117,17 +125,19 @@ Evaluation finish(double loss, std::int64_t tokens, bool bytes) {
 
 }  // namespace
 
-text::StepData evaluation_rows(const std::filesystem::path& model, const model::ModelConfig& config,
-                               const std::vector<std::string>& data, const std::string& format,
-                               std::int64_t sequence_length) {
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, config);
+text::StepData evaluation_rows(const weights::ModelSource& source, const std::vector<std::string>& data,
+                               const std::string& format, std::int64_t sequence_length) {
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(source);
   const bool kk = names_puzzles(data);
-  if (kk && tokenizer == nullptr)
-    throw ConfigError(fmt::format("{}: puzzles need a model of bytes (vocab_size 256)", model.string()));
+  if (tokenizer == nullptr && (kk || text::holds_text(data, format))) {
+    throw ConfigError(
+        fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
+                    "the format tokens",
+                    data.front(), why_no_bytes(source)));
+  }
   std::vector<std::int32_t> ids =
       kk ? puzzle_text(puzzle_options(), *tokenizer)
-         : text::read_tokens(data, format, tokenizer == nullptr ? *text::make_tokenizer("byte") : *tokenizer,
-                             config.vocab_size);
+         : text::read_tokens(data, format, *text::make_tokenizer("byte"), source.config.vocab_size);
   text::Dataset::Options rows;
   // Text shorter than a row is one short row.
   rows.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
@@ -144,14 +154,13 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
   const kernels::Context ctx = context_for(hardware);
   const weights::ModelSource source = weights::find_model(model);
   const precision::Policy policy = policy_for(precision);
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
-  const text::StepData all = evaluation_rows(model, source.config, data, format, sequence_length);
-  Evaluation e =
-      finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length, tokenizer != nullptr);
+  const text::StepData all = evaluation_rows(source, data, format, sequence_length);
+  const bool bytes = names_puzzles(data) || text::holds_text(data, format);
+  Evaluation e = finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length, bytes);
   if (names_puzzles(data) && puzzles > 0) {
     text::KkOptions options = puzzle_options();
     options.count = puzzles;
-    answer_puzzles(source, policy, options, *tokenizer, ctx, e);
+    answer_puzzles(source, policy, options, *tokenizer_of(source), ctx, e);
   }
   return e;
 }
@@ -171,7 +180,7 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
   if (data.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = data.validation(0, data.validation_rows());
-  const bool bytes = run.data.tokenizer == "byte" && run.data.format != "tokens";
+  const bool bytes = names_puzzles(run.data.source) || text::holds_text(run.data.source, run.data.format);
   const precision::Policy policy = run.policy.at_step(run.run.steps - 1);  // as the run's last loss was taken
   Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
   if (run.data.source.front() == "kk" && puzzles > 0) {

@@ -218,10 +218,12 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   const std::vector<cost::Part> parts = cost::compile_parts(run, source.config, ctx);
   const plan::Program& program = *parts.front().program;
   check_native(run, program, there);
+  config::Told told = config.impl().told;
+  if (std::string note = data_note(run, source.config); !note.empty()) told.notes.push_back(std::move(note));
   // What the process holds before a run allocates: the data are in it already.
   const cost::MemoryForecast memory = cost::forecast_memory(parts, 0);
   Plan p = describe(run, source.config, program, memory, cost::measure_machine(ctx, program, kRests), ctx,
-                    config.impl().told, there);
+                    told, there);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (p.refusal.empty() && !refused.empty()) p.refusal = refused.front();

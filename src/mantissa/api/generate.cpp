@@ -19,13 +19,12 @@ namespace mantissa::api {
 namespace {
 
 std::vector<std::int32_t> ids_of(const Prompt& prompt, const text::Tokenizer* tokenizer,
-                                 const std::filesystem::path& model) {
+                                 const weights::ModelSource& source) {
   if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) {
     throw ConfigError(
-        fmt::format("{}: has no tokenizer that this version reads (only models of bytes have one built in); "
-                    "give --prompt-ids",
-                    model.string()));
+        fmt::format("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
+                    why_no_bytes(source)));
   }
   return tokenizer->encode(prompt.text);
 }
@@ -38,11 +37,11 @@ void check_option(const char* option, std::int64_t value, std::int64_t most) {
 /// A request for every sample of every prompt.
 std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
                                           const text::Tokenizer* tokenizer,
-                                          const std::filesystem::path& model) {
+                                          const weights::ModelSource& source) {
   check_option("--samples", o.samples, std::int64_t{1} << 20);
   std::vector<rollout::Request> requests;
   for (std::size_t p = 0; p < prompts.size(); ++p) {
-    const std::vector<std::int32_t> ids = ids_of(prompts[p], tokenizer, model);
+    const std::vector<std::int32_t> ids = ids_of(prompts[p], tokenizer, source);
     if (ids.empty() && prompts.size() > 1) {
       throw ConfigError(
           fmt::format("prompt {} of {} is empty; give it at least one token", p + 1, prompts.size()));
@@ -84,8 +83,8 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
                      const GenerateOptions& o) {
   const kernels::Context ctx = context_for(o.hardware);
   const weights::ModelSource source = weights::find_model(model);
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(model, source.config);
-  const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), model);
+  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(source);
+  const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);
   std::size_t longest = 0;

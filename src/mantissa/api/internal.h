@@ -15,6 +15,7 @@
 #include "mantissa/precision/policy.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/text/tokenizer.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 
@@ -34,19 +35,29 @@ precision::Policy policy_for(const Precision& precision, const std::string& fall
 /// Throws ConfigError for what the kernels do not do, and for rules that match nothing in `program`.
 void check_plan(const plan::Program& program);
 
-/// The rows that [data] describes, for `model`; from `tokens` where there are any.
+/// The rows that [data] describes, for `model`; from `tokens` where there are any. Throws ConfigError where
+/// text would be read as bytes and the ids of the config's model are of another tokenizer.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            const std::vector<std::int32_t>& tokens);
 
-/// The tokenizer beside a model's weights, or bytes where it has 256 entries and none beside it; null where
-/// there is none.
-std::unique_ptr<text::Tokenizer> tokenizer_of(const std::filesystem::path& model,
-                                              const model::ModelConfig& config);
+/// A note on the entries of the vocabulary that the data cannot have; "" where there are none.
+std::string data_note(const config::RunConfig& config, const model::ModelConfig& model);
+
+/// Entries of the byte tokenizer.
+inline constexpr std::int64_t kByteEntries = 256;
+
+/// A tokenizer's file in a model directory; empty where there is none.
+std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
+
+/// Bytes where the model has 256 entries and no tokenizer's file beside it; null else.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const weights::ModelSource& source);
+
+/// Why tokenizer_of() gives null: the file, or the size of the vocabulary.
+std::string why_no_bytes(const weights::ModelSource& source);
 
 /// The rows over which a model directory is measured: files or {"kk"}, in their order.
-text::StepData evaluation_rows(const std::filesystem::path& model, const model::ModelConfig& config,
-                               const std::vector<std::string>& data, const std::string& format,
-                               std::int64_t sequence_length);
+text::StepData evaluation_rows(const weights::ModelSource& source, const std::vector<std::string>& data,
+                               const std::string& format, std::int64_t sequence_length);
 
 /// Plan, memory and time of a training run as text and JSON, and what it would be on other machines.
 Plan describe(const config::RunConfig& config, const model::ModelConfig& model, const plan::Program& program,

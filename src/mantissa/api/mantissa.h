@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/base/error.h"
+
 namespace mantissa::api {
 
 /// Where a run executes. Neither changes a bit of any result.
@@ -136,8 +138,8 @@ struct Events {
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
-  std::function<void(const std::string&)> on_note;     // things a user should be told once
-  std::function<void(const std::string&)> on_warning;  // what goes wrong in this run, once, with its cure
+  std::function<void(const std::string&)> on_note;  // things a user should be told once
+  std::function<void(const Warning&)> on_warning;   // what goes wrong in this run, once, with its cures
 };
 
 struct TrainOptions {
@@ -151,7 +153,8 @@ struct TrainOptions {
 
 struct Summary {
   std::int64_t steps = 0;
-  double first_loss = 0;  // of the first step this call ran
+  std::int64_t steps_here = 0;  // of them, that this call ran; 0 where the run was complete before
+  double first_loss = 0;        // of the first step this call ran
   double final_loss = 0;
   std::optional<double> validation_loss;
   std::int64_t tokens = 0;
@@ -160,12 +163,14 @@ struct Summary {
   std::int64_t skipped = 0;
   std::string policy;
   std::string weights_xxh64;
-  std::filesystem::path model;  // the fp32 checkpoint, in Hugging Face's layout
+  std::filesystem::path model;  // the checkpoint, in Hugging Face's layout
+  std::string model_format;     // of its weights: "f32"
   bool interrupted = false;     // the stop token was used: the state is saved, run with `resume` to go on
 };
 
 /// Trains, and leaves a run directory as docs/cli.md describes it. Throws ConfigError, FileError,
-/// ResourceError before the first step; RunStopped where the run cannot go on.
+/// ResourceError before the first step; RunStopped where the run cannot go on, or ends with a loss that is
+/// not finite: the states stay, and no model is written.
 Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},
               std::stop_token stop = {});
 

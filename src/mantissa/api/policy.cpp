@@ -20,10 +20,12 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
     told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
   };
   const compat::DeepSpeedSetting* setting = file.find("precision", "policy");
-  if (setting != nullptr && counts)
+  if (setting != nullptr && counts) {
     note(fmt::format("sets precision.policy = {} ({})", setting->value, setting->from));
-  else if (setting != nullptr)
+    if (!file.policy_note.empty()) note(file.policy_note);
+  } else if (setting != nullptr) {
     note(fmt::format("--precision wins over {}", setting->from));
+  }
   std::vector<std::string> unused;
   for (const compat::DeepSpeedSetting& s : file.settings) {
     if (s.section != "precision") unused.push_back(s.from);

@@ -45,6 +45,10 @@ class Run {
     precision::check_supported(config_.policy);
     const kernels::Context ctx = context_for(options_.hardware, config_.run.threads);
     weights::ModelSource source = weights::find_model(config_.model);
+    if (options_.tokens.empty()) {
+      const std::string note = data_note(config_, source.config);
+      if (!note.empty()) told_.notes.push_back(note);
+    }
     text::Dataset data = load_dataset(config_, source.config, options_.tokens);
     check_directory();
     trainer_.emplace(config_, std::move(source), std::move(data), ctx, chosen_ ? chosen_->step : 0);
@@ -69,10 +73,10 @@ class Run {
   void check_directory() {
     const std::vector<io::FoundState> states = io::find_states(out_);
     if (!states.empty() && !options_.resume && !options_.overwrite) {
-      throw FileError(
-          fmt::format("{}: holds the state of step {}; go on with --resume, start anew with --overwrite, or "
-                      "choose another --out",
-                      out_.string(), states.back().step));
+      throw FileError(fmt::format("{}: holds the state of step {}; --overwrite starts anew, another --out "
+                                  "leaves it as it is",
+                                  out_.string(), states.back().step),
+                      {{{"--resume"}, "goes on from that state"}});
     }
     if (options_.resume) chosen_ = choose_state(states);
   }
@@ -171,7 +175,7 @@ class Run {
     predicted_peak_ = plan.predicted_peak_bytes;
     for (const std::string& note : told_.notes) tell(note);
     for (const std::string& warning : told_.warnings) {
-      if (events_.on_warning) events_.on_warning(warning);
+      if (events_.on_warning) events_.on_warning({warning});
     }
     if (events_.on_plan) events_.on_plan(plan);
   }
@@ -223,6 +227,7 @@ class Run {
       if (!r) break;
       if (done == 0) summary.first_loss = r->loss;
       last_loss_ = r->loss;
+      last_overflow_ = r->overflow;
       record(metrics, board, *r);
       tell_step(*r, start, ++done);
       if (is_due(r->step)) {
@@ -230,6 +235,7 @@ class Run {
         if (!stop_.stop_requested()) save_state();
       }
     }
+    summary.steps_here = done;
     summary.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(summary, metrics, board);
     summary.interrupted = summary.model.empty();
@@ -281,7 +287,7 @@ class Run {
   }
 
   void tell_step(const train::StepReport& r, std::chrono::steady_clock::time_point start, std::int64_t done) {
-    const std::vector<std::string> warnings = watch_.see(r);
+    const std::vector<Warning> warnings = watch_.see(r);
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     const double left = elapsed / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
     const std::string overflow = r.overflow ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows) : "";
@@ -289,14 +295,26 @@ class Run {
       events_.on_step({r.step, config_.run.steps, r.loss, r.tokens, r.grad_norm, r.lr, r.loss_scale,
                        r.skipped, overflow, r.tokens_per_second, r.peak_share, r.seconds, left});
     }
-    for (const std::string& warning : warnings) {
+    for (const Warning& warning : warnings) {
       if (events_.on_warning) events_.on_warning(warning);
+    }
+  }
+
+  /// A loss on held-out rows that is not finite stops the run, with the state that it has. A resumed run does
+  /// not measure it again.
+  std::optional<double> validated(report::MetricsWriter& metrics) {
+    try {
+      return trainer_->validate(stop_);
+    } catch (const RunStopped&) {
+      metrics.write_validation(trainer_->step(), std::numeric_limits<double>::quiet_NaN());
+      if (saved_ != trainer_->step()) save_state();
+      throw;
     }
   }
 
   std::optional<double> validate(report::MetricsWriter& metrics,
                                  std::optional<report::TensorBoardWriter>& board) {
-    const std::optional<double> loss = trainer_->validate(stop_);
+    const std::optional<double> loss = validated(metrics);
     if (!loss) return loss;
     metrics.write_validation(trainer_->step(), *loss);
     if (board) board->write_validation(trainer_->step(), *loss);
@@ -310,13 +328,29 @@ class Run {
     summary.validation_loss = validate(metrics, board);
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_->step()) save_state();
+    if (!std::isfinite(last_loss_)) stop_at_last_loss();
     summary.model = out_ / "model";
+    summary.model_format = name(*config_.policy.fields().checkpoint);
     const std::string loss = weights::checkpoint_loss(
         trainer_->weights(), *config_.policy.fields().checkpoint, trainer_->context());
     if (!loss.empty() && events_.on_note) events_.on_note(loss);
     const std::uint64_t hash = weights::save_model(summary.model, trainer_->weights(), trainer_->model(),
                                                    config_.policy, trainer_->context());
     summary.weights_xxh64 = fmt::format("{:016x}", hash);
+  }
+
+  /// A run whose last step was skipped for a forward pass that is not finite has no result.
+  [[noreturn]] void stop_at_last_loss() const {
+    std::string message =
+        fmt::format("step {}: the loss of the last step is {}", trainer_->step(), std::abs(last_loss_));
+    if (last_overflow_) {
+      message +=
+          fmt::format("; the first such value is {}; data {}", last_overflow_->what, last_overflow_->rows);
+    }
+    std::vector<io::FoundState> before = io::find_states(out_);
+    std::erase_if(before, [&](const io::FoundState& s) { return s.step >= trainer_->step(); });
+    const std::string from = before.empty() ? "--overwrite" : fmt::format("--resume={}", before.back().step);
+    throw RunStopped(message, {{{from, "--precision", "32-true"}}});
   }
 
   void write_summary(const Summary& s) const {
@@ -344,6 +378,7 @@ class Run {
   std::optional<io::FoundState> chosen_;  // to go on from
   train::Watch watch_;
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the step that the trainer stands at
+  std::optional<train::Overflow> last_overflow_;                 // of it, where it was skipped
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;

@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace mantissa {
 
@@ -13,10 +14,33 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
+/// A way to go on: arguments to add to those of the command that failed. An option that is given once takes
+/// the place of the one that was there.
+struct Cure {
+  std::vector<std::string> arguments;  // {"--resume", "--rule", "lm_head: compute=f32"}
+  std::string effect = {};             // what it does, where it does not mend the cause
+};
+
+/// What goes wrong without stopping anything.
+struct Warning {
+  std::string text;
+  std::vector<Cure> cures = {};
+  /// The text with the cures behind it.
+  std::string str() const;
+};
+
 /// Base of every error that the user can correct.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  /// what() returns the message with the cures behind it.
+  explicit Error(const std::string& message, std::vector<Cure> cures = {});
+  /// The message alone.
+  const std::string& message() const { return message_; }
+  const std::vector<Cure>& cures() const { return cures_; }
+
+ private:
+  std::string message_;
+  std::vector<Cure> cures_;
 };
 
 /// A config, policy line, rule or command-line value is wrong.
@@ -49,8 +73,8 @@ class ResourceError : public Error {
   using Error::Error;
 };
 
-/// The run itself stopped for a reason it states (exit code 1): the loss is not finite, the loss scale is at
-/// its minimum.
+/// A run or a computation stopped for a reason that the message states (exit code 1): a value that is not
+/// finite, a loss scale at its minimum.
 class RunStopped : public Error {
  public:
   using Error::Error;

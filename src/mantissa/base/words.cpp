@@ -67,6 +67,23 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
   return words;
 }
 
+std::string shell_words(std::span<const std::string> words) {
+  constexpr std::string_view kPlain =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";
+  std::string text;
+  for (const std::string& word : words) {
+    if (!text.empty()) text += ' ';
+    if (!word.empty() && word.find_first_not_of(kPlain) == std::string::npos) {
+      text += word;
+      continue;
+    }
+    text += '\'';
+    for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    text += '\'';
+  }
+  return text;
+}
+
 std::string list_of(std::span<const std::string> words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }

@@ -30,4 +30,7 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
 /// "a, b, c".
 std::string list_of(std::span<const std::string> words);
 
+/// The words as a POSIX shell reads them: one that holds more than letters, digits and a few signs is quoted.
+std::string shell_words(std::span<const std::string> words);
+
 }  // namespace mantissa

@@ -99,7 +99,7 @@ int run_train(const TrainArguments& a, const std::optional<std::int64_t>& resume
           fmt::format("^C      state of step {} saved in {}; go on with --resume", step, path.string()));
   };
   events.on_note = [&](const std::string& note) { table.say("note    " + note); };
-  events.on_warning = [&](const std::string& warning) { table.say("warn    " + warning); };
+  events.on_warning = [&](const Warning& warning) { table.say("warn    " + warning.str()); };
   const api::Summary summary = api::train(config, options, events, signals.token());
   table.finish();
   if (summary.interrupted && summary.steps == 0)

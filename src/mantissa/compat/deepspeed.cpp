@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/compat/deepspeed_block.h"
+#include "mantissa/compat/foreign_dtypes.h"
 #include "mantissa/numeric/format.h"
 
 namespace mantissa::compat {
@@ -160,7 +161,7 @@ struct Reader {
 
   std::string fp16_policy(DeepSpeedBlock& fp16) {
     return fp16.flag("fp16_master_weights_and_grads").value_or(false) ? "16-true loss_scale=dynamic"
-                                                                      : "16-mixed";
+                                                                      : "16-mixed residual=f16";
   }
 
   std::string bf16_policy(DeepSpeedBlock& bf16) {
@@ -170,11 +171,17 @@ struct Reader {
       throw ConfigError(
           fmt::format("{}: bf16.bf16_optimizer_states needs bf16.bf16_master_weights_and_grads", out.name));
     }
-    if (!moments) return low ? "bf16-true" : "bf16-mixed";
+    if (!moments) return low ? "bf16-true" : "bf16-mixed residual=bf16";
     out.warnings.push_back(
         "bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest, which leaves a second moment "
         "where it is; here weights and moments in bf16 are rounded stochastically");
     return "bf16-true optimizer=bf16 rounding=stochastic";
+  }
+
+  /// DeepSpeed casts the whole module, not only its products.
+  void set_whole_module(const std::string& policy, const std::string& from, Scalar format) {
+    set(kPrecision, "policy", fmt::format("\"{}\"", policy), from);
+    if (policy.find("residual=") != std::string::npos) out.policy_note = whole_module_note(from, format);
   }
 
   void precision(DeepSpeedBlock& root, bool fragment) {
@@ -204,9 +211,9 @@ struct Reader {
     if (same)
       std::erase_if(out.scaler, [](const DeepSpeedSetting& s) { return s.from == "torch_autocast.dtype"; });
     if (f16 == Switch::on) {
-      set(kPrecision, "policy", fmt::format("\"{}\"", fp16_policy(fp16)), f16_key);
+      set_whole_module(fp16_policy(fp16), f16_key, Scalar::f16);
     } else if (b16 == Switch::on) {
-      set(kPrecision, "policy", fmt::format("\"{}\"", bf16_policy(bf16)), b16_key);
+      set_whole_module(bf16_policy(bf16), b16_key, Scalar::bf16);
     } else if (!others && f16 != Switch::automatic && b16 != Switch::automatic &&
                (f16 == Switch::off || b16 == Switch::off)) {
       set(kPrecision, "policy", "\"32-true\"", f16 == Switch::off ? f16_key : b16_key);

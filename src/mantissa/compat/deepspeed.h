@@ -34,6 +34,7 @@ struct DeepSpeedFile {
   std::vector<std::string> notes;     // how something is done here that comes to the same
   std::vector<std::string> warnings;  // what here differs from what DeepSpeed would do
   std::string scaler_warning;         // the same of the scaler
+  std::string policy_note;            // what the policy of the file means, where it counts
   /// gradient_accumulation_steps where the file does not say both batch sizes with it: what global_batch_size
   /// is of micro_batch_size.
   std::optional<std::int64_t> accumulation;

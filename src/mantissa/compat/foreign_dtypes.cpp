@@ -101,6 +101,10 @@ struct Fsdp {
     const Scalar compute = param.value_or(Scalar::f32);
     const Scalar wide = compute == Scalar::f64 ? Scalar::f64 : Scalar::f32;
     Foreign out{std::string(preset_computing(compute)), {}};
+    if (bytes_of(compute) < 4) {
+      out.line += fmt::format(" residual={}", name(compute));
+      out.notes.push_back(whole_module_note("param_dtype", compute));
+    }
     if (const Scalar sums = reduce.value_or(compute); sums != wide)
       out.line += fmt::format(" reduce={}", name(sums));
     if (output && *output != wide) out.line += fmt::format(" output={}", name(*output));
@@ -214,6 +218,13 @@ std::string_view preset_computing(Scalar format) {
     default:
       return "";
   }
+}
+
+std::string whole_module_note(std::string_view key, Scalar format) {
+  return fmt::format(
+      "{0} casts the whole module: residual={1}, and embedding rows, norm gains and biases are read from {1} "
+      "copies; {2} alone keeps them f32, as autocast does",
+      key, name(format), preset_computing(format));
 }
 
 std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_view arguments) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "mantissa/compat/foreign.h"
@@ -11,6 +12,9 @@ namespace mantissa::compat {
 
 /// The preset with f32 masters that computes in `format` (64-true under f64); "" where there is none.
 std::string_view preset_computing(Scalar format);
+
+/// What `key`, which casts a module to a `format` of 16 bits and not only its products, means here.
+std::string whole_module_note(std::string_view key, Scalar format);
 
 /// MixedPrecision, MixedPrecisionPolicy, dict (FSDP), Policy and get_policy (jmp) with their arguments, by
 /// name or by place; none for another function. Throws ConfigError.

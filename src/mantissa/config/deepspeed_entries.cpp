@@ -122,6 +122,8 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
     if (!dynamic && s.said && s.from.starts_with("fp16.")) idle.push_back(s.from);
   }
   if (!sets.empty()) note(fmt::format("sets {}", fmt::join(sets, ", ")));
+  const DeepSpeedSetting* policy = file.find("precision", "policy");
+  if (!file.policy_note.empty() && counts(*policy, entries, policy_replaced)) note(file.policy_note);
   if (!lost.empty()) note(fmt::format("the command line wins over {}", fmt::join(lost, ", ")));
   if (!idle.empty()) {
     note(fmt::format("{} {} no effect: the policy ({}) {}", fmt::join(idle, ", "),

@@ -214,7 +214,7 @@ class Converter {
                          {kPolicyKey, state.header().policy},
                          {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
     if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
-    if (std::string amax = amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
+    if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
     metadata = metadata_after(std::move(metadata), parts, request_.change);
     if (!rewrite(in, parts, out.beside() / kWeights, metadata)) return false;
     const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)

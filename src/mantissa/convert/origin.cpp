@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "mantissa/io/json.h"
-#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::convert {
 namespace {
@@ -47,23 +46,6 @@ void set_dtype(nlohmann::ordered_json& config, const std::string& name, bool alw
 }
 
 }  // namespace
-
-std::string amax_of_state(const io::SafetensorsReader& state) {
-  constexpr std::string_view kPrefix = "amax.";
-  std::map<std::string, float> magnitudes;
-  for (const io::TensorInfo& tensor : state.tensors()) {
-    if (!tensor.name.starts_with(kPrefix) || tensor.dtype != io::Dtype::f32) continue;
-    const std::string_view name = kept_magnitude(std::string_view(tensor.name).substr(kPrefix.size()));
-    if (name.empty()) continue;
-    std::vector<float> history(static_cast<std::size_t>(tensor.count()));
-    state.read(tensor, std::as_writable_bytes(std::span(history)));
-    const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
-    if (!(amax > 0) || !std::isfinite(amax)) continue;
-    float& kept = magnitudes[std::string(name)];
-    kept = std::max(kept, amax);
-  }
-  return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();
-}
 
 std::optional<std::string> described(std::span<const Part> parts, const Change& change) {
   std::set<std::string_view> from;

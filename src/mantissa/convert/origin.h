@@ -26,10 +26,6 @@ std::optional<std::string> described(std::span<const Part> parts, const Change& 
 /// something is rounded; else what it was, or that of the narrowest values that were widened.
 Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change);
 
-/// The entry io::kAmaxKey of a model made from `state`, whose histories are tensors "amax.TENSOR:ELEMENT",
-/// without those of gradients; empty where it has none.
-std::string amax_of_state(const io::SafetensorsReader& state);
-
 /// The text of config.json `text` with "torch_dtype" or "dtype", whichever it has, naming `stored`; so in the
 /// parts of a composed model. Without "quantization_config" where `dequantised`. `file` names it in messages.
 /// Throws FileError where it is not JSON.

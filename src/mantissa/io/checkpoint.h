@@ -42,8 +42,9 @@ std::uint64_t write_model(const std::filesystem::path& directory, const ModelToW
 /// read when asked for.
 class WeightFiles {
  public:
-  /// Throws FileError where there are no weights, or they do not fit their index.
-  explicit WeightFiles(const std::filesystem::path& path);
+  /// `prefix`: only the tensors whose names begin with it are seen, and by the rest of their names. Throws
+  /// FileError where there are no weights, or they do not fit their index.
+  explicit WeightFiles(const std::filesystem::path& path, std::string prefix = {});
 
   /// The tensor with the scale of the 8-bit weight called `weight`, by the names that quantised checkpoints
   /// give it ("…weight_scale_inv", "…weight_scale"); nullptr where there is none.
@@ -88,6 +89,7 @@ class WeightFiles {
   void read_as(std::string_view name, std::span<T> out) const;
 
   std::filesystem::path path_;  // as given
+  std::string prefix_;
   std::vector<SafetensorsReader> shards_;
   std::vector<std::shared_ptr<const Mapping>> mappings_;  // of the shards that were mapped
   std::vector<TensorInfo> tensors_;

@@ -49,7 +49,7 @@ bool is_plain_name(const fs::path& file) {
 
 }  // namespace
 
-WeightFiles::WeightFiles(const fs::path& path) : path_(path) {
+WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path), prefix_(std::move(prefix)) {
   try {
     open(fs::is_directory(path) ? find_weights(path) : path);
   } catch (const fs::filesystem_error& error) {
@@ -89,7 +89,9 @@ void WeightFiles::open_index(const fs::path& index) {
 
 void WeightFiles::add_shard(const fs::path& path) {
   const SafetensorsReader& shard = shards_.emplace_back(path);
-  for (const TensorInfo& tensor : shard.tensors()) {
+  for (TensorInfo tensor : shard.tensors()) {
+    if (!tensor.name.starts_with(prefix_)) continue;
+    tensor.name.erase(0, prefix_.size());
     const Place place{shards_.size() - 1, tensors_.size()};
     const auto [other, added] = places_.emplace(tensor.name, place);
     if (!added) {
@@ -97,7 +99,7 @@ void WeightFiles::add_shard(const fs::path& path) {
                                   in_quotes(tensor.name),
                                   shards_[other->second.shard].path().filename().string()));
     }
-    tensors_.push_back(tensor);
+    tensors_.push_back(std::move(tensor));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/error.h"
@@ -12,13 +13,13 @@
 #include "mantissa/io/json.h"
 #include "mantissa/io/safetensors_stream.h"
 #include "mantissa/io/state_header.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::io {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kTensors = "state.safetensors";
 constexpr const char* kHeader = "state.json";
 constexpr std::string_view kPrefix = "step-";
 
@@ -63,17 +64,17 @@ StateHeader open_checked(const fs::path& folder) {
     bool tensors = false;
     for (const nlohmann::json& listed : json.at("files")) {
       check_file(folder, listed);
-      tensors = tensors || listed.at("name") == kTensors;
+      tensors = tensors || listed.at("name") == kStateTensors;
     }
-    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kTensors));
+    if (!tensors) damaged(folder / kHeader, fmt::format("it does not list {}", kStateTensors));
     return header;
   } catch (const nlohmann::json::exception&) {
     damaged(folder / kHeader, "an entry is missing or of the wrong type");
   }
 }
 
-// What to do instead of resuming from `folder`.
-std::string advice(const fs::path& folder) {
+// The newest whole state before that in `folder`.
+std::optional<std::int64_t> whole_state_before(const fs::path& folder) {
   const std::optional<std::int64_t> step = step_of(folder);
   std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
   std::reverse(states.begin(), states.end());
@@ -81,12 +82,12 @@ std::string advice(const fs::path& folder) {
     if (!step || state.step >= *step) continue;
     try {
       open_checked(state.path);
-      return fmt::format("the state before it is whole: --resume={}", state.step);
+      return state.step;
     } catch (const FileError&) {
       continue;
     }
   }
-  return "there is no whole state before it: start anew with --overwrite";
+  return std::nullopt;
 }
 
 // By way of a name that is no state's, so that a crash on the way leaves no half of one.
@@ -124,9 +125,9 @@ void write_state(const fs::path& run, const StateHeader& header, std::span<const
                  int keep) {
   AtomicDirectory folder(folder_of(run, header.step));
   Hash64 data;
-  const WrittenFile written = stream_safetensors(folder.beside() / kTensors, tensors, {}, data);
+  const WrittenFile written = stream_safetensors(folder.beside() / kStateTensors, tensors, {}, data);
   nlohmann::json json = json_of_header(header);
-  json["files"] = {{{"name", kTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
+  json["files"] = {{{"name", kStateTensors}, {"bytes", written.bytes}, {"xxh64", hex(written.file_hash)}}};
   write_file_atomic(folder.beside() / kHeader, sealed(json));
   folder.commit();
   remove_partial(run / "state");
@@ -145,10 +146,33 @@ void remove_states_after(const fs::path& run, std::int64_t step) {
 StateReader::StateReader(const fs::path& state) {
   try {
     header_ = open_checked(state);
-    tensors_.emplace(state / kTensors);
+    tensors_.emplace(state / kStateTensors);
   } catch (const FileError& error) {
-    throw FileError(fmt::format("{}; {}", error.what(), advice(state)));
+    const std::optional<std::int64_t> before = whole_state_before(state);
+    if (before) {
+      throw FileError(fmt::format("{}; the state before it is whole", error.what()),
+                      {{{fmt::format("--resume={}", *before)}}});
+    }
+    throw FileError(
+        fmt::format("{}; there is no whole state before it: start anew with --overwrite", error.what()));
   }
+}
+
+std::string amax_of_state(const SafetensorsReader& state) {
+  constexpr std::string_view kPrefix = "amax.";
+  std::map<std::string, float> magnitudes;
+  for (const TensorInfo& tensor : state.tensors()) {
+    if (!tensor.name.starts_with(kPrefix) || tensor.dtype != Dtype::f32) continue;
+    const std::string_view name = kept_magnitude(std::string_view(tensor.name).substr(kPrefix.size()));
+    if (name.empty()) continue;
+    std::vector<float> history(static_cast<std::size_t>(tensor.count()));
+    state.read(tensor, std::as_writable_bytes(std::span(history)));
+    const float amax = history.empty() ? 0 : *std::ranges::max_element(history);
+    if (!(amax > 0) || !std::isfinite(amax)) continue;
+    float& kept = magnitudes[std::string(name)];
+    kept = std::max(kept, amax);
+  }
+  return magnitudes.empty() ? "" : nlohmann::json(magnitudes).dump();
 }
 
 }  // namespace mantissa::io

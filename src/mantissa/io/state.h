@@ -68,4 +68,12 @@ class StateReader {
   std::optional<WeightFiles> tensors_;
 };
 
+/// The file of a state that holds its tensors, and what the names of the weights among them begin with.
+inline constexpr const char* kStateTensors = "state.safetensors";
+inline constexpr std::string_view kMasterPrefix = "master.";
+
+/// The entry kAmaxKey of a model made from the file `state`, whose histories are tensors
+/// "amax.TENSOR:ELEMENT", without those of gradients; empty where it has none.
+std::string amax_of_state(const SafetensorsReader& state);
+
 }  // namespace mantissa::io

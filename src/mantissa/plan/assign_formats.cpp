@@ -107,6 +107,28 @@ class Lowering {
     return program_.arithmetic;
   }
 
+  /// The field of the policy that format_of() asks for an output; "" where it asks for none.
+  std::string_view field_of(const Value& value) const {
+    switch (value.role) {
+      case Role::compute:
+        return "compute";
+      case Role::residual:
+        return "residual";
+      case Role::kv:
+        return "kv";
+      case Role::parameter:
+        return "params";
+      case Role::weight_gradient:
+        return "grads";
+      case Role::like: {
+        const Value& of = graph_.value(value.of);
+        return of.role == Role::kv && of.producer != graph::kNone ? "compute" : field_of(of);
+      }
+      default:
+        return {};
+    }
+  }
+
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
     Buffer b;
     b.name = std::move(name);
@@ -209,6 +231,10 @@ class Lowering {
     const bool product = node.op->op == "matmul" || node.op->op == "log_prob";
     if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
     if (makes_logits(node)) fields.emplace_back("output");
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
+      if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");
+    }
     for (const ValueId id : node.outputs) {
       const Role role = graph_.value(id).role;
       if (role == Role::residual) fields.emplace_back("residual");
@@ -249,6 +275,11 @@ class Lowering {
 
   static bool makes_logits(const Node& node) {
     return node.op->op == "log_prob" || (node.op->id == "matmul" && node.attributes.flag("logits"));
+  }
+
+  /// How `node` takes its input i.
+  static Read read_of(const Node& node, std::size_t i) {
+    return node.op->reads[std::min(i, node.op->reads.size() - 1)];
   }
 
   /// What logits are rounded to before they leave as f32.
@@ -384,14 +415,25 @@ class Lowering {
   /// Input i of `node`, cast first where the op multiplies it in a format that cannot hold its values.
   Operand operand(const Node& node, std::size_t i) {
     BufferId b = buffer(node.inputs[i]);
-    const Read read = node.op->reads[std::min(i, node.op->reads.size() - 1)];
+    const Read read = read_of(node, i);
     const Buffer& from = program_.buffer(b);
-    if (from.integer || read == Read::value) return {b, from.type};
+    if (from.integer) return {b, from.type};
+    if (read == Read::value) return reads_copy(node, from) ? as_value(node, b) : Operand{b, from.type};
     const precision::Resolved r =
         resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
     Operand o = as_factor(node, i, r, b);
     o.factors = factors_name(node, r);
     return o;
+  }
+
+  /// Whether `node`, which takes `from` as it is, reads a copy of it: a weight of more bits than the residual
+  /// stream has there. A whole module of 16 bits has embedding rows, gains and biases of 16 bits.
+  bool reads_copy(const Node& node, const Buffer& from) {
+    return from.home == Home::master && !holds(resolve(node).residual, from.type);
+  }
+  Operand as_value(const Node& node, BufferId b) {
+    const Scalar format = resolve(node).residual;
+    return {copy_of(b, format), format};
   }
 
   /// What is in `b` as a factor: input i of `node`.
@@ -459,6 +501,7 @@ class Lowering {
       const BufferId b = add_buffer(value.name, value.shape, format, home, id);
       program_.buffer(b).integer = value.role == Role::integer;
       buffer_of_[static_cast<std::size_t>(id)] = b;
+      program_.buffer(b).field = field_of(value);
       if (value.kind == ValueKind::weight_gradient) note_gradient(value, b);
       if (format == program_.arithmetic) {
         s.outputs.push_back(b);

@@ -50,6 +50,8 @@ struct Buffer {
   graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
   std::int32_t slot = -1;               // masters and copies: which parameter slot
   std::optional<Quantization> quantization = {};
+  std::string_view field =
+      {};                  // of the policy, that decides the type of what a step makes; "" where none does
   std::size_t offset = 0;  // in the arena, or in the weight set
   std::size_t bytes = 0;
 };

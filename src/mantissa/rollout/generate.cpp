@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "mantissa/base/error.h"
@@ -12,6 +13,7 @@
 #include "mantissa/numeric/round.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/decoder.h"
+#include "mantissa/runtime/nonfinite.h"
 
 namespace mantissa::rollout {
 namespace {
@@ -39,6 +41,7 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
 struct Next {
   std::int32_t id = 0;
   double log_prob = 0;  // the difference of two numbers of the arithmetic's format, rounded to it
+  bool finite = true;   // all logits are; else there is no token
 };
 
 /// The token after those whose last one has the logits of row `row`.
@@ -48,6 +51,8 @@ Next next_token(kernels::Simd simd, ConstMatrix logits, Scalar softmax, std::siz
   const std::span<const T> values{
       static_cast<const T*>(logits.data) + row * static_cast<std::size_t>(logits.ld),
       static_cast<std::size_t>(logits.ld)};
+  if (!std::all_of(values.begin(), values.end(), [](T x) { return std::isfinite(x); }))
+    return {.finite = false};
   const std::int32_t id = sample(values, options, sequence, position);
   T lse = 0;
   kernels::log_sum_exp({.simd = simd}, 1, logits.ld, {values.data(), logits.type, logits.ld},
@@ -60,7 +65,8 @@ Next next_token(kernels::Simd simd, ConstMatrix logits, Scalar softmax, std::siz
 class Run {
  public:
   Run(runtime::Executor& executor, std::span<const Request> requests, const GenerateOptions& options)
-      : decoder_(executor),
+      : executor_(executor),
+        decoder_(executor),
         ctx_(executor.context()),
         requests_(requests),
         options_(options),
@@ -101,6 +107,26 @@ class Run {
       next_[row] = next(ctx_.simd, logits, decoder_.program().softmax, row, options_.sampling,
                         requests_[r].sequence, static_cast<std::int64_t>(position));
     });
+    for (std::size_t i = 0; i < next_.size(); ++i) {
+      if (!next_[i].finite) stop_non_finite(*in_slot_[decoder_.asked()[i]]);
+    }
+  }
+
+  /// Request `r` has logits that are not finite: its sequence is fed once more from the start, since what
+  /// broke may lie in the cache.
+  [[noreturn]] void stop_non_finite(std::size_t r) {
+    std::vector<std::int32_t> ids = requests_[r].prompt;
+    ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
+    const auto feed = [&] {
+      Decoder again(executor_);
+      again.open(0, ids, requests_[r].sequence);
+      do again.step();
+      while (again.asked().empty());
+    };
+    const std::string of = requests_.size() > 1 ? fmt::format(" of sequence {}", r + 1) : "";
+    runtime::stop_non_finite(
+        fmt::format("generate: the logits after token {}{} are not finite", ids.size(), of),
+        runtime::find_first_non_finite(executor_, 0, feed), decoder_.program());
   }
 
   void accept(std::size_t slot, Next next) {
@@ -121,6 +147,7 @@ class Run {
     }
   }
 
+  runtime::Executor& executor_;
   Decoder decoder_;
   const kernels::Context& ctx_;
   std::span<const Request> requests_;

@@ -50,7 +50,8 @@ plan::Program compile_decode_within(std::size_t bytes, const model::ModelConfig&
 /// Generates after each prompt; the results are in the order of the requests. As many sequences are decoded
 /// at once as the program has slots, and where one ends the next takes its slot; what a request gives does
 /// not depend on the others. `executor` runs compile_decode()'s program. Throws ConfigError where a prompt is
-/// empty, has ids out of the vocabulary, or does not fit the capacity with one new token.
+/// empty, has ids out of the vocabulary, or does not fit the capacity with one new token; RunStopped where
+/// logits are not finite, naming the first such value.
 std::vector<Generation> generate(runtime::Executor& executor, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
 /// The same of one prompt, as sequence 0.

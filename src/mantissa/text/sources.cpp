@@ -113,6 +113,15 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns) 
   return paths;
 }
 
+bool holds_text(const std::vector<std::string>& patterns, const std::string& format) {
+  if (format != "auto") return format == "text" || format == "jsonl";
+  const std::vector<std::string> paths = expand_files(patterns);
+  return std::ranges::any_of(paths, [](const std::string& path) {
+    const std::string by_name = format_by_name(path);
+    return by_name == "text" || by_name == "jsonl";
+  });
+}
+
 void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
   const std::vector<std::int32_t> tokens = tokenizer.encode(document);
   ids.insert(ids.end(), tokens.begin(), tokens.end());

@@ -16,6 +16,9 @@ namespace mantissa::text {
 /// list.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 
+/// Whether any of the files, read as read_tokens() reads them, is text that a tokenizer turns into ids.
+bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
+
 /// Puts a document and the separator that ends it behind `ids`.
 void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 

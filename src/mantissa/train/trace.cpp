@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_map>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/train/trace_ids.h"
 #include "mantissa/weights/model_files.h"
 
@@ -120,10 +122,35 @@ class Tracer {
       write(options_.out, summary.tensors, options_.policy);
       summary.tensors.clear();
     }
+    if (!std::isfinite(loss) && broken_.empty()) broken_ = "the loss";
+    if (!broken_.empty()) stop(executor, batch, loss);
     return summary;
   }
 
  private:
+  /// The trace holds values that are not finite: names the first of them.
+  [[noreturn]] void stop(runtime::Executor& executor, runtime::Batch& batch, double loss) {
+    std::int64_t row = 0;
+    const auto again = [&] {
+      Collector unused(executor.program().arithmetic, ctx_);
+      for (row = 0; row < ids_.rows; ++row) {
+        batch.key(0, static_cast<std::uint64_t>(row));
+        run_row(executor, batch.extent(), row, unused);
+      }
+      if (options_.grads) executor.run(graph::Phase::finish, batch.extent());
+    };
+    const auto first = runtime::find_first_non_finite(executor, row, again);
+    std::string what = fmt::format("trace: {} holds values that are not finite", broken_);
+    if (!std::isfinite(loss)) what += fmt::format(", the loss is {}", runtime::unsigned_nan(loss));
+    if (!options_.out.empty()) what += fmt::format("; {} holds it all the same", options_.out.string());
+    runtime::stop_non_finite(what, first, executor.program());
+  }
+
+  /// Notes the first tensor of the trace that is not finite.
+  void look(const std::string& point, Matrix m, std::int64_t count) {
+    if (broken_.empty() && !kernels::gradient_norm(ctx_, m.data, m.type, count).finite) broken_ = point;
+  }
+
   std::size_t at(std::int64_t row, std::int64_t t) const {
     return static_cast<std::size_t>(row * ids_.length + t);
   }
@@ -201,6 +228,7 @@ class Tracer {
     const Matrix log_prob = executor.buffer("log_prob");
     const std::int64_t vocabulary = source_.config.vocab_size;
     out.append("logits", format_of("logits"), logits.data, logits.type, length * vocabulary);
+    look("logits", logits, length * vocabulary);
     double sum = 0;
     for (std::int64_t t = 0; t + 1 < length; ++t) {
       const std::int64_t next = ids_.ids[at(row, t + 1)];
@@ -260,6 +288,7 @@ class Tracer {
       kernels::cast(ctx_, slot.shape.count(), g.data, g.type, wide.data(), Scalar::f64);
       for (double& x : wide) x /= scale_;
       const std::string point = "grad." + slot.name;
+      look(point, g, slot.shape.count());
       out.append(point, format_of(point), wide.data(), Scalar::f64, slot.shape.count());
       std::vector<std::int64_t> shape;
       for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
@@ -275,6 +304,7 @@ class Tracer {
   double scale_ = 1;  // that the policy begins with
   Scalar arithmetic_ = Scalar::f32;
   std::vector<std::pair<std::string, Scalar>> points_;
+  std::string broken_;  // the first tensor that is not finite
 };
 
 }  // namespace

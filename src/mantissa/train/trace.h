@@ -53,7 +53,8 @@ struct TraceSummary {
 /// `value.<scope>.<op>`, [B·T, width]. Under a loss scale the backward pass is seeded with its first value,
 /// and gradients are written unscaled. Labels are aligned with input_ids and shifted inside, −100 is ignored.
 /// Throws FileError, ShapeError, DtypeError, ConfigError for inputs that do not fit the model, ConfigError
-/// for names that nothing has.
+/// for names that nothing has; RunStopped, after `out` was written, where logits, loss or gradients are not
+/// finite, naming the first such value.
 TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx);
 
 }  // namespace mantissa::train

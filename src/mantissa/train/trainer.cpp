@@ -11,8 +11,8 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/philox.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
-#include "mantissa/train/nonfinite.h"
 
 namespace mantissa::train {
 namespace {
@@ -36,9 +36,13 @@ void fill(Matrix m, std::int64_t count, double value) {
   }
 }
 
-/// The rule that gives the inside of an op its usual format.
-std::string inside_rule(const std::string& scope, const std::string& interior) {
-  return fmt::format("--rule '{{match = \"{}\", op = \"{}\", compute = \"f32\"}}'", scope, interior);
+/// A cure that goes on with the run under more arguments.
+Cure resumed(std::vector<std::string> arguments, std::string effect = {}) {
+  arguments.insert(arguments.begin(), "--resume");
+  return {std::move(arguments), std::move(effect)};
+}
+Cure resumed_with_rule(const std::string& rule) {
+  return resumed({"--rule", rule});
 }
 
 /// Refuses weights drawn from the seed that their format cannot hold.
@@ -249,27 +253,32 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
 std::optional<double> Trainer::validate(const std::stop_token& stop) {
   const std::int64_t rows = data_.validation_rows();
   if (rows == 0) return std::nullopt;
-  const double loss = forward_backward(data_.validation(0, rows), false, stop);
-  return stop.stop_requested() ? std::nullopt : std::optional(loss);
+  const text::StepData held_out = data_.validation(0, rows);
+  const double loss = forward_backward(held_out, false, stop);
+  if (stop.stop_requested()) return std::nullopt;
+  if (!std::isfinite(loss)) {
+    stop_at_value(fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(loss)),
+                  find_overflow(held_out, false), false);
+  }
+  return loss;
 }
 
-Overflow Trainer::find_overflow(const text::StepData& rows) {
+Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
   // The weights are those before the step: the same micro-batches run again under an observer that looks for
   // the first.
-  const std::optional<NonFinite> first =
-      find_first_non_finite(*executor_, first_row_, [&] { forward_backward(rows, true, {}); });
+  const std::optional<runtime::NonFinite> first =
+      runtime::find_first_non_finite(*executor_, first_row_, [&] { forward_backward(rows, train, {}); });
   Overflow overflow;
   std::vector<std::int64_t> origins;
   if (first) {
     overflow.what = first->text();
     overflow.scope = first->scope;
-    if (first->beyond_grads) overflow.cure = fmt::format("--rule '{}: grads=f32'", first->scope);
-    if (!first->interior.empty()) overflow.cure = inside_rule(first->scope, first->interior);
+    overflow.cure = first->cure();
     for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
   } else if (program().shards > 1) {  // no step of the plan made it
     overflow.what =
         fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));
-    overflow.cure = "--set precision.reduce=f32";
+    overflow.cure = {"--set", "precision.reduce=f32"};
   }
   if (origins.empty()) origins.assign(rows.origin.begin(), rows.origin.end());
   constexpr std::size_t kMost = 16;
@@ -290,57 +299,68 @@ void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
 }
 
 void Trainer::stop_at_minimum(const Overflow& overflow) const {
-  const std::string cure = !overflow.cure.empty() ? fmt::format("--resume {}, or ", overflow.cure)
-                           : overflow.scope.empty()
-                               ? ""
-                               : fmt::format("--resume --rule '{}: compute=f32', or ", overflow.scope);
+  std::vector<Cure> cures;
+  if (!overflow.cure.empty()) {
+    cures.push_back(resumed(overflow.cure));
+  } else if (!overflow.scope.empty()) {
+    cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
+  }
+  cures.push_back(resumed({"--precision", "bf16-mixed"}));
+  cures.push_back(resumed({"--set", "precision.loss_scale.raise_error_at_min_scale=false"},
+                          "skips such steps for ever; a higher min_loss_scale stops sooner, not later"));
   throw RunStopped(
-      fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the first "
-                  "value that is not "
-                  "finite is {}; data {}; no weight was changed by this step. Go on with {}--resume "
-                  "--precision bf16-mixed, or, "
-                  "to skip such steps for ever, --resume --set "
-                  "precision.loss_scale.raise_error_at_min_scale=false (a higher "
-                  "min_loss_scale would stop sooner, not later)",
-                  step_ + 1, scaler_->options().min_scale, overflow.what, overflow.rows, cure));
+      fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the "
+                  "first value that is not finite is {}; data {}; no weight was changed by this step",
+                  step_ + 1, scaler_->options().min_scale, overflow.what, overflow.rows),
+      std::move(cures));
 }
 
 void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
-  std::string message = fmt::format(
-      "step {}: {}", step_ + 1,
-      std::isfinite(loss) ? "a gradient is not finite" : fmt::format("the loss is {}", unsigned_nan(loss)));
+  stop_at_value(fmt::format("step {}: {}", step_ + 1,
+                            std::isfinite(loss) ? "a gradient is not finite"
+                                                : fmt::format("the loss is {}", runtime::unsigned_nan(loss))),
+                overflow, true);
+}
+
+void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, bool changes_weights) const {
+  std::string message = what;
   if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
-  message += fmt::format("; data {}; no weight was changed by this step. ", overflow.rows);
+  message += fmt::format("; data {}", overflow.rows);
+  if (changes_weights) message += "; no weight was changed by this step";
+  std::vector<Cure> cures;
   if (!overflow.cure.empty()) {
-    message += "Go on with --resume " + overflow.cure;
+    cures.push_back(resumed(overflow.cure));
   } else if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_})
                           .compute->factor.format) < 4) {
-    message += fmt::format("Go on with --resume --rule '{}: compute=f32', or --resume --precision 32-true",
-                           overflow.scope);
+    if (!overflow.scope.empty()) cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
+    cures.push_back(resumed({"--precision", "32-true"}));
   } else {
-    message += "Go on with --resume --set optimizer.lr=" + fmt::format("{:g}", config_.optimizer.lr / 2) +
-               ", from an earlier state where there is one (--resume=STEP)";
+    cures.push_back(resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)},
+                            "from an earlier state, where there is one: --resume=STEP"));
   }
-  throw RunStopped(message);
+  throw RunStopped(message, std::move(cures));
 }
 
 void Trainer::stop_beyond_format(const optim::StepResult& update) const {
   const plan::Slot& slot = program().slots.at(update.parameter);
   const double value = update.overflow->value;
+  const std::string module = slot.name.substr(0, slot.name.rfind('.'));
   if (!std::isfinite(value)) {
-    throw RunStopped(fmt::format(
-        "step {}: the update in {} would make {} {} at element {}; no weight was changed by this step. Go on "
-        "with --resume {}",
-        step_ + 1, name(slot.arithmetic), slot.name, unsigned_nan(value), update.overflow->element,
-        inside_rule(slot.name.substr(0, slot.name.rfind('.')), "update")));
+    throw RunStopped(
+        fmt::format(
+            "step {}: the update in {} would make {} {} at element {}; no weight was changed by this step",
+            step_ + 1, name(slot.arithmetic), slot.name, runtime::unsigned_nan(value),
+            update.overflow->element),
+        {resumed(runtime::interior_cure(module, "update"))});
   }
-  throw RunStopped(fmt::format(
-      "step {}: the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}; no weight was "
-      "changed by this step. Go on with --resume --rule '{}: params=f32', or --resume --set "
-      "optimizer.lr={:g}",
-      step_ + 1, slot.name, value, value > 0 ? ">" : "<",
-      std::copysign(traits(slot.master).max_finite, value), name(slot.master), update.overflow->element,
-      slot.name.substr(0, slot.name.rfind('.')), config_.optimizer.lr / 2));
+  throw RunStopped(
+      fmt::format("step {}: the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}; no "
+                  "weight was changed by this step",
+                  step_ + 1, slot.name, value, value > 0 ? ">" : "<",
+                  std::copysign(traits(slot.master).max_finite, value), name(slot.master),
+                  update.overflow->element),
+      {resumed_with_rule(module + ": params=f32"),
+       resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)})});
 }
 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {

@@ -26,10 +26,11 @@ namespace mantissa::train {
 
 /// Why a step was skipped or a run stopped, as far as it could be found out.
 struct Overflow {
-  std::string what;       // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
-  std::string scope;      // "model.layers.5.mlp.down_proj"
-  std::string rows;       // "rows 3, 17 of kk"
-  std::string cure = {};  // "--set precision.reduce=f32", where it is not the scope's compute that cures
+  std::string what;   // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
+  std::string scope;  // "model.layers.5.mlp.down_proj"
+  std::string rows;   // "rows 3, 17 of kk"
+  std::vector<std::string> cure =
+      {};  // {"--set", "precision.reduce=f32"}, where it is not the scope's compute
 };
 
 /// One optimizer step as it was (docs/cli.md, "metrics.jsonl").
@@ -61,7 +62,8 @@ class Trainer {
   /// where the update would take a weight beyond its format, loss scaler or not. Nothing is counted or
   /// changed either where `stop` is asked for in the middle: it returns no report.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
-  /// Mean loss over the held-out rows; nothing where there are none.
+  /// Mean loss over the held-out rows; nothing where there are none. Throws RunStopped where it is not
+  /// finite, naming the first such value of the plan and the data rows.
   std::optional<double> validate(const std::stop_token& stop = {});
 
   std::int64_t step() const { return step_; }
@@ -110,11 +112,15 @@ class Trainer {
   void enter(std::size_t part);
   void fill_rows(const text::StepData& data, std::int64_t first);
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
-  Overflow find_overflow(const text::StepData& rows);
+  /// Where `rows` are not finite: in a step of training, or in a forward pass.
+  Overflow find_overflow(const text::StepData& rows, bool train = true);
   /// Skips the step, or stops the run.
   void overflowed(StepReport& report, const text::StepData& rows);
   [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
   [[noreturn]] void stop_non_finite(const Overflow& overflow, double loss) const;
+  /// Of the message that begins with `what`: the first value, the rows, and the cures.
+  [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,
+                                  bool changes_weights) const;
   /// The update would take a weight beyond what its format holds.
   [[noreturn]] void stop_beyond_format(const optim::StepResult& update) const;
 

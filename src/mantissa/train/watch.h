@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::train {
@@ -14,17 +15,17 @@ namespace mantissa::train {
 class Watch {
  public:
   /// What there is to say after `step`; empty most of the time.
-  std::vector<std::string> see(const StepReport& step);
+  std::vector<Warning> see(const StepReport& step);
 
  private:
-  void see_scale(const StepReport& step, std::vector<std::string>& said);
-  void see_gradients(const StepReport& step, std::vector<std::string>& said);
+  void see_scale(const StepReport& step, std::vector<Warning>& said);
+  void see_gradients(const StepReport& step, std::vector<Warning>& said);
 
   struct Fall {  // of the loss scale, without a rise in between
     double from = 0, to = 0;
-    std::int64_t first = 0, last = 0;  // steps
-    std::string scope;                 // that overflowed each time; empty where it differed
-    std::string cure = {};             // of the last overflow
+    std::int64_t first = 0, last = 0;    // steps
+    std::string scope;                   // that overflowed each time; empty where it differed
+    std::vector<std::string> cure = {};  // of the last overflow
   };
   std::optional<Fall> fall_;
   double scale_ = 0;  // of the last step

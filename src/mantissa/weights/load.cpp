@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
+#include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/family.h"
 #include "mantissa/weights/model_files.h"
@@ -259,11 +260,26 @@ class TensorLoad {
   Scalar stored_, wide_;
 };
 
+/// The weights that `source` has.
+io::WeightFiles files_of(const ModelSource& source) {
+  return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
+}
+
+/// Begins the histories of the scales with those that `files` keep.
+void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, const ModelSource& source) {
+  std::map<std::string, std::string> metadata = files.metadata();
+  if (source.state) {
+    const std::string amax = io::amax_of_state(files.shards().front());
+    if (!amax.empty()) metadata[io::kAmaxKey] = amax;
+  }
+  read_amax(weights.scales(), metadata, source.weights);
+}
+
 }  // namespace
 
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
                                       const kernels::Context& ctx) {
-  const io::WeightFiles files(source.weights);
+  const io::WeightFiles files = files_of(source);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
   std::size_t narrowest = 8;  // bytes of a stored value
@@ -278,7 +294,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     load.run(ctx);
     narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
   }
-  read_amax(weights.scales(), files.metadata(), source.weights);
+  read_scales(weights, files, source);
   weights.quantize_copies(ctx);
   if (narrowest >= 4) return {};
   return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
@@ -287,7 +303,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const kernels::Context& ctx) {
-  io::WeightFiles files(source.weights);
+  io::WeightFiles files = files_of(source);
   check_names(program, files, source.config, source.weights);
   std::vector<runtime::WeightSet::View> views;
   std::vector<TensorLoad> loads;
@@ -322,7 +338,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     }
     loads[i].run(ctx);
   }
-  read_amax(weights.scales(), files.metadata(), source.weights);
+  read_scales(weights, files, source);
   weights.quantize_copies(ctx);
   return weights;
 }

@@ -9,6 +9,7 @@
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
+#include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/error_stats.h"
@@ -24,6 +25,24 @@ nlohmann::json read_config_json(const std::filesystem::path& path) {
   return io::parse_json(io::read_text_file(path, kMost), path);
 }
 
+ModelSource model_in(const std::filesystem::path& directory) {
+  const std::filesystem::path config = directory / "config.json";
+  return {model::parse_model_config(read_config_json(config), config.string()), directory, directory};
+}
+
+ModelSource state_in(const std::filesystem::path& folder) {
+  try {
+    const io::StateReader state(folder);
+    const nlohmann::json config = io::parse_json(state.header().model_config, folder / "state.json");
+    return {model::parse_model_config(config, (folder / "state.json").string()),
+            folder / io::kStateTensors,
+            {},
+            true};
+  } catch (const FileError& e) {
+    throw FileError(e.message());  // its cures are those of a resumed run
+  }
+}
+
 std::vector<std::int64_t> sizes(const Shape& shape) {
   std::vector<std::int64_t> out;
   for (const Dim& d : shape.dims()) out.push_back(d.size);
@@ -35,19 +54,28 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
 ModelSource find_model(const std::filesystem::path& directory) {
   std::error_code error;  // of a place that cannot be looked at; it is no directory either
   if (!std::filesystem::is_directory(directory, error)) {
-    throw FileError(fmt::format(
-        "{}: is no directory; give a Hugging Face model directory with config.json and model.safetensors",
-        directory.string()));
+    throw FileError(
+        fmt::format("{}: is no directory; give a Hugging Face model directory with config.json and "
+                    "model.safetensors, or a run",
+                    directory.string()));
   }
-  const std::filesystem::path config = directory / "config.json";
-  return {model::parse_model_config(read_config_json(config), config.string()), directory};
+  const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, error); };
+  if (has("config.json")) return model_in(directory);
+  if (has("state.json")) return state_in(directory);
+  if (has("model/config.json")) return model_in(directory / "model");
+  const std::vector<io::FoundState> states = io::find_states(directory);
+  if (!states.empty()) return state_in(states.back().path);
+  throw FileError(fmt::format(
+      "{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run that "
+      "has begun",
+      directory.string()));
 }
 
 ModelSource find_model(const config::ModelSection& section) {
   if (!section.path.empty()) return find_model(std::filesystem::path(section.path));
-  if (!section.config.empty())
-    return {model::parse_model_config(read_config_json(section.config), section.config), {}};
-  return {model::parse_model_config(section.fields, "[model]"), {}};
+  if (section.config.empty()) return {model::parse_model_config(section.fields, "[model]"), {}};
+  const std::filesystem::path file = section.config;
+  return {model::parse_model_config(read_config_json(file), section.config), {}, file.parent_path()};
 }
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,

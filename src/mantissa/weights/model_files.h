@@ -14,12 +14,15 @@ namespace mantissa::weights {
 
 struct ModelSource {
   model::ModelConfig config;
-  std::filesystem::path weights;  // empty: initialised from the seed
+  std::filesystem::path weights;      // empty: initialised from the seed
+  std::filesystem::path directory{};  // of config.json, with a tokenizer where there is one; empty: none
+  bool state = false;                 // `weights` is a run's state: its masters are the weights
 };
 
 /// What [model] means: a directory with its weights, a config.json, or the sizes written in the config.
 ModelSource find_model(const config::ModelSection& section);
-/// A Hugging Face directory.
+/// A Hugging Face directory; a run, which means its model, else its newest state; or a state. Throws
+/// FileError where the directory is none of these.
 ModelSource find_model(const std::filesystem::path& directory);
 
 /// Fills every master from the files, converting exactly (F64 into f32 rounds to nearest), and refreshes the

@@ -1,4 +1,4 @@
-#include "mantissa/train/nonfinite.h"
+#include "mantissa/runtime/nonfinite.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::train {
+namespace mantissa::runtime {
 namespace {
 
 std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
@@ -20,7 +20,7 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
 /// The observer of one search.
 class Search {
  public:
-  Search(const runtime::Executor& executor, const std::int64_t& first_row)
+  Search(const Executor& executor, const std::int64_t& first_row)
       : executor_(executor), program_(executor.program()), first_row_(first_row) {}
 
   void look(const plan::Step& step, const graph::Call& call) {
@@ -55,20 +55,24 @@ class Search {
     if (!before) {
       before = unrounded(call, step, output, element);
       const plan::Buffer& of = program_.buffer(step.outputs[output]);
-      found_.beyond_grads = of.home == plan::Home::gradient && !holds(of.type, program_.arithmetic) &&
-                            (!before || std::isfinite(before->value));
-      const bool made_inside = !before || !std::isfinite(before->value);
+      const bool narrow = !holds(of.type, program_.arithmetic);
+      // Sums with what was there before: of a gradient over micro-batches, of the residual stream in place.
+      const bool sum = narrow && (of.home == plan::Home::gradient || call.addend.data != nullptr);
+      const bool made_inside = before ? !std::isfinite(before->value) : !sum;
       if (made_inside && !holds(step.interior, program_.arithmetic)) found_.interior = step.op->interior;
+      if (narrow && !before) found_.field = of.field;
     }
     if (!before) return;
     found_.value = before->value;
     found_.format = before->format;
+    if (std::isfinite(before->value)) found_.field = before->field;
   }
 
   /// A value that did not survive its rounding to `format`.
   struct Unrounded {
     double value;
     Scalar format;
+    std::string_view field;  // of the policy, that says the format
   };
 
   /// What the step read that the format of its factors cannot hold, a weight's master among it.
@@ -79,7 +83,8 @@ class Search {
       Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
       if (buffer.quantization) continue;  // saturated: it holds what is finite
-      if (buffer.home == plan::Home::copy) {
+      const bool weight = buffer.home == plan::Home::copy;
+      if (weight) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
         format = in.type;
         in.data = executor_.buffer(slot.master_buffer).data;
@@ -87,26 +92,46 @@ class Search {
       }
       if (holds(format, in.type)) continue;
       for (const double x : widened(in, call.ctx)) {
-        if (std::isfinite(x) && !std::isfinite(round_to(x, format))) return Unrounded{x, format};
+        if (std::isfinite(x) && !std::isfinite(round_to(x, format)))
+          return Unrounded{x, format, weight && reads_value(step, i) ? "residual" : "compute"};
       }
     }
     return std::nullopt;
   }
 
-  /// The element before it was rounded as the step's result: the step runs once more, without that rounding.
-  /// Nothing where nothing is rounded, or where the step wrote over what it had read.
-  static std::optional<Unrounded> unrounded(const graph::Call& call, const plan::Step& step,
-                                            std::size_t output, std::size_t element) {
+  static bool reads_value(const plan::Step& step, std::size_t i) {
+    return step.op->reads[std::min(i, step.op->reads.size() - 1)] == graph::Read::value;
+  }
+
+  /// The element before a rounding of the step's result that it did not survive; nothing where it survives
+  /// all, or where the step wrote over what it had read.
+  std::optional<Unrounded> unrounded(const graph::Call& call, const plan::Step& step, std::size_t output,
+                                     std::size_t element) const {
     const graph::Argument& of = call.outputs[output];
-    const auto narrow = [&](Scalar s) { return !holds(s, call.arithmetic); };
-    const bool before_sum = call.addend.data != nullptr && narrow(of.rounded);
-    if (!before_sum && !narrow(of.type)) return std::nullopt;
-    graph::Call again = call;
-    if (before_sum) again.addend = {};
+    const auto survives = [](double x, Scalar s) {
+      return std::isfinite(x) && std::isfinite(round_to(x, s));
+    };
+    if (!holds(of.rounded, call.arithmetic)) {
+      graph::Call alone = call;
+      alone.addend = {};
+      const std::optional<double> value = computed_wide(alone, step, output, element);
+      if (value && !survives(*value, of.rounded))
+        return Unrounded{*value, of.rounded, call.addend.data != nullptr ? "compute" : "output"};
+    }
+    if (holds(of.type, call.arithmetic)) return std::nullopt;
+    // A weight gradient may be beyond its format with what earlier micro-batches left there only.
+    const std::optional<double> value = computed_wide(call, step, output, element);
+    if (!value || survives(*value, of.type)) return std::nullopt;
+    return Unrounded{*value, of.type, program_.buffer(step.outputs[output]).field};
+  }
+
+  /// The element as the step computes it once more, without any rounding of its result; nothing where the
+  /// step wrote over what `call` reads.
+  static std::optional<double> computed_wide(graph::Call call, const plan::Step& step, std::size_t output,
+                                             std::size_t element) {
     for (const graph::Argument& out : call.outputs) {
       const auto same = [&](const graph::Argument& in) { return in.data == out.data; };
-      if (std::any_of(call.inputs.begin(), call.inputs.end(), same) || same(again.addend))
-        return std::nullopt;
+      if (std::any_of(call.inputs.begin(), call.inputs.end(), same) || same(call.addend)) return std::nullopt;
     }
     std::vector<graph::Argument> outputs(call.outputs.begin(), call.outputs.end());
     std::vector<Storage> memory;
@@ -115,13 +140,10 @@ class Search {
       out.data = memory.back().data();
       out.type = out.rounded = call.arithmetic;
     }
-    again.outputs = outputs;
-    again.accumulate = false;
-    step.op->run(again);
-    const Unrounded found{widened(outputs[output], call.ctx)[element], before_sum ? of.rounded : of.type};
-    // A weight gradient may be beyond its format with what earlier micro-batches left there only.
-    const bool fits = std::isfinite(found.value) && std::isfinite(round_to(found.value, found.format));
-    return fits ? std::nullopt : std::optional(found);
+    call.outputs = outputs;
+    call.accumulate = false;
+    step.op->run(call);
+    return widened(outputs[output], call.ctx)[element];
   }
 
   /// The rows that the values of a token axis belong to.
@@ -139,7 +161,7 @@ class Search {
     }
   }
 
-  const runtime::Executor& executor_;
+  const Executor& executor_;
   const plan::Program& program_;
   const std::int64_t& first_row_;
   const plan::Step* where_ = nullptr;
@@ -160,7 +182,18 @@ std::string NonFinite::text() const {
                             std::copysign(traits(format).max_finite, value), name(format));
 }
 
-std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, const std::int64_t& first_row,
+std::vector<std::string> NonFinite::cure() const {
+  if (!interior.empty()) return interior_cure(scope, interior);
+  if (field.empty()) return {};
+  // The residual stream is one value from the embedding to the head.
+  return {"--rule", fmt::format("{}: {}=f32", field == "residual" ? "*" : scope, field)};
+}
+
+std::vector<std::string> interior_cure(const std::string& scope, const std::string& interior) {
+  return {"--rule", fmt::format(R"({{match = "{}", op = "{}", compute = "f32"}})", scope, interior)};
+}
+
+std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again) {
   Search search(executor, first_row);
   executor.after_step = [&](const plan::Step& step, const graph::Call& call) { search.look(step, call); };
@@ -169,4 +202,15 @@ std::optional<NonFinite> find_first_non_finite(runtime::Executor& executor, cons
   return std::move(search).found();
 }
 
-}  // namespace mantissa::train
+void stop_non_finite(const std::string& what, const std::optional<NonFinite>& first,
+                     const plan::Program& program) {
+  std::vector<Cure> cures;
+  if (first && !first->cure().empty()) cures.push_back({first->cure()});
+  const bool f32 = program.policy.preset() == "32-true" && cures.empty();
+  if (program.arithmetic != Scalar::f64) cures.push_back({{"--precision", f32 ? "64-true" : "32-true"}});
+  throw RunStopped(
+      first ? fmt::format("{}; the first value that is not finite is {}", what, first->text()) : what,
+      std::move(cures));
+}
+
+}  // namespace mantissa::runtime

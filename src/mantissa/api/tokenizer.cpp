@@ -1,0 +1,40 @@
+// The tokenizer of a model directory: this version has bytes, and tells where they are not the model's ids.
+#include <fmt/format.h>
+
+#include "mantissa/api/internal.h"
+
+namespace mantissa::api {
+
+std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
+  if (directory.empty()) return {};
+  std::error_code error;  // of a place that cannot be looked at
+  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"}) {
+    if (std::filesystem::exists(directory / name, error)) return directory / name;
+  }
+  for (const std::filesystem::directory_entry& entry :
+       std::filesystem::directory_iterator(directory, error)) {
+    if (entry.path().filename().string().starts_with("rwkv_vocab")) return entry.path();
+  }
+  return {};
+}
+
+std::unique_ptr<text::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
+  const bool bytes = tokenizer_file(source.directory).empty() && source.config.vocab_size == kByteEntries;
+  return bytes ? text::make_tokenizer("byte") : nullptr;
+}
+
+std::string why_no_bytes(const weights::ModelSource& source) {
+  const std::filesystem::path file = tokenizer_file(source.directory);
+  if (!file.empty()) {
+    return fmt::format(
+        "the ids of this model are those of {}, which this version does not read; raw bytes would "
+        "stand for other words",
+        file.string());
+  }
+  return fmt::format(
+      "{} has a vocabulary of {} entries and no tokenizer file; raw bytes are the ids of a vocabulary "
+      "of {}",
+      source.weights.string(), source.config.vocab_size, kByteEntries);
+}
+
+}  // namespace mantissa::api

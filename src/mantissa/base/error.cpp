@@ -1,0 +1,29 @@
+#include "mantissa/base/error.h"
+
+#include <utility>
+
+#include "mantissa/base/words.h"
+
+namespace mantissa {
+namespace {
+
+std::string with_cures(const std::string& message, const std::vector<Cure>& cures) {
+  std::string text = message;
+  for (std::size_t i = 0; i < cures.size(); ++i) {
+    text += i == 0 ? ". Fix: " : ", or ";
+    text += shell_words(cures[i].arguments);
+    if (!cures[i].effect.empty()) text += " (" + cures[i].effect + ")";
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string Warning::str() const {
+  return with_cures(text, cures);
+}
+
+Error::Error(const std::string& message, std::vector<Cure> cures)
+    : std::runtime_error(with_cures(message, cures)), message_(message), cures_(std::move(cures)) {}
+
+}  // namespace mantissa
