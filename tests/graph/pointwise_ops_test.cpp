@@ -1,6 +1,8 @@
 // What pointwise ops compute, as programs, and what they refuse.
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "graph/net.h"
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
@@ -30,6 +32,18 @@ TEST(PointwiseOps, AreTheirFormulas) {
   EXPECT_EQ(program("gelu_tanh", 1),
             "out0 = in0 * sigmoid(in0 * fma(in0 * in0, 0.07135481627260025, 1.5957691216057308))");
   EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * fma(0.5, erf(in0 * 0.7071067811865476), 0.5)");
+}
+
+/// Scales of tensors and random numbers are keyed by the names of values.
+TEST(Graph, GivesEveryValueANameOfItsOwn) {
+  Net n;
+  const ValueId x = n.trained("x");
+  const ValueId y = n.b.mul("att", n.b.mul("att", x, x), x);
+  EXPECT_EQ(n.graph.value(n.graph.node(n.graph.value(y).producer).inputs[0]).name, "att.mul");
+  EXPECT_EQ(n.graph.value(y).name, "att.mul#2");
+  const Graph whole = n.finish(y);
+  std::set<std::string> names;
+  for (const Value& v : whole.values()) EXPECT_TRUE(names.insert(v.name).second) << v.name;
 }
 
 TEST(PointwiseOps, NameOperandsOfOtherShapes) {

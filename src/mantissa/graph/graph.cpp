@@ -48,6 +48,11 @@ ValueId Graph::add_value(Value value) {
   return static_cast<ValueId>(values_.size() - 1);
 }
 
+std::string Graph::unused_name(std::string name) {
+  const int made = ++made_[name];
+  return made == 1 ? name : fmt::format("{}#{}", name, made);
+}
+
 NodeId Graph::add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
                        Attributes attributes, Phase phase) {
   const OpDef& def = find_op(op);
@@ -61,6 +66,7 @@ NodeId Graph::add_node(std::string_view op, std::string scope, std::vector<Value
     value.role = spec.role;
     value.shape = std::move(spec.shape);
     if (spec.role == Role::like && def.id == "sum") value.name = this->value(spec.of).name + ".grad";
+    value.name = unused_name(std::move(value.name));
     value.producer = id;
     value.of = spec.of;
     node.outputs.push_back(add_value(std::move(value)));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -118,8 +119,9 @@ struct Node {
 class Graph {
  public:
   ValueId add_value(Value value);
-  /// Appends a node and the values that it makes, whose shapes and roles its op infers. Throws ShapeError
-  /// where they do not fit.
+  /// Appends a node and the values that it makes, whose shapes and roles its op infers. Each has a name of
+  /// its own, by which scales and random numbers are keyed: scope and op, and "#2", "#3" … where an earlier
+  /// node has that name. Throws ShapeError where the inputs do not fit the op.
   NodeId add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
                   Attributes attributes = {}, Phase phase = Phase::forward);
 
@@ -143,10 +145,13 @@ class Graph {
   const std::vector<std::pair<std::string, ValueId>>& outputs() const { return outputs_; }
 
  private:
+  std::string unused_name(std::string name);
+
   std::vector<Value> values_;
   std::vector<Node> nodes_;
   std::vector<std::pair<std::string, ValueId>> outputs_;
   std::int64_t positions_ = 0;
+  std::unordered_map<std::string, int> made_;  // how many nodes made values of a name
 };
 
 }  // namespace mantissa::graph

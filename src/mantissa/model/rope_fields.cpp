@@ -40,10 +40,14 @@ RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
   RopeScaling s;
   s.kind = kind_of(rope);
   if (s.kind == RopeScaling::Kind::none) return s;
-  if (!rope.has("factor")) rope.fail("factor", "is missing; every kind of scaling but \"default\" needs it");
-  s.factor = rope.number("factor", 1);
-  if (s.factor < 1) rope.fail("factor", fmt::format("is {}, but must be at least 1", s.factor));
   s.original_positions = rope.size("original_max_position_embeddings", positions);
+  // transformers forms YaRN's factor from the two contexts where it is null.
+  const bool formed = s.kind == RopeScaling::Kind::yarn && rope.has("original_max_position_embeddings");
+  if (!rope.has("factor") && !formed)
+    rope.fail("factor", "is missing; every kind of scaling but \"default\" needs it");
+  s.factor =
+      rope.number("factor", static_cast<double>(positions) / static_cast<double>(s.original_positions));
+  if (s.factor < 1) rope.fail("factor", fmt::format("is {}, but must be at least 1", s.factor));
   if (s.kind == RopeScaling::Kind::dynamic) s.original_positions = positions;
   s.low_freq_factor = rope.number("low_freq_factor", 1);
   s.high_freq_factor = rope.number("high_freq_factor", 4);
