@@ -64,14 +64,14 @@ const std::vector<std::string>& Config::warnings() const {
   return impl_->told.warnings;
 }
 
-precision::Policy policy_for(const Precision& precision, config::Told* told) {
+precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
   const Arguments arguments(precision);
-  return config::command_policy(arguments.all, told);
+  return config::command_policy(arguments.all, told, backward);
 }
 
-Reading read_precision(const Precision& precision) {
+Reading read_precision(const Precision& precision, bool backward) {
   config::Told told;
-  const precision::Policy policy = policy_for(precision, &told);
+  const precision::Policy policy = policy_for(precision, &told, backward);
   return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 

@@ -25,10 +25,8 @@ Scalar format_named(const std::string& text) {
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
   for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
-  if (text == "fp8" || text == "float8" || text == "float8_e4m3") {
-    throw ConfigError(fmt::format(
-        "--dtype {}: may be several formats; say e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)", text));
-  }
+  if (const std::string_view several = formats_of_width(text); !several.empty())
+    throw ConfigError(fmt::format("--dtype {}: may be several formats; say {}", text, several));
   throw ConfigError(fmt::format("--dtype {}: no number format has this name{} (formats: {})", text,
                                 did_you_mean(text, names), fmt::join(names, ", ")));
 }

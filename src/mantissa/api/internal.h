@@ -23,7 +23,7 @@ struct Config::Impl {
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
 /// Returns the policy of a command that has no config (config/command_policy.h).
-precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr);
+precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);
 
 Plan plan_of(const explain::Explained& explained);
 

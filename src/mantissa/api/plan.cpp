@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "mantissa/api/internal.h"
+#include "mantissa/config/options.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/precision/supported.h"
 
@@ -13,6 +16,24 @@ std::vector<cost::Target> find_targets(std::span<const std::string> names) {
   std::vector<cost::Target> targets;
   for (const std::string& name : names) targets.push_back(cost::find_target(name));
   return targets;
+}
+
+/// A DeepSpeed file is one of training: a run of the model with what the file says and defaults for the rest.
+Config training_of(const std::filesystem::path& path, const model::ModelConfig& model,
+                   const Precision& precision) {
+  constexpr std::int64_t kUsualLength = 256;
+  const std::int64_t length = std::min(kUsualLength, model.max_position_embeddings);
+  const Config config = Config::parse(
+      fmt::format("[run]\nsteps = 1\n[model]\npath = {}\n[data]\nsource = \"kk\"\nsequence_length = {}\n",
+                  config::toml_text(path.string()), length),
+      {}, precision);
+  Config::Impl impl = config.impl();
+  impl.told.notes.push_back(fmt::format(
+      "a DeepSpeed file is one of training, and so is this plan: sequence_length {}, and defaults for what "
+      "the file does not say; --precision without --deepspeed explains generation",
+      length));
+  precision::check_supported(impl.run.policy);
+  return Config(std::make_shared<const Config::Impl>(std::move(impl)));
 }
 
 }  // namespace
@@ -47,16 +68,24 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   const weights::ModelSource source = weights::find_model(run.model);
   // The process holds the data before a run allocates anything.
   const text::Dataset rows = data::load_dataset(run, source.config, {});
-  return plan_of(explain::explain_training(run, source.config, ctx, config.impl().told, there));
+  config::Told told = config.impl().told;
+  data::add_note(run, source.config, told);
+  return plan_of(explain::explain_training(run, source.config, ctx, told, there));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
                    std::span<const std::string> targets) {
   const std::vector<cost::Target> there = find_targets(targets);
   const kernels::Context ctx = context_for(hardware);
+  const weights::ModelSource source = weights::find_model(model);
+  if (!precision.deepspeed.empty()) {
+    const Config config = training_of(model, source.config, precision);
+    return plan_of(
+        explain::explain_training(config.impl().run, source.config, ctx, config.impl().told, there));
+  }
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told);
-  return plan_of(explain::explain_generation(weights::find_model(model).config, policy, ctx, told, there));
+  return plan_of(explain::explain_generation(source.config, policy, ctx, told, there));
 }
 
 }  // namespace mantissa::api

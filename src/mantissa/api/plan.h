@@ -50,7 +50,7 @@ struct Plan {
 
 /// `targets`: other machines, by name or a FILE.toml (docs/cli.md, "Targets").
 Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {});
-/// The plan of generating from a model directory.
+/// The plan of generating from a model directory; of training it where `precision` has a DeepSpeed file.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
                    const Hardware& hardware = {}, std::span<const std::string> targets = {});
 

@@ -22,8 +22,9 @@ struct Reading {
   std::vector<std::string> notes;     // how it was read
   std::vector<std::string> warnings;  // what differs from what was written
 };
-/// The policy that a model directory is read under; `32-true` where none is given. Throws ConfigError,
-/// FileError.
-Reading read_precision(const Precision& precision);
+/// Returns the policy that a model directory is read under: `32-true` where none is given. Rules of the
+/// update, and unless `backward` is true of the backward pass, are left out, which is a note. Throws
+/// ConfigError, FileError.
+Reading read_precision(const Precision& precision, bool backward = false);
 
 }  // namespace mantissa::api

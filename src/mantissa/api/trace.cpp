@@ -16,7 +16,7 @@ Trace trace(const TraceOptions& o) {
   t.unconverted = o.unconverted;
   t.grads = o.grads;
   t.values = o.values;
-  t.policy = policy_for(o.precision);
+  t.policy = policy_for(o.precision, nullptr, o.grads);
   t.check = plan::check_rules;
   train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
   Trace trace{s.loss, s.predicted, {}};

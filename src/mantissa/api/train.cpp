@@ -60,10 +60,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   const kernels::Context ctx = context_for(options.hardware, run.run.threads);
   weights::ModelSource source = weights::find_model(run.model);
   config::Told told = config.impl().told;
-  if (options.tokens.empty()) {
-    const std::string note = data::data_note(run, source.config);
-    if (!note.empty()) told.notes.push_back(note);
-  }
+  if (options.tokens.empty()) data::add_note(run, source.config, told);
   text::Dataset rows = data::load_dataset(run, source.config, options.tokens);
   run::DirectoryOptions directory{options.out.empty() ? std::filesystem::path(run.run.out) : options.out,
                                   options.overwrite, options.resume};

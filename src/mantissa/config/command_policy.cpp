@@ -44,25 +44,48 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
   if (!unused.empty()) note(fmt::format("ignored: {}", fmt::join(unused, ", ")));
 }
 
-/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
-precision::Policy without_steps(const precision::Policy& policy, Told& told) {
-  const std::vector<std::size_t> kept = policy.rules_at(0);
+/// Notes that the rules of `policy` that `kept` has not are left out, and why.
+void tell_left_out(const precision::Policy& policy, const std::vector<std::size_t>& kept, const char* why,
+                   Told& told) {
   std::vector<std::string> left_out;
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
     const precision::Rule& rule = policy.rules()[r];
     if (std::ranges::find(kept, r) == kept.end())
       left_out.push_back(fmt::format("{} \"{}\"", rule.origin, rule.str()));
   }
-  if (!left_out.empty()) {
-    told.notes.push_back(fmt::format("left out: {}: there are no steps here, and the rules of step 0 hold",
-                                     fmt::join(left_out, ", ")));
-  }
+  if (!left_out.empty())
+    told.notes.push_back(fmt::format("left out: {}: {}", fmt::join(left_out, ", "), why));
+}
+
+/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
+precision::Policy without_steps(const precision::Policy& policy, Told& told) {
+  tell_left_out(policy, policy.rules_at(0), "there are no steps here, and the rules of step 0 hold", told);
   return policy.at_step(0);
+}
+
+/// Whether the rule is for what a forward pass, and with `backward` a backward pass, has no part of.
+bool is_of_training(const precision::Rule& rule, bool backward) {
+  const bool update = rule.pass == precision::Pass::update || rule.op == "update";
+  return update || (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
 }
 
 }  // namespace
 
-precision::Policy command_policy(const PrecisionArguments& arguments, Told* told) {
+precision::Policy without_training(const precision::Policy& policy, bool backward, Told* told) {
+  std::vector<std::size_t> kept;
+  for (std::size_t r = 0; r < policy.rules().size(); ++r) {
+    if (!is_of_training(policy.rules()[r], backward)) kept.push_back(r);
+  }
+  if (told != nullptr) {
+    tell_left_out(
+        policy, kept,
+        backward ? "no weight is updated here" : "only a forward pass is run here, and no weight is updated",
+        *told);
+  }
+  return policy.with_only(kept);
+}
+
+precision::Policy command_policy(const PrecisionArguments& arguments, Told* told, bool backward) {
   const compat::DeepSpeedFile* file = arguments.deepspeed;
   std::string option = "--precision";
   Told said;
@@ -81,7 +104,7 @@ precision::Policy command_policy(const PrecisionArguments& arguments, Told* told
     }
     precision::check_supported(policy);
     for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
-    policy = without_steps(policy, said);
+    policy = without_training(without_steps(policy, said), backward, &said);
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {

@@ -8,18 +8,6 @@
 #include "mantissa/runtime/process.h"
 
 namespace mantissa::cost {
-namespace {
-
-/// What `run` takes with micro-batches of `rows` sequences.
-std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx) {
-  MemoryForecast f = forecast_memory(compile_training(config, model, rows, ctx), run.data);
-  f.process = run.process;
-  return f.peak();
-}
-
-}  // namespace
-
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
                                std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
                                std::int64_t step) {
@@ -103,6 +91,13 @@ MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_byt
     before = now;
   }
   return most;
+}
+
+std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
+                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx) {
+  MemoryForecast f = forecast_memory(compile_training(config, model, rows, ctx), run.data);
+  f.process = run.process;
+  return f.peak();
 }
 
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,

@@ -65,8 +65,11 @@ double step_seconds(const plan::Program& program, const plan::Step& step, std::i
 double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
                         const Machine& machine);
 
-/// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does. Data and
-/// process take what they take in `run`.
+/// What `run` takes with micro-batches of `rows` sequences. Data and process take what they take in `run`.
+std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
+                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx);
+
+/// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does.
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
                                  const kernels::Context& ctx);

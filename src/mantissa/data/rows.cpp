@@ -104,14 +104,13 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
   return {tokens, options, "tokens in memory"};
 }
 
-std::string data_note(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return {};
-  if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return {};
-  return fmt::format(
+void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
+  if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
+  if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return;
+  told.notes.push_back(fmt::format(
       "data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size = {} are "
-      "never "
-      "seen",
-      kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size);
+      "never seen",
+      kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
 }
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,

@@ -17,8 +17,8 @@ namespace mantissa::data {
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            const std::vector<std::int32_t>& tokens);
 
-/// Returns a note on the entries of the vocabulary that the data cannot have, or "".
-std::string data_note(const config::RunConfig& config, const model::ModelConfig& model);
+/// Adds a note on the entries of the vocabulary that the data cannot have, where there are any.
+void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
 
 /// Returns the rows of files, or of held-out puzzles where `files` is {"kk"}, in their order. Throws
 /// ConfigError where they are text, and the model's ids are not bytes.

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/command_policy.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/data/puzzles.h"
@@ -110,7 +111,8 @@ Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, cons
   const text::StepData rows = set.validation(0, set.validation_rows());
   const bool kk = data::names_puzzles(run.data.source);
   const bool bytes = kk || text::holds_text(run.data.source, run.data.format);
-  const precision::Policy policy = run.policy.at_step(run.run.steps - 1);  // as the run's last loss was taken
+  // The policy under which the run's last loss was measured.
+  const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
   Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
   if (run.data.source.front() == "kk" && puzzles > 0) {
     text::KkOptions options = data::held_out_puzzles(run);

@@ -46,6 +46,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
                             const config::Told& told, std::span<const cost::Target> targets) {
   Explained e = begin(model, config.policy, program, machine, ctx);
   e.peak_bytes = memory.peak();
+  e.fits = e.peak_bytes <= e.here.memory_bytes;
   e.seconds = cost::forecast_seconds(program, config, machine);
   Training& t = e.training.emplace();
   t.config = config;
@@ -57,6 +58,8 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   t.casts_left = plan::casts_left(program);
   t.memory = memory;
   t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, ctx);
+  if (t.largest_micro_batch_size == 0)
+    t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
     e.targets.push_back(training_on(target, config, model, program, ctx));
@@ -104,6 +107,7 @@ Explained explain_generation(const model::ModelConfig& model, const precision::P
   g.work = program.memory.activations + program.memory.work;
   const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
   e.peak_bytes = memory.peak() - memory.moments - memory.compensation - program.memory.weights() + g.weights;
+  e.fits = e.peak_bytes <= e.here.memory_bytes;
   // One token at a time reads every matrix once.
   double matrices = 0;
   for (const plan::Step& s : program.steps) {

@@ -37,10 +37,12 @@ struct There {
   std::size_t peak_bytes = 0;
   std::size_t usable_bytes = 0;
   double seconds = 0;  // of a step or a token; 0 where the machine lacks a format
+  bool fits = false;
   std::vector<std::string> warnings;
-  std::int64_t largest_micro_batch_size = 0;  // of training; 0 where not one sequence fits
-  std::int64_t sequences_that_fit = 0;        // of training, at once, whatever the batch is
-  bool fits() const { return peak_bytes <= usable_bytes; }
+  // Of training:
+  std::int64_t largest_micro_batch_size = 0;  // 0 where not even one leaf of sequences fits
+  std::int64_t sequences_that_fit = 0;        // at once, whatever the batch is
+  std::size_t least_bytes = 0;                // of a run with one leaf at once, where that does not fit
 };
 
 /// The part of a plan that only training has.
@@ -52,8 +54,9 @@ struct Training {
       casts;  // scope and bytes of the steps that only change a format
   plan::CastsLeft casts_left;
   cost::MemoryForecast memory;
-  std::int64_t largest_micro_batch_size = 0;
-  std::vector<std::string> exceptions;  // why bits depend on the split into micro-batches
+  std::int64_t largest_micro_batch_size = 0;  // 0 where not even one leaf of sequences fits
+  std::size_t least_bytes = 0;                // of a run with one leaf at once, where that does not fit
+  std::vector<std::string> exceptions;        // why bits depend on the split into micro-batches
 };
 
 /// The part of a plan that only generation has. Bytes.
@@ -72,6 +75,7 @@ struct Explained {
   std::vector<There> targets;
   std::size_t peak_bytes = 0;
   double seconds = 0;  // of a step, or of a token
+  bool fits = false;   // this machine
   std::vector<std::string> warnings, notes;
   std::string refusal;  // why the run would refuse the rules; "" where it would not
   std::optional<Training> training;

@@ -94,12 +94,12 @@ json there_json(const There& there, bool training) {
               {"peak_bytes", there.peak_bytes},
               {"warnings", there.warnings}};
   if (training) {
-    out["seconds_per_step"] = seconds_json(there.seconds);
+    out["seconds_per_step"] = there.fits ? seconds_json(there.seconds) : json();
     out["largest_micro_batch_size"] = there.largest_micro_batch_size;
     out["sequences_that_fit"] = there.sequences_that_fit;
   } else {
     out["seconds_per_token"] = seconds_json(there.seconds);
-    out["fits"] = there.fits();
+    out["fits"] = there.fits;
   }
   return out;
 }
@@ -113,7 +113,7 @@ void add_training(json& out, const Explained& e) {
   out["reduce"] = name(t.reduce);
   out["casts"] = casts;
   out["memory"] = memory_json(t.memory);
-  out["seconds_per_step"] = e.seconds;
+  out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
   out["largest_micro_batch_size"] = t.largest_micro_batch_size;
   out["exceptions"] = t.exceptions;
   out["config"] = t.config.to_toml();
@@ -122,7 +122,7 @@ void add_training(json& out, const Explained& e) {
 void add_generation(json& out, const Explained& e) {
   out["memory"] = {
       {"weights", e.generation->weights}, {"cache", e.generation->cache}, {"peak", e.peak_bytes}};
-  out["seconds_per_token"] = e.seconds;
+  out["seconds_per_token"] = e.fits ? json(e.seconds) : json();
 }
 
 }  // namespace

@@ -45,6 +45,8 @@ There training_on(const cost::Target& target, const config::RunConfig& config,
   memory.process = 0;  // this program's; the target's own is outside of its memory_share
   there.peak_bytes = memory.peak();
   there.largest_micro_batch_size = cost::largest_micro_batch(config, model, there.usable_bytes, memory, ctx);
+  there.fits = there.largest_micro_batch_size > 0;
+  if (!there.fits) there.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
   there.sequences_that_fit = cost::rows_that_fit(config, model, there.usable_bytes, memory, ctx);
   return there;
 }
@@ -52,6 +54,7 @@ There training_on(const cost::Target& target, const config::RunConfig& config,
 There generation_on(const cost::Target& target, const plan::Program& program, std::size_t weights) {
   There there = on(target, program, 1);
   there.peak_bytes = weights + program.memory.arena();
+  there.fits = there.peak_bytes <= there.usable_bytes;
   return there;
 }
 

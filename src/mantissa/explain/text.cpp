@@ -67,16 +67,42 @@ std::string memory_line(const cost::MemoryForecast& m) {
   return fmt::format("{} = {:.1f} MB", line, static_cast<double>(m.peak()) / 1e6);
 }
 
+/// How many sequences fit here.
+std::string fits_text(const Explained& e) {
+  const Training& t = *e.training;
+  const config::BatchSection& batch = t.config.batch;
+  const std::string memory = bytes_text(e.here.memory_bytes) + " here";
+  if (t.largest_micro_batch_size == 0) {
+    const std::string at_once = batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", batch.leaf);
+    return fmt::format("{}: not {} at a time: that needs {}, {} more", memory, at_once,
+                       bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
+  }
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
+                     e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
+}
+
 /// How many sequences fit on a target.
 std::string fits_text(const There& there) {
-  const std::string size = memory_text(there.target);
-  return there.largest_micro_batch_size == 0
-             ? fmt::format("{} on {}: no, not with one sequence at a time", size, there.target.name)
-             : fmt::format("{} on {}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all", size,
-                           there.target.name, there.largest_micro_batch_size, there.sequences_that_fit);
+  const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
+  if (there.fits) {
+    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all", where,
+                       there.largest_micro_batch_size, there.sequences_that_fit);
+  }
+  return fmt::format("{}: no, not with one sequence at a time: that needs {}, {} more than can be used",
+                     where, bytes_text(there.least_bytes),
+                     bytes_text(there.least_bytes - there.usable_bytes));
+}
+
+std::string time_text(const Explained& e) {
+  if (!e.fits) return "none here: the plan does not fit";
+  const std::int64_t steps = e.training->config.run.steps;
+  std::string text = fmt::format("about {} a step here", human_seconds(e.seconds));
+  if (steps > 1) text += fmt::format(", {} in all", human_seconds(e.seconds * static_cast<double>(steps)));
+  return text;
 }
 
 std::string time_text(const There& there, std::int64_t steps) {
+  if (!there.fits) return fmt::format("none on {}: it does not fit", there.target.name);
   std::string text = fmt::format("{} on {}", seconds_text(there.seconds, "step"), there.target.name);
   if (there.seconds > 0) {
     text += fmt::format(", {} in all (stated rates; a factor of 2 either way)",
@@ -122,15 +148,12 @@ std::string training_needs(const Explained& e) {
   std::string text =
       fmt::format("\ncasts left  {} ({})\n", t.casts_left.count, human_bytes(t.casts_left.bytes));
   text += fmt::format("memory  {}\n", memory_line(t.memory));
-  text += fmt::format("fits    {} here: batch.micro_batch_size ≤ {} of this batch\n",
-                      bytes_text(e.here.memory_bytes), t.largest_micro_batch_size);
+  text += fmt::format("fits    {}\n", fits_text(e));
   for (const There& there : e.targets) text += fmt::format("        {}\n", fits_text(there));
   text += t.exceptions.empty()
               ? "bits    the same for any threads, instruction set, micro_batch_size, and when resumed\n"
               : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(t.exceptions, "; "));
-  const auto steps = static_cast<double>(t.config.run.steps);
-  text += fmt::format("time    about {} a step here, {} in all\n", human_seconds(e.seconds),
-                      human_seconds(e.seconds * steps));
+  text += fmt::format("time    {}\n", time_text(e));
   for (const There& there : e.targets)
     text += fmt::format("        {}\n", time_text(there, t.config.run.steps));
   return text;
@@ -140,13 +163,16 @@ std::string generation_text(const Explained& e) {
   const Generation& g = *e.generation;
   std::string text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
-      "cache {} + work {} = {}\ntime    about {} a token here\n",
+      "cache {} + work {} = {}\n",
       e.model_type, parameters_text(e.parameters), g.positions, e.preset, e.line, machine_lines(e),
       plan::plan_table(e.rows, graph::Phase::forward), bytes_text(g.weights), bytes_text(g.cache),
-      bytes_text(g.work), bytes_text(e.peak_bytes), human_seconds(e.seconds));
+      bytes_text(g.work), bytes_text(e.peak_bytes));
+  text += e.fits ? fmt::format("time    about {} a token here\n", human_seconds(e.seconds))
+                 : fmt::format("fits    {} here: no, {} more are needed\n", bytes_text(e.here.memory_bytes),
+                               bytes_text(e.peak_bytes - e.here.memory_bytes));
   for (const There& there : e.targets) {
     text += fmt::format("target  fits {} on {}: {}; {} on {}\n", memory_text(there.target), there.target.name,
-                        there.fits() ? "yes" : "no", seconds_text(there.seconds, "token"), there.target.name);
+                        there.fits ? "yes" : "no", seconds_text(there.seconds, "token"), there.target.name);
   }
   return text;
 }

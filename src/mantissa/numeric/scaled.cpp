@@ -49,6 +49,23 @@ std::optional<BlockFormat> parse_block_format(std::string_view text) {
   return found == std::end(kBlockFormats) ? std::nullopt : std::optional(*found);
 }
 
+std::string_view formats_of_width(std::string_view text) {
+  constexpr std::pair<std::string_view, std::string_view> kWords[] = {
+      {"fp4", "nvfp4 or mxfp4"},
+      {"f4", "nvfp4 or mxfp4"},
+      {"float4", "nvfp4 or mxfp4"},
+      {"float4_e2m1fn", "nvfp4 or mxfp4"},
+      {"e2m1", "nvfp4 or mxfp4"},
+      {"fp8", "e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)"},
+      {"f8", "e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)"},
+      {"float8", "e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)"},
+      {"float8_e4m3", "e4m3 (float8_e4m3fn, more precise) or e5m2 (wider)"}};
+  for (const auto& [word, formats] : kWords) {
+    if (word == text) return formats;
+  }
+  return {};
+}
+
 void round_block(BlockFormat f, float* values, std::size_t n, float tensor_scale) {
   const BlockTraits t = traits(f);
   float amax = 0;

@@ -54,6 +54,9 @@ constexpr BlockTraits traits(BlockFormat f) {
 /// The format called `text` ("mxfp4", in any case); none where there is none.
 std::optional<BlockFormat> parse_block_format(std::string_view text);
 
+/// The formats that a word for a width alone may mean: "nvfp4 or mxfp4" for "fp4"; "" for other words.
+std::string_view formats_of_width(std::string_view text);
+
 /// values[0, n), n ≤ traits(f).block, a block of `f`, in place: rounded to element × scale.
 /// mx: the scale is 2^(⌊log2 amax⌋ − max_exp), at least 2^-127; elements are rounded to nearest even and
 /// saturate. nvfp4: the scale is e4m3(amax / 6 / tensor_scale) × tensor_scale, elements likewise; the result

@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/numeric/scaled.h"
 #include "mantissa/precision/loss_scale.h"
 
 namespace mantissa::precision {
@@ -54,9 +55,22 @@ std::string printed(Rounding value) {
   return {};
 }
 
+/// What the error of a word that is no format says of it.
+std::string meant_format(std::string_view text, std::span<const std::string> names) {
+  const std::string_view several = formats_of_width(lowered(text));
+  return several.empty() ? did_you_mean(text, names) : fmt::format("; it may be {}", several);
+}
+
 void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
   out = parse_scalar(text);
   if (out) return;
+  if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
+    throw ConfigError(
+        fmt::format("{}={}: formats of 4 bits are of factors of products only; write compute=nvfp4 or "
+                    "compute=mxfp4, and for {} "
+                    "a number format such as bf16",
+                    field, text, field));
+  }
   if (Compute::parse(text)) {
     throw ConfigError(
         fmt::format("{}={}: {} is a format of factors of products only; write compute={}, and "
@@ -66,7 +80,7 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
   throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
-                                in_quotes(text), did_you_mean(text, names), list_of(names)));
+                                in_quotes(text), meant_format(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
@@ -75,7 +89,7 @@ void read(std::string_view field, std::string_view text, std::optional<Compute>&
   std::vector<std::string> names;
   for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
   throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
-                                in_quotes(text), did_you_mean(text, names), list_of(names)));
+                                in_quotes(text), meant_format(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {

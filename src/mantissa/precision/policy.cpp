@@ -197,13 +197,15 @@ Rounding Policy::activation_rounding(const Use& use) const {
 }
 
 Policy Policy::at_step(std::int64_t step) const {
+  Policy out = with_only(rules_at(step));
+  for (Rule& rule : out.rules_) rule.first_step = rule.last_step = std::nullopt;
+  return out;
+}
+
+Policy Policy::with_only(std::span<const std::size_t> rules) const {
   Policy out = *this;
   out.rules_.clear();
-  for (const std::size_t i : rules_at(step)) {
-    Rule rule = rules_[i];
-    rule.first_step = rule.last_step = std::nullopt;
-    out.rules_.push_back(std::move(rule));
-  }
+  for (const std::size_t i : rules) out.rules_.push_back(rules_[i]);
   return out;
 }
 

@@ -122,6 +122,8 @@ class Policy {
   std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
   /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.
   Policy at_step(std::int64_t step) const;
+  /// This policy with the rules of these indices alone.
+  Policy with_only(std::span<const std::size_t> rules) const;
   /// The rules that at_step() keeps, by their index here.
   std::vector<std::size_t> rules_at(std::int64_t step) const;
   /// The steps at which at_step() changes, ascending: where rules begin or end.

@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/compat/foreign.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::precision {
 namespace {
@@ -104,6 +105,13 @@ const Preset& find_preset(std::string_view name) {
   for (const Preset& preset : presets())
     known.insert(known.end(), preset.aliases.begin(), preset.aliases.end());
   for (std::string& word : compat::foreign_words()) known.push_back(std::move(word));
+  const std::string_view several = formats_of_width(wanted);
+  if (!several.empty()) {
+    throw ConfigError(
+        fmt::format("{} is no preset, and may be several formats of products, {}; write for instance "
+                    "\"bf16-mixed compute={}\"",
+                    in_quotes(name), several, several.substr(0, several.find(' '))));
+  }
   throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
                                 did_you_mean(wanted, known), list_of(names)));
 }
