@@ -77,7 +77,7 @@ function(mantissa_library)
   write_basic_package_version_file(${PROJECT_BINARY_DIR}/mantissa-config-version.cmake COMPATIBILITY SameMinorVersion)
   install(FILES ${PROJECT_BINARY_DIR}/mantissa-config.cmake ${PROJECT_BINARY_DIR}/mantissa-config-version.cmake
           DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/mantissa)
-  install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/api/mantissa.h ${PROJECT_SOURCE_DIR}/src/mantissa/api/error.h
-          DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/mantissa/api/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/api
+          FILES_MATCHING PATTERN "*.h" PATTERN "internal.h" EXCLUDE)
   install(FILES ${PROJECT_SOURCE_DIR}/src/mantissa/base/error.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/mantissa/base)
 endfunction()

@@ -12,6 +12,13 @@ if(SANITIZE)
   set(flags -fsanitize=address,undefined)
 endif()
 run(${CMAKE_COMMAND} --install ${BINARY_DIR} --prefix ${work}/prefix)
+# Each public header stands alone, and needs no header that is not installed.
+file(GLOB headers RELATIVE ${work}/prefix/include ${work}/prefix/include/mantissa/api/*.h)
+foreach(header ${headers})
+  get_filename_component(name ${header} NAME_WE)
+  file(WRITE ${work}/headers/${name}.cpp "#include <${header}>\n")
+  run(${CXX} -std=c++20 -fsyntax-only -I${work}/prefix/include ${work}/headers/${name}.cpp)
+endforeach()
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/examples/library -B ${work}/build -G Ninja -DCMAKE_PREFIX_PATH=${work}/prefix
     -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_BUILD_TYPE=${BUILD_TYPE} -DCMAKE_CXX_FLAGS=${flags})
 run(${CMAKE_COMMAND} --build ${work}/build)

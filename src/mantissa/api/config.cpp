@@ -1,13 +1,14 @@
-#include <fmt/format.h>
-#include <unistd.h>
+#include "mantissa/api/config.h"
 
-#include <algorithm>
-#include <thread>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <optional>
 
 #include "mantissa/api/internal.h"
-#include "mantissa/base/error.h"
+#include "mantissa/api/version.h"
 #include "mantissa/compat/deepspeed.h"
-#include "mantissa/kernels/thread_pool.h"
+#include "mantissa/config/command_policy.h"
 
 namespace mantissa::api {
 
@@ -63,23 +64,15 @@ const std::vector<std::string>& Config::warnings() const {
   return impl_->told.warnings;
 }
 
-kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads) {
-  if (hardware.device != "cpu") {
-    throw ConfigError(
-        fmt::format("--device {}: this build runs on the cpu; leave --device out", hardware.device));
-  }
-  kernels::Context ctx;
-  ctx.simd = hardware.simd.empty() ? kernels::best_simd() : kernels::parse_simd(hardware.simd);
-  const std::int64_t asked = hardware.threads != 0 ? hardware.threads : config_threads;
-  constexpr std::int64_t kMostThreads = 1024;
-  if (asked < 0 || asked > kMostThreads) {
-    throw ConfigError(
-        fmt::format("--threads {}: must be between 1 and {}, or 0 for all cores", asked, kMostThreads));
-  }
-  const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
-  ctx.threads = static_cast<int>(asked > 0 ? asked : cores);
-  ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
-  return ctx;
+precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
+  const Arguments arguments(precision);
+  return config::command_policy(arguments.all, told, backward);
+}
+
+Reading read_precision(const Precision& precision, bool backward) {
+  config::Told told;
+  const precision::Policy policy = policy_for(precision, &told, backward);
+  return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
 }
 
 std::string version() {
@@ -87,19 +80,6 @@ std::string version() {
 }
 std::string config_help() {
   return config::options_help();
-}
-
-std::string human_bytes(double bytes) {
-  if (bytes < 1e6) return fmt::format("{:.0f} KB", bytes / 1e3);
-  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
-  return fmt::format("{:.2f} GB", bytes / 1e9);
-}
-
-std::string human_seconds(double seconds) {
-  if (seconds < 0.1) return fmt::format("{:.1f} ms", seconds * 1e3);
-  if (seconds < 90) return fmt::format("{:.1f} s", seconds);
-  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format("{:.1f} h", seconds / 3600);
 }
 
 }  // namespace mantissa::api

@@ -1,20 +1,16 @@
-// mantissa convert: options to a conversion, and what it did as text and JSON.
-#include "mantissa/convert/convert.h"
+#include "mantissa/api/convert.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
-#include "mantissa/api/conversion_effect.h"
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/suggest.h"
 #include "mantissa/convert/block_rows.h"
+#include "mantissa/eval/effect.h"
 
 namespace mantissa::api {
 namespace {
@@ -113,89 +109,26 @@ ConvertedTensor row_of(const ErrorStats& e) {
   return t;
 }
 
-nlohmann::json json_of(const ConvertedTensor& t) {
-  return {{"count", t.count},
-          {"max_error", t.max_error},
-          {"rms_error", t.rms_error},
-          {"relative_error", t.relative_error},
-          {"max_relative_error", t.max_relative_error},
-          {"overflows", t.overflows},
-          {"vanished", t.vanished},
-          {"nonfinite", t.nonfinite}};
-}
-
-std::string row_text(const ConvertedTensor& t, std::size_t width) {
-  return fmt::format("{:<{}}  {:<18}{:>11.3g}{:>11.3g}{:>11.3g}{:>10}{:>10}\n", t.name, width,
-                     t.from == t.to ? t.from : t.from + " to " + t.to, t.max_error, t.rms_error,
-                     t.relative_error, t.overflows, t.vanished);
-}
-
-std::string text_of(const Conversion& c, const convert::Result& r, const ConvertOptions& o, double seconds) {
-  std::size_t width = 6;
-  for (const ConvertedTensor& t : c.tensors) width = std::max(width, t.name.size());
-  std::string text = fmt::format("{:<{}}  {:<18}{:>11}{:>11}{:>11}{:>10}{:>10}\n", "tensor", width, "dtype",
-                                 "max error", "rms error", "relative", "overflow", "vanish");
-  for (const ConvertedTensor& t : c.tensors) text += row_text(t, width);
-  ConvertedTensor total = c.total;
-  total.name = "all";
-  total.from = total.to = "";
-  text += row_text(total, width);
-  text += fmt::format("\n{}: {} tensors, {} from {} in {}\n", o.out.string(), c.tensors.size(),
-                      human_bytes(static_cast<double>(r.bytes_out)),
-                      human_bytes(static_cast<double>(r.bytes_in)), human_seconds(seconds));
-  if (!r.left_out.empty()) text += fmt::format("left    {}\n", fmt::join(r.left_out, ", "));
-  for (const std::string& note : c.notes) text += fmt::format("note    {}\n", note);
-  if (c.effect) {
-    const ConversionEffect& e = *c.effect;
-    text += fmt::format(
-        "loss    {:.6f} before, {:.6f} after ({:+.3g}) over {} tokens; KL divergence {:.3g}, at most "
-        "{:.3g}\n",
-        e.loss, e.converted_loss, e.converted_loss - e.loss, e.tokens, e.kl, e.max_kl);
+Conversion from_report(const convert::Report& r) {
+  Conversion c;
+  for (const convert::RewrittenTensor& t : r.result.tensors) {
+    ConvertedTensor& row = c.tensors.emplace_back(row_of(t.errors));
+    row.name = t.name;
+    row.shape = t.shape;
+    row.from = io::safetensors_name(t.from);
+    row.to = io::safetensors_name(t.to);
   }
-  if (!text.empty()) text.pop_back();
-  return text;
-}
-
-std::string json_text_of(const Conversion& c, const convert::Result& r, const ConvertOptions& o,
-                         const convert::Request& request, double seconds) {
-  nlohmann::json json = {{"in", request.in.path.string()},
-                         {"out", o.out.string()},
-                         {"dtype", nullptr},
-                         {"stored_as", nullptr},
-                         {"rounding", o.rounding},
-                         {"seed", o.seed},
-                         {"saturate", o.saturate},
-                         {"tensors", nlohmann::json::array()},
-                         {"total", json_of(c.total)},
-                         {"copied", r.copied},
-                         {"left_out", r.left_out},
-                         {"notes", c.notes},
-                         {"warnings", c.warnings},
-                         {"bytes_in", r.bytes_in},
-                         {"bytes_out", r.bytes_out},
-                         {"seconds", seconds}};
-  if (const std::optional<Scalar> format = request.change.format) {
-    json["dtype"] = convert::rounded_to(request.change);
-    json["stored_as"] = io::safetensors_name(io::dtype_of(*format));
+  c.total = row_of(r.total);
+  if (r.effect) {
+    const convert::Effect& e = *r.effect;
+    c.effect = {e.tokens, e.loss, e.converted_loss, e.kl, e.max_kl};
   }
-  for (const ConvertedTensor& t : c.tensors) {
-    nlohmann::json row = json_of(t);
-    row["name"] = t.name;
-    row["shape"] = t.shape;
-    row["from"] = t.from;
-    row["to"] = t.to;
-    json["tensors"].push_back(std::move(row));
-  }
-  if (c.effect) {
-    const ConversionEffect& e = *c.effect;
-    json["tokens"] = e.tokens;
-    json["loss"] = e.loss;
-    json["converted_loss"] = e.converted_loss;
-    json["loss_change"] = e.converted_loss - e.loss;
-    json["kl"] = e.kl;
-    json["max_kl"] = e.max_kl;
-  }
-  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  c.notes = r.notes;
+  c.warnings = r.warnings;
+  c.interrupted = r.interrupted;
+  c.text = convert::to_text(r);
+  c.json = convert::to_json(r);
+  return c;
 }
 
 }  // namespace
@@ -207,36 +140,20 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.overwrite = o.overwrite;
   const kernels::Context ctx = context_for(o.hardware);
-  // Everything that may be wrong with the data is said before anything is written.
-  std::optional<EffectRows> rows;
-  if (!o.data.empty()) rows.emplace(request.in, o);
-  Conversion c;
-  const auto start = std::chrono::steady_clock::now();
-  const std::optional<convert::Result> result = convert::convert(request, ctx, stop);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (!result) {
-    c.interrupted = true;
-    return c;
+  // Everything that may be wrong with the data is reported before anything is written.
+  std::optional<eval::EffectRows> rows;
+  if (!o.data.empty())
+    rows.emplace(request.in, policy_for(o.precision), eval::Files{o.data, o.data_format, o.sequence_length});
+  std::optional<convert::Report> report = eval::convert_and_compare(request, rows, ctx, stop);
+  if (!report) {
+    Conversion nothing;
+    nothing.interrupted = true;
+    return nothing;
   }
-  ErrorStats all;
-  for (const convert::RewrittenTensor& t : result->tensors) {
-    ConvertedTensor row = row_of(t.errors);
-    row.name = t.name;
-    row.shape = t.shape;
-    row.from = io::safetensors_name(t.from);
-    row.to = io::safetensors_name(t.to);
-    all.merge(t.errors);
-    c.tensors.push_back(std::move(row));
-  }
-  c.total = row_of(all);
-  c.notes = result->notes;
-  for (std::string& idle : idle_options(request.change)) c.notes.push_back(std::move(idle));
-  if (!o.allow_overflow) c.warnings = result->warnings;
-  if (rows) c.effect = rows->compare(request.out, ctx, stop);
-  c.interrupted = rows && !c.effect;
-  c.text = text_of(c, *result, o, seconds);
-  c.json = json_text_of(c, *result, o, request, seconds);
-  return c;
+  report->out = o.out;
+  for (std::string& idle : idle_options(request.change)) report->notes.push_back(std::move(idle));
+  if (o.allow_overflow) report->warnings.clear();
+  return from_report(*report);
 }
 
 }  // namespace mantissa::api

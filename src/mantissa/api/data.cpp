@@ -1,126 +1,20 @@
-// The rows that a config's [data] means.
-#include <fmt/format.h>
+#include "mantissa/api/data.h"
 
-#include "mantissa/api/internal.h"
-#include "mantissa/base/error.h"
 #include "mantissa/text/kk.h"
-#include "mantissa/text/sources.h"
 
 namespace mantissa::api {
-namespace {
 
-/// A run that takes every row once reads no puzzle twice; beyond this many tokens they repeat.
-constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
-
-/// Documents of the generator until they hold `tokens` tokens.
-std::vector<std::int32_t> puzzle_tokens(const config::RunConfig& config, const text::Tokenizer& tokenizer,
-                                        std::int64_t tokens) {
-  text::KkOptions options;
-  options.seed = config.run.seed;
-  options.people_min = static_cast<int>(config.data.people_min);
-  options.people_max = static_cast<int>(config.data.people_max);
-  // Puzzles are a function of the options and their number: asking for more gives the same ones first.
-  for (options.count = 1024;; options.count *= 2) {
-    std::vector<std::int32_t> ids;
-    ids.reserve(static_cast<std::size_t>(tokens) + 4096);
-    for (const text::KkPuzzle& p : text::generate(options)) {
-      if (static_cast<std::int64_t>(ids.size()) > tokens) break;
-      const std::vector<std::int32_t> document = tokenizer.encode(p.text());
-      ids.insert(ids.end(), document.begin(), document.end());
-      ids.push_back(tokenizer.separator());
-    }
-    if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
-  }
-}
-
-bool is_puzzles(const config::RunConfig& config) {
-  return config.data.source.size() == 1 && config.data.source.front() == "kk";
-}
-
-std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
-  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(config.data.tokenizer);
-  if (is_puzzles(config)) {
-    if (tokenizer->vocabulary() > model.vocab_size) {
-      throw ConfigError(fmt::format(
-          "the {} tokenizer has {} entries, but the model's vocab_size is {}; raise model.vocab_size",
-          tokenizer->name(), tokenizer->vocabulary(), model.vocab_size));
-    }
-    const std::int64_t needed =
-        config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
-    const double with_held_out =
-        static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
-    return puzzle_tokens(config, *tokenizer,
-                         std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
-  }
-  return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
-}
-
-/// The model that the run begins with. (The one that it wrote has no tokenizer's file.)
-weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
-  const std::filesystem::path path = section.path, of_run = path / "model";
-  std::error_code error;  // of a place that cannot be looked at
-  weights::ModelSource origin{model, path, path};
-  if (std::filesystem::exists(of_run / "config.json", error)) origin.directory = of_run;
-  if (path.empty() && !section.config.empty())
-    origin.directory = std::filesystem::path(section.config).parent_path();
-  return origin;
-}
-
-/// Throws where the model's ids are not bytes, and text would be read as such. A model that begins at random
-/// may have more entries than bytes.
-void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
-  const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
-  if (!text || config.data.tokenizer != "byte") return;
-  const weights::ModelSource origin = origin_of(config.model, model);
-  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
-  if (tokenizer_file(origin.directory).empty() && !other_size) return;
-  throw ConfigError(
-      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
-                  "to a file, and set "
-                  "data.source to it and data.format = \"tokens\"",
-                  why_no_bytes(origin)));
-}
-
-std::string source_name(const config::RunConfig& config) {
-  std::string name;
-  for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
-  return name;
-}
-
-}  // namespace
-
-text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
-                           const std::vector<std::int32_t>& tokens) {
-  text::Dataset::Options options;
-  options.sequence_length = config.data.sequence_length;
-  options.shuffle = config.data.shuffle;
-  options.validation = config.data.validation.share;
-  options.seed = config.run.seed;
-  if (!config.data.validation.files.empty()) {
-    throw ConfigError(
-        "data.validation: files of their own are not read by this version; give a share such as 0.02");
-  }
-  if (tokens.empty()) {
-    check_bytes(config, model);
-    return {source_tokens(config, model), options, source_name(config)};
-  }
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= model.vocab_size) {
-      throw ConfigError(
-          fmt::format("tokens[{}] is {}, but the model's vocab_size is {}", i, tokens[i], model.vocab_size));
-    }
-  }
-  return {tokens, options, "tokens in memory"};
-}
-
-std::string data_note(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return {};
-  if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return {};
-  return fmt::format(
-      "data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size = {} are "
-      "never "
-      "seen",
-      kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size);
+std::vector<std::string> puzzles(const PuzzleOptions& o) {
+  text::KkOptions k;
+  k.seed = o.seed;
+  k.people_min = o.people_min;
+  k.people_max = o.people_max;
+  k.count = o.count;
+  k.split = o.held_out ? text::KkSplit::test : text::KkSplit::train;
+  k.style = text::parse_kk_style(o.style);
+  std::vector<std::string> rows;
+  for (const text::KkPuzzle& p : text::generate(k)) rows.push_back(text::to_jsonl_row(p));
+  return rows;
 }
 
 }  // namespace mantissa::api

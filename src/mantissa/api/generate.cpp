@@ -1,19 +1,14 @@
-// Generation, traces and puzzles: what commands do with a model directory.
+#include "mantissa/api/generate.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
-#include "mantissa/io/safetensors.h"
-#include "mantissa/plan/compile.h"
-#include "mantissa/rollout/generate.h"
-#include "mantissa/runtime/executor.h"
-#include "mantissa/runtime/process.h"
-#include "mantissa/text/kk.h"
-#include "mantissa/train/trace.h"
-#include "mantissa/weights/model_files.h"
+#include "mantissa/rollout/complete.h"
 
 namespace mantissa::api {
 namespace {
@@ -24,7 +19,7 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const text::Tokenizer* to
   if (tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
-                    why_no_bytes(source)));
+                    data::why_no_bytes(source)));
   }
   return tokenizer->encode(prompt.text);
 }
@@ -51,20 +46,6 @@ std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const
   return requests;
 }
 
-/// Ids that end a text: config.json's eos_token_id, one or several.
-std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
-  std::vector<std::int32_t> ids;
-  const auto it = config.source.find("eos_token_id");
-  if (it == config.source.end()) return ids;
-  if (it->is_number_integer()) ids.push_back(it->get<std::int32_t>());
-  if (it->is_array()) {
-    for (const auto& id : *it) {
-      if (id.is_number_integer()) ids.push_back(id.get<std::int32_t>());
-    }
-  }
-  return ids;
-}
-
 /// What is shown of a text: all but the id that ended it.
 std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
                                           const std::vector<std::int32_t>& stop) {
@@ -83,24 +64,16 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
                      const GenerateOptions& o) {
   const kernels::Context ctx = context_for(o.hardware);
   const weights::ModelSource source = weights::find_model(model);
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(source);
+  const std::unique_ptr<text::Tokenizer> tokenizer = data::tokenizer_of(source);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);
-  std::size_t longest = 0;
-  for (const rollout::Request& r : requests) longest = std::max(longest, r.prompt.size());
-  const plan::Program program = rollout::compile_decode_within(
-      runtime::machine_memory_bytes(), source.config, policy_for(o.precision),
-      static_cast<std::int64_t>(longest) + o.max_new_tokens, ctx,
-      std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, o.streams));
-  check_plan(program);
-  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
-  runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;
-  options.stop = stop_ids(source.config);
+  options.stop = rollout::stop_ids(source.config);
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
-  std::vector<rollout::Generation> made = rollout::generate(executor, source.config, requests, options);
+  std::vector<rollout::Generation> made =
+      rollout::complete(source, policy_for(o.precision), requests, options, o.streams, ctx);
   Generations out;
   double tokens = 0, seconds = 0;
   for (std::size_t i = 0; i < made.size(); ++i) {
@@ -122,40 +95,6 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
 Generation generate(const std::filesystem::path& model, const GenerateOptions& o) {
   const Prompt prompt{o.prompt, o.prompt_ids};
   return std::move(generate(model, {&prompt, 1}, o).all.front());
-}
-
-Trace trace(const TraceOptions& o) {
-  train::TraceOptions t;
-  t.model = o.model;
-  t.tokens = o.tokens;
-  t.ids = o.ids;
-  t.labels = o.labels;
-  t.out = o.out;
-  t.unconverted = o.unconverted;
-  t.grads = o.grads;
-  t.values = o.values;
-  t.policy = policy_for(o.precision, nullptr, o.grads);
-  t.check = check_plan;
-  train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
-  Trace trace{s.loss, s.predicted, {}};
-  for (train::TracedTensor& from : s.tensors) {
-    trace.tensors.push_back({std::move(from.name), std::string(io::safetensors_name(from.dtype)),
-                             std::move(from.shape), std::move(from.bytes)});
-  }
-  return trace;
-}
-
-std::vector<std::string> puzzles(const PuzzleOptions& o) {
-  text::KkOptions k;
-  k.seed = o.seed;
-  k.people_min = o.people_min;
-  k.people_max = o.people_max;
-  k.count = o.count;
-  k.split = o.held_out ? text::KkSplit::test : text::KkSplit::train;
-  k.style = text::parse_kk_style(o.style);
-  std::vector<std::string> rows;
-  for (const text::KkPuzzle& p : text::generate(k)) rows.push_back(text::to_jsonl_row(p));
-  return rows;
 }
 
 }  // namespace mantissa::api

@@ -1,9 +1,8 @@
-// A pattern of overflows played through a loss scaler.
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "mantissa/api/internal.h"
+#include "mantissa/api/loss_scale.h"
 #include "mantissa/base/error.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/report/metrics.h"

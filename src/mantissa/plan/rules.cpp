@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/error.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/precision/coverage.h"
 
@@ -29,6 +30,11 @@ std::vector<std::string> rule_warnings(const Program& p) {
   std::vector<std::string> out;
   for (const std::size_t r : p.unmatched_rules) out.push_back(unmatched_text(p.policy, r, p.places));
   return out;
+}
+
+void check_rules(const Program& program) {
+  const std::vector<std::string> warnings = rule_warnings(program);
+  if (!warnings.empty()) throw ConfigError(warnings.front());
 }
 
 std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,

@@ -18,6 +18,9 @@ std::vector<std::string> rule_warnings(const Program& program);
 std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,
                                        std::int64_t steps);
 
+/// Throws ConfigError with the first of rule_warnings(), where there is one.
+void check_rules(const Program& program);
+
 /// The rules of `policy` that match something in `graph`, and without which every format would be the same.
 std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy);
 

@@ -9,7 +9,7 @@
 #include "mantissa/numeric/factor.h"
 #include "mantissa/numeric/scaled.h"
 
-namespace mantissa::api {
+namespace mantissa::cost {
 
 /// One format: how its factors are stored and multiplied, and the fastest of some runs of each kind of work.
 struct FormatCost {
@@ -38,4 +38,4 @@ struct Costs {
 /// alike.
 Costs measure_costs(const kernels::Context& ctx);
 
-}  // namespace mantissa::api
+}  // namespace mantissa::cost

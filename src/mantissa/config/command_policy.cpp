@@ -1,21 +1,20 @@
-// The policy of commands that have no config.
+#include "mantissa/config/command_policy.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/compat/deepspeed.h"
 #include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/supported.h"
 
-namespace mantissa::api {
+namespace mantissa::config {
 namespace {
 
 /// What a DeepSpeed file says to a command that has no run: its policy, and nothing else.
-void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bool counts,
-          config::Told& told) {
+void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bool counts, Told& told) {
   const auto note = [&](const std::string& text) {
     told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
   };
@@ -47,7 +46,7 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
 
 /// Notes that the rules of `policy` that `kept` has not are left out, and why.
 void tell_left_out(const precision::Policy& policy, const std::vector<std::size_t>& kept, const char* why,
-                   config::Told& told) {
+                   Told& told) {
   std::vector<std::string> left_out;
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
     const precision::Rule& rule = policy.rules()[r];
@@ -59,7 +58,7 @@ void tell_left_out(const precision::Policy& policy, const std::vector<std::size_
 }
 
 /// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
-precision::Policy without_steps(const precision::Policy& policy, config::Told& told) {
+precision::Policy without_steps(const precision::Policy& policy, Told& told) {
   tell_left_out(policy, policy.rules_at(0), "there are no steps here, and the rules of step 0 hold", told);
   return policy.at_step(0);
 }
@@ -72,7 +71,7 @@ bool is_of_training(const precision::Rule& rule, bool backward) {
 
 }  // namespace
 
-precision::Policy without_training(const precision::Policy& policy, bool backward, config::Told* told) {
+precision::Policy without_training(const precision::Policy& policy, bool backward, Told* told) {
   std::vector<std::size_t> kept;
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
     if (!is_of_training(policy.rules()[r], backward)) kept.push_back(r);
@@ -86,25 +85,22 @@ precision::Policy without_training(const precision::Policy& policy, bool backwar
   return policy.with_only(kept);
 }
 
-precision::Policy policy_for(const Precision& precision, config::Told* told, bool backward) {
+precision::Policy command_policy(const PrecisionArguments& arguments, Told* told, bool backward) {
+  const compat::DeepSpeedFile* file = arguments.deepspeed;
   std::string option = "--precision";
-  config::Told said;
+  Told said;
   try {
-    std::string line = precision.policy.value_or("32-true");
-    std::optional<compat::DeepSpeedFile> file;
-    if (!precision.deepspeed.empty()) {
-      file = compat::read_deepspeed(precision.deepspeed);
-      const std::optional<std::string> theirs = file->policy_line();
-      if (!precision.policy && theirs) {
-        option = file->name;
-        line = *theirs;
-      }
+    std::string line = arguments.policy.value_or("32-true");
+    const std::optional<std::string> theirs = file != nullptr ? file->policy_line() : std::nullopt;
+    if (!arguments.policy && theirs) {
+      option = file->name;
+      line = *theirs;
     }
     precision::Policy policy = precision::Policy::parse(line, &said.notes);
-    if (file) tell(*file, policy, !precision.policy.has_value(), said);
-    for (std::size_t i = 0; i < precision.rules.size(); ++i) {
+    if (file != nullptr) tell(*file, policy, !arguments.policy.has_value(), said);
+    for (std::size_t i = 0; i < arguments.rules.size(); ++i) {
       option = fmt::format("--rule {}", i + 1);
-      policy = policy.with_rule(precision.rules[i], option);
+      policy = policy.with_rule(arguments.rules[i], option);
     }
     precision::check_supported(policy);
     for (std::string& idle : precision::idle_fields(policy)) said.notes.push_back(std::move(idle));
@@ -112,22 +108,8 @@ precision::Policy policy_for(const Precision& precision, config::Told* told, boo
     if (told != nullptr) *told = std::move(said);
     return policy;
   } catch (const ConfigError& e) {
-    const std::string_view message = e.what();
-    // The reader of a DeepSpeed file names it itself.
-    if (!precision.deepspeed.empty() && message.starts_with(precision.deepspeed.string())) throw;
-    throw ConfigError(fmt::format("{}: {}", option, message));
+    throw ConfigError(fmt::format("{}: {}", option, e.what()));
   }
 }
 
-Reading read_precision(const Precision& precision, bool backward) {
-  config::Told told;
-  const precision::Policy policy = policy_for(precision, &told, backward);
-  return {fmt::format("{}: {}", policy.preset(), policy.line()), told.notes, told.warnings};
-}
-
-void add_told(Plan& plan, const config::Told& told) {
-  plan.notes = told.notes;
-  plan.warnings.insert(plan.warnings.begin(), told.warnings.begin(), told.warnings.end());
-}
-
-}  // namespace mantissa::api
+}  // namespace mantissa::config

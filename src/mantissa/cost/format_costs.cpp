@@ -1,4 +1,4 @@
-#include "mantissa/api/format_costs.h"
+#include "mantissa/cost/format_costs.h"
 
 #include <algorithm>
 #include <chrono>
@@ -8,7 +8,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/tensor/storage.h"
 
-namespace mantissa::api {
+namespace mantissa::cost {
 namespace {
 
 constexpr int kRounds = 8;
@@ -112,4 +112,4 @@ Costs measure_costs(const kernels::Context& ctx) {
   return costs;
 }
 
-}  // namespace mantissa::api
+}  // namespace mantissa::cost

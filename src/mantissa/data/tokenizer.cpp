@@ -1,9 +1,8 @@
-// The tokenizer of a model directory: this version has bytes, and tells where they are not the model's ids.
+#include "mantissa/data/tokenizer.h"
+
 #include <fmt/format.h>
 
-#include "mantissa/api/internal.h"
-
-namespace mantissa::api {
+namespace mantissa::data {
 
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   if (directory.empty()) return {};
@@ -37,4 +36,4 @@ std::string why_no_bytes(const weights::ModelSource& source) {
       source.weights.string(), source.config.vocab_size, kByteEntries);
 }
 
-}  // namespace mantissa::api
+}  // namespace mantissa::data

@@ -1,0 +1,32 @@
+// Loss over held-out text, and the answers to held-out puzzles.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/api/config.h"
+#include "mantissa/api/hardware.h"
+#include "mantissa/api/precision.h"
+
+namespace mantissa::api {
+
+struct Evaluation {
+  std::int64_t tokens = 0;
+  double loss = 0;  // nats per token
+  double perplexity = 0;
+  double bits_per_byte = 0;  // 0 where the tokenizer is not of bytes
+  std::int64_t puzzles = 0;  // Knights-and-Knaves rows that were answered
+  double well_formed = 0;    // share with the right form
+  double accuracy = 0;       // share answered right
+};
+
+/// `data`: files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
+Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::string>& data,
+                    const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
+                    const Precision& precision, const Hardware& hardware = {});
+/// The held-out rows of a run's config, by the model that the run wrote.
+Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {});
+
+}  // namespace mantissa::api

@@ -1,0 +1,31 @@
+// A pattern of overflows played through a loss scaler.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mantissa::api {
+
+/// A loss scaler's settings, in DeepSpeed's words; `torch`: PyTorch's rule, which reads the first two only.
+struct LossScaleOptions {
+  bool torch = false;
+  int initial_scale_power = 16;
+  std::optional<std::int64_t> window;  // 1000; 2000 for PyTorch's
+  std::int64_t hysteresis = 2;
+  bool consecutive_hysteresis = false;
+  double min_scale = 1;
+  bool raise_at_min = true;
+  std::string overflows;          // "0110": a 1 for every step that overflows
+  std::filesystem::path metrics;  // or a run's metrics.jsonl
+};
+struct LossScaleReplay {
+  std::vector<double> scales;  // after every step
+  std::vector<std::int64_t> hysteresis;
+  std::string error;  // where the rule would stop the run, why; "" where it does not
+};
+LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
+
+}  // namespace mantissa::api

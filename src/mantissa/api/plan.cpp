@@ -1,0 +1,91 @@
+#include "mantissa/api/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/config/options.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/precision/supported.h"
+
+namespace mantissa::api {
+namespace {
+
+std::vector<cost::Target> find_targets(std::span<const std::string> names) {
+  std::vector<cost::Target> targets;
+  for (const std::string& name : names) targets.push_back(cost::find_target(name));
+  return targets;
+}
+
+/// A DeepSpeed file is one of training: a run of the model with what the file says and defaults for the rest.
+Config training_of(const std::filesystem::path& path, const model::ModelConfig& model,
+                   const Precision& precision) {
+  constexpr std::int64_t kUsualLength = 256;
+  const std::int64_t length = std::min(kUsualLength, model.max_position_embeddings);
+  const Config config = Config::parse(
+      fmt::format("[run]\nsteps = 1\n[model]\npath = {}\n[data]\nsource = \"kk\"\nsequence_length = {}\n",
+                  config::toml_text(path.string()), length),
+      {}, precision);
+  Config::Impl impl = config.impl();
+  impl.told.notes.push_back(fmt::format(
+      "a DeepSpeed file is one of training, and so is this plan: sequence_length {}, and defaults for what "
+      "the file does not say; --precision without --deepspeed explains generation",
+      length));
+  precision::check_supported(impl.run.policy);
+  return Config(std::make_shared<const Config::Impl>(std::move(impl)));
+}
+
+}  // namespace
+
+Plan plan_of(const explain::Explained& e) {
+  Plan p;
+  p.policy = fmt::format("{}: {}", e.preset, e.line);
+  for (const plan::PlanRow& r : e.rows) {
+    p.ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
+                     r.kernel, r.flops, r.bytes, r.rounded});
+  }
+  p.predicted_peak_bytes = e.peak_bytes;
+  p.seconds_per_step = e.seconds;
+  if (e.training) p.largest_micro_batch_size = e.training->largest_micro_batch_size;
+  for (const explain::There& t : e.targets) {
+    p.targets.push_back({t.target.name, t.seconds, t.peak_bytes, t.largest_micro_batch_size,
+                         t.sequences_that_fit, t.warnings});
+  }
+  p.warnings = e.warnings;
+  p.notes = e.notes;
+  p.refusal = e.refusal;
+  p.text = explain::to_text(e);
+  p.json = explain::to_json(e);
+  return p;
+}
+
+Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
+  const config::RunConfig& run = config.impl().run;
+  const std::vector<cost::Target> there = find_targets(targets);
+  precision::check_supported(run.policy);
+  const kernels::Context ctx = context_for(hardware, run.run.threads);
+  const weights::ModelSource source = weights::find_model(run.model);
+  // The process holds the data before a run allocates anything.
+  const text::Dataset rows = data::load_dataset(run, source.config, {});
+  config::Told told = config.impl().told;
+  data::add_note(run, source.config, told);
+  return plan_of(explain::explain_training(run, source.config, ctx, told, there));
+}
+
+Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
+                   std::span<const std::string> targets) {
+  const std::vector<cost::Target> there = find_targets(targets);
+  const kernels::Context ctx = context_for(hardware);
+  const weights::ModelSource source = weights::find_model(model);
+  if (!precision.deepspeed.empty()) {
+    const Config config = training_of(model, source.config, precision);
+    return plan_of(
+        explain::explain_training(config.impl().run, source.config, ctx, config.impl().told, there));
+  }
+  config::Told told;
+  const precision::Policy policy = policy_for(precision, &told);
+  return plan_of(explain::explain_generation(source.config, policy, ctx, told, there));
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,30 @@
+#include "mantissa/api/trace.h"
+
+#include "mantissa/api/internal.h"
+#include "mantissa/plan/rules.h"
+#include "mantissa/train/trace.h"
+
+namespace mantissa::api {
+
+Trace trace(const TraceOptions& o) {
+  train::TraceOptions t;
+  t.model = o.model;
+  t.tokens = o.tokens;
+  t.ids = o.ids;
+  t.labels = o.labels;
+  t.out = o.out;
+  t.unconverted = o.unconverted;
+  t.grads = o.grads;
+  t.values = o.values;
+  t.policy = policy_for(o.precision, nullptr, o.grads);
+  t.check = plan::check_rules;
+  train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
+  Trace trace{s.loss, s.predicted, {}};
+  for (train::TracedTensor& from : s.tensors) {
+    trace.tensors.push_back({std::move(from.name), std::string(io::safetensors_name(from.dtype)),
+                             std::move(from.shape), std::move(from.bytes)});
+  }
+  return trace;
+}
+
+}  // namespace mantissa::api

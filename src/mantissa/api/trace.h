@@ -1,0 +1,36 @@
+// One forward and backward pass as tensors.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "mantissa/api/hardware.h"
+#include "mantissa/api/precision.h"
+#include "mantissa/api/tensor.h"
+
+namespace mantissa::api {
+
+struct TraceOptions {
+  std::filesystem::path model, tokens, out;
+  std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, where `tokens` is empty
+  bool grads = false;
+  std::string values;
+  /// What is handed out in the format that it was rounded to; all else in f32 (f64 under `64-true`). Globs
+  /// over the names of tensors: "logits", "grad.*" (docs/library.md, "Edges").
+  std::vector<std::string> unconverted;
+  Precision precision;
+  Hardware hardware;
+};
+
+struct Trace {
+  double loss = 0;              // mean over the predicted tokens
+  std::int64_t predicted = 0;   // labels that are not masked
+  std::vector<Tensor> tensors;  // where `out` is empty
+};
+/// Writes a trace file (docs/cli.md, "trace"); where `out` is empty its tensors are handed back. Throws
+/// ConfigError for names that nothing has.
+Trace trace(const TraceOptions& options);
+
+}  // namespace mantissa::api

@@ -1,0 +1,20 @@
+#include "mantissa/base/quantities.h"
+
+#include <fmt/format.h>
+
+namespace mantissa {
+
+std::string human_bytes(double bytes) {
+  if (bytes < 1e6) return fmt::format("{:.0f} KB", bytes / 1e3);
+  if (bytes < 1e9) return fmt::format("{:.1f} MB", bytes / 1e6);
+  return fmt::format("{:.2f} GB", bytes / 1e9);
+}
+
+std::string human_seconds(double seconds) {
+  if (seconds < 0.1) return fmt::format("{:.1f} ms", seconds * 1e3);
+  if (seconds < 90) return fmt::format("{:.1f} s", seconds);
+  if (seconds < 5400) return fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format("{:.1f} h", seconds / 3600);
+}
+
+}  // namespace mantissa

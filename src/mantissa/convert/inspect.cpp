@@ -1,0 +1,52 @@
+#include "mantissa/convert/inspect.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "mantissa/convert/origin.h"
+#include "mantissa/convert/source.h"
+#include "mantissa/io/checkpoint.h"
+
+namespace mantissa::convert {
+namespace {
+
+/// What the values and the metadata say of the past.
+std::string origin_of(const io::WeightFiles& files, const Survey& all) {
+  std::vector<std::string> said;
+  const auto& metadata = files.metadata();
+  const auto say = [&](const char* key, const char* words) {
+    if (const auto it = metadata.find(key); it != metadata.end())
+      said.push_back(fmt::format("{} {}", words, it->second));
+  };
+  say(kPolicyKey, "written by mantissa under");
+  say(kHistoryKey, "converted:");
+  say(kRoundedToKey, "last rounded to");
+  if (const std::optional<Scalar> format = all.lies_in(); format && *format != Scalar::f32) {
+    said.push_back(fmt::format("every value is {} {}: the weights come from {} bits",
+                               *format == Scalar::bf16 || *format == Scalar::tf32 ? "a" : "an", name(*format),
+                               *format == Scalar::tf32 ? 19 : 8 * bytes_of(*format)));
+  }
+  return said.empty() ? "not said by the file" : fmt::format("{}", fmt::join(said, "; "));
+}
+
+}  // namespace
+
+Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx) {
+  Inspection out;
+  out.path = find_source(path).weights;
+  const io::WeightFiles files(out.path);
+  for (const io::TensorInfo& tensor : files.tensors()) {
+    InspectedTensor& row = out.tensors.emplace_back();
+    row.tensor = tensor;
+    out.values += static_cast<std::uint64_t>(tensor.count());
+    if (!io::scalar_of(tensor.dtype) || tensor.count() == 0) continue;
+    row.seen = survey(files, tensor, ctx);
+    out.all.merge(*row.seen);
+  }
+  out.bytes = files.bytes();
+  out.origin = origin_of(files, out.all);
+  out.metadata = files.metadata();
+  return out;
+}
+
+}  // namespace mantissa::convert

@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/convert/inspect.h"
+
+namespace mantissa::convert {
+namespace {
+
+double share(std::uint64_t part, std::uint64_t all) {
+  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
+}
+
+nlohmann::json json_of(const Survey& seen) {
+  nlohmann::json json = nlohmann::json::object();
+  seen.for_losses([&](std::string_view format, const ErrorStats& e) {
+    json[std::string(format)] = {
+        {"max_error", e.max_abs},         {"rms_error", e.rms()},
+        {"relative_error", e.relative()}, {"max_relative_error", e.max_relative},
+        {"overflows", e.overflows},       {"overflow_share", share(e.overflows, e.count)},
+        {"vanished", e.vanished},         {"vanished_share", share(e.vanished, e.count)}};
+  });
+  return json;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+/// "0.31 %", and nothing where nothing is lost.
+std::string share_text(std::uint64_t part, std::uint64_t all) {
+  return part == 0 ? "" : fmt::format("{:.2g} %", 100 * share(part, all));
+}
+
+/// Shares of values that are lost: a line for each tensor that loses some, a column for each format that some
+/// are lost in.
+class LossTable {
+ public:
+  /// `what` heads the names; `part` says which loss of a tensor's values is meant.
+  LossTable(std::string what, std::uint64_t ErrorStats::*part) : what_(std::move(what)), part_(part) {}
+
+  void add(const std::string& tensor, const Survey& seen) {
+    std::map<std::string_view, std::string> shares;
+    seen.for_losses([&](std::string_view format, const ErrorStats& e) {
+      if (e.*part_ > 0) shares[format] = share_text(e.*part_, e.count);
+    });
+    if (!shares.empty()) lines_.emplace_back(tensor, std::move(shares));
+  }
+
+  std::string text(std::size_t width) const {
+    if (lines_.empty()) return {};
+    width = std::max(width, what_.size());
+    std::vector<std::string_view> formats;
+    Survey().for_losses([&](std::string_view format, const ErrorStats&) {
+      const auto lost = [&](const auto& line) { return line.second.contains(format); };
+      if (std::any_of(lines_.begin(), lines_.end(), lost)) formats.push_back(format);
+    });
+    std::string text = fmt::format("\n{:<{}}", what_, width);
+    for (const std::string_view format : formats) text += fmt::format("{:>{}}", format, column(format));
+    for (const auto& [tensor, shares] : lines_) {
+      text += fmt::format("\n{:<{}}", tensor, width);
+      for (const std::string_view format : formats) {
+        const auto it = shares.find(format);
+        text += fmt::format("{:>{}}", it == shares.end() ? "" : it->second, column(format));
+      }
+      text.erase(text.find_last_not_of(' ') + 1);
+    }
+    return text + "\n";
+  }
+
+ private:
+  static std::size_t column(std::string_view format) { return std::max<std::size_t>(11, format.size() + 2); }
+
+  std::string what_;
+  std::uint64_t ErrorStats::*part_;
+  std::vector<std::pair<std::string, std::map<std::string_view, std::string>>> lines_;
+};
+
+std::string row_text(const InspectedTensor& row, std::size_t width) {
+  std::string text = fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width,
+                                 io::safetensors_name(row.tensor.dtype), shape_text(row.tensor.shape));
+  if (!row.seen) return text;
+  const ValueStats& v = row.seen->values;
+  const bool any = v.finite() > 0;
+  text += fmt::format("{:>11.3g}{:>11.3g}{:>11.3g}", any ? v.min : std::nan(""), any ? v.max : std::nan(""),
+                      v.rms());
+  if (v.nonfinite > 0) text += fmt::format("  {} values are inf or nan", v.nonfinite);
+  return text;
+}
+
+nlohmann::json row_json(const InspectedTensor& row) {
+  nlohmann::json json = {{"name", row.tensor.name},
+                         {"dtype", io::safetensors_name(row.tensor.dtype)},
+                         {"shape", row.tensor.shape},
+                         {"count", row.tensor.count()}};
+  if (!row.seen) return json;
+  const ValueStats& v = row.seen->values;
+  const bool any = v.finite() > 0;
+  json["min"] = any ? nlohmann::json(v.min) : nlohmann::json();
+  json["max"] = any ? nlohmann::json(v.max) : nlohmann::json();
+  json["smallest"] = v.zeros < v.finite() ? nlohmann::json(v.smallest) : nlohmann::json();
+  json["rms"] = v.rms();
+  json["zeros"] = v.zeros;
+  json["nonfinite"] = v.nonfinite;
+  json["casts"] = json_of(*row.seen);
+  return json;
+}
+
+std::string casts_text(const Survey& all) {
+  std::string text = fmt::format("\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "a cast to", "max error",
+                                 "rms error", "relative", "overflows", "vanish");
+  all.for_losses([&](std::string_view format, const ErrorStats& e) {
+    text += fmt::format("{:<12}{:>12.3g}{:>12.3g}{:>12.3g}{:>12}{:>12}\n", format, e.max_abs, e.rms(),
+                        e.relative(), e.overflows, e.vanished);
+  });
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Inspection& i) {
+  std::size_t width = 6;
+  for (const InspectedTensor& t : i.tensors) width = std::max(width, t.tensor.name.size());
+  std::string text =
+      fmt::format("{}: {} tensors, {} values, {}\norigin  {}\n\n", i.path.string(), i.tensors.size(),
+                  i.values, human_bytes(static_cast<double>(i.bytes)), i.origin);
+  text += fmt::format("{:<{}}  {:<8}{:<16}{:>11}{:>11}{:>11}  {}\n", "tensor", width, "dtype", "shape", "min",
+                      "max", "rms", "");
+  LossTable overflows("overflow in a cast to", &ErrorStats::overflows);
+  LossTable vanished("vanish in a cast to", &ErrorStats::vanished);
+  for (const InspectedTensor& t : i.tensors) {
+    text += row_text(t, width) + "\n";
+    if (!t.seen) continue;
+    overflows.add(t.tensor.name, *t.seen);
+    vanished.add(t.tensor.name, *t.seen);
+  }
+  return text + casts_text(i.all) + overflows.text(width) + vanished.text(width);
+}
+
+std::string to_json(const Inspection& i) {
+  nlohmann::json json = {{"path", i.path.string()},
+                         {"bytes", i.bytes},
+                         {"values", i.values},
+                         {"origin", i.origin},
+                         {"metadata", i.metadata},
+                         {"casts", json_of(i.all)},
+                         {"tensors", nlohmann::json::array()}};
+  for (const InspectedTensor& t : i.tensors) json["tensors"].push_back(row_json(t));
+  return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+}  // namespace mantissa::convert

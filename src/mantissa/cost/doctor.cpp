@@ -1,0 +1,58 @@
+#include "mantissa/cost/doctor.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "mantissa/kernels/peak.h"
+#include "mantissa/runtime/process.h"
+#include "mantissa/runtime/surroundings.h"
+
+namespace mantissa::cost {
+namespace {
+
+struct Choice {
+  std::string preset, why;
+};
+
+/// Half the bytes of activations at nearly the speed of f32 is worth it; much slower is not. bf16 before f16:
+/// it has f32's range, so that no loss scale is needed.
+Choice choose_preset(const Costs& costs) {
+  constexpr double kWorthIt = 0.9;
+  const double f32 = costs.of("f32").product;
+  const double bf16 = costs.of("bf16").product, f16 = costs.of("f16").product;
+  const std::string speeds = fmt::format(
+      "measured here, bf16 products run at {:.2f} and f16 products at {:.2f} "
+      "times the f32 speed",
+      bf16 / f32, f16 / f32);
+  if (bf16 >= kWorthIt * f32)
+    return {"bf16-mixed",
+            speeds + "; activations take half the memory, weights stay f32, and bf16 needs no loss scale"};
+  if (f16 >= kWorthIt * f32)
+    return {"16-mixed", speeds + "; activations take half the memory, weights stay f32 under a loss scale"};
+  return {"32-true", speeds + ", so that mixing would cost time"};
+}
+
+}  // namespace
+
+Checkup check_machine(const kernels::Context& ctx) {
+  Checkup m;
+  m.cpu = kernels::processor_name();
+  m.cores = std::thread::hardware_concurrency();
+  m.threads = ctx.threads;
+  m.simd = kernels::name(ctx.simd);
+  m.flops_per_second = kernels::measure_fma_peak(ctx, Scalar::f32);
+  m.bytes_per_second = kernels::measure_bandwidth(ctx, std::size_t{384} << 20U);
+  m.memory_bytes = runtime::machine_memory_bytes();
+  m.available_memory_bytes = runtime::available_memory_bytes();
+  m.accelerators = runtime::seen_accelerators();
+  m.launchers = runtime::seen_launchers();
+  m.features = kernels::processor_features(ctx.simd);
+  m.costs = measure_costs(ctx);
+  Choice choice = choose_preset(m.costs);
+  m.preset = std::move(choice.preset);
+  m.why = std::move(choice.why);
+  return m;
+}
+
+}  // namespace mantissa::cost

@@ -1,0 +1,36 @@
+// What this machine is, what each format costs on it, and which preset it should use: one value, printed as
+// text for people and as JSON for programs.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "mantissa/cost/format_costs.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/processor.h"
+
+namespace mantissa::cost {
+
+struct Checkup {
+  std::string cpu;
+  unsigned cores = 0;
+  int threads = 0;  // that are used
+  std::string simd;
+  std::size_t memory_bytes = 0, available_memory_bytes = 0;
+  double flops_per_second = 0;                       // of fused multiply-adds in f32, measured
+  double bytes_per_second = 0;                       // measured
+  std::vector<std::string> accelerators, launchers;  // that are there and not used
+  std::vector<kernels::ProcessorFeature> features;
+  Costs costs;
+  std::string preset, why;  // that this machine should use
+};
+
+/// Measures this machine. Takes about two seconds.
+Checkup check_machine(const kernels::Context& ctx);
+
+std::string to_text(const Checkup& machine);
+/// For programs (docs/cli.md, "doctor").
+std::string to_json(const Checkup& machine);
+
+}  // namespace mantissa::cost

@@ -1,0 +1,115 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/cost/doctor.h"
+
+namespace mantissa::cost {
+namespace {
+
+using nlohmann::json;
+
+std::string format_table(const Costs& costs) {
+  const double f32 = costs.of("f32").product;
+  std::string text = fmt::format("{:<8}{:<11}{:>15}{:>9}{:>18}  {}\n", "format", "how", "product", "of f32",
+                                 "cast from f32", "what happens");
+  for (const FormatCost& c : costs.formats) {
+    const kernels::FormatSupport support = kernels::format_support(c.name);
+    const std::string conversion =
+        c.conversion == 0 ? "while packed" : fmt::format("{:.2f} Gvalue/s", c.conversion / 1e9);
+    text +=
+        fmt::format("{:<8}{:<11}{:>7.0f} GFLOP/s{:>7.2f} ×{:>18}  {}\n", c.name, kernels::name(support.how),
+                    c.product / 1e9, c.product / f32, conversion, support.why);
+  }
+  return text;
+}
+
+json format_json(const Costs& costs) {
+  const double f32 = costs.of("f32").product;
+  json formats = json::array();
+  for (const FormatCost& c : costs.formats) {
+    const kernels::FormatSupport support = kernels::format_support(c.name);
+    formats.push_back({{"format", c.name},
+                       {"how", kernels::name(support.how)},
+                       {"why", support.why},
+                       {"flops_per_second", c.product},
+                       {"relative_to_f32", c.product / f32},
+                       {"casts_per_second", c.conversion == 0 ? json() : json(c.conversion)}});
+  }
+  return formats;
+}
+
+/// The extensions that are here, each with whether it is used and why.
+std::string feature_table(const std::vector<kernels::ProcessorFeature>& features) {
+  std::string text;
+  for (const kernels::ProcessorFeature& f : features) {
+    if (f.present) text += fmt::format("{:<12} {:<9} {}\n", f.name, f.used ? "used" : "not used", f.why);
+  }
+  return text;
+}
+
+json feature_json(const std::vector<kernels::ProcessorFeature>& features) {
+  json all = json::array();
+  for (const kernels::ProcessorFeature& f : features)
+    all.push_back({{"name", f.name}, {"present", f.present}, {"used", f.present && f.used}, {"why", f.why}});
+  return all;
+}
+
+std::string not_present(const std::vector<kernels::ProcessorFeature>& features) {
+  std::vector<std::string_view> names;
+  for (const kernels::ProcessorFeature& f : features) {
+    if (!f.present) names.push_back(f.name);
+  }
+  return names.empty() ? "" : fmt::format("not here     {}\n", fmt::join(names, ", "));
+}
+
+json seen_json(const std::vector<std::string>& seen) {
+  return seen.empty() ? json() : json{{"seen", seen}, {"used", false}};
+}
+
+}  // namespace
+
+std::string to_text(const Checkup& m) {
+  std::string text = fmt::format(
+      "cpu      {}\ncores    {} ({} used)\nsimd     {}\nmemory   {}, {} available\n"
+      "peak     {:.0f} GFLOP/s f32 (fused multiply-add, measured)\n"
+      "stream   {:.1f} GB/s (measured)\n",
+      m.cpu, m.cores, m.threads, m.simd, human_bytes(static_cast<double>(m.memory_bytes)),
+      human_bytes(static_cast<double>(m.available_memory_bytes)), m.flops_per_second / 1e9,
+      m.bytes_per_second / 1e9);
+  text += m.accelerators.empty() ? "gpu      none seen; this build runs on the cpu\n"
+                                 : fmt::format("gpu      {}: not used, this build runs on the cpu\n",
+                                               fmt::join(m.accelerators, ", "));
+  text += m.launchers.empty() ? "mpi      none seen; this build is one process\n"
+                              : fmt::format("mpi      {}: not used, this build is one process\n",
+                                            fmt::join(m.launchers, ", "));
+  text += "\n" + format_table(m.costs) + "\n" + feature_table(m.features) + not_present(m.features);
+  text += fmt::format(
+      "\nupdate   AdamW in f32 {:.2f} Gvalue/s, in bf16 with stochastic rounding {:.2f} Gvalue/s\n",
+      m.costs.update.f32 / 1e9, m.costs.update.bf16_stochastic / 1e9);
+  return text + fmt::format("preset   {}: {}\n", m.preset, m.why);
+}
+
+std::string to_json(const Checkup& m) {
+  return json{{"cpu", m.cpu},
+              {"cores", m.cores},
+              {"threads", m.threads},
+              {"simd", m.simd},
+              {"memory_bytes", m.memory_bytes},
+              {"available_memory_bytes", m.available_memory_bytes},
+              {"flops_per_second", m.flops_per_second},
+              {"bytes_per_second", m.bytes_per_second},
+              {"gpu", seen_json(m.accelerators)},
+              {"mpi", seen_json(m.launchers)},
+              {"features", feature_json(m.features)},
+              {"formats", format_json(m.costs)},
+              {"updates_per_second",
+               {{"f32", m.costs.update.f32}, {"bf16-stochastic", m.costs.update.bf16_stochastic}}},
+              {"preset", m.preset},
+              {"why", m.why}}
+      .dump(2);
+}
+
+}  // namespace mantissa::cost

@@ -1,0 +1,43 @@
+#include "mantissa/data/puzzles.h"
+
+namespace mantissa::data {
+
+bool names_puzzles(const std::vector<std::string>& source) {
+  return source.size() == 1 && source.front() == "kk";
+}
+
+text::KkOptions training_puzzles(const config::RunConfig& config) {
+  text::KkOptions options;
+  options.seed = config.run.seed;
+  options.people_min = static_cast<int>(config.data.people_min);
+  options.people_max = static_cast<int>(config.data.people_max);
+  return options;
+}
+
+text::KkOptions held_out_puzzles(const config::RunConfig& config) {
+  text::KkOptions options = training_puzzles(config);
+  options.split = text::KkSplit::test;
+  return options;
+}
+
+text::KkOptions held_out_puzzles() {
+  text::KkOptions options;
+  options.split = text::KkSplit::test;
+  options.people_max = 3;
+  options.count = 200;
+  return options;
+}
+
+std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
+                                        std::int64_t most) {
+  std::vector<std::int32_t> ids;
+  for (const text::KkPuzzle& p : text::generate(options)) {
+    if (static_cast<std::int64_t>(ids.size()) > most) break;
+    const std::vector<std::int32_t> document = tokenizer.encode(p.text());
+    ids.insert(ids.end(), document.begin(), document.end());
+    ids.push_back(tokenizer.separator());
+  }
+  return ids;
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,28 @@
+// Knights-and-Knaves puzzles as data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mantissa/config/run_config.h"
+#include "mantissa/text/kk.h"
+#include "mantissa/text/tokenizer.h"
+
+namespace mantissa::data {
+
+/// Returns true for {"kk"}.
+bool names_puzzles(const std::vector<std::string>& source);
+
+/// The puzzles of a config's training data.
+text::KkOptions training_puzzles(const config::RunConfig& config);
+/// The held-out puzzles of the same numbers of people, and those of a model without a config.
+text::KkOptions held_out_puzzles(const config::RunConfig& config);
+text::KkOptions held_out_puzzles();
+
+/// Returns the documents of the puzzles, a separator after each: all of them, or as many as hold more than
+/// `most` tokens.
+std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
+                                        std::int64_t most = INT64_MAX);
+
+}  // namespace mantissa::data

@@ -1,0 +1,26 @@
+// The tokenizer of a model directory.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "mantissa/text/tokenizer.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::data {
+
+/// Entries of the byte tokenizer.
+inline constexpr std::int64_t kByteEntries = 256;
+
+/// Returns the tokenizer's file in a model directory, or an empty path where there is none.
+std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
+
+/// Returns the byte tokenizer where the model has 256 entries and no tokenizer's file beside it; else null.
+std::unique_ptr<text::Tokenizer> tokenizer_of(const weights::ModelSource& source);
+
+/// Returns why tokenizer_of() gives null: the file, or the size of the vocabulary.
+std::string why_no_bytes(const weights::ModelSource& source);
+
+}  // namespace mantissa::data

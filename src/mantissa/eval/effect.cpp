@@ -1,0 +1,114 @@
+#include "mantissa/eval/effect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/eval/row_model.h"
+#include "mantissa/kernels/thread_pool.h"
+#include "mantissa/model/graphs.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/plan/rules.h"
+
+namespace mantissa::eval {
+namespace {
+
+template <class T>
+double log_sum_exp(const T* logits, std::int64_t n) {
+  const double most = static_cast<double>(*std::max_element(logits, logits + n));
+  double sum = 0;
+  for (std::int64_t v = 0; v < n; ++v) sum += std::exp(static_cast<double>(logits[v]) - most);
+  return most + std::log(sum);
+}
+
+/// Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is the square
+/// of a small difference, less than the rounding of an f32 log-sum-exp.
+template <class T>
+double divergence_at(Matrix from, Matrix to, std::int64_t t, std::int64_t vocabulary) {
+  const T* p = static_cast<const T*>(from.data) + t * vocabulary;
+  const T* q = static_cast<const T*>(to.data) + t * vocabulary;
+  const double p_norm = log_sum_exp(p, vocabulary), q_norm = log_sum_exp(q, vocabulary);
+  double sum = 0;
+  for (std::int64_t v = 0; v < vocabulary; ++v) {
+    const double log_p = static_cast<double>(p[v]) - p_norm, log_q = static_cast<double>(q[v]) - q_norm;
+    sum += std::exp(log_p) * (log_p - log_q);
+  }
+  return std::max(0.0, sum);
+}
+
+}  // namespace
+
+EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, const Files& files)
+    : policy_(std::move(policy)) {
+  if (in.kind != convert::Source::Kind::model) {
+    throw ConfigError(fmt::format(
+        "--data: {} is no model directory, and only one with config.json can be run; leave --data out, or "
+        "convert the model directory",
+        in.path.string()));
+  }
+  original_ = weights::find_model(in.path);
+  rows_ = data::file_rows(original_, files.names, files.format, files.sequence_length);
+}
+
+std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& converted,
+                                                   const kernels::Context& ctx,
+                                                   const std::stop_token& stop) const {
+  const std::int64_t length = rows_.sequence_length, vocabulary = original_.config.vocab_size;
+  const plan::Program program = plan::compile(model::build_logits(original_.config, length, length, false),
+                                              policy_, row_options(length), ctx);
+  plan::check_rules(program);
+  const auto what = [](const weights::ModelSource& source) {
+    return fmt::format("convert: the model is written; the loss of {} over", source.weights.string());
+  };
+  const weights::ModelSource rewritten = weights::find_model(converted);
+  RowModel before(program, original_, ctx, what(original_)), after(program, rewritten, ctx, what(rewritten));
+  const bool wide = before.logits().type == Scalar::f64;
+  convert::Effect effect;
+  effect.tokens = rows_.rows * length;
+  std::vector<double> divergence(static_cast<std::size_t>(length));
+  for (std::int64_t r = 0; r < rows_.rows; ++r) {
+    if (stop.stop_requested()) return std::nullopt;
+    effect.loss -= before.run(rows_, r);
+    effect.converted_loss -= after.run(rows_, r);
+    const Matrix p = before.logits(), q = after.logits();
+    kernels::parallel_for(ctx, length, [&](std::int64_t t, int) {
+      divergence[static_cast<std::size_t>(t)] =
+          wide ? divergence_at<double>(p, q, t, vocabulary) : divergence_at<float>(p, q, t, vocabulary);
+    });
+    for (const double d : divergence) {
+      effect.kl += d;
+      effect.max_kl = std::max(effect.max_kl, d);
+    }
+  }
+  const auto tokens = static_cast<double>(effect.tokens);
+  effect.loss /= tokens;
+  effect.converted_loss /= tokens;
+  effect.kl /= tokens;
+  return effect;
+}
+
+std::optional<convert::Report> convert_and_compare(const convert::Request& request,
+                                                   const std::optional<EffectRows>& rows,
+                                                   const kernels::Context& ctx, const std::stop_token& stop) {
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<convert::Result> result = convert::convert(request, ctx, stop);
+  if (!result) return std::nullopt;
+  convert::Report report;
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  report.in = request.in.path;
+  report.out = request.out;
+  report.change = request.change;
+  for (const convert::RewrittenTensor& t : result->tensors) report.total.merge(t.errors);
+  report.notes = result->notes;
+  report.warnings = result->warnings;
+  report.result = std::move(*result);
+  if (rows) report.effect = rows->compare(request.out, ctx, stop);
+  report.interrupted = rows && !report.effect;
+  return report;
+}
+
+}  // namespace mantissa::eval

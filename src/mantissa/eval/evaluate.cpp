@@ -1,0 +1,125 @@
+#include "mantissa/eval/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "mantissa/base/error.h"
+#include "mantissa/config/command_policy.h"
+#include "mantissa/cost/forecast.h"
+#include "mantissa/cost/native.h"
+#include "mantissa/data/puzzles.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/eval/row_model.h"
+#include "mantissa/model/graphs.h"
+#include "mantissa/plan/compile.h"
+#include "mantissa/plan/rules.h"
+#include "mantissa/rollout/generate.h"
+#include "mantissa/runtime/process.h"
+#include "mantissa/text/kk_reward.h"
+#include "mantissa/text/sources.h"
+
+namespace mantissa::eval {
+namespace {
+
+Evaluation finish(double loss, std::int64_t tokens, bool bytes) {
+  Evaluation e;
+  e.tokens = tokens;
+  e.loss = loss;
+  e.perplexity = std::exp(loss);
+  e.bits_per_byte = bytes ? loss / std::log(2.0) : 0;
+  return e;
+}
+
+}  // namespace
+
+double loss_of(const weights::ModelSource& source, const precision::Policy& policy,
+               const text::StepData& rows, const kernels::Context& ctx) {
+  const std::int64_t length = rows.sequence_length;
+  const plan::Program program = plan::compile(model::build_log_prob(source.config, length, length, false),
+                                              policy, row_options(length), ctx);
+  plan::check_rules(program);
+  RowModel model(program, source, ctx, "eval: the loss of");
+  double sum = 0;
+  for (std::int64_t r = 0; r < rows.rows; ++r) sum += model.run(rows, r);
+  return -sum / static_cast<double>(rows.rows * length);
+}
+
+void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
+                    const text::KkOptions& options, const kernels::Context& ctx, Evaluation& e) {
+  constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
+  const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
+  const std::vector<text::KkPuzzle> puzzles = text::generate(options);
+  std::size_t longest = 0;
+  std::vector<rollout::Request> requests;
+  for (const text::KkPuzzle& p : puzzles) {
+    requests.push_back({bytes->encode(p.prompt), 0});
+    longest = std::max(longest, p.prompt.size());
+  }
+  const plan::Program program = rollout::compile_decode_within(
+      runtime::machine_memory_bytes(), source.config, policy,
+      static_cast<std::int64_t>(longest) + kLongestAnswer, ctx, std::min(options.count, kMostStreams));
+  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
+  runtime::Executor executor(program, weights, ctx);
+  rollout::GenerateOptions generate;
+  generate.max_new_tokens = kLongestAnswer;
+  generate.stop = {bytes->separator()};
+  const std::vector<rollout::Generation> answers =
+      rollout::generate(executor, source.config, requests, generate);
+  std::int64_t formed = 0;
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < puzzles.size(); ++i) {
+    const std::string text = puzzles[i].prompt + bytes->decode(answers[i].ids);
+    const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
+    formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
+    right += reward.answer > 0 ? 1 : 0;
+  }
+  const auto n = static_cast<double>(puzzles.size());
+  e.puzzles = static_cast<std::int64_t>(puzzles.size());
+  e.well_formed = static_cast<double>(formed) / n;
+  e.accuracy = static_cast<double>(right) / n;
+}
+
+Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
+                          const Files& files, const kernels::Context& ctx) {
+  const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
+  const bool kk = data::names_puzzles(files.names);
+  Evaluation e = finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length,
+                        kk || text::holds_text(files.names, files.format));
+  if (kk && files.puzzles > 0) {
+    text::KkOptions options = data::held_out_puzzles();
+    options.count = files.puzzles;
+    answer_puzzles(source, policy, options, ctx, e);
+  }
+  return e;
+}
+
+Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, const kernels::Context& ctx) {
+  const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
+  if (!std::filesystem::exists(model)) {
+    throw FileError(fmt::format(
+        "{}: there is no model yet; train the config first, or give a model directory", model.string()));
+  }
+  const weights::ModelSource source = weights::find_model(model);
+  if (run.native_only)
+    cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, ctx));
+  const text::Dataset set = data::load_dataset(run, source.config, {});
+  if (set.validation_rows() == 0)
+    throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
+  const text::StepData rows = set.validation(0, set.validation_rows());
+  const bool kk = data::names_puzzles(run.data.source);
+  const bool bytes = kk || text::holds_text(run.data.source, run.data.format);
+  // The policy under which the run's last loss was measured.
+  const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
+  Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
+  if (run.data.source.front() == "kk" && puzzles > 0) {
+    text::KkOptions options = data::held_out_puzzles(run);
+    options.count = puzzles;
+    answer_puzzles(source, policy, options, ctx, e);
+  }
+  return e;
+}
+
+}  // namespace mantissa::eval

@@ -1,0 +1,50 @@
+// How good a model is: its loss over held-out rows, and its answers to held-out puzzles.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mantissa/config/run_config.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/precision/policy.h"
+#include "mantissa/text/dataset.h"
+#include "mantissa/text/kk.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::eval {
+
+struct Evaluation {
+  std::int64_t tokens = 0;
+  double loss = 0;  // nats per token
+  double perplexity = 0;
+  double bits_per_byte = 0;  // 0 where the tokens are not bytes
+  std::int64_t puzzles = 0;  // that were answered
+  double well_formed = 0;    // share with the right form
+  double accuracy = 0;       // share answered right
+};
+
+/// Returns the mean loss per token of `rows`. Throws RunStopped where it is not finite.
+double loss_of(const weights::ModelSource& source, const precision::Policy& policy,
+               const text::StepData& rows, const kernels::Context& ctx);
+
+/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds their scores to
+/// `e`.
+void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
+                    const text::KkOptions& options, const kernels::Context& ctx, Evaluation& e);
+
+/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
+struct Files {
+  std::vector<std::string> names;
+  std::string format = "auto";
+  std::int64_t sequence_length = 256;
+  std::int64_t puzzles = 0;
+};
+Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
+                          const Files& files, const kernels::Context& ctx);
+
+/// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError where
+/// there is no model, ConfigError where no rows are held out.
+Evaluation evaluate_run(const config::RunConfig& config, std::int64_t puzzles, const kernels::Context& ctx);
+
+}  // namespace mantissa::eval

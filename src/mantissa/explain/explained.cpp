@@ -1,0 +1,123 @@
+#include "mantissa/explain/explained.h"
+
+#include <fmt/format.h>
+
+#include "mantissa/cost/native.h"
+#include "mantissa/explain/machines.h"
+#include "mantissa/model/graphs.h"
+#include "mantissa/plan/caveats.h"
+#include "mantissa/plan/rules.h"
+#include "mantissa/rollout/generate.h"
+#include "mantissa/runtime/process.h"
+
+namespace mantissa::explain {
+namespace {
+
+/// Pauses after which the machine is measured again: a plan has the time that a run has not.
+constexpr int kRests = 3;
+
+Explained begin(const model::ModelConfig& model, const precision::Policy& policy,
+                const plan::Program& program, const cost::Machine& machine, const kernels::Context& ctx) {
+  Explained e;
+  e.preset = policy.preset();
+  e.line = policy.line();
+  e.loss_scale = program.policy.loss_scale().str();
+  e.model_type = model.model_type;
+  e.parameters = static_cast<double>(model.parameters());
+  e.rows = plan::plan_rows(program);
+  e.here = here(program, machine, ctx);
+  return e;
+}
+
+/// Notes and warnings of the config come before those of the plan, those of targets after.
+void add_warnings(Explained& e, std::vector<std::string> of_plan, const config::Told& told) {
+  e.notes = told.notes;
+  e.warnings = told.warnings;
+  e.warnings.insert(e.warnings.end(), of_plan.begin(), of_plan.end());
+  for (const There& there : e.targets)
+    e.warnings.insert(e.warnings.end(), there.warnings.begin(), there.warnings.end());
+}
+
+}  // namespace
+
+Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
+                            const plan::Program& program, const cost::MemoryForecast& memory,
+                            const cost::Machine& machine, const kernels::Context& ctx,
+                            const config::Told& told, std::span<const cost::Target> targets) {
+  Explained e = begin(model, config.policy, program, machine, ctx);
+  e.peak_bytes = memory.peak();
+  e.fits = e.peak_bytes <= e.here.memory_bytes;
+  e.seconds = cost::forecast_seconds(program, config, machine);
+  Training& t = e.training.emplace();
+  t.config = config;
+  t.shards = program.shards;
+  t.reduce = program.reduce;
+  for (const plan::Step& s : program.steps) {
+    if (s.op->part == graph::Part::conversion) t.casts.emplace_back(s.scope, s.bytes);
+  }
+  t.casts_left = plan::casts_left(program);
+  t.memory = memory;
+  t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, ctx);
+  if (t.largest_micro_batch_size == 0)
+    t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
+  t.exceptions = plan::split_exceptions(program);
+  for (const cost::Target& target : targets)
+    e.targets.push_back(training_on(target, config, model, program, ctx));
+  const std::int64_t length = config.data.sequence_length;
+  add_warnings(
+      e,
+      plan::rule_warnings(model::build_log_prob(model, config.batch.micro_batch_size * length, length, true),
+                          config.policy, config.run.steps),
+      told);
+  if (program.shards == 1 && program.reduce != program.arithmetic) {
+    e.notes.push_back(
+        fmt::format("reduce={} changes nothing: the batch is one shard; --set batch.shards=N adds gradients "
+                    "as N ranks would",
+                    name(program.reduce)));
+  }
+  return e;
+}
+
+Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
+                           const kernels::Context& ctx, const config::Told& told,
+                           std::span<const cost::Target> targets, std::size_t data_bytes) {
+  const std::vector<cost::Part> parts = cost::compile_parts(config, model, ctx);
+  const plan::Program& program = *parts.front().program;
+  if (config.native_only) cost::check_native(program, targets);
+  const cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
+  Explained e = describe_training(config, model, program, memory, cost::measure_machine(ctx, program, kRests),
+                                  ctx, told, targets);
+  for (const cost::Part& part : parts) {
+    const std::vector<std::string> refused = plan::rule_warnings(*part.program);
+    if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
+  }
+  return e;
+}
+
+Explained explain_generation(const model::ModelConfig& model, const precision::Policy& policy,
+                             const kernels::Context& ctx, const config::Told& told,
+                             std::span<const cost::Target> targets) {
+  const std::int64_t positions = model.max_position_embeddings;
+  const plan::Program program = rollout::compile_decode(model, policy, positions, ctx);
+  Explained e = begin(model, policy, program, cost::measure_machine(ctx, program, kRests), ctx);
+  Generation& g = e.generation.emplace();
+  g.positions = positions;
+  g.weights = runtime::read_weight_bytes(program);
+  g.cache = program.memory.states;
+  g.work = program.memory.activations + program.memory.work;
+  const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
+  e.peak_bytes = memory.peak() - memory.moments - memory.compensation - program.memory.weights() + g.weights;
+  e.fits = e.peak_bytes <= e.here.memory_bytes;
+  // One token at a time reads every matrix once.
+  double matrices = 0;
+  for (const plan::Step& s : program.steps) {
+    if (s.op->kind == graph::OpKind::product)
+      matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
+  }
+  e.seconds = matrices / e.here.rates.bytes_per_second;
+  for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));
+  add_warnings(e, plan::rule_warnings(program), told);
+  return e;
+}
+
+}  // namespace mantissa::explain

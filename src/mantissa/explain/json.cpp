@@ -1,0 +1,148 @@
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/explain/explained.h"
+#include "mantissa/explain/memory.h"
+
+namespace mantissa::explain {
+namespace {
+
+using nlohmann::json;
+
+json ops_json(const std::vector<plan::PlanRow>& rows) {
+  json out = json::array();
+  for (const plan::PlanRow& r : rows) {
+    out.push_back({{"scope", r.scope},
+                   {"op", r.op},
+                   {"pass", r.pass},
+                   {"formats",
+                    {{"store", r.stored},
+                     {"multiply", r.multiplied},
+                     {"accumulate", r.accumulated},
+                     {"output", r.output}}},
+                   {"rule", r.decided_by},
+                   {"kernel", r.kernel},
+                   {"flops", r.flops},
+                   {"bytes", r.bytes}});
+    if (!r.rounded.empty()) out.back()["rounded"] = r.rounded;
+  }
+  return out;
+}
+
+json memory_json(const cost::MemoryForecast& m) {
+  json all = {{"peak", m.peak()}};
+  for (const auto& [name, bytes] : purposes(m)) all[name] = bytes;
+  return all;
+}
+
+json here_json(const Here& here) {
+  json formats = json::array();
+  for (const auto& [format, support] : here.formats)
+    formats.push_back({{"format", format}, {"how", kernels::name(support.how)}, {"why", support.why}});
+  return {{"simd", here.simd},
+          {"threads", here.threads},
+          {"memory_bytes", here.memory_bytes},
+          {"flops_per_second", here.rates.flops_per_second},
+          {"bytes_per_second", here.rates.bytes_per_second},
+          {"formats", formats}};
+}
+
+/// In doctor's words: 16-bit values are stored and widened, the others lie in memory as a wider format.
+const char* how_text(const cost::TargetFormat& f) {
+  if (f.native) return "native";
+  if (f.computed_in.empty()) return "missing";
+  return f.format == "bf16" || f.format == "f16" ? "converted" : "simulated";
+}
+
+json seconds_json(double seconds) {
+  return seconds == 0 ? json() : json(seconds);
+}
+
+json format_json(const cost::TargetFormat& f, bool needed) {
+  return {{"format", f.format},
+          {"native", f.native},
+          {"how", how_text(f)},
+          {"computed_in", f.computed_in},
+          {"flops_per_second", f.flops_per_second},
+          {"needed", needed}};
+}
+
+/// The formats that tables of targets have, widest first, and then the plan's others.
+json formats_json(const There& there) {
+  const std::vector<std::string>& known = cost::target_formats();
+  const auto find = [](const std::vector<cost::TargetFormat>& all, const std::string& format) {
+    return std::ranges::find(all, format, &cost::TargetFormat::format);
+  };
+  json formats = json::array();
+  for (const std::string& format : known) {
+    const auto needed = find(there.needed, format);
+    const bool is_needed = needed != there.needed.end();
+    formats.push_back(format_json(is_needed ? *needed : *find(there.others, format), is_needed));
+  }
+  for (const cost::TargetFormat& f : there.needed) {
+    if (std::ranges::find(known, f.format) == known.end()) formats.push_back(format_json(f, true));
+  }
+  return formats;
+}
+
+json there_json(const There& there, bool training) {
+  json out = {{"name", there.target.name},
+              {"description", there.target.description},
+              {"formats", formats_json(there)},
+              {"bytes_per_second", there.target.bytes_per_second},
+              {"memory_bytes", there.target.memory_bytes},
+              {"peak_bytes", there.peak_bytes},
+              {"warnings", there.warnings}};
+  if (training) {
+    out["seconds_per_step"] = there.fits ? seconds_json(there.seconds) : json();
+    out["largest_micro_batch_size"] = there.largest_micro_batch_size;
+    out["sequences_that_fit"] = there.sequences_that_fit;
+  } else {
+    out["seconds_per_token"] = seconds_json(there.seconds);
+    out["fits"] = there.fits;
+  }
+  return out;
+}
+
+void add_training(json& out, const Explained& e) {
+  const Training& t = *e.training;
+  json casts = json::array();
+  for (const auto& [scope, bytes] : t.casts) casts.push_back({{"scope", scope}, {"bytes", bytes}});
+  out["changes_at_steps"] = t.config.policy.changes();
+  out["shards"] = t.shards;
+  out["reduce"] = name(t.reduce);
+  out["casts"] = casts;
+  out["memory"] = memory_json(t.memory);
+  out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
+  out["largest_micro_batch_size"] = t.largest_micro_batch_size;
+  out["exceptions"] = t.exceptions;
+  out["config"] = t.config.to_toml();
+}
+
+void add_generation(json& out, const Explained& e) {
+  out["memory"] = {
+      {"weights", e.generation->weights}, {"cache", e.generation->cache}, {"peak", e.peak_bytes}};
+  out["seconds_per_token"] = e.fits ? json(e.seconds) : json();
+}
+
+}  // namespace
+
+std::string to_json(const Explained& e) {
+  nlohmann::json targets = nlohmann::json::array();
+  for (const There& there : e.targets) targets.push_back(there_json(there, e.training.has_value()));
+  nlohmann::json out = {{"policy", {{"preset", e.preset}, {"line", e.line}}},
+                        {"loss_scale", e.loss_scale},
+                        {"ops", ops_json(e.rows)},
+                        {"machine", here_json(e.here)},
+                        {"targets", targets},
+                        {"warnings", e.warnings},
+                        {"notes", e.notes}};
+  if (e.training) {
+    add_training(out, e);
+  } else {
+    add_generation(out, e);
+  }
+  return out.dump(2);
+}
+
+}  // namespace mantissa::explain

@@ -1,0 +1,28 @@
+// The memory of training by purpose.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "mantissa/cost/forecast.h"
+
+namespace mantissa::explain {
+
+/// Bytes by purpose, in the order in which they are listed.
+inline std::array<std::pair<std::string_view, std::size_t>, 11> purposes(const cost::MemoryForecast& m) {
+  return {{{"masters", m.masters},
+           {"moments", m.moments},
+           {"compensation", m.compensation},
+           {"copies", m.copies},
+           {"gradients", m.gradients},
+           {"shard_sums", m.shard_sums},
+           {"activations", m.activations},
+           {"work", m.work},
+           {"tables", m.tables},
+           {"data", m.data},
+           {"process", m.process}}};
+}
+
+}  // namespace mantissa::explain

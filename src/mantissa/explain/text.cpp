@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/explain/explained.h"
+#include "mantissa/explain/memory.h"
+
+namespace mantissa::explain {
+namespace {
+
+std::string bytes_text(std::size_t bytes) {
+  return human_bytes(static_cast<double>(bytes));
+}
+
+std::string parameters_text(double count) {
+  return count < 1e6   ? fmt::format("{:.0f}K", count / 1e3)
+         : count < 1e9 ? fmt::format("{:.1f}M", count / 1e6)
+                       : fmt::format("{:.2f}B", count / 1e9);
+}
+
+/// "f32 native, bf16 converted"
+std::string formats_text(const Here& here) {
+  std::vector<std::string> all;
+  for (const auto& [format, support] : here.formats)
+    all.push_back(fmt::format("{} {}", format, kernels::name(support.how)));
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+/// "f16 native, bf16 NO (in f32)"
+std::string formats_text(const There& there) {
+  std::vector<std::string> all;
+  for (const cost::TargetFormat& f : there.needed) {
+    all.push_back(f.native                ? fmt::format("{} native", f.format)
+                  : f.computed_in.empty() ? fmt::format("{} NO", f.format)
+                                          : fmt::format("{} NO (in {})", f.format, f.computed_in));
+  }
+  return fmt::format("{}", fmt::join(all, ", "));
+}
+
+/// "here" and each target: how it has the formats of the plan.
+std::string machine_lines(const Explained& e) {
+  std::string text =
+      fmt::format("here    {} · {}, {} threads\n", formats_text(e.here), e.here.simd, e.here.threads);
+  for (const There& there : e.targets) {
+    text += fmt::format("target  {} ({}): {}\n", there.target.name, there.target.description,
+                        formats_text(there));
+  }
+  return text;
+}
+
+std::string seconds_text(double seconds, const char* of) {
+  return seconds == 0 ? fmt::format("none can be given: it cannot multiply a format of the plan")
+                      : fmt::format("about {} a {}", human_seconds(seconds), of);
+}
+
+/// As data sheets write it: "80 GB".
+std::string memory_text(const cost::Target& target) {
+  return fmt::format("{:.4g} GB", target.memory_bytes / 1e9);
+}
+
+std::string memory_line(const cost::MemoryForecast& m) {
+  std::string line;
+  for (const auto& [name, bytes] : purposes(m)) {
+    if (bytes > 0)
+      line += fmt::format("{}{} {:.1f}", line.empty() ? "" : " + ", name, static_cast<double>(bytes) / 1e6);
+  }
+  return fmt::format("{} = {:.1f} MB", line, static_cast<double>(m.peak()) / 1e6);
+}
+
+/// How many sequences fit here.
+std::string fits_text(const Explained& e) {
+  const Training& t = *e.training;
+  const config::BatchSection& batch = t.config.batch;
+  const std::string memory = bytes_text(e.here.memory_bytes) + " here";
+  if (t.largest_micro_batch_size == 0) {
+    const std::string at_once = batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", batch.leaf);
+    return fmt::format("{}: not {} at a time: that needs {}, {} more", memory, at_once,
+                       bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
+  }
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
+                     e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
+}
+
+/// How many sequences fit on a target.
+std::string fits_text(const There& there) {
+  const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
+  if (there.fits) {
+    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all", where,
+                       there.largest_micro_batch_size, there.sequences_that_fit);
+  }
+  return fmt::format("{}: no, not with one sequence at a time: that needs {}, {} more than can be used",
+                     where, bytes_text(there.least_bytes),
+                     bytes_text(there.least_bytes - there.usable_bytes));
+}
+
+std::string time_text(const Explained& e) {
+  if (!e.fits) return "none here: the plan does not fit";
+  const std::int64_t steps = e.training->config.run.steps;
+  std::string text = fmt::format("about {} a step here", human_seconds(e.seconds));
+  if (steps > 1) text += fmt::format(", {} in all", human_seconds(e.seconds * static_cast<double>(steps)));
+  return text;
+}
+
+std::string time_text(const There& there, std::int64_t steps) {
+  if (!there.fits) return fmt::format("none on {}: it does not fit", there.target.name);
+  std::string text = fmt::format("{} on {}", seconds_text(there.seconds, "step"), there.target.name);
+  if (there.seconds > 0) {
+    text += fmt::format(", {} in all (stated rates; a factor of 2 either way)",
+                        human_seconds(there.seconds * static_cast<double>(steps)));
+  }
+  return text;
+}
+
+std::string training_head(const Explained& e) {
+  const config::RunConfig& c = e.training->config;
+  const double micro_batches =
+      static_cast<double>(c.batch.global_batch_size) / static_cast<double>(c.batch.micro_batch_size);
+  std::string text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW\n", e.model_type,
+                                 parameters_text(e.parameters), c.data.sequence_length,
+                                 c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size);
+  text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
+  if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
+    text += fmt::format("steps   rules begin or end at step {}; shown is the plan of step 0\n",
+                        fmt::join(changes, ", "));
+  }
+  return text + machine_lines(e);
+}
+
+std::string training_tables(const Explained& e) {
+  const Training& t = *e.training;
+  std::string text = fmt::format("\nforward\n{}", plan::plan_table(e.rows, graph::Phase::forward));
+  text += fmt::format("\nbackward\n{}", plan::plan_table(e.rows, graph::Phase::backward));
+  if (t.config.batch.recompute != "none") {
+    text += fmt::format("\nrecomputed in the backward pass\n{}",
+                        plan::plan_table(e.rows, graph::Phase::backward, true));
+  }
+  text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
+  if (t.shards > 1) {
+    text += fmt::format("\nshards  {} of {} sequences; their gradients are added by a tree in {}\n", t.shards,
+                        t.config.batch.global_batch_size / t.shards, name(t.reduce));
+  }
+  return text;
+}
+
+/// Memory, what fits where, what bits depend on, and time.
+std::string training_needs(const Explained& e) {
+  const Training& t = *e.training;
+  std::string text =
+      fmt::format("\ncasts left  {} ({})\n", t.casts_left.count, human_bytes(t.casts_left.bytes));
+  text += fmt::format("memory  {}\n", memory_line(t.memory));
+  text += fmt::format("fits    {}\n", fits_text(e));
+  for (const There& there : e.targets) text += fmt::format("        {}\n", fits_text(there));
+  text += t.exceptions.empty()
+              ? "bits    the same for any threads, instruction set, micro_batch_size, and when resumed\n"
+              : fmt::format("bits    depend on micro_batch_size: {}\n", fmt::join(t.exceptions, "; "));
+  text += fmt::format("time    {}\n", time_text(e));
+  for (const There& there : e.targets)
+    text += fmt::format("        {}\n", time_text(there, t.config.run.steps));
+  return text;
+}
+
+std::string generation_text(const Explained& e) {
+  const Generation& g = *e.generation;
+  std::string text = fmt::format(
+      "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
+      "cache {} + work {} = {}\n",
+      e.model_type, parameters_text(e.parameters), g.positions, e.preset, e.line, machine_lines(e),
+      plan::plan_table(e.rows, graph::Phase::forward), bytes_text(g.weights), bytes_text(g.cache),
+      bytes_text(g.work), bytes_text(e.peak_bytes));
+  text += e.fits ? fmt::format("time    about {} a token here\n", human_seconds(e.seconds))
+                 : fmt::format("fits    {} here: no, {} more are needed\n", bytes_text(e.here.memory_bytes),
+                               bytes_text(e.peak_bytes - e.here.memory_bytes));
+  for (const There& there : e.targets) {
+    text += fmt::format("target  fits {} on {}: {}; {} on {}\n", memory_text(there.target), there.target.name,
+                        there.fits ? "yes" : "no", seconds_text(there.seconds, "token"), there.target.name);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Explained& e) {
+  std::string text =
+      e.training ? training_head(e) + training_tables(e) + training_needs(e) : generation_text(e);
+  for (const std::string& n : e.notes) text += fmt::format("note    {}\n", n);
+  for (const std::string& w : e.warnings) text += fmt::format("warning {}\n", w);
+  return text;
+}
+
+}  // namespace mantissa::explain

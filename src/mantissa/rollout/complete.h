@@ -1,0 +1,25 @@
+// Continuations of prompts by a model that is opened for them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/precision/policy.h"
+#include "mantissa/rollout/generate.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::rollout {
+
+/// Returns the ids that end a text: eos_token_id of config.json, one or several.
+std::vector<std::int32_t> stop_ids(const model::ModelConfig& config);
+
+/// Opens the weights of `source` and generates after each prompt, up to `streams` sequences at once, fewer
+/// where the machine's memory is short. Throws as generate() does, and ConfigError where a rule of `policy`
+/// matches nothing.
+std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
+                                 std::span<const Request> requests, const GenerateOptions& options,
+                                 std::int64_t streams, const kernels::Context& ctx);
+
+}  // namespace mantissa::rollout

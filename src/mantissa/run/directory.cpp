@@ -1,0 +1,137 @@
+#include "mantissa/run/directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/error.h"
+#include "mantissa/kernels/update.h"
+
+namespace mantissa::run {
+namespace {
+
+constexpr std::size_t kPart = std::size_t{1} << 16;  // elements of a state that are converted at a time
+
+/// A state that is being restored.
+struct Saved {
+  const train::Trainer& trainer;
+  const io::StateReader& state;
+  const std::filesystem::path& folder;
+};
+
+/// Elements [first, first + n) of what is kept in another format now.
+void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const io::TensorInfo& info,
+                  std::size_t first, std::size_t n) {
+  const Scalar type = *io::scalar_of(info.dtype);
+  const std::size_t saved_bytes = mantissa::bytes_of(type), kept_bytes = mantissa::bytes_of(m.type);
+  const kernels::Context& ctx = from.trainer.context();
+  const auto elements = static_cast<std::int64_t>(n);
+  std::vector<std::byte> saved(n * saved_bytes);
+  std::vector<double> wide(n), kept(n);
+  from.state.tensors().read(m.name, saved, first * saved_bytes);
+  kernels::cast(ctx, elements, saved.data(), type, wide.data(), Scalar::f64);
+  std::byte* to = m.bytes.data() + first * kept_bytes;
+  kernels::cast(ctx, elements, wide.data(), Scalar::f64, to, m.type);
+  kernels::cast(ctx, elements, to, m.type, kept.data(), Scalar::f64);
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(wide[i]) || std::isfinite(kept[i])) continue;
+    throw DtypeError(fmt::format(
+        "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, whose largest is {:g}; "
+        "resume under the policy that wrote the state, or keep this in bf16 or f32",
+        m.name, io::safetensors_name(info.dtype), from.folder.string(), wide[i], first + i,
+        from.trainer.config().policy.preset(), name(m.type), traits(m.type).max_finite));
+  }
+}
+
+/// Masters, moments and compensations as they were saved; rounded or widened where the precision has
+/// changed.
+void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
+  const io::TensorInfo* info = from.state.tensors().find(m.name);
+  if (info == nullptr && m.begins_at_zero) return;  // as it was allocated
+  if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
+    std::vector<std::byte> saved(info->end - info->begin);
+    from.state.tensors().read(m.name, saved);
+    std::copy_n(saved.begin(), std::min(saved.size(), m.bytes.size()), m.bytes.begin());
+    return;
+  }
+  if (info == nullptr || info->shape != m.shape) {
+    throw FileError(
+        fmt::format("{}: tensor \"{}\" is missing or of another shape than in this config's model; resume "
+                    "with the run's own config.toml",
+                    from.folder.string(), m.name));
+  }
+  // What is saved as F32 may be more than tf32 holds.
+  if (io::scalar_of(info->dtype) == m.type) return from.state.tensors().read(m.name, m.bytes);
+  if (!io::scalar_of(info->dtype)) {
+    throw DtypeError(fmt::format(
+        "{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start anew with "
+        "--overwrite",
+        m.name, io::safetensors_name(info->dtype), from.folder.string(),
+        from.trainer.config().policy.preset(), name(m.type)));
+  }
+  const std::size_t count = static_cast<std::size_t>(info->count());
+  for (std::size_t first = 0; first < count; first += kPart)
+    convert_part(from, m, *info, first, std::min(kPart, count - first));
+}
+
+}  // namespace
+
+std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
+  std::vector<io::FoundState> states = io::find_states(o.out);
+  if (!o.resume) {
+    if (states.empty() || o.overwrite) return std::nullopt;
+    throw FileError(fmt::format("{}: holds the state of step {}; --overwrite starts anew, another --out "
+                                "leaves it as it is",
+                                o.out.string(), states.back().step),
+                    {{{"--resume"}, "goes on from that state"}});
+  }
+  if (*o.resume == 0) return states.empty() ? std::nullopt : std::optional(states.back());
+  std::string there;
+  for (const io::FoundState& s : states) {
+    if (s.step == *o.resume) return s;
+    there += fmt::format(" {}", s.step);
+  }
+  throw FileError(fmt::format("--resume={}: {} has no state of that step; it has{}", *o.resume,
+                              o.out.string(), there.empty() ? " none" : there));
+}
+
+void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {
+  for (const train::Trainer::NamedMemory& m : trainer.state_memory())
+    read_memory({trainer, state, folder}, m);
+  const io::StateHeader& header = state.header();
+  trainer.restore(header.step, header.applied, header.tokens, header.scaler);
+}
+
+void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
+          const std::vector<std::string>& changes) {
+  const config::RunConfig& config = trainer.config();
+  io::StateHeader header;
+  header.step = trainer.step();
+  header.applied = trainer.applied();
+  header.skipped = trainer.skipped();
+  header.tokens = trainer.tokens();
+  header.loss = loss;
+  if (trainer.scaler()) header.scaler = trainer.scaler()->state();
+  header.data_position = trainer.step() * config.batch.global_batch_size;
+  header.seed = config.run.seed;
+  header.config_toml = config.to_toml();
+  header.model_config = model_json(trainer);
+  header.policy = config.policy.line();
+  header.changes = changes;
+  std::vector<io::TensorToWrite> tensors;
+  for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {
+    io::TensorToWrite& t = tensors.emplace_back();
+    t.name = m.name;
+    t.dtype = io::dtype_of(m.type);
+    t.shape = m.shape;
+    t.bytes = m.bytes;
+  }
+  io::write_state(out, header, tensors, static_cast<int>(config.checkpoint.keep));
+}
+
+std::string model_json(const train::Trainer& trainer) {
+  return model::to_json(trainer.model(), "float32").dump();
+}
+
+}  // namespace mantissa::run

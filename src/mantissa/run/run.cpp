@@ -1,0 +1,251 @@
+#include "mantissa/run/run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include "mantissa/cost/native.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/lock.h"
+#include "mantissa/plan/rules.h"
+#include "mantissa/report/summary.h"
+#include "mantissa/run/journal.h"
+#include "mantissa/runtime/process.h"
+#include "mantissa/train/resume.h"
+#include "mantissa/train/watch.h"
+
+namespace mantissa::run {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void check_plans(const train::Trainer& trainer) {
+  for (const cost::Part& part : trainer.parts()) {
+    plan::check_rules(*part.program);
+    if (trainer.config().native_only) cost::check_native(*part.program);
+  }
+}
+
+report::RunSummary summary_of(const Result& r) {
+  report::RunSummary s;
+  s.steps = r.steps;
+  s.final_loss = r.final_loss;
+  s.validation_loss = r.validation_loss;
+  s.tokens = r.tokens;
+  s.seconds = r.seconds;
+  s.predicted_peak_bytes = static_cast<std::int64_t>(r.predicted_peak_bytes);
+  s.measured_peak_bytes = static_cast<std::int64_t>(r.measured_peak_bytes);
+  s.skipped = r.skipped;
+  s.policy = r.policy;
+  s.weights_xxh64 = r.weights_xxh64;
+  return s;
+}
+
+/// One run, from a trainer and the state that it goes on from to its summary.
+class Run {
+ public:
+  Run(train::Trainer& trainer, config::Told told, const DirectoryOptions& directory, const Events& events,
+      std::stop_token stop)
+      : trainer_(trainer),
+        config_(trainer.config()),
+        told_(std::move(told)),
+        directory_(directory),
+        out_(directory.out),
+        events_(events),
+        stop_(std::move(stop)) {}
+
+  Result operator()(const std::optional<io::FoundState>& state) {
+    if (directory_.resume) load_state(state);
+    begin_directory();
+    for (const std::string& note : trainer_.notes()) tell(note);
+    return loop();
+  }
+
+ private:
+  void tell(const std::string& note) const {
+    if (events_.on_note) events_.on_note(note);
+  }
+
+  void load_state(const std::optional<io::FoundState>& chosen) {
+    if (!chosen) return tell(fmt::format("{} holds no state yet: the run starts at step 1", out_.string()));
+    const io::StateReader state(chosen->path);
+    changes_ = state.header().changes;
+    if (const std::optional<std::string> change =
+            train::resumed_change(state.header(), config_, model_json(trainer_)))
+      changes_.push_back(*change);
+    restore(trainer_, state, chosen->path);
+    last_loss_ = state.header().loss;
+    tell(fmt::format("resumed from {} at step {}", chosen->path.string(), chosen->step));
+    if (changes_.size() > state.header().changes.size()) tell("changed at " + changes_.back());
+  }
+
+  void begin_directory() {
+    // States of steps that are about to run again; a model that stands there is replaced when the new one is
+    // on the disk.
+    if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
+    const explain::Explained plan =
+        explain::describe_training(config_, trainer_.model(), trainer_.program(), trainer_.memory(),
+                                   trainer_.machine(), trainer_.context(), told_);
+    io::write_file_atomic(out_ / "config.toml", config_.to_toml());
+    io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
+    predicted_peak_ = plan.peak_bytes;
+    for (const std::string& note : told_.notes) tell(note);
+    for (const std::string& warning : told_.warnings) {
+      if (events_.on_warning) events_.on_warning({warning});
+    }
+    if (events_.on_plan) events_.on_plan(plan);
+  }
+
+  void save_state() {
+    save(trainer_, out_, last_loss_, changes_);
+    saved_ = trainer_.step();
+    if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
+  }
+
+  Result loop() {
+    const Clock::time_point start = Clock::now();
+    Journal journal(config_, out_, trainer_.step());
+    Result result;
+    saved_ = trainer_.step();
+    result.first_loss = last_loss_;
+    // A stop between a state's step and its validation left the latter to be done.
+    if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
+    while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
+      const std::optional<train::StepReport> r = advance_or_save();
+      if (!r) break;
+      if (result.steps_here == 0) result.first_loss = r->loss;
+      last_loss_ = r->loss;
+      last_overflow_ = r->overflow;
+      journal.write(*r);
+      tell_step(*r, start, ++result.steps_here);
+      if (is_due(r->step)) {
+        validate(journal);
+        if (!stop_.stop_requested()) save_state();
+      }
+    }
+    result.final_loss = last_loss_;
+    if (!stop_.stop_requested()) finish(result, journal);
+    result.interrupted = result.model.empty();
+    if (result.interrupted && saved_ != trainer_.step()) save_state();
+    result.skipped = trainer_.skipped();
+    result.steps = trainer_.step();
+    result.tokens = trainer_.tokens();
+    result.seconds = seconds_since(start);
+    result.predicted_peak_bytes = predicted_peak_;
+    result.measured_peak_bytes = runtime::peak_resident_bytes();
+    result.policy = config_.policy.line();
+    if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
+    return result;
+  }
+
+  /// Returns true where a state belongs after `step`, before the last.
+  bool is_due(std::int64_t step) const {
+    const std::int64_t interval = config_.checkpoint.interval;
+    return interval > 0 && step > 0 && step % interval == 0 && step < config_.run.steps;
+  }
+
+  /// A step that cannot go on leaves the state before it.
+  std::optional<train::StepReport> advance_or_save() {
+    try {
+      return trainer_.advance(stop_);
+    } catch (const RunStopped&) {
+      if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
+      throw;
+    }
+  }
+
+  void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
+    const std::vector<Warning> warnings = watch_.see(r);
+    const double left =
+        seconds_since(start) / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
+    if (events_.on_step) events_.on_step(r, left);
+    for (const Warning& warning : warnings) {
+      if (events_.on_warning) events_.on_warning(warning);
+    }
+  }
+
+  /// A loss on held-out rows that is not finite stops the run, with the state that it has. A resumed run does
+  /// not measure it again.
+  std::optional<double> validated(Journal& journal) {
+    try {
+      return trainer_.validate(stop_);
+    } catch (const RunStopped&) {
+      journal.write_validation(trainer_.step(), std::numeric_limits<double>::quiet_NaN());
+      if (saved_ != trainer_.step()) save_state();
+      throw;
+    }
+  }
+
+  std::optional<double> validate(Journal& journal) {
+    const std::optional<double> loss = validated(journal);
+    if (!loss) return loss;
+    journal.write_validation(trainer_.step(), *loss);
+    if (events_.on_validation) events_.on_validation(trainer_.step(), *loss);
+    return loss;
+  }
+
+  /// The end of a run; leaves result.model empty where a stop came before the model was begun.
+  void finish(Result& result, Journal& journal) {
+    result.validation_loss = validate(journal);
+    if (stop_.stop_requested()) return;
+    if (saved_ != trainer_.step()) save_state();
+    if (!std::isfinite(last_loss_)) stop_at_last_loss();
+    result.model = out_ / "model";
+    result.model_format = *config_.policy.fields().checkpoint;
+    const std::string loss =
+        weights::checkpoint_loss(trainer_.weights(), result.model_format, trainer_.context());
+    if (!loss.empty()) tell(loss);
+    const std::uint64_t hash = weights::save_model(result.model, trainer_.weights(), trainer_.model(),
+                                                   config_.policy, trainer_.context());
+    result.weights_xxh64 = fmt::format("{:016x}", hash);
+  }
+
+  /// A run whose last step was skipped for a forward pass that is not finite has no result.
+  [[noreturn]] void stop_at_last_loss() const {
+    std::string message =
+        fmt::format("step {}: the loss of the last step is {}", trainer_.step(), std::abs(last_loss_));
+    if (last_overflow_) {
+      message +=
+          fmt::format("; the first such value is {}; data {}", last_overflow_->what, last_overflow_->rows);
+    }
+    std::vector<io::FoundState> before = io::find_states(out_);
+    std::erase_if(before, [&](const io::FoundState& s) { return s.step >= trainer_.step(); });
+    const std::string from = before.empty() ? "--overwrite" : fmt::format("--resume={}", before.back().step);
+    throw RunStopped(message, {{{from, "--precision", "32-true"}}});
+  }
+
+  train::Trainer& trainer_;
+  const config::RunConfig& config_;
+  config::Told told_;
+  const DirectoryOptions& directory_;
+  const std::filesystem::path& out_;
+  const Events& events_;
+  std::stop_token stop_;
+  train::Watch watch_;
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the step that the trainer stands at
+  std::optional<train::Overflow> last_overflow_;                 // of it, where it was skipped
+  std::vector<std::string> changes_;
+  std::size_t predicted_peak_ = 0;
+  std::int64_t saved_ = 0;
+};
+
+}  // namespace
+
+Result train(Start start, const Events& events, const kernels::Context& ctx, std::stop_token stop) {
+  const std::optional<io::FoundState> state = choose_state(start.directory);
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.data), ctx,
+                         state ? state->step : 0);
+  check_plans(trainer);
+  io::make_directories(start.directory.out);
+  const io::RunLock lock(start.directory.out);
+  return Run(trainer, std::move(start.told), start.directory, events, std::move(stop))(state);
+}
+
+}  // namespace mantissa::run
