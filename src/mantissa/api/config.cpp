@@ -7,6 +7,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/compat/deepspeed.h"
+#include "mantissa/config/unknown.h"
 #include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::api {
@@ -85,8 +86,13 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
 std::string version() {
   return "0.1.0";
 }
-std::string config_help() {
-  return config::options_help();
+std::string config_help(std::size_t columns) {
+  return config::options_help(columns);
+}
+
+ConfigKey find_config_key(std::string_view word) {
+  const config::KnownKey key = config::find_key(word);
+  return {key.name, key.note};
 }
 
 std::string human_bytes(double bytes) {

@@ -157,8 +157,9 @@ struct Summary {
   double first_loss = 0;        // of the first step this call ran
   double final_loss = 0;
   std::optional<double> validation_loss;
-  std::int64_t tokens = 0;
-  double seconds = 0;
+  std::int64_t tokens = 0;       // since the start of the run
+  std::int64_t tokens_here = 0;  // of them, in this call
+  double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
   std::string policy;
@@ -347,6 +348,7 @@ struct LossScaleOptions {
   bool consecutive_hysteresis = false;
   double min_scale = 1;
   bool raise_at_min = true;
+  double constant = 0;            // above 0: the scale never moves
   std::string overflows;          // "0110": a 1 for every step that overflows
   std::filesystem::path metrics;  // or a run's metrics.jsonl
 };
@@ -357,8 +359,23 @@ struct LossScaleReplay {
 };
 LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
 
-/// Version, and the names and defaults of every config key.
+/// The scaler of a DeepSpeed file, and what here differs from it. Throws ConfigError where the file has none.
+struct LossScaleFile {
+  LossScaleOptions options;
+  std::vector<std::string> warnings;
+};
+LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed);
+
+/// Version, and the names and defaults of every config key in lines of at most `columns`.
 std::string version();
-std::string config_help();
+std::string config_help(std::size_t columns = 80);
+
+/// A key of a config, by its own name ("lr") or another trainer's ("learning_rate"), and how it relates to
+/// that; no name where there is none.
+struct ConfigKey {
+  std::string name;  // "optimizer.lr"
+  std::string note;
+};
+ConfigKey find_config_key(std::string_view word);
 
 }  // namespace mantissa::api

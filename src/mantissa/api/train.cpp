@@ -217,6 +217,7 @@ class Run {
     if (config_.log.tensorboard) board.emplace(out_, trainer_->step());
     Summary summary;
     saved_ = trainer_->step();
+    const std::int64_t tokens_before = trainer_->tokens();
     const std::int64_t steps = config_.run.steps;
     summary.first_loss = last_loss_;
     std::int64_t done = 0;
@@ -243,6 +244,7 @@ class Run {
     summary.skipped = trainer_->skipped();
     summary.steps = trainer_->step();
     summary.tokens = trainer_->tokens();
+    summary.tokens_here = summary.tokens - tokens_before;
     summary.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     summary.predicted_peak_bytes = predicted_peak_;
     summary.measured_peak_bytes = runtime::peak_resident_bytes();
