@@ -43,6 +43,14 @@ class Config {
 };
 
 /// The names, defaults and descriptions of every config key.
-std::string config_help();
+std::string config_help(std::size_t columns = 80);
+
+/// A key of a config, by its own name ("lr") or another trainer's ("learning_rate"), and how the two relate;
+/// without a name if there is no such key.
+struct ConfigKey {
+  std::string name;  // "optimizer.lr"
+  std::string note;
+};
+ConfigKey find_config_key(std::string_view word);
 
 }  // namespace mantissa::api
