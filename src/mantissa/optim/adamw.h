@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "mantissa/kernels/adamw.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/tensor/storage.h"
