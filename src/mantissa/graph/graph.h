@@ -4,12 +4,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "mantissa/kernels/pointwise.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/tensor/shape.h"
 #include "mantissa/tensor/storage.h"
 
@@ -21,10 +24,10 @@ inline constexpr std::int32_t kNone = -1;
 
 struct OpDef;
 
-/// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step.
-/// What the plan moves into `evaluate` makes what a backward phase would make on the way: it ends a forward
-/// pass that no backward pass follows.
-enum class Phase : std::uint8_t { forward, evaluate, backward, finish };
+/// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step:
+/// `finish` completes the gradients, `update` is an optimizer's. What the plan moves into `evaluate` makes
+/// what a backward phase would make on the way: it ends a forward pass that no backward pass follows.
+enum class Phase : std::uint8_t { forward, evaluate, backward, finish, update };
 
 enum class ValueKind : std::uint8_t {
   input,            // given for every run
@@ -33,6 +36,7 @@ enum class ValueKind : std::uint8_t {
   activation,       // lives inside one run
   weight_gradient,  // accumulated over the runs of one optimizer step
   state,            // kept between runs (KV cache)
+  optimizer_state,  // kept between optimizer steps (moments, compensations)
 };
 
 /// What decides a value's format (docs/numerics.md, "Rounding points").
@@ -46,6 +50,8 @@ enum class Role : std::uint8_t {
   parameter,        // masters
   like,             // as the value `of`: gradients and selections have its format
   weight_gradient,  // what the optimizer reads
+  moment,           // what the optimizer keeps
+  number,           // one number, formed in double for each run: f64
 };
 
 /// How a parameter starts where it is not read from a file.
@@ -68,7 +74,9 @@ struct Value {
   std::int32_t use = 0;   // weight gradients: which use of the parameter (a tied weight has two)
   Init init{};            // parameters
   bool trainable = true;  // parameters: false where frozen
-  Fill fill{};            // constants
+  ValueId alias = kNone;  // what nodes make: the value whose memory it is written to
+  RandomUse random = RandomUse::rounding;  // the stream of random bits that it is rounded with by updates
+  Fill fill{};                             // constants
 };
 
 /// A setting of a node: a flag, a size, a number such as ε, or a list of sizes.
@@ -112,7 +120,11 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Attributes attributes;
+  kernels::Expression expression = {};  // of updates: what they compute
+  std::string label = {};               // of updates: whose ("adamw"), for explain
 };
+
+struct OutputSpec;
 
 /// Nodes in the order in which they run.
 class Graph {
@@ -122,6 +134,9 @@ class Graph {
   /// where they do not fit.
   NodeId add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
                   Attributes attributes = {}, Phase phase = Phase::forward);
+
+  /// The same of a node of an update, whose outputs its maker says. `node` without outputs.
+  NodeId add_node(Node node, std::span<const OutputSpec> outputs);
 
   const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
   Value& value(ValueId id) { return values_.at(static_cast<std::size_t>(id)); }

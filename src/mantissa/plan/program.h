@@ -19,8 +19,10 @@ namespace mantissa::plan {
 using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// Where a buffer lives. All but masters and copies are regions of the one arena.
-enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy };
+/// Where a buffer lives: in a region of the one arena, in the weight set (masters, copies), in memory that
+/// outlives the program (`kept`, what optimizers keep), or in another program's (`bound`, the gradients that
+/// an update reads).
+enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
 
 /// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h). Blocks
 /// are kept as their values in the buffer's type.
@@ -50,7 +52,8 @@ struct Buffer {
   graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
   std::int32_t slot = -1;               // masters and copies: which parameter slot
   std::optional<Quantization> quantization = {};
-  std::size_t offset = 0;  // in the arena, or in the weight set
+  RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
+  std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept
   std::size_t bytes = 0;
 };
 
@@ -71,7 +74,7 @@ struct Step {
   Factor compute = Scalar::f32;  // of factors, as the policy says for this use
   Accumulator accumulator = {};
   Scalar interior = Scalar::f32;          // of the op's inside (OpDef::interior)
-  Rounding rounding = Rounding::nearest;  // of "round" steps
+  Rounding rounding = Rounding::nearest;  // of "round" steps, and of what updates keep
   std::uint64_t random_name = 0;          // of what is rounded stochastically
   std::string_view factors = {};          // what the policy calls the format of factors here
   std::string decided_by;
@@ -79,6 +82,8 @@ struct Step {
   kernels::Expression expression;  // pointwise steps
   std::vector<std::string> parts;  // fused steps: what they are made of
   bool recomputed = false;         // a step of the forward phase that runs again in the backward phase
+  std::string label = {};          // of updates: whose, for explain ("adamw")
+  bool may_break = false;          // of updates: a finite weight may become inf or nan, so they run dry first
   double flops = 0;
   double bytes = 0;  // read and written at capacity
   std::size_t workspace = 0;
@@ -93,15 +98,12 @@ struct Slot {
   BufferId master_buffer = kNoBuffer;
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
   BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
-  Scalar moments = Scalar::f32;
-  Rounding rounding = Rounding::nearest;  // of master and moments below the arithmetic's format
-  Scalar arithmetic = Scalar::f32;        // of the update
-  bool compensated = false;               // what an update loses in rounding the master is kept
 };
 
 struct MemoryRegions {
   std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;  // the arena
   std::size_t masters = 0, copies = 0;  // the weight set
+  std::size_t kept = 0;                 // what optimizers keep
   std::size_t arena() const { return inputs + constants + states + gradients + activations + work; }
   std::size_t weights() const { return masters + copies; }
 };

@@ -115,6 +115,9 @@ class Policy {
   /// The format that rules give to the update's arithmetic, by `compute` with op = "update" or pass =
   /// "update"; none where no rule does. Throws as interior().
   std::optional<Scalar> update_arithmetic(const Use& use) const;
+  /// The format that rules with pass = "update" give to the factors of an update's products; none where no
+  /// rule does. Throws ConfigError where that is a format under scales.
+  std::optional<Compute> update_compute(const Use& use) const;
   /// How rules say that activations, and gradients of them, are rounded; to nearest where none does: the
   /// policy's own `rounding` is of weights and moments.
   Rounding activation_rounding(const Use& use) const;

@@ -33,6 +33,7 @@ struct Extent {
   std::span<const Segment> segments;
   std::int64_t rows_per_leaf = 1;
   std::uint64_t seed = 0;  // of random numbers
+  std::uint64_t step = 0;  // attempted optimizer steps: a key of what updates draw
 };
 
 /// Tokens of one summation block: within a leaf, blocks of this many tokens from each row's start are one FMA

@@ -50,7 +50,11 @@ class StoreSink {
   void Take(std::size_t o, const T* row, const Tile& tile) {
     const SweepOutput& output = outputs_[o];
     if (output.data == nullptr) return;
-    StoreRounded(row, tile, output, output.data, tile.offset, streams_[o]);
+    if (IsStoredAs<T>(output.type)) {
+      StoreRow(row, tile.n, output.data, output.type, tile.offset);
+    } else {
+      StoreRounded(row, tile, output, output.data, tile.offset, streams_[o]);
+    }
     if (output.copies.empty()) return;
     if (!IsStoredAs<T>(output.type)) {
       Stored(o, stored_, tile);
