@@ -76,8 +76,7 @@ class UpdateLowering {
     return static_cast<BufferId>(p_.buffers.size() - 1);
   }
 
-  /// The slots of the program that is updated, with the copies that its passes write. Copies under scales are
-  /// made after the update.
+  /// The slots of the program that is updated, with their masters and copies.
   void take_slots() {
     const auto take = [&](BufferId b) {
       p_.buffers.push_back(trains_.buffer(b));
@@ -89,9 +88,7 @@ class UpdateLowering {
       slot.master_buffer = take(from.master_buffer);
       slot.gradient = kNoBuffer;
       slot.copies.clear();
-      for (const BufferId c : from.copies) {
-        if (!trains_.buffer(c).quantization) slot.copies.push_back(take(c));
-      }
+      for (const BufferId c : from.copies) slot.copies.push_back(take(c));
       p_.slots.push_back(std::move(slot));
     }
   }
@@ -122,7 +119,9 @@ class UpdateLowering {
     }
     const Scalar type =
         value.role == Role::moment ? resolve_update(p_.policy, slot.name).optimizer : slot.master;
-    return add_buffer(value, type, Home::kept, id);
+    const BufferId state = add_buffer(value, type, Home::kept, id);
+    p_.buffer(state).slot = p_.buffer(slot.master_buffer).slot;
+    return state;
   }
 
   precision::Use use_of(const Node& node) const {
@@ -179,12 +178,13 @@ class UpdateLowering {
     return buffer(id);
   }
 
-  /// A pass over a weight writes its copies, too.
+  /// A pass over a weight writes its copies, too; those under scales are made after the update.
   void add_copies(Step& s) {
     const Buffer& first = p_.buffer(s.outputs.front());
     if (first.home != Home::master) return;
-    const Slot& slot = p_.slots[at(first.slot)];
-    s.outputs.insert(s.outputs.end(), slot.copies.begin(), slot.copies.end());
+    for (const BufferId c : p_.slots[at(first.slot)].copies) {
+      if (!p_.buffer(c).quantization) s.outputs.push_back(c);
+    }
   }
 
   /// An update may break weights whose format has fewer bits of exponent than f32, and whatever a lowered

@@ -50,7 +50,7 @@ struct Buffer {
   bool integer = false;  // int32
   Home home = Home::activation;
   graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
-  std::int32_t slot = -1;               // masters and copies: which parameter slot
+  std::int32_t slot = -1;               // masters, copies and what is kept: which parameter slot
   std::optional<Quantization> quantization = {};
   RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
   std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept

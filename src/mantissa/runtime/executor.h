@@ -57,7 +57,8 @@ class Executor {
 
   const plan::Program& program() const { return *program_; }
   const kernels::Context& context() const { return ctx_; }
-  std::size_t bytes() const { return arena_.size(); }
+  /// Of its own memory.
+  std::size_t bytes() const { return own_.size(); }
 
  private:
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
