@@ -205,6 +205,12 @@ std::optional<Compute> Policy::update_compute(const Use& use) const {
   return compute;
 }
 
+bool Policy::compensates(std::string_view name) const {
+  const std::string_view scope = name.substr(0, name.rfind('.'));
+  return resolve({name, "update", Pass::update}).kahan &&
+         !holds(resolve({scope, "parameter", Pass::forward}).params, arithmetic());
+}
+
 Rounding Policy::activation_rounding(const Use& use) const {
   Rounding rounding = Rounding::nearest;
   for (const std::size_t i : matching_rules(use)) rounding = rules_[i].fields.rounding.value_or(rounding);

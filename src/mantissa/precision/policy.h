@@ -118,6 +118,9 @@ class Policy {
   /// The format that rules with pass = "update" give to the factors of an update's products; none where no
   /// rule does. Throws ConfigError where that is a format under scales.
   std::optional<Compute> update_compute(const Use& use) const;
+  /// Whether what rounding the weights of parameter `name` loses is kept for the next update: `kahan`, where
+  /// they are stored in fewer bits than the arithmetic has.
+  bool compensates(std::string_view name) const;
   /// How rules say that activations, and gradients of them, are rounded; to nearest where none does: the
   /// policy's own `rounding` is of weights and moments.
   Rounding activation_rounding(const Use& use) const;
