@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/cost/update_program.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/train/update.h"
@@ -53,12 +54,12 @@ class UpdateCase {
              const kernels::Context& ctx = {.simd = kernels::best_simd()})
       : ctx_(ctx),
         training_(trained_by(policy, parameters)),
-        program_(cost::compile_update(
-            {&optim::find_optimizer(optimizer), settings(optimizer, changes), parameters}, training_, ctx)),
+        numbers_(cost::add_update(
+            training_, {&optim::find_optimizer(optimizer), settings(optimizer, changes), parameters}, ctx)),
         weights_(training_),
         executor_(training_, weights_, ctx),
-        kept_(program_.program.memory.kept),
-        update_(program_, weights_, executor_, kept_.data(), ctx) {}
+        kept_(training_.update->memory.kept),
+        update_(numbers_, weights_, executor_, kept_.data(), ctx) {}
 
   static optim::Settings settings(std::string_view optimizer, const optim::Settings& changes) {
     optim::Settings all = optim::defaults(optim::find_optimizer(optimizer));
@@ -75,7 +76,7 @@ class UpdateCase {
   /// The state "KIND.NAME".
   std::vector<double> state(std::string_view name) const {
     for (const train::Update::State& s : update_.states()) {
-      const plan::Buffer& b = program_.program.buffer(s.buffer);
+      const plan::Buffer& b = program().buffer(s.buffer);
       if (b.name == name) return load({s.data, b.type, b.shape.last()}, b.shape.count());
     }
     return {};
@@ -94,9 +95,9 @@ class UpdateCase {
     return all;
   }
   train::UpdateResult step(const train::UpdateStep& s) { return update_.apply(s); }
-  const plan::Program& program() const { return program_.program; }
+  const plan::Program& program() const { return *training_.update; }
   const plan::Program& training() const { return training_; }
-  std::byte* kept() const { return kept_.data(); }
+  std::span<const train::Update::State> states() const { return update_.states(); }
 
  private:
   std::int64_t count(std::size_t i) const { return training_.slots[i].shape.count(); }
@@ -111,7 +112,7 @@ class UpdateCase {
 
   kernels::Context ctx_;
   plan::Program training_;
-  cost::UpdateProgram program_;
+  std::vector<optim::Number> numbers_;
   runtime::WeightSet weights_;
   runtime::Executor executor_;
   Storage kept_;

@@ -124,10 +124,7 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
   p.seconds_per_step = cost::forecast_seconds(program, config, machine);
   p.largest_micro_batch_size =
       cost::largest_micro_batch(config, model, runtime::machine_memory_bytes(), memory, ctx);
-  const std::int64_t length = config.data.sequence_length;
-  p.warnings =
-      plan::rule_warnings(model::build_log_prob(model, config.batch.micro_batch_size * length, length, true),
-                          config.policy, config.run.steps);
+  p.warnings = plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps);
   add_told(p, told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     p.notes.push_back(
@@ -141,9 +138,10 @@ Plan describe(const config::RunConfig& config, const model::ModelConfig& model, 
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
 
-  p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW\n", model.model_type,
+  p.text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · {}\n", model.model_type,
                        parameters_text(static_cast<double>(model.parameters())), config.data.sequence_length,
-                       config.batch.global_batch_size, micros, config.batch.micro_batch_size);
+                       config.batch.global_batch_size, micros, config.batch.micro_batch_size,
+                       optim::find_optimizer(config.optimizer.name).title);
   p.text += fmt::format("policy  {}\n        {}\n", config.policy.preset(), config.policy.line());
   if (const std::vector<std::int64_t> changes = config.policy.changes(); !changes.empty()) {
     p.text += fmt::format("steps   rules begin or end at step {}; shown is the plan of step 0\n",

@@ -10,12 +10,14 @@ optim::UpdateGraph update_graph(const UpdateSource& source, const precision::Pol
   return optim::build_update(*source.optimizer, source.settings, parameters);
 }
 
-UpdateProgram compile_update(const UpdateSource& source, const plan::Program& training,
-                             const kernels::Context& ctx) {
+std::vector<optim::Number> add_update(plan::Program& training, const UpdateSource& source,
+                                      const kernels::Context& ctx) {
   optim::UpdateGraph graph = update_graph(source, training.policy);
   plan::CompileOptions options;
   options.updates = &training;
-  return {plan::compile(graph.graph, training.policy, options, ctx), std::move(graph.numbers)};
+  training.update =
+      std::make_shared<const plan::Program>(plan::compile(graph.graph, training.policy, options, ctx));
+  return std::move(graph.numbers);
 }
 
 }  // namespace mantissa::cost

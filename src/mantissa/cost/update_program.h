@@ -1,4 +1,4 @@
-// The update of a training program's weights, compiled.
+// From an optimizer and its parameters to the update program of a training program.
 #pragma once
 
 #include <span>
@@ -10,11 +10,6 @@
 
 namespace mantissa::cost {
 
-struct UpdateProgram {
-  plan::Program program;
-  std::vector<optim::Number> numbers;  // inputs of the program, to be given before each run
-};
-
 /// An optimizer with the parameters that it updates, before a policy is chosen.
 struct UpdateSource {
   const optim::Optimizer* optimizer = nullptr;
@@ -25,8 +20,9 @@ struct UpdateSource {
 /// The graph of an update under `policy`, which says whose weights keep what rounding them loses.
 optim::UpdateGraph update_graph(const UpdateSource& source, const precision::Policy& policy);
 
-/// The update of the weights of `training`, under its policy.
-UpdateProgram compile_update(const UpdateSource& source, const plan::Program& training,
-                             const kernels::Context& ctx);
+/// Gives `training` its update, under its policy; returns the numbers that the update reads, to be given
+/// before each run.
+std::vector<optim::Number> add_update(plan::Program& training, const UpdateSource& source,
+                                      const kernels::Context& ctx);
 
 }  // namespace mantissa::cost

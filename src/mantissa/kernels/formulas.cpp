@@ -22,4 +22,8 @@ const Expression& adamw_program(bool compensated) {
   return compensated ? kCompensated : kPlain;
 }
 
+bool runs_compiled(const Expression& program) {
+  return program == adamw_program(false) || program == adamw_program(true);
+}
+
 }  // namespace mantissa::kernels

@@ -40,4 +40,7 @@ inline constexpr std::size_t kAdamWNumbers = 10;
 /// Outputs: weight, first moment, second moment, and where there is one the compensation.
 const Expression& adamw_program(bool compensated);
 
+/// Whether sweeps run `program` compiled.
+bool runs_compiled(const Expression& program);
+
 }  // namespace mantissa::kernels

@@ -108,9 +108,11 @@ void update(ParameterUpdate& p) {
 
 const Optimizer kAdafactor = {
     .name = "adafactor",
+    .title = "Adafactor",
     .doc = "second moments of a matrix by its rows and columns, steps relative to the weights' size",
     .settings = {{"beta2_decay", -0.8, "second moments move by t to this power", -10, 0},
-                 {"eps", 1e-3, "the least size of weights that a step is relative to", 0},
+                 {"eps", 1e-3, "the least size of weights that a step is relative to", 0,
+                  std::numeric_limits<double>::infinity(), true},
                  {"clip_threshold", 1.0, "the largest root mean square of a step before its scale", 1},
                  {"weight_decay", 0.0,
                   "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},

@@ -35,6 +35,7 @@ void update_by_adamw(ParameterUpdate& p) {
 
 const Optimizer kAdamW = {
     .name = "adamw",
+    .title = "AdamW",
     .doc = "Adam with decoupled weight decay",
     .settings = {{"betas", std::array{0.9, 0.95}, "decay of the first and second moment", 0, 1, false, true},
                  {"eps", 1e-8, "added to the root of the second moment, after the bias correction", 0,

@@ -27,6 +27,7 @@ void update(ParameterUpdate& p) {
 
 const Optimizer kLion = {
     .name = "lion",
+    .title = "Lion",
     .doc = "the sign of a mixed momentum, with decoupled weight decay",
     .settings = {{"betas", std::array{0.9, 0.99}, "shares of the moment in the step and in the next moment",
                   0, 1, false, true},

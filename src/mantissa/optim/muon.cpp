@@ -91,6 +91,7 @@ void update(ParameterUpdate& p) {
 
 const Optimizer kMuon = {
     .name = "muon",
+    .title = "Muon",
     .doc = "orthogonal steps for matrices of hidden layers, AdamW for all else at the same rate",
     .settings = {{"momentum", 0.95, "share of the momentum that is kept", 0, 1, false, true},
                  {"nesterov", true, "looks ahead along the momentum"},

@@ -32,8 +32,9 @@ struct SettingDef {
 };
 
 struct Optimizer {
-  std::string_view name;  // "adamw"
-  std::string_view doc;   // one line: the rule and where it is from
+  std::string_view name;   // "adamw"
+  std::string_view title;  // "AdamW"
+  std::string_view doc;    // one line: the rule and where it is from
   std::vector<SettingDef> settings;
   /// Throws ConfigError where settings contradict each other. Null: they cannot.
   void (*check)(const Settings&) = nullptr;

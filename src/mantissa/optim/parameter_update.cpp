@@ -24,13 +24,18 @@ ParameterUpdate::ParameterUpdate(UpdateGraph& out, const Optimizer& optimizer, c
                                     .role = Role::weight_gradient,
                                     .shape = parameter.shape,
                                     .of = weight_});
-  if (!parameter.compensated) return;
-  compensation_ = out_.graph.add_value({.name = "compensation." + parameter.name,
-                                        .kind = ValueKind::optimizer_state,
-                                        .role = Role::like,
-                                        .shape = parameter.shape,
-                                        .of = weight_,
-                                        .random = RandomUse::compensation});
+}
+
+std::optional<graph::ValueId> ParameterUpdate::compensation() {
+  if (parameter_.compensated && !compensation_) {
+    compensation_ = out_.graph.add_value({.name = "compensation." + parameter_.name,
+                                          .kind = ValueKind::optimizer_state,
+                                          .role = Role::like,
+                                          .shape = parameter_.shape,
+                                          .of = weight_,
+                                          .random = RandomUse::compensation});
+  }
+  return compensation_;
 }
 
 graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
@@ -127,6 +132,11 @@ void Sweep::write(ValueId value, Reg result) {
   outputs_.push_back(p_.in_place(value));
 }
 
+Sweep::Reg Sweep::gradient() {
+  const Reg scaled = read(p_.gradient());  // read first: it has an element for each of the parameter's
+  return mul(scaled, read(p_.gradient_factor()));
+}
+
 void Sweep::make(Reg value, Shape shape, std::string_view name) {
   store(value, outputs_.size());
   outputs_.push_back({.shape = std::move(shape), .role = Role::arithmetic, .name = name});
@@ -161,6 +171,11 @@ std::vector<graph::ValueId> Sweep::done() {
 
 graph::ValueId Sweep::reduced(Reg term, kernels::Over over, bool squares, bool mean, bool root) {
   store(term, 0);
+  for (const ValueId input : inputs_) {
+    if (p_.value(input).shape.count() > p_.value(inputs_.front()).shape.count())
+      throw InternalError(
+          fmt::format("{}: a reduction must read an operand of all its terms first", p_.value(input).name));
+  }
   return p_.add_reduction(build(), inputs_, over, squares, mean, root);
 }
 

@@ -44,7 +44,7 @@ class ParameterUpdate {
   ValueId weight() const { return weight_; }
   ValueId gradient() const { return gradient_; }  // scaled and not clipped
   /// What rounding the weight loses, where that is kept.
-  std::optional<ValueId> compensation() const { return compensation_; }
+  std::optional<ValueId> compensation();
 
   /// A moment, which begins at zero: "KIND.NAME". Random bits of stochastic rounding follow the order in
   /// which states are declared.
@@ -63,6 +63,7 @@ class ParameterUpdate {
   /// C = A·B, each as it lies or transposed.
   ValueId product(ValueId a, ValueId b, bool transpose_a, bool transpose_b);
 
+  const graph::Value& value(ValueId id) const { return out_.graph.value(id); }
   /// The weight or a state as an output that replaces it.
   graph::OutputSpec in_place(ValueId value) const;
   /// Appends a pass; returns its outputs.
@@ -98,7 +99,7 @@ class Sweep : private kernels::ExpressionBuilder {
 
   Reg read(ValueId value);
   /// The gradient, unscaled and clipped.
-  Reg gradient() { return mul(read(p_.gradient()), read(p_.gradient_factor())); }
+  Reg gradient();
   Reg weight() { return read(p_.weight()); }
   /// from + (to − from)·share
   Reg lerp(Reg from, Reg to, Reg share) { return add(from, mul(sub(to, from), share)); }

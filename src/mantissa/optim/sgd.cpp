@@ -36,6 +36,7 @@ void update(ParameterUpdate& p) {
 
 const Optimizer kSgd = {
     .name = "sgd",
+    .title = "SGD",
     .doc = "stochastic gradient descent with momentum",
     .settings = {{"momentum", 0.0, "share of the last direction that is kept", 0, 1, false, true},
                  {"nesterov", false, "looks ahead along the momentum"},

@@ -20,6 +20,14 @@ using graph::Value;
 using graph::ValueId;
 using graph::ValueKind;
 
+const Slot* written_slot(const Program& update, const Step& step) {
+  for (const BufferId o : step.outputs) {
+    const Buffer& b = update.buffer(o);
+    if (b.home == Home::master) return &update.slots[static_cast<std::size_t>(b.slot)];
+  }
+  return nullptr;
+}
+
 bool speaks_of_update(const precision::Rule& rule) {
   const precision::Fields& f = rule.fields;
   return rule.op == "update" || rule.pass == precision::Pass::update || f.optimizer || f.rounding || f.kahan;
@@ -144,7 +152,7 @@ class UpdateLowering {
     const bool multiplies = node.op->reads.front() == graph::Read::matmul;
     multiplies ? lower_product(node, use, s) : lower_pass(node, use, s);
     for (const ValueId id : node.outputs) s.outputs.push_back(output(id));
-    if (!s.outputs.empty()) add_copies(s);
+    add_copies(s);
     p_.steps.push_back(std::move(s));
   }
 
@@ -180,9 +188,9 @@ class UpdateLowering {
 
   /// A pass over a weight writes its copies, too; those under scales are made after the update.
   void add_copies(Step& s) {
-    const Buffer& first = p_.buffer(s.outputs.front());
-    if (first.home != Home::master) return;
-    for (const BufferId c : p_.slots[at(first.slot)].copies) {
+    const Slot* slot = written_slot(p_, s);
+    if (slot == nullptr) return;
+    for (const BufferId c : slot->copies) {
       if (!p_.buffer(c).quantization) s.outputs.push_back(c);
     }
   }

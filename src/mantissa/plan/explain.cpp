@@ -166,7 +166,9 @@ std::vector<FormatUse> formats_used(const Program& p) {
   for (const Step& s : p.steps) {
     if (s.rounded != p.arithmetic) add(std::string(name(s.rounded)), false, use_text(s));
     for (const Operand& o : s.inputs) {
-      if (!p.buffer(o.buffer).integer) add(format_name(p.buffer(o.buffer)), false, use_text(s));
+      const Buffer& in = p.buffer(o.buffer);
+      const bool given = in.home == Home::input && in.shape.rank() == 0;  // a number of an update, in double
+      if (!in.integer && !given) add(format_name(in), false, use_text(s));
     }
     for (const BufferId o : s.outputs) {
       if (!p.buffer(o).integer) add(format_name(p.buffer(o)), false, use_text(s));
@@ -176,8 +178,11 @@ std::vector<FormatUse> formats_used(const Program& p) {
     if (b.home == Home::kept) add(format_name(b), false, b.name);
   }
   for (const Slot& s : p.slots) {
-    if (s.gradient == kNoBuffer) continue;
+    if (s.gradient == kNoBuffer || p.update == nullptr) continue;
     add(std::string(name(s.master)), false, s.name + " master");
+  }
+  if (p.update) {
+    for (const FormatUse& use : formats_used(*p.update)) add(use.format, use.factor, use.use);
   }
   return uses;
 }
@@ -187,6 +192,9 @@ std::vector<PlanRow> plan_rows(const Program& p) {
   for (const Step& s : p.steps) {
     rows.push_back(row_of(p, s));
     if (!s.op->interior.empty()) rows.push_back(interior_row(p, s));
+  }
+  if (p.update) {
+    for (PlanRow& row : update_rows(*p.update)) rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -24,7 +24,7 @@ struct PlanRow {
 };
 
 /// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
-/// their own (attention's softmax).
+/// their own (attention's softmax), and the rows of the update.
 std::vector<PlanRow> plan_rows(const Program& program);
 
 /// An update's rows over all parameters: for each rule of update the masters with their copies and the

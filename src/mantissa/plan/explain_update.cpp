@@ -119,10 +119,10 @@ class Table {
     rule.weights.flops += s.flops;
     rule.weights.bytes += s.bytes;
     rule.weights.arithmetic.add(name(s.interior));
-    const Buffer& first = p_.buffer(s.outputs.front());
-    if (first.home != Home::master) return;
-    rule.weights.stored.add(name(first.type));
-    rule.weights.written.add(name(first.type));
+    const Slot* slot = written_slot(p_, s);
+    if (slot == nullptr) return;
+    rule.weights.stored.add(name(slot->master));
+    rule.weights.written.add(name(slot->master));
     std::vector<std::string_view> fields = {"params", "rounding"};
     if (s.interior != p_.arithmetic) fields.emplace_back("compute");
     rule.weights.by.add(by(s.scope, fields));
@@ -139,10 +139,9 @@ class Table {
   }
 
   void add_copies(const Step& s) {
-    const Buffer& first = p_.buffer(s.outputs.front());
-    if (first.home != Home::master) return;
-    for (const BufferId c : p_.slots[static_cast<std::size_t>(first.slot)].copies)
-      rule_of(s).weights.written.add(name(p_.buffer(c).type));
+    const Slot* slot = written_slot(p_, s);
+    if (slot == nullptr) return;
+    for (const BufferId c : slot->copies) rule_of(s).weights.written.add(name(p_.buffer(c).type));
   }
 
   void add_product(const Step& s) {

@@ -54,7 +54,8 @@ bool same(const Program& a, const Program& b) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
                       [](const auto& l, const auto& r) { return same(l, r); });
   };
-  return all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.scales, b.scales) &&
+  const bool updates = a.update && b.update ? same(*a.update, *b.update) : !a.update && !b.update;
+  return updates && all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.scales, b.scales) &&
          a.softmax == b.softmax;
 }
 
@@ -63,14 +64,11 @@ bool same(const Program& a, const Program& b) {
 std::vector<std::size_t> idle_rules(const Lower& lower, const precision::Policy& policy) {
   std::vector<std::size_t> idle;
   if (policy.rules().empty()) return idle;
-  const std::vector<Program> programs = lower(policy);
-  const std::vector<std::size_t> unmatched = unmatched_rules(programs);
+  const Program program = lower(policy);
+  const std::vector<std::size_t> unmatched = unmatched_rules(program);
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
-    if (std::ranges::find(unmatched, r) != unmatched.end()) continue;
-    const std::vector<Program> others = lower(without(policy, r));
-    const bool alike =
-        std::ranges::equal(programs, others, [](const Program& a, const Program& b) { return same(a, b); });
-    if (alike) idle.push_back(r);
+    const bool matches = std::ranges::find(unmatched, r) == unmatched.end();
+    if (matches && same(program, lower(without(policy, r)))) idle.push_back(r);
   }
   return idle;
 }

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -129,6 +130,10 @@ struct Program {
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
   std::vector<precision::Place> places;      // all that rules can speak of, where one matches none of it
 
+  /// The update of the weights, another program over these slots; null where this one does not train, or its
+  /// weights are updated elsewhere.
+  std::shared_ptr<const Program> update;
+
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
   /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
@@ -136,6 +141,9 @@ struct Program {
   /// The same; throws InternalError where there is none.
   BufferId required(std::string_view name) const;
 };
+
+/// The slot whose weight a step of an update writes; null where it writes none.
+const Slot* written_slot(const Program& update, const Step& step);
 
 precision::Pass pass_of(graph::Phase phase);
 

@@ -23,55 +23,31 @@ std::string unmatched_text(const precision::Policy& policy, std::size_t r,
                      why.empty() ? "; explain lists the scopes and ops" : ": " + why);
 }
 
-/// The rules that match in none of the programs, by pointer.
-std::vector<std::size_t> unmatched_in(std::span<const Program* const> programs) {
-  std::vector<std::size_t> unmatched;
-  for (const std::size_t r : programs.front()->unmatched_rules) {
-    const auto misses = [r](const Program* p) {
-      return std::ranges::find(p->unmatched_rules, r) != p->unmatched_rules.end();
-    };
-    if (std::ranges::all_of(programs, misses)) unmatched.push_back(r);
-  }
-  return unmatched;
-}
-
-std::vector<const Program*> pointers(std::span<const Program> programs) {
-  std::vector<const Program*> all;
-  for (const Program& p : programs) all.push_back(&p);
-  return all;
-}
-
-std::vector<precision::Place> places_of(std::span<const Program* const> programs) {
-  std::vector<precision::Place> places;
-  for (const Program* p : programs) places.insert(places.end(), p->places.begin(), p->places.end());
+std::vector<precision::Place> places_of(const Program& p) {
+  std::vector<precision::Place> places = p.places;
+  if (p.update) places.insert(places.end(), p.update->places.begin(), p.update->places.end());
   return places;
 }
 
 Lower lowering_of(const graph::Graph& graph) {
-  return [&graph](const precision::Policy& policy) {
-    std::vector<Program> programs;
-    programs.push_back(assign_formats(graph, policy));
-    return programs;
-  };
+  return [&graph](const precision::Policy& policy) { return assign_formats(graph, policy); };
 }
 
 }  // namespace
 
-std::vector<std::size_t> unmatched_rules(std::span<const Program> programs) {
-  return unmatched_in(pointers(programs));
+std::vector<std::size_t> unmatched_rules(const Program& p) {
+  std::vector<std::size_t> unmatched = p.unmatched_rules;
+  if (p.update) {
+    const std::vector<std::size_t>& there = p.update->unmatched_rules;
+    std::erase_if(unmatched, [&](std::size_t r) { return std::ranges::find(there, r) == there.end(); });
+  }
+  return unmatched;
 }
 
-std::vector<std::string> rule_warnings(std::span<const Program* const> programs) {
+std::vector<std::string> rule_warnings(const Program& p) {
   std::vector<std::string> out;
-  const std::vector<precision::Place> places = places_of(programs);
-  for (const std::size_t r : unmatched_in(programs))
-    out.push_back(unmatched_text(programs.front()->policy, r, places));
+  for (const std::size_t r : unmatched_rules(p)) out.push_back(unmatched_text(p.policy, r, places_of(p)));
   return out;
-}
-
-std::vector<std::string> rule_warnings(const Program& program) {
-  const Program* const one = &program;
-  return rule_warnings({&one, 1});
 }
 
 std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,
@@ -95,8 +71,8 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
   for (const std::int64_t first : firsts) {
     if (first >= steps) break;
     const precision::Policy part = policy.at_step(first);
-    const std::vector<Program> programs = lower(part);
-    const std::vector<std::size_t> unmatched = unmatched_rules(programs), idle = idle_rules(lower, part);
+    const Program program = lower(part);
+    const std::vector<std::size_t> unmatched = unmatched_rules(program), idle = idle_rules(lower, part);
     const std::vector<std::size_t> here = policy.rules_at(first);
     for (std::size_t i = 0; i < here.size(); ++i) {
       Found& rule = found[here[i]];
@@ -104,7 +80,7 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
       rule.matches |= std::ranges::find(unmatched, i) == unmatched.end();
       rule.idle &= std::ranges::find(idle, i) != idle.end();
     }
-    if (!unmatched.empty()) places = places_of(pointers(programs));
+    if (!unmatched.empty()) places = places_of(program);
   }
   std::vector<std::string> out;
   for (std::size_t r = 0; r < found.size(); ++r) {

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -11,13 +10,11 @@
 
 namespace mantissa::plan {
 
-/// The programs of a run under a policy (training and its update), with formats assigned and nothing else
-/// done.
-using Lower = std::function<std::vector<Program>(const precision::Policy&)>;
+/// A program under a policy, and its update where it trains, with formats assigned and nothing else done.
+using Lower = std::function<Program(const precision::Policy&)>;
 
-/// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule that matches in
-/// none of `programs`, which have one policy.
-std::vector<std::string> rule_warnings(std::span<const Program* const> programs);
+/// "rule 2 "*.ln_f: compute=f32" matches nothing: did you mean "model.norm"?" for each rule that matches
+/// neither in `program` nor in its update.
 std::vector<std::string> rule_warnings(const Program& program);
 
 /// The same of a run of `steps` steps, and of rules that match something and without which every format would
@@ -32,7 +29,7 @@ std::vector<std::string> rule_warnings(const graph::Graph& graph, const precisio
 std::vector<std::size_t> idle_rules(const Lower& lower, const precision::Policy& policy);
 std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy);
 
-/// The rules that match in none of `programs`.
-std::vector<std::size_t> unmatched_rules(std::span<const Program> programs);
+/// The rules of a program's policy that match neither in it nor in its update.
+std::vector<std::size_t> unmatched_rules(const Program& program);
 
 }  // namespace mantissa::plan

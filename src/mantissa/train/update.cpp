@@ -2,10 +2,10 @@
 
 namespace mantissa::train {
 
-Update::Update(const cost::UpdateProgram& update, const runtime::WeightSet& weights,
+Update::Update(std::span<const optim::Number> numbers, const runtime::WeightSet& weights,
                const runtime::Executor& training, std::byte* kept, const kernels::Context& ctx)
-    : update_(update), ctx_(ctx), executor_(update.program, weights, ctx, training.idle()) {
-  const plan::Program& p = update.program;
+    : numbers_(numbers), ctx_(ctx), executor_(*training.program().update, weights, ctx, training.idle()) {
+  const plan::Program& p = program();
   for (std::size_t i = 0; i < p.slots.size(); ++i) {
     if (p.slots[i].gradient == plan::kNoBuffer) continue;
     const Matrix gradient = training.buffer(training.program().slots[i].gradient);
@@ -23,7 +23,7 @@ UpdateResult Update::apply(const UpdateStep& step) {
   UpdateResult result{optim::check_gradients(ctx_, gradients_, step.max_grad_norm, step.loss_scale)};
   if (!result.gradients.finite) return result;
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
-  for (const optim::Number& number : update_.numbers)
+  for (const optim::Number& number : numbers_)
     *static_cast<double*>(executor_.buffer(number.name).data) = number.of(now);
   Extent extent;
   extent.seed = step.seed;

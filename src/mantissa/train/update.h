@@ -8,9 +8,9 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/cost/update_program.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/optim/gradient_norm.h"
+#include "mantissa/optim/update_graph.h"
 #include "mantissa/runtime/executor.h"
 #include "mantissa/runtime/weights.h"
 
@@ -36,9 +36,10 @@ struct UpdateResult {
 
 class Update {
  public:
-  /// `kept`: zeroed or restored memory of memory.kept bytes for what the optimizer keeps. The update's own
-  /// values lie where `training` has its activations, if there is room. All must outlive this.
-  Update(const cost::UpdateProgram& update, const runtime::WeightSet& weights,
+  /// The update of the weights of training.program(), which reads `numbers`. `kept`: zeroed or restored
+  /// memory of the update's memory.kept bytes. The update's own values lie where `training` has its
+  /// activations, if there is room. All must outlive this.
+  Update(std::span<const optim::Number> numbers, const runtime::WeightSet& weights,
          const runtime::Executor& training, std::byte* kept, const kernels::Context& ctx);
 
   /// One update. Order: finite check and norm of all gradients → if not finite nothing is changed → clip →
@@ -54,10 +55,10 @@ class Update {
     std::byte* data = nullptr;
   };
   std::span<const State> states() const { return states_; }
-  const plan::Program& program() const { return update_.program; }
+  const plan::Program& program() const { return executor_.program(); }
 
  private:
-  const cost::UpdateProgram& update_;
+  std::span<const optim::Number> numbers_;
   kernels::Context ctx_;
   runtime::Executor executor_;
   std::vector<optim::Gradient> gradients_;

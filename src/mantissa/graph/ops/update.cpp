@@ -60,7 +60,7 @@ Cost cost(const NodeView& n, const Sizes&) {
 }
 
 // ---- update: outputs that are the memory of an input are what the optimizer keeps; outputs beyond the
-// program's are copies of the first, in lower formats
+// program's are copies of the weight, in lower formats
 
 bool is_kept(const Call& c, const Argument& output) {
   return std::ranges::any_of(c.inputs, [&](const Argument& in) { return in.data == output.data; });
@@ -76,8 +76,8 @@ void run_update(const Call& c) {
   for (const Argument& out : c.outputs.first(c.expression->outputs)) {
     const Rounding rounding = is_kept(c, out) ? c.rounding : Rounding::nearest;
     outputs.push_back({out.data, out.type, rounding, out.random, {}});
+    if (out.weight) outputs.back().copies = copies;
   }
-  outputs[0].copies = copies;
   const kernels::Sweep sweep{*c.expression,
                              rows,
                              width,
@@ -185,6 +185,7 @@ const OpDef kReduce = {
         "a mean or norm of a parameter, its rows or its columns: terms in f32, sums in f64, rounded once to "
         "f32",
     .reads = {Read::value},
+    .interior = "update",
     .infer = infer_reduce,
     .cost = cost,
     .workspace = workspace_reduce,
