@@ -45,10 +45,11 @@ void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx)
     const plan::Slot& slot = weights.program().slots[i];
     if (kernels::gradient_norm(ctx, weights.master(i).data, slot.master, slot.shape.count()).finite) continue;
     throw ConfigError(
-        fmt::format("model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this "
-                    "weight in f32 (--rule '{}: params=f32')",
-                    slot.name, name(slot.master), traits(slot.master).max_finite,
-                    slot.name.substr(0, slot.name.rfind('.'))));
+        fmt::format(
+            "model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this weight "
+            "in f32",
+            slot.name, name(slot.master), traits(slot.master).max_finite),
+        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
   }
 }
 
