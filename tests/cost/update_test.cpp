@@ -110,13 +110,17 @@ TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
   };
   const std::size_t masters = forecast_memory(program("adamw", "32-true"), 0).masters;
   EXPECT_EQ(moments("adamw", "32-true"), 2 * masters);
-  EXPECT_EQ(moments("adamw", "bf16-true optimizer=bf16 rounding=stochastic"), masters);
+  // Buffers begin at multiples of 64 bytes.
+  const double gaps = 64 * static_cast<double>(program("adamw", "32-true").slots.size());
+  EXPECT_NEAR(static_cast<double>(moments("adamw", "bf16-true optimizer=bf16 rounding=stochastic")),
+              static_cast<double>(masters), gaps);
   EXPECT_EQ(moments("lion", "32-true"), masters);
   EXPECT_EQ(moments("sgd", "32-true"), 0U);
   EXPECT_LT(moments("adafactor", "32-true"), masters / 4);
   EXPECT_GT(moments("muon", "32-true"), masters);
   EXPECT_LT(moments("muon", "32-true"), 2 * masters);
-  EXPECT_EQ(forecast_memory(program("lion", "bf16-true kahan=true"), 0).compensation, masters / 2);
+  EXPECT_NEAR(static_cast<double>(forecast_memory(program("lion", "bf16-true kahan=true"), 0).compensation),
+              static_cast<double>(masters) / 2, gaps);
 }
 
 TEST(UpdateGroups, FreezeScaleAndDecay) {

@@ -204,7 +204,7 @@ double update_seconds(const plan::Program& program, const Machine& machine) {
   if (!program.update) return 0;
   double moved = update_bytes(program), computed = 0, products = 0;
   for (const plan::Step& s : program.update->steps) {
-    if (is_product(s)) {
+    if (s.op->kind == graph::OpKind::product) {
       moved -= s.bytes;
       products += step_seconds(*program.update, s, 1, machine);
     } else {
