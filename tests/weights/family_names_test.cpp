@@ -154,8 +154,11 @@ TEST_P(FamilyNames, OfShardsComeFromTheirIndex) {
   for (const bool bare : {false, true}) {
     if (bare) make_bare();
     const std::vector<io::TensorToWrite> all = tensors();
-    io::write_model(folder / "sharded",
-                    {.config_json = "{}", .tensors = all, .metadata = {}, .shard_bytes = 4000});
+    io::ModelToWrite model;
+    model.config_json = "{}";
+    model.tensors = all;
+    model.shard_bytes = 4000;
+    io::write_model(folder / "sharded", model);
     EXPECT_TRUE(std::filesystem::exists(folder / "sharded/model.safetensors.index.json"));
     expect_loaded("sharded");
   }
