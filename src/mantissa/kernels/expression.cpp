@@ -15,12 +15,12 @@ using Reg = ExpressionBuilder::Reg;
 
 namespace {
 
-/// Whether an instruction writes an output.
+/// Returns true if an instruction writes an output.
 bool writes(Opcode op) {
   return op == Opcode::store || op == Opcode::move;
 }
 
-/// Whether the result of an instruction may need more bits than its operands have.
+/// Returns true if the result of an instruction may need more bits than its operands have.
 bool rounds(Opcode op) {
   switch (op) {
     case Opcode::load:
@@ -106,7 +106,7 @@ std::vector<Reg> ExpressionBuilder::append(const Expression& program, std::span<
         break;
       case Opcode::move:
       case Opcode::lost:
-        assert(false && "sweeps are not joined");
+        assert(false && "sweeps are not fused");
         break;
       case Opcode::add:
       case Opcode::sub:

@@ -28,7 +28,7 @@ class ExpressionBuilder {
     std::uint32_t id = 0;
   };
 
-  /// `inputs`: how many the program may have.
+  /// `inputs`: the maximum number of inputs of the program.
   explicit ExpressionBuilder(std::size_t inputs = kMaxInputs) : max_inputs_(inputs) {}
 
   Reg load(std::size_t input);
@@ -53,9 +53,9 @@ class ExpressionBuilder {
   Reg min(Reg a, Reg b) { return binary(Opcode::min, a, b); }
   Reg round(Reg a, Scalar format);
   void store(Reg a, std::size_t output);
-  /// Stores a + b; returns what is stored.
+  /// Stores a + b and returns the stored value.
   Reg move(Reg a, Reg b, std::size_t output);
-  /// c − (a − b)
+  /// Returns c − (a − b).
   Reg lost(Reg a, Reg b, Reg c);
 
   /// Appends the instructions of a program. `inputs[i]` replaces its input i. Returns the values of its

@@ -37,8 +37,8 @@ enum class Opcode : std::uint8_t {
   min,       // dst = b where b < a, else a (keeps a NaN in a)
   round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
   store,     // output[index] = a, rounded to the output's type
-  // Only in sweeps (sweep.h), for weights that keep what rounding loses (Kahan, 1965):
-  move,  // output[index] = a + b, rounded to the output's type; dst = what is stored
+  // Only in sweeps (sweep.h), for weights that accumulate their rounding errors (Kahan, 1965):
+  move,  // output[index] = a + b, rounded to the output's type; dst = the stored value
   lost,  // dst = c − (a − b)
 };
 
@@ -54,7 +54,7 @@ struct Instruction {
 enum class Broadcast : std::uint8_t {
   none,
   over_rows,     // the input is [width], the same for every row
-  over_columns,  // the input is [rows], one number for all of a row (sweeps only)
+  over_columns,  // the input is [rows], one number per row (sweeps only)
   everywhere,    // the input is one number (sweeps only)
 };
 

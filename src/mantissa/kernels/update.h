@@ -1,5 +1,5 @@
-// Passes over gradients and weights that are the same for every optimizer: norm and finite check, sums over
-// micro-batches, changes of format. Updates are sweeps (sweep.h).
+// Passes over gradients and weights that all optimizers share: norm and finite check, accumulation of
+// micro-batches, format conversion. Updates are sweeps (sweep.h).
 #pragma once
 
 #include <cstdint>
