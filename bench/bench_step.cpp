@@ -74,14 +74,14 @@ std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_s
 }
 
 struct Spent {
-  double seconds = 0, foreseen = 0, flops = 0, bytes = 0;
+  double seconds = 0, predicted = 0, flops = 0, bytes = 0;
   int count = 0;
 };
 
 void print(const std::string& kind, const Spent& s, const Spent& all, double peak) {
   fmt::print("{:<36} {:>5} {:>9.3f} {:>6.1f}% {:>9.1f} {:>6.1f}% {:>7.1f} {:>9.2f}\n", kind, s.count,
              1e3 * s.seconds, 100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9,
-             100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.foreseen / s.seconds);
+             100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.predicted / s.seconds);
 }
 
 /// Runs forward and backward a few times and prints the time of each kind of op.
@@ -120,7 +120,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   for (const auto& [step, seconds] : fastest) {
     for (Spent* s : {&spent[kind_of(program, *step, by_shape)], &all}) {
       s->seconds += seconds;
-      s->foreseen += cost::step_seconds(program, *step, shape.length, machine);
+      s->predicted += cost::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
       s->bytes += step->bytes;
       ++s->count;
@@ -128,7 +128,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   }
   fmt::print("{} {}, {:.0f} GFLOP/s peak, {:.1f} GB/s\n{:<36} {:>5} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9}\n",
              shape.name, policy, machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9, "op",
-             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "foreseen");
+             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "predicted");
   for (const auto& [kind, s] : spent) print(kind, s, all, machine.flops_per_second);
   print("all", all, all, machine.flops_per_second);
   fmt::print("{:.0f} tokens/s without the update\n\n",

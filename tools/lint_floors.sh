@@ -58,7 +58,7 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
         else if (!may(room, used)) fault(number, "room \"" room "\" may not use room \"" used "\"")
       }
       if (room != "graph" && code_names(line))
-        fault(number, "ops are told apart by their traits (graph/op.h), not by name")
+        fault(number, "distinguish ops by their traits (graph/op.h), not by name")
       if (room == "cli") continue
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")

@@ -129,10 +129,10 @@ TEST(AttentionRounding, RoundsProbabilitiesButNotTheDenominator) {
   for (double& b : out_bound) b *= 1 + 2 * unit_roundoff(Scalar::bf16);
   expect_within("out", c.out, exact, out_bound);
   expect_within("lse", c.lse, lse, lse_bound);
-  std::size_t told_apart = 0;
+  std::size_t distinguished = 0;
   for (std::size_t i = 0; i < exact.size(); ++i)
-    told_apart += std::abs(plain[i] - exact[i]) > 2 * out_bound[i] ? 1 : 0;
-  EXPECT_GT(told_apart, exact.size() / 100)
+    distinguished += std::abs(plain[i] - exact[i]) > 2 * out_bound[i] ? 1 : 0;
+  EXPECT_GT(distinguished, exact.size() / 100)
       << "the bound cannot distinguish rounded from unrounded probabilities";
 }
 
