@@ -1,4 +1,4 @@
-// What the benchmarks share.
+// Shared by the benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace mantissa::bench {
 
-/// The machine's best instruction set on `threads` threads; 0: on all cores.
+/// Returns a context with the machine's best instruction set and `threads` threads; 0: one per core.
 inline kernels::Context context(int threads = 0) {
   kernels::Context ctx;
   ctx.simd = kernels::best_simd();
@@ -21,12 +21,12 @@ inline kernels::Context context(int threads = 0) {
   return ctx;
 }
 
-/// The same, of a program whose first argument is the number of threads.
+/// Returns the context of a program whose first argument is the number of threads.
 inline kernels::Context context(int argc, char** argv) {
   return context(argc > 1 ? std::atoi(argv[1]) : 0);
 }
 
-/// The upper one of two in the middle. `values` is not empty.
+/// Returns the median, the upper one for an even number. `values` is not empty.
 inline double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());

@@ -1,6 +1,6 @@
-// Attention, forward and backward, as a share of the machine's measured FMA peak. Only needed flops count:
-// those of the pairs that the causal mask and the window leave, two products forward and five backward. Peak
-// and kernels are measured in turns; medians are printed.
+// Attention, forward and backward, as a share of the machine's measured FMA peak. Only required flops count:
+// those of the pairs within the causal mask and the window, with two products forward and five backward. Peak
+// and kernels are measured alternately; the tables show medians.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -51,7 +51,7 @@ struct Tensor {
   Matrix view() const { return {storage.data(), type, columns}; }
 };
 
-/// A setting for the table; a dash for 0, which turns it off.
+/// A table entry for a setting; a dash for 0, which disables it.
 std::string or_none(double setting) {
   return setting == 0 ? "-" : fmt::format("{}", setting);
 }

@@ -1,5 +1,5 @@
-// Matrix products as a share of the machine's own FMA peak: squares, the shapes of a training step,
-// generation; beside them OpenBLAS and oneDNN where they are installed. bench_gemm [THREADS]
+// Matrix products as a share of the machine's measured FMA peak: squares, the shapes of a training step, and
+// generation, next to OpenBLAS and oneDNN if they are installed. bench_gemm [THREADS]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -54,7 +54,7 @@ const std::vector<Work> kWorks = {
     {"generate, 16 streams", 16, 2048, 768, false, true},
 };
 
-/// Matrices of `work` in one stored format, values in [-1, 1).
+/// Matrices of `work` in one storage format, with values in [-1, 1).
 struct Matrices {
   Storage a, b, c, workspace;
   std::vector<Row> rows;
@@ -95,7 +95,7 @@ struct Matrices {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   }
 
-  /// The same product by another library, its operands in f32.
+  /// Times the same product in another library, with f32 operands.
   double seconds(const mantissa::bench::Peer& peer) const {
     const auto floats = [](const Storage& s) { return reinterpret_cast<float*>(s.data()); };
     const auto start = std::chrono::steady_clock::now();
@@ -105,9 +105,8 @@ struct Matrices {
   }
 };
 
-/// One line: flop/s of every format, measured in turns so that noise meets all of them alike. f32 and the
-/// peak are the fastest that was seen, so that their ratio is the kernel's and not that of what else the
-/// machine did.
+/// Prints one line: flop/s of every format, measured alternately so that noise affects all of them alike. f32
+/// and the peak are the fastest runs, so their ratio does not include other load on the machine.
 void measure(const Work& w, const kernels::Context& ctx, const std::vector<Scalar>& formats, double& peak) {
   peak = std::max(peak, kernels::measure_fma_peak(ctx, Scalar::f32));
   std::vector<Matrices> matrices;
@@ -149,6 +148,5 @@ int main(int argc, char** argv) {
     fmt::print("FMA peak {:.0f} GFLOP/s in f32\n\n", peak / 1e9);
     if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;
   }
-  fmt::print(
-      "GFLOP/s are f32's; the other columns are speeds relative to it, those of other libraries in f32.\n");
+  fmt::print("GFLOP/s are for f32; the other columns are speeds relative to f32, other libraries in f32.\n");
 }

@@ -1,5 +1,5 @@
-// Decoding of a 134M Llama with random weights: tokens per second of one stream and of sixteen, the share of
-// what the memory could deliver where every weight is read once per step, and the time by kind of op; medians
+// Decoding of a 134M Llama with random weights: tokens per second of one stream and of sixteen, as a share of
+// the limit by memory bandwidth if every weight is read once per step, and the time by kind of op. Medians
 // over the steps.
 //
 //   bench_generate [THREADS [STREAMS…]]
@@ -17,7 +17,7 @@
 
 namespace {
 
-using namespace mantissa;  // NOLINT: a program of its own
+using namespace mantissa;  // NOLINT: a program, not a header
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kPrompt = 16;
@@ -33,7 +33,7 @@ model::ModelConfig llama_134m() {
                                    "llama_134m");
 }
 
-/// Bytes of the matrices that a step reads: all weights that are factors of products.
+/// Returns the bytes of the weight matrices that a step multiplies.
 double bytes_read(const plan::Program& program) {
   double bytes = 0;
   for (const plan::Step& s : program.steps) {
@@ -44,7 +44,7 @@ double bytes_read(const plan::Program& program) {
   return bytes;
 }
 
-/// Seconds of each decoding step, from one set of tokens to the next, by kind of op.
+/// Records the seconds of each decoding step, between two sets of tokens, by kind of op.
 class Stopwatch {
  public:
   explicit Stopwatch(std::size_t streams) : streams_(streams) {}
@@ -59,7 +59,7 @@ class Stopwatch {
     op("choosing");
     double all = 0;
     for (auto& [kind, seconds] : spent_) {
-      if (tokens_ > streams_) steps_[kind].push_back(seconds);  // the first were the prompts'
+      if (tokens_ > streams_) steps_[kind].push_back(seconds);  // the first step processed the prompts
       all += seconds;
       seconds = 0;
     }
@@ -104,7 +104,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
   const double step = ops["all"], limit = bytes_read(program) / bandwidth;
   ops.erase("all");
   fmt::print(
-      "{:<11} {:>2} streams  {:7.1f} tokens/s  {:6.2f} ms a step, {:6.2f} by memory ({:.1f} GB/s): {:.0f} "
+      "{:<11} {:>2} streams  {:7.1f} tokens/s  {:6.2f} ms per step, {:6.2f} by memory ({:.1f} GB/s): {:.0f} "
       "%\n",
       policy, streams, static_cast<double>(streams) / step, 1e3 * step, 1e3 * limit, bandwidth / 1e9,
       100 * limit / step);

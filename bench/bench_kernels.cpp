@@ -1,6 +1,6 @@
-// Every kernel but products and attention (bench_gemm, bench_attention) by itself: what it moves a second,
-// beside the machine's triad bandwidth, which is what limits them. Sizes are a training step's of the 24M
-// model. Takes Google Benchmark's options (--benchmark_filter=…).
+// Every kernel except products and attention (bench_gemm, bench_attention): its bandwidth next to the
+// machine's triad bandwidth, which limits it. Sizes are those of a training step of the 24M model. Accepts
+// Google Benchmark's options (--benchmark_filter=…).
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 
@@ -75,7 +75,7 @@ class Kernels {
   }
 
  private:
-  /// Runs `work`, which reads and writes `bytes`.
+  /// Registers `work`, which reads and writes `bytes`.
   void add(const std::string& kernel, Scalar format, double bytes, std::function<void()> work) {
     const std::string title = fmt::format("{}/{}", kernel, name(format));
     benchmark::RegisterBenchmark(title.c_str(),

@@ -1,10 +1,9 @@
 // A training step by kind of op: its time, its share of the machine's measured FMA peak, its bandwidth, and
-// what the plan had foreseen, for the models of docs/performance.md. Each step of the plan counts with its
-// fastest run and the peak with its highest, so that the figures are the kernels' and not those of what else
-// the machine did.
+// the plan's prediction, for the models below. Each step of the plan counts with its fastest run and the peak
+// with its highest, so the figures exclude other load on the machine.
 //
-//   bench_step [--by-shape] [--threads=N] [MODEL…] [POLICY…]     MODEL: demo, 5M, wide, 24M, 124Mx64,
-//   124Mx256
+//   bench_step [--by-shape] [--threads=N] [MODEL…] [POLICY…]
+//   MODEL: demo, 5M, wide, 24M, 124Mx64, 124Mx256
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +23,7 @@
 
 namespace {
 
-using namespace mantissa;  // NOLINT: a program of its own
+using namespace mantissa;  // NOLINT: a program, not a header
 using Clock = std::chrono::steady_clock;
 
 constexpr int kRounds = 6;
@@ -34,7 +33,7 @@ struct Model {
   std::int64_t hidden, intermediate, layers, heads, kv_heads, vocabulary;
   bool tied;
   std::int64_t rows, length;
-  bool peer;  // measured beside PyTorch, too
+  bool peer;  // also measured with PyTorch
 };
 const std::vector<Model> kModels = {{"demo", 128, 352, 4, 8, 4, 256, true, 4, 320, false},
                                     {"5M", 256, 688, 6, 4, 4, 256, false, 8, 256, true},
@@ -63,7 +62,7 @@ plan::Program program_of(const Model& shape, const std::string& policy, const ke
                        precision::Policy::parse(policy), options, ctx);
 }
 
-/// "matmul", or with its inputs' sizes "matmul 1280·128 · 352·128".
+/// Returns "matmul", or with its inputs' sizes "matmul 1280·128 · 352·128".
 std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_shape) {
   std::string kind(s.parts.empty() ? s.op->id : "fused");
   for (std::size_t i = 0; by_shape && i < std::min<std::size_t>(s.inputs.size(), 2); ++i) {
@@ -75,17 +74,17 @@ std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_s
 }
 
 struct Spent {
-  double seconds = 0, foreseen = 0, flops = 0, bytes = 0;
+  double seconds = 0, predicted = 0, flops = 0, bytes = 0;
   int count = 0;
 };
 
 void print(const std::string& kind, const Spent& s, const Spent& all, double peak) {
   fmt::print("{:<36} {:>5} {:>9.3f} {:>6.1f}% {:>9.1f} {:>6.1f}% {:>7.1f} {:>9.2f}\n", kind, s.count,
              1e3 * s.seconds, 100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9,
-             100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.foreseen / s.seconds);
+             100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.predicted / s.seconds);
 }
 
-/// Runs forward and backward a few times and prints what each kind of op took.
+/// Runs forward and backward a few times and prints the time of each kind of op.
 void measure(const Model& shape, const std::string& policy, bool by_shape, const kernels::Context& ctx) {
   const plan::Program program = program_of(shape, policy, ctx);
   runtime::WeightSet weights(program);
@@ -121,7 +120,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   for (const auto& [step, seconds] : fastest) {
     for (Spent* s : {&spent[kind_of(program, *step, by_shape)], &all}) {
       s->seconds += seconds;
-      s->foreseen += cost::step_seconds(program, *step, shape.length, machine);
+      s->predicted += cost::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
       s->bytes += step->bytes;
       ++s->count;
@@ -129,7 +128,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   }
   fmt::print("{} {}, {:.0f} GFLOP/s peak, {:.1f} GB/s\n{:<36} {:>5} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9}\n",
              shape.name, policy, machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9, "op",
-             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "foreseen");
+             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "predicted");
   for (const auto& [kind, s] : spent) print(kind, s, all, machine.flops_per_second);
   print("all", all, all, machine.flops_per_second);
   fmt::print("{:.0f} tokens/s without the update\n\n",

@@ -1,4 +1,4 @@
-// Matrix products of other libraries, where the build found them: what bench_gemm measures beside its own.
+// Matrix products of other libraries that the build found, for comparison in bench_gemm.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace mantissa::bench {
 
-/// C[m, n] = A·B, or C + A·B, in f32. Rows lie `ld` apart; element (i, j) of a transposed operand is
-/// data[j * ld + i].
+/// C[m, n] = A·B, or C + A·B, in f32. Rows are `ld` apart; element (i, j) of a transposed operand is data[j *
+/// ld + i].
 struct PeerProduct {
   std::int64_t m, n, k;
   bool a_transposed, b_transposed;
@@ -26,7 +26,7 @@ struct Peer {
   void (*product)(const PeerProduct&);
 };
 
-/// Those that are there, told to use `threads` threads where they can be told.
+/// Returns the available libraries, limited to `threads` threads if they support it.
 std::vector<Peer> peers(int threads);
 
 }  // namespace mantissa::bench

@@ -1,4 +1,4 @@
-// What a target asks of code that it feeds: errors are mantissa::Error, and what was read holds together.
+// Checks for fuzz targets: only mantissa::Error is thrown, and parsed values are consistent.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace mantissa::fuzz {
 
-/// Ends the process, which the fuzzer takes for a crash, where `holds` is false.
+/// Aborts the process, which the fuzzer reports as a crash, unless `holds`.
 inline void require(bool holds, const char* what) {
   if (holds) return;
-  std::fprintf(stderr, "does not hold: %s\n", what);
+  std::fprintf(stderr, "check failed: %s\n", what);
   std::abort();
 }
 
-/// Runs `f` and lets a mantissa::Error go by; any other exception ends the process.
+/// Runs `f` and ignores a mantissa::Error. Any other exception ends the process.
 template <class F>
 void expect_only_errors(F f) noexcept {
   try {

@@ -1,4 +1,4 @@
-// A run's config: read, printed resolved, and read again as the same config.
+// A run's config: parsed, printed in resolved form, and parsed again as the same config.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,9 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string printed = config->to_toml();
   fuzz::expect_only_errors([&] {
     const config::RunConfig again = config::parse_config(printed, "/folder/run.toml");
-    fuzz::require(again == *config, "a resolved config reads as itself");
+    fuzz::require(again == *config, "a resolved config parses to itself");
     config.reset();
   });
-  fuzz::require(!config, "a resolved config can be read");
+  fuzz::require(!config, "a resolved config can be parsed");
   return 0;
 }

@@ -1,4 +1,4 @@
-// A DeepSpeed file over a run's config: what both make can be printed, and reads as itself.
+// A DeepSpeed file applied to a run's config: the result prints and parses to itself.
 #include <optional>
 #include <string>
 #include <string_view>
@@ -23,9 +23,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string printed = config->to_toml();
   fuzz::expect_only_errors([&] {
     fuzz::require(config::parse_config(printed, "/folder/run.toml") == *config,
-                  "a resolved config reads as itself");
+                  "a resolved config parses to itself");
     config.reset();
   });
-  fuzz::require(!config, "a resolved config can be read");
+  fuzz::require(!config, "a resolved config can be parsed");
   return 0;
 }

@@ -1,4 +1,4 @@
-// A model's config.json, of any family: read, written, and read again with the same sizes and the same file.
+// A model's config.json, of any family: parsed, written, and parsed again with the same sizes and the same file.
 #include <optional>
 #include <string_view>
 
@@ -19,10 +19,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const nlohmann::json written = model::to_json(*config, "float32");
   fuzz::expect_only_errors([&] {
     const model::ModelConfig again = model::parse_model_config(written, "config.json");
-    fuzz::require(again.parameters() == parameters, "a written config makes the same model");
-    fuzz::require(model::to_json(again, "float32") == written, "a written config is written again");
+    fuzz::require(again.parameters() == parameters, "a written config describes the same model");
+    fuzz::require(model::to_json(again, "float32") == written, "writing a parsed config again gives the same file");
     config.reset();
   });
-  fuzz::require(!config, "a written config can be read");
+  fuzz::require(!config, "a written config can be parsed");
   return 0;
 }

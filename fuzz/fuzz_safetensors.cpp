@@ -1,4 +1,4 @@
-// A safetensors file: its header is checked whole, and every small tensor that it announces can be read.
+// A safetensors file: the reader checks the complete header, and every small tensor can be read.
 #include <vector>
 
 #include "check.h"
@@ -14,7 +14,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const io::SafetensorsReader reader(file.path());
     for (const io::TensorInfo& tensor : reader.tensors()) {
       const std::uint64_t bytes = tensor.end - tensor.begin;
-      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size, "a tensor lies in the file");
+      fuzz::require(tensor.begin <= tensor.end && tensor.end <= size, "a tensor lies within the file");
       fuzz::require(static_cast<std::uint64_t>(tensor.count()) * io::bytes_of(tensor.dtype) == bytes,
                     "a tensor's shape and bytes agree");
       fuzz::require(reader.find(tensor.name) == &tensor, "a tensor is found by its name");

@@ -1,4 +1,4 @@
-// A file of raw ids, read with both widths.
+// A file of raw ids, read in both widths.
 #include <vector>
 
 #include "check.h"

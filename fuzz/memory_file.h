@@ -1,4 +1,4 @@
-// The bytes of one input as a file that lives in memory, for readers that take a path.
+// The bytes of one input as an in-memory file, for readers that need a path.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// Runs a target over files and folders of inputs, without a fuzzer: the corpus as a regression test.
+// Runs a target on files and folders of inputs without a fuzzer, which makes the corpus a regression test.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -34,11 +34,11 @@ int main(int count, char** arguments) {
       }
       const std::string bytes{std::istreambuf_iterator<char>(file), {}};
       std::printf("%s\n", path.c_str());
-      std::fflush(stdout);  // so that the last line names the input of a crash
+      std::fflush(stdout);  // the last line then names the input of a crash
       LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size());
       ++runs;
     }
   }
-  if (runs == 0) std::fprintf(stderr, "no inputs; give files or folders\n");
+  if (runs == 0) std::fprintf(stderr, "no inputs; pass files or folders\n");
   return runs == 0 ? 2 : 0;
 }

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Decoding speed beside transformers: the same Llama and weights, greedy, with a key-value cache, the contenders taking turns.
+"""Compares decoding speed with transformers: the same Llama and weights, greedy, with a key-value cache, measured alternately.
 
     bench_generate.py [--mantissa build/mantissa] [--streams 1,16] [--tokens 32] [--rounds 3] [--threads N] [--model DIR]
 
-Tokens per second of each turn (the prompt included), medians over the turns, and ratios of the medians; `of limit` is the speed
-at which one stream would read all weights that a token needs once at the bandwidth that `mantissa doctor` measures, times the
-streams. The model is a Llama of 134M with random weights unless DIR is given. It prints and never judges: on a shared machine
-only the ratios mean something.
+Prints tokens per second of each turn (including the prompt), medians over the turns, and ratios of the medians. `of limit` is
+the share of the speed at which each stream reads all required weights once per token at the bandwidth that `mantissa doctor`
+measures. The model is a Llama of 134M with random weights unless DIR is given. The script does not pass or fail. On a shared
+machine only the ratios are meaningful.
 """
 import argparse
 import json
@@ -57,13 +57,13 @@ class Mantissa:
 
 
 def bandwidth(program, threads):
-    """Bytes a second that this machine streams."""
+    """Returns the bytes per second that this machine streams."""
     done = subprocess.run([program, "doctor", "--threads", str(threads), "--json"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["bytes_per_second"]
 
 
 def weights_per_token(model):
-    """Elements of the weights that one token multiplies: all but the rows of the embedding that it does not look up."""
+    """Returns the number of weight elements that one token reads: all except the embedding rows of other tokens."""
     embedding = model.get_input_embeddings().weight
     tied = model.get_output_embeddings().weight is embedding
     return sum(p.numel() for p in model.parameters()) - (0 if tied else embedding.numel())

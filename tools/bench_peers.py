@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Training beside PyTorch: the same Llama, batch, AdamW, clipping and threads, the contenders taking turns.
+"""Compares training with PyTorch: the same Llama, batch, AdamW, clipping and threads, measured alternately.
 
     bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M|124Mx64|124Mx256]... [--threads N] [--rounds 3] [--seconds 6]
                    [--no-compile] [--no-f16]
 
-Whole optimizer steps on a single batch of random ids; tokens per second are medians over all steps, the first of each turn
-left out; memory is the most that the contender's process had resident. PyTorch's contenders are processes of their own that
-wait while others run. It prints and never judges: on a shared machine only the ratios mean something.
+Runs whole optimizer steps on a single batch of random ids. Tokens per second are medians over all steps except the first of each
+turn. Memory is the peak resident set of the contender's process. Each PyTorch contender is a separate process that waits while
+others run. The script does not pass or fail. On a shared machine only the ratios are meaningful.
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import tempfile
 import time
 import warnings
 
-SHAPES = {  # rows and tokens of a step last
+SHAPES = {  # batch and length of a step last
     "5M": dict(hidden_size=256, num_hidden_layers=6, num_attention_heads=4, intermediate_size=688, vocab_size=256,
                tie_word_embeddings=False, batch=8, length=256),
     "24M": dict(hidden_size=512, num_hidden_layers=6, num_attention_heads=8, intermediate_size=1376, vocab_size=4096,
@@ -41,7 +41,7 @@ def random_ids(shape):
 
 
 def torch_model(shape):
-    """The Llama of the comparison, written as PyTorch users write it."""
+    """Returns the Llama of the comparison in idiomatic PyTorch."""
     import torch
     import torch.nn.functional as F
     from torch import nn
@@ -95,7 +95,7 @@ def torch_model(shape):
 
 
 class TorchTraining:
-    """Whole training steps, in the process of a contender."""
+    """Runs whole training steps in the process of a contender."""
 
     def __init__(self, shape, autocast, compiled):
         import torch
@@ -121,7 +121,7 @@ class TorchTraining:
         return loss.item()
 
     def turn(self, seconds):
-        """Tokens per second of each step of a turn but its first; at least one."""
+        """Returns tokens per second of each step of a turn except its first; at least one."""
         speeds, begin = [], time.perf_counter()
         while len(speeds) < 2 or time.perf_counter() - begin < seconds:
             start = time.perf_counter()
@@ -131,14 +131,14 @@ class TorchTraining:
 
 
 def work(args):
-    """A PyTorch contender's process: a line with seconds comes in, a line with speeds and peak memory goes out."""
+    """The process of a PyTorch contender: reads lines with seconds, writes lines with speeds and peak memory."""
     import torch
     warnings.filterwarnings("ignore")
     torch.set_num_threads(args.threads)
     autocast, compiled = args.worker.split(",")
     training = TorchTraining(SHAPES[args.shape[0]], autocast, compiled == "compiled")
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever a compiler prints
+    os.dup2(2, 1)  # hides compiler output
     training.step()
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
@@ -148,7 +148,7 @@ def work(args):
 
 
 class Torch:
-    """A contender: PyTorch in a process of its own."""
+    """A contender: PyTorch in a separate process."""
 
     def __init__(self, name, shape, threads, autocast, compiled=False):
         self.name = name
@@ -170,7 +170,7 @@ class Torch:
 
 
 class Mantissa:
-    """A contender: `mantissa train` on the same shape, its own tokens_per_second."""
+    """A contender: `mantissa train` on the same shape, with its reported tokens_per_second."""
 
     def __init__(self, name, program, precision, shape, ids, threads, scratch):
         self.name, self.program, self.scratch, self.turns, self.step = name, program, scratch, 0, None
@@ -231,10 +231,10 @@ def contenders(args, name, ids, scratch):
         if contender.works:
             yield contender
         else:
-            print(f"{title}: left out, it does not run here")
+            print(f"{title}: skipped; it does not run on this machine")
             contender.end()
     if not pathlib.Path(args.mantissa).exists():
-        print(f"{args.mantissa} is not there: PyTorch alone")
+        print(f"{args.mantissa} does not exist: measuring only PyTorch")
         return
     for precision in ("32-true", "bf16-mixed", "16-mixed"):
         yield Mantissa(f"Mantissa {precision}", args.mantissa, precision, shape, ids, args.threads, scratch)
@@ -255,7 +255,7 @@ def compare(args, name):
     median = {title: statistics.median(values) for title, values in speeds.items()}
     best = {kind: max((v for title, v in median.items() if title.startswith(f"PyTorch {kind}")), default=None)
             for kind in ("f32", "bf16", "f16")}
-    print(f"\nLlama {name}, {shape['batch']} x {shape['length']} tokens a step, {args.threads} threads, {args.rounds} turns of about "
+    print(f"\nLlama {name}, {shape['batch']} x {shape['length']} tokens per step, {args.threads} threads, {args.rounds} turns of about "
           f"{args.seconds:g} s each")
     print(f"{'':32} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
     peers = {"Mantissa 32-true": "f32", "Mantissa bf16-mixed": "bf16", "Mantissa 16-mixed": "f16"}
@@ -271,18 +271,18 @@ def compare(args, name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
-    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; all where none is given")
+    parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; default: all")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=6, help="of one turn")
+    parser.add_argument("--seconds", type=float, default=6, help="duration of a turn")
     parser.add_argument("--no-compile", dest="compile", action="store_false")
-    parser.add_argument("--no-f16", dest="f16", action="store_false", help="leave PyTorch's f16 out, whose steps take half a minute")
+    parser.add_argument("--no-f16", dest="f16", action="store_false", help="skip PyTorch's f16, whose steps take half a minute")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.worker:
         return work(args)
     import torch
-    print(f"PyTorch {torch.__version__}; \"to its PyTorch\": to the better of eager and compiled in the same precision")
+    print(f"PyTorch {torch.__version__}; \"to its PyTorch\": relative to the faster of eager and compiled in the same precision")
     for name in args.shape or SHAPES:
         compare(args, name)
 

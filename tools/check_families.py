@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""Random models of every family, computed by Mantissa and by transformers.
+"""Runs random models of every family with Mantissa and with transformers and compares the results.
 
     check_families.py --mantissa build/mantissa [--only qwen2] [--work DIR]
 
-The reference runs transformers' own model code in f64: what that code casts to float32 stays f64. Checked are
+The reference runs transformers' own model code in f64, with its casts to float32 replaced by casts to float64. The checks:
 
-  trace     logits, log-probabilities, loss and all gradients. `64-true` agrees to 1e-12 of each tensor's largest value;
-            `32-true` is within 8 times the distance of transformers in f32 (at least half an f32 ulp of the largest value)
-  training  losses and gradient norms of 20 steps of AdamW with clipping and a cosine schedule, and the weights at their
-            end. `64-true` agrees to 1e-8, which is two units of the nine digits of metrics.jsonl; `32-true` is within 8
-            times the largest distance of PyTorch in f32. AdamW's eps is 1e-6: at 1e-8 the first update of an element whose
-            gradient is near zero is the learning rate times a sign that f32 does not know, and one element decides
-  decoding  the log-probabilities of a generation are those of a trace of its tokens, bit for bit
-  files     what `convert` and `train` write loads in transformers without a warning and gives the same logits
+  trace     Logits, log-probabilities, loss and all gradients. `64-true` must agree to 1e-12 of each tensor's largest value.
+            `32-true` must be within 8 times the distance of transformers in f32 (at least half an f32 ulp of the largest
+            value).
+  training  Losses and gradient norms of 20 steps of AdamW with clipping and a cosine schedule, and the final weights.
+            `64-true` must agree to 1e-8, two units of the nine digits of metrics.jsonl. `32-true` must be within 8 times
+            the largest distance of PyTorch in f32. AdamW's eps is 1e-6. With 1e-8, the first update of an element whose
+            gradient is near zero is the learning rate times a sign that f32 cannot resolve, so one element could decide.
+  decoding  The log-probabilities of a generation must equal those of a trace of its tokens bit for bit.
+  files     Models written by `convert` and `train` must load in transformers without a warning and give the same logits.
 
-Sequences are longer than every window and than the original context of scaled positions. The exit status is 1 where
-anything differs.
+Sequences are longer than every window and than the original context of scaled positions. The exit status is 1 if anything
+differs.
 """
 import argparse
 import json
@@ -62,7 +63,7 @@ warmup_steps = 5
 
 
 def cases():
-    """(label, config class, fields)."""
+    """Yields (label, config class, fields)."""
     from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Qwen2Config,
                               Qwen3Config)
 
@@ -104,13 +105,13 @@ def cases():
 
 
 def run_mantissa(args, *words):
-    """None, or what was wrong."""
+    """Returns stdout (None if the command failed) and stderr."""
     done = subprocess.run([args.mantissa, *map(str, words)], capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else None, done.stderr.strip()
 
 
 class Case:
-    """A model on disk, its twins in f32 and f64, and its tokens."""
+    """A model in f32, a folder with its files, and its tokens."""
 
     def __init__(self, label, config_class, fields, work):
         self.label, self.directory = label, work / label
@@ -164,7 +165,7 @@ def check_trace(case, reference, args):
 
 
 def check_generation(case, args):
-    """Greedy continuation of a prefix; its log-probabilities are those of a trace over prompt and continuation."""
+    """Continues a prefix greedily. Its log-probabilities must equal those of a trace over prompt and continuation."""
     count = 20
     prompt = ",".join(str(i) for i in case.ids[0, :11].tolist())
     out, error = run_mantissa(args, "generate", case.directory, "--prompt-ids", prompt, "--max-new-tokens", count, "--json")
@@ -185,7 +186,7 @@ def check_generation(case, args):
 
 
 def train(model, run):
-    """Losses and gradient norms of the run's steps; the model's weights move."""
+    """Trains the model in place. Returns the losses and gradient norms of the run's steps."""
     settings, steps, schedule = run["optimizer"], run["run"]["steps"], run["schedule"]
     data = torch_llama.TokenFile(run["data"]["source"], VOCABULARY, run["data"]["sequence_length"],
                                  run["batch"]["global_batch_size"])
@@ -240,7 +241,8 @@ def check_training(case, args):
 
 
 def check_weights(directory, weights):
-    """Masters of 64-true, written in f32: half an ulp of each, and 1e-8 of the largest for 20 steps in another order of sums."""
+    """Compares the master weights of 64-true, written in f32. Allows half an ulp of each element, and 1e-8 of the largest because
+    20 steps sum in another order."""
     written = {}
     for file in sorted(directory.glob("*.safetensors")):
         written |= load_file(file)
@@ -293,7 +295,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default="build/mantissa")
     parser.add_argument("--only", default="", help="cases whose label contains this")
-    parser.add_argument("--work", type=pathlib.Path, help="a folder for models and traces (a temporary one)")
+    parser.add_argument("--work", type=pathlib.Path, help="folder for models and traces (default: a temporary one)")
     args = parser.parse_args()
     transformers.utils.logging.disable_progress_bar()
     with tempfile.TemporaryDirectory() as temporary:

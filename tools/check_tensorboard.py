@@ -3,7 +3,7 @@
 
     check_tensorboard.py RUN
 
-Needs the Python package tensorboard. Fails where a scalar is missing or differs by more than f32 holds.
+Needs the Python package tensorboard. Fails if a scalar is missing or differs by more than the precision of f32.
 """
 import json
 import math

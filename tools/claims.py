@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What is said about precision in training, measured: writes docs/claims.md.
+"""Measures common claims about training precision and writes docs/claims.md.
 
     claims.py [--mantissa build/mantissa] [--rounds 3] [--steps 12] [--out docs/claims.md]
 
-Trains a Llama of 24M on random ids under each policy, all policies in turn, `rounds` times. Speeds are medians over steps, memory
-is what the run measured of itself; times of accelerators are the plan's predictions from stated throughputs.
+Trains a Llama of 24M on random ids under each policy in turn, `rounds` times. Speeds are medians over steps. Memory is the run's own
+measurement. Times of accelerators are the plan's predictions from stated throughputs.
 """
 import argparse
 import json
@@ -91,7 +91,7 @@ def table(head, rows):
 
 
 def measure(program, folder, path, rounds):
-    """Per policy: seconds of every step but each run's first, as planned of every run, and the last run's summary and plan."""
+    """Returns per policy: seconds of every step except each run's first, every run's prediction, and the last run's summary and plan."""
     results = {policy: {"seconds": [], "planned": []} for policy in POLICIES}
     targets = [argument for t in TARGETS for argument in ("--target", t)]
     for _ in range(rounds):
@@ -133,46 +133,46 @@ def page(results, args):
     def part(purpose):
         return f"{100 * base['plan']['memory'][purpose] / base['plan']['memory']['peak']:.0f} %"
 
-    return f"""# What is said about precision, measured
+    return f"""# Claims about precision, measured
 
 Written by `tools/claims.py`: a Llama of 24M (hidden size {SHAPE['hidden_size']}, {SHAPE['num_hidden_layers']} layers, vocabulary {SHAPE['vocab_size']}), {BATCH} × {LENGTH} tokens
-a step, AdamW, under {size} policies in turn, {args.rounds} runs of {args.steps} steps each, on a CPU that computes in f32. Speeds here say what
-formats cost where they are converted or simulated; what they gain on an accelerator is the last table, which is predicted
-and not measured.
+per step, AdamW, under {size} policies in turn, {args.rounds} runs of {args.steps} steps each, on a CPU that computes in f32. The speeds show the
+cost of formats that are converted or simulated. The last table shows the gain on accelerators; it is predicted, not
+measured.
 
 ## Speed
 
-"To f32" is tokens per second; "plan" is the predicted time of a step to the measured one. The ids are random: the losses say
-only that all of them step alike.
+"To f32" is the speed relative to f32. "Plan" is the predicted time of a step divided by the measured time. The ids are random, so
+the losses only show that all policies take similar steps.
 
 {table(["precision", "policy", "tokens/s", "to f32", "plan", "loss"], speed)}
-- **"Half precision trains 20–50 % faster."** Here mixed precision runs at {ratio('bf16-mixed')} (bf16) and {ratio('16-mixed')} (fp16) of the f32 speed,
-  true at {ratio('bf16-true')} and {ratio('16-true')}: 16-bit factors are multiplied as f32, and what they save in traffic their conversion costs. On
-  accelerators with 16-bit units the last table has the other answer, and the one that lacks them as well.
-- **"fp32 with bf16 products costs nothing."** One product of rounded factors runs at {ratio('bf16-matmul')} of the f32 speed; three and six
-  products at {ratio('bf16-matmul-x3')} and {ratio('bf16-matmul-x6')}, which is their number.
-- **"The fp32 edge is free."** Logits that are rounded to compute and widened again ({ratio('bf16-mixed output=compute>f32')}) against logits kept in f32
-  ({ratio('bf16-mixed')}): the conversion is within the noise, since the head's logits never leave the cache.
-- **Simulated formats** round their factors in passes of their own, or their sums every few products: {ratio('fp8-hybrid')} for fp8 under
-  scales of tensors, {ratio('bf16-mixed compute=mxfp8')} and {ratio('bf16-mixed compute=nvfp4')} under scales of blocks, {ratio('accumulate=f16')} and {ratio('accumulate=f16 accumulate_block=32')} with sums rounded to f16 after 256 and 32 terms.
-- **What a rule can lower** costs: activations rounded stochastically, a softmax in bf16 and an update in bf16 run at
+- **"Half precision trains 20–50 % faster."** On this CPU mixed precision runs at {ratio('bf16-mixed')} (bf16) and {ratio('16-mixed')} (fp16) of the f32 speed,
+  true precision at {ratio('bf16-true')} and {ratio('16-true')}. 16-bit operands are multiplied as f32, and their conversion costs as much as the
+  saved memory traffic. The last table shows accelerators with and without 16-bit units.
+- **"fp32 with bf16 products costs nothing."** One product of rounded operands runs at {ratio('bf16-matmul')} of the f32 speed. Three and six
+  products run at {ratio('bf16-matmul-x3')} and {ratio('bf16-matmul-x6')}, in proportion to their number.
+- **"The fp32 edge is free."** Logits rounded to compute and widened again run at {ratio('bf16-mixed output=compute>f32')}, logits kept in f32 at
+  {ratio('bf16-mixed')}. The conversion is within the noise, because the head's logits never leave the cache.
+- **Simulated formats** round their operands in separate passes, or their sums every few products: {ratio('fp8-hybrid')} for fp8 with
+  tensor scales, {ratio('bf16-mixed compute=mxfp8')} and {ratio('bf16-mixed compute=nvfp4')} with block scales (mxfp8 and nvfp4), {ratio('accumulate=f16')} and {ratio('accumulate=f16 accumulate_block=32')} with sums rounded to f16 after 256 and 32 terms.
+- **Lower formats by rules**: stochastic rounding of activations, a softmax in bf16 and an update in bf16 run at
   {ratio('bf16-mixed; *: rounding=stochastic')}, {ratio('bf16-mixed; *: op=softmax compute=bf16')} and {ratio('bf16-mixed; *: op=update compute=bf16')} of the f32 speed.
 
 ## Memory
 
-MB, measured at the peak; "plan" is the predicted peak to the measured one; the rest is where the plan puts it.
+Measured peak in MB. "Plan" is the predicted peak divided by the measured peak. The other columns are the plan's parts of the peak.
 
 {table(["precision", "peak", "to f32", "plan", "masters", "copies", "gradients", "moments", "activations", "work"], memory)}
-- **"Half precision halves the memory."** Mixed precision takes {share('bf16-mixed')} of f32's here: it halves activations only, keeps masters, gradients
-  and moments, and adds 16-bit copies of the weights. `bf16-true` halves weights and gradients, too ({share('bf16-true')}); only with
-  moments of 16 bits is nearly all of it halved ({share('bf16-true optimizer=bf16 rounding=stochastic')}).
-- **Where it goes**: of f32's, {part('activations')} are activations, {part('moments')} moments, {part('masters')} weights and as much again gradients; with a larger
-  batch activations grow and the rest stays.
+- **"Half precision halves the memory."** Here mixed precision uses {share('bf16-mixed')} of the memory of f32. It halves only activations, keeps masters,
+  gradients and moments, and adds 16-bit copies of the weights. `bf16-true` also halves weights and gradients ({share('bf16-true')}). With
+  16-bit moments nearly all of the memory is halved ({share('bf16-true optimizer=bf16 rounding=stochastic')}).
+- **Distribution**: of the memory of f32, {part('activations')} are activations, {part('moments')} moments, {part('masters')} weights and as much gradients. With a larger
+  batch only activations grow.
 
 ## Predicted for accelerators
 
-Milliseconds a step, from stated throughputs (`mantissa explain --target`): within a factor of two, for a model this small
-more. Formats that a target lacks are computed in what it has.
+Milliseconds per step, from stated throughputs (`mantissa explain --target`). Predictions are within a factor of two, for a model this
+small within a larger one. Formats that a target lacks are computed in formats that it has.
 
 {table(["precision", *TARGETS], there)}"""
 

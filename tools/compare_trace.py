@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Judges a trace against a reference by the spread of a peer: for every tensor max|A - reference| may be at most `factor` times
-max|peer - reference|.
+"""Compares a trace with a reference, relative to a peer's distance: for every tensor max|A - reference| may be at most `factor`
+times max|peer - reference|.
 
     compare_trace.py A.safetensors REFERENCE_F64.safetensors PEER.safetensors [--factor 8]
-    compare_trace.py A.safetensors REFERENCE_F64.safetensors --relative 1e-11        against max|reference| instead
+    compare_trace.py A.safetensors REFERENCE_F64.safetensors --relative 1e-11        relative to max|reference| instead
 
-The spread counts as at least half an f32 ulp of the tensor's largest value: no f32 output can be closer than that. That of the loss, one
-number that may be near by luck, counts as at least the root mean square of its log-probabilities'. The exit status is 1 where a tensor is
-missing, misshapen, not finite or too far off.
+The peer's distance counts as at least half an f32 ulp of the tensor's largest value, because no f32 output is closer in general. For
+the loss, a single number that may be close by chance, it counts as at least the root mean square of the distances of its
+log-probabilities. The exit status is 1 if a tensor is missing, has the wrong shape, is not finite, or is too far from the reference.
 """
 import argparse
 import sys
@@ -20,7 +20,7 @@ def distance(a, b):
 
 
 def spread(name, peer, reference):
-    """How far the peer is from the reference, and at least how far it would be without luck."""
+    """Returns the distance of the peer from the reference, with a lower bound for distances that are small by chance."""
     distances = [distance(peer[name], reference[name]), reference[name].double().abs().max().item() * 2.0**-24]
     if name == "loss" and "log_probs" in reference:
         distances.append((peer["log_probs"].double() - reference["log_probs"].double()).square().mean().sqrt().item())
@@ -28,13 +28,13 @@ def spread(name, peer, reference):
 
 
 def judge(tensors, reference, peer, factor, relative):
-    """Rows of (name, distance, allowed, fault or None) for every tensor of the reference."""
+    """Yields (name, distance, allowed, fault or None) for every tensor of the reference."""
     for name, wanted in sorted(reference.items()):
         allowed = factor * spread(name, peer, reference) if peer else relative * wanted.double().abs().max().item()
         if name not in tensors:
             yield name, float("nan"), allowed, "missing"
         elif tensors[name].shape != wanted.shape:
-            yield name, float("nan"), allowed, f"shape {tuple(tensors[name].shape)}, wanted {tuple(wanted.shape)}"
+            yield name, float("nan"), allowed, f"shape {tuple(tensors[name].shape)}, expected {tuple(wanted.shape)}"
         else:
             off = distance(tensors[name], wanted)
             yield name, off, allowed, None if off <= allowed else "too far"  # a NaN is too far

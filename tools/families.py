@@ -1,5 +1,5 @@
-"""Small random models of every family with transformers' own code, in f32 and in f64: the reference of check_families.py and
-golden_families.py."""
+"""The reference of check_families.py and golden_families.py: small random models of every family, run by transformers' own code
+in f32 and in f64."""
 import torch
 import transformers
 
@@ -13,11 +13,11 @@ IGNORED = -100
 
 
 def make(config_class, fields, seed=5, form=torch.float32):
-    """A model whose weights are random numbers of `form`, in f32."""
+    """Returns an f32 model whose weights are random numbers representable in `form`."""
     config = config_class(**((GPT2 if config_class.model_type == "gpt2" else DECODER) | fields), attn_implementation="eager")
     torch.manual_seed(seed)
     model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():  # norms and biases are 1 and 0 by default: a swapped pair would not show
+    with torch.no_grad():  # by default norms are 1 and biases 0, which hides a swapped pair
         for p in model.parameters():
             noise = p + 0.2 * torch.randn_like(p) if p.dim() == 1 else 0.15 * torch.randn_like(p)
             p.copy_(noise.to(form))
@@ -25,7 +25,7 @@ def make(config_class, fields, seed=5, form=torch.float32):
 
 
 class AllF64:
-    """transformers' model code with every cast to float32 made a cast to float64."""
+    """Replaces casts to float32 in transformers' model code by casts to float64."""
 
     def __enter__(self):
         self.f32, self.float = torch.float32, torch.Tensor.float
@@ -41,17 +41,17 @@ class AllF64:
 
 
 def widened(model):
-    """The same model in f64, its rotary tables too. To be called, and its result run, under AllF64."""
+    """Returns the same model in f64, including its rotary tables. Call it, and run the result, under AllF64."""
     twin = type(model)(model.config).eval()
     twin.load_state_dict(model.state_dict())
-    for module in twin.modules():  # tables that were made in f32
+    for module in twin.modules():  # recomputes tables that were computed in f32
         if "RotaryEmbedding" in type(module).__name__:
             module.__init__(twin.config)
     return twin.double()
 
 
 def trace(model, ids, labels=None):
-    """The tensors of one forward and backward pass, by the names of `mantissa trace --grads`."""
+    """Returns the tensors of one forward and backward pass, named as in `mantissa trace --grads`."""
     model.zero_grad(set_to_none=True)
     labels = ids if labels is None else labels
     logits = model(input_ids=ids).logits

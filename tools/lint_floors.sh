@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Checks the house's floors (docs/architecture.md) in the tree at $1: a file of src/mantissa/<room> may include headers of its
-# own room and of the rooms that CMakeLists.txt lets it use, directly or through others; only cli may print, exit or read
-# the environment; only graph may compare the names of ops. Prints each fault as FILE:LINE: what, and fails where there is one.
+# Checks the floors (docs/architecture.md) of the tree at $1. A file of src/mantissa/<room> may include headers of its own room
+# and of the rooms that CMakeLists.txt lets it use, directly or indirectly. Only cli may print, exit or read the environment.
+# Only graph may compare the names of ops. Prints each fault as FILE:LINE: message, and fails if there are any.
 set -euo pipefail
 root=${1:-.}
 cd "$root"
 
 find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
-  # May room `from` use room `to`? Its own, or one that a room it uses may use.
+  # True if room `from` may use room `to`: its own, or one that a room it uses may use.
   function may(from, to,   i, n, below) {
     if (from == to) return 1
     n = split(uses[from], below, " ")
@@ -58,7 +58,7 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
         else if (!may(room, used)) fault(number, "room \"" room "\" may not use room \"" used "\"")
       }
       if (room != "graph" && code_names(line))
-        fault(number, "ops are told apart by their traits (graph/op.h), not by name")
+        fault(number, "distinguish ops by their traits (graph/op.h), not by name")
       if (room == "cli") continue
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")
@@ -85,11 +85,11 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
       uses[room] = line
       ++rooms
     }
-    if (!rooms) { print "CMakeLists.txt names no room"; exit failed = 2 }
+    if (!rooms) { print "CMakeLists.txt has no mantissa_room()"; exit failed = 2 }
   }
   { check(file = $0); ++files }
   END {
     if (failed) exit failed
     if (faults) { printf "floors: %d faults in %d files\n", faults, files; exit 1 }
-    printf "floors: %d files in %d rooms, nothing to say\n", files, rooms
+    printf "floors: %d files in %d rooms, no faults\n", files, rooms
   }'

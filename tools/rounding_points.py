@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The rounding points of bf16-mixed (docs/numerics.md, "Rounding points belong to the graph"), step by step: a Llama's forward and
-hand-written backward pass in one wide arithmetic, in which every value that bf16-mixed rounds is rounded in the open.
+"""Emulates the rounding points of bf16-mixed (docs/numerics.md, "Rounding points belong to the graph"): a Llama's forward and
+hand-written backward pass in one wide arithmetic, with an explicit rounding of every value that bf16-mixed rounds.
 
-In f64 arithmetic it gives what any faithful f32 implementation gives but for its summation errors; in f32 arithmetic, one such
-implementation. The distance of the two is the measure for a third.
+In f64 arithmetic the result is that of a faithful f32 implementation without its summation errors. In f32 arithmetic it is one such
+implementation. The distance between the two is the tolerance for a third implementation.
 
     rounding_points.py MODEL --tokens T.safetensors --out OUT.safetensors [--arithmetic f64] [--omit POINT]
 """
@@ -16,57 +16,57 @@ from safetensors.torch import save_file
 
 import torch_llama
 
-KEY_BLOCK = 512  # keys between two moves of the running maximum, which fixes how probabilities are rounded
+KEY_BLOCK = 512  # keys between two updates of the running maximum, which determines the rounding of probabilities
 
-# Every rounding, by name; one may be omitted to see that a comparison notices.
+# Every rounding, by name. One can be omitted to check that a comparison detects it.
 POINTS = {
     "weights": "linear weights, read by matmuls as bf16 copies of the f32 masters",
     "norm": "output of RMSNorm",
-    "linear": "output of every linear layer but the head",
+    "linear": "output of every linear layer except the head",
     "rope": "q and k after the rotation (before it they are linear outputs)",
-    "probabilities": "exp(score - running maximum) before PV; the denominator sums the unrounded",
+    "probabilities": "exp(score - running maximum) before PV; the denominator sums unrounded values",
     "attention": "output of attention",
     "swiglu": "silu(gate) * up",
     "dlogits": "gradient of the logits as a matmul operand",
-    "dp": "probabilities, recomputed, as an operand of dV",
+    "dp": "recomputed probabilities as an operand of dV",
     "ds": "gradient of the scores as an operand of dQ and dK",
-    "gradient": "the gradient of every bf16 value, its uses summed first",
+    "gradient": "gradient of every bf16 value, after summing its uses",
 }
 
 
 class Rounder:
     def __init__(self, omit=None):
         if omit not in (None, "all", *POINTS):
-            raise SystemExit(f"no rounding point {omit}; there are: all, {', '.join(POINTS)}")
+            raise SystemExit(f"unknown rounding point {omit}; points: all, {', '.join(POINTS)}")
         self.omit = omit
 
     def __call__(self, point, x):
-        """x on the grid of bf16, in x's own dtype; nearest even, from the f32 value."""
+        """Rounds x to nearest even in bf16, from its f32 value; keeps the dtype of x."""
         assert point in POINTS
         return x if self.omit in (point, "all") else x.float().bfloat16().to(x.dtype)
 
 
 def norm(x, gain, eps):
-    """RMSNorm unrounded, and the reciprocal root that the backward pass reuses."""
+    """Returns the unrounded RMSNorm, and the reciprocal root that the backward pass reuses."""
     rstd = 1 / torch.sqrt(x.square().mean(-1, keepdim=True) + eps)
     return x * rstd * gain, rstd
 
 
 def norm_backward(dy, x, gain, rstd):
-    """Gradients of the input and of the gain."""
+    """Returns the gradients of the input and the gain."""
     normed, g = x * rstd, dy * gain
     return rstd * (g - normed * (g * normed).mean(-1, keepdim=True)), (dy * normed).sum((0, 1))
 
 
 def causal_scores(q, k, first=0):
-    """Scores of all queries with the keys from `first` on; -inf where the key is in the future."""
+    """Returns the scores of all queries with the keys from `first` on; -inf for future keys."""
     scores = q @ k.transpose(-1, -2) * (1 / math.sqrt(q.shape[-1]))
     key = torch.arange(first, first + k.shape[-2])
     return scores.masked_fill(key[None, :] > torch.arange(q.shape[-2])[:, None], -math.inf)
 
 
 def attention(r, q, k, v):
-    """Output [B, heads, T, head_dim], rounded, and the log-sum-exp of every query; k and v repeated for their groups."""
+    """Returns the rounded output [B, heads, T, head_dim] and every query's log-sum-exp. k and v are repeated for their groups."""
     top, total, out = torch.full_like(q[..., :1], -math.inf), 0, 0
     for first in range(0, k.shape[-2], KEY_BLOCK):
         block = slice(first, first + KEY_BLOCK)
@@ -80,7 +80,7 @@ def attention(r, q, k, v):
 
 
 def attention_backward(r, dout, out, lse, q, k, v, group):
-    """Gradients of q, k and v, those of k and v summed over each group of query heads before they are rounded."""
+    """Returns the gradients of q, k and v. Those of k and v are summed over each group of query heads before rounding."""
     p = torch.exp(causal_scores(q, k) - lse)
     d = (dout * out).sum(-1, keepdim=True)
     ds = r("ds", p * (dout @ v.transpose(-1, -2) - d) * (1 / math.sqrt(q.shape[-1])))
@@ -95,7 +95,7 @@ def attention_backward(r, dout, out, lse, q, k, v, group):
 
 class Emulation:
     def __init__(self, config, masters, length, omit=None):
-        """`masters`: every weight, f32 values in the dtype of the arithmetic."""
+        """`masters`: every weight, with f32 values in the dtype of the arithmetic."""
         self.config, self.masters, self.r = config, masters, Rounder(omit)
         self.matrices = {name: self.r("weights", w) for name, w in masters.items() if w.ndim == 2}
         dtype = masters["model.norm.weight"].dtype
@@ -113,8 +113,8 @@ class Emulation:
         return self.r("linear", F.linear(x, self.matrices[name + ".weight"]))
 
     def linear_gradients(self, uses, x):
-        """Gradient of x from its `uses`, pairs of a linear layer's name and its output's gradient: summed, then rounded once. The
-        layers' weight gradients are left unrounded in self.grads."""
+        """Returns the gradient of x from its `uses`, pairs of a linear layer's name and its output's gradient: summed, then rounded
+        once. Stores the layers' unrounded weight gradients in self.grads."""
         total = 0
         for name, dy in uses:
             self.grads[name + ".weight"] += dy.flatten(0, 1).T @ x.flatten(0, 1)
@@ -176,7 +176,7 @@ class Emulation:
 
 
 def trace(directory, ids, labels, dtype, omit=None):
-    """As torch_llama.trace, with the rounding points of bf16-mixed and arithmetic in `dtype`."""
+    """Like torch_llama.trace, with the rounding points of bf16-mixed and arithmetic in `dtype`."""
     config = torch_llama.Config.read(directory)
     model = Emulation(config, torch_llama.read_weights(directory, dtype), ids.shape[1], omit)
     logits = model.forward(ids)
@@ -198,7 +198,7 @@ def main():
     parser.add_argument("--tokens", required=True)
     parser.add_argument("--out", required=True)
     parser.add_argument("--arithmetic", choices=("f32", "f64"), default="f32")
-    parser.add_argument("--omit", choices=POINTS, help="one rounding point is left out, to see that it matters")
+    parser.add_argument("--omit", choices=POINTS, help="omit one rounding point, to check that it matters")
     args = parser.parse_args()
     ids, labels = torch_llama.read_tokens(args.tokens)
     save_file(trace(args.model, ids, labels, torch_llama.DTYPES[args.arithmetic], args.omit), args.out)

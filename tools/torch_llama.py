@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""An independent Llama in plain PyTorch, for golden values: no framework's model code, no internal casts.
+"""An independent Llama in plain PyTorch for golden values, without a framework's model code or internal casts.
 
     torch_llama.py trace MODEL --tokens T.safetensors --out OUT.safetensors --dtype f64 [--rope-f32]
-    torch_llama.py train CONFIG.toml --dtype f64          one JSON line a step: step, loss, grad_norm, lr
+    torch_llama.py train CONFIG.toml --dtype f64          one JSON line per step: step, loss, grad_norm, lr
 
-Dtypes: f64 and f32 compute everything in that format; bf16-autocast and f16-autocast are f32 weights under
+Dtypes: f64 and f32 compute everything in that format. bf16-autocast and f16-autocast use f32 weights under
 torch.autocast("cpu"), the latter with the loss scale of [precision.loss_scale] (2^16 in a trace). A trace has the
 tensors of `mantissa trace --grads`; a training run follows the same config.
 """
@@ -53,7 +53,7 @@ class Config:
 
 
 def read_weights(directory, dtype):
-    """Every weight under its own name, widened or rounded to `dtype`; a tied head is not a weight."""
+    """Returns every weight by name, converted to `dtype`; a tied head is not a weight."""
     weights = {}
     for file in sorted(pathlib.Path(directory).glob("model*.safetensors")):
         weights |= {name: w.to(dtype) for name, w in load_file(file).items()}
@@ -67,8 +67,8 @@ def head_weight(config, weights):
 
 
 def rope_tables(config, positions, dtype, as_f32=False):
-    """cos and sin [positions, head_dim / 2]. `as_f32`: frequency and angle are f32 values, cos and sin of that angle are taken
-    in f64 and rounded once to f32, then widened to `dtype`: the tables that f32 policies use."""
+    """Returns cos and sin, [positions, head_dim / 2]. With `as_f32` frequency and angle are f32 values; cos and sin of that angle
+    are computed in f64, rounded once to f32 and widened to `dtype`. These are the tables of f32 policies."""
     form = torch.float32 if as_f32 else dtype
     exponent = torch.arange(0, config.head_dim, 2).to(form) / config.head_dim
     angle = torch.arange(positions).to(form)[:, None] * (1.0 / config.theta**exponent)[None, :]
@@ -78,7 +78,7 @@ def rope_tables(config, positions, dtype, as_f32=False):
 
 
 def rotate(x, cos, sin):
-    """x [B, heads, T, head_dim], halves rotated against each other."""
+    """Rotates the two halves of x [B, heads, T, head_dim] against each other."""
     a, b = x.chunk(2, dim=-1)
     return torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
 
@@ -88,7 +88,7 @@ def rmsnorm(x, gain, eps):
 
 
 def attention(q, k, v):
-    """Causal softmax attention of [B, heads, T, head_dim]: written out in f64, PyTorch's own kernel else."""
+    """Causal softmax attention of [B, heads, T, head_dim]: explicit in f64, PyTorch's own kernel otherwise."""
     if q.dtype != torch.float64:
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
@@ -97,7 +97,7 @@ def attention(q, k, v):
 
 
 def forward(config, weights, ids, tables):
-    """Logits [B, T, vocabulary] of ids [B, T]."""
+    """Returns the logits [B, T, vocabulary] of ids [B, T]."""
     batch, length = ids.shape
     cos, sin = tables
 
@@ -130,7 +130,7 @@ def autocast(dtype_name):
 
 
 class LossScale:
-    """DeepSpeed's rule, from its keys in [precision.loss_scale]; 1 for ever where `settings` is None."""
+    """DeepSpeed's rule, from its keys in [precision.loss_scale]; constantly 1 if `settings` is None."""
 
     def __init__(self, settings):
         self.moves = settings is not None
@@ -155,14 +155,14 @@ class LossScale:
 
 
 def read_tokens(path):
-    """input_ids [B, T] and the labels of trace: aligned with them, shifted inside."""
+    """Returns input_ids [B, T] and the labels of trace, which are aligned with them and shifted inside the model."""
     tensors = load_file(path)
     ids = tensors["input_ids"].long()
     return ids, tensors.get("labels", ids).long()
 
 
 def trace(directory, ids, labels, dtype_name, rope_f32=False):
-    """The tensors of one forward and backward pass, by the names of `mantissa trace --grads`."""
+    """Returns the tensors of one forward and backward pass, named as in `mantissa trace --grads`."""
     config, dtype = Config.read(directory), DTYPES[dtype_name]
     weights = {name: w.requires_grad_() for name, w in read_weights(directory, dtype).items()}
     with autocast(dtype_name):
@@ -193,7 +193,7 @@ class TokenFile:
 
 
 def learning_rate(name, lr, step, steps, warmup, min_ratio):
-    """Of applied update `step`, from 1: linear warm-up, then the schedule down to min_ratio · lr at the last."""
+    """Returns the learning rate of applied update `step` (from 1): linear warm-up, then the schedule down to min_ratio · lr at the end."""
     if step <= warmup:
         return lr * step / warmup
     progress = (step - warmup) / (steps - warmup)
@@ -203,7 +203,7 @@ def learning_rate(name, lr, step, steps, warmup, min_ratio):
 
 
 def read_run(path):
-    """A run config with the defaults of the settings that matter here."""
+    """Reads a run config and fills in defaults of the required settings."""
     run = tomllib.loads(pathlib.Path(path).read_text())
     defaults = {"data": {"sequence_length": 256, "validation": 0.02},
                 "batch": {"global_batch_size": 32},
@@ -213,14 +213,14 @@ def read_run(path):
         run[section] = values | run.get(section, {})
     data = run["data"]
     if data.get("format") != "tokens" or data.get("shuffle", True) or not run["model"].get("path"):
-        sys.exit(f"{path}: needs model.path, data.format = \"tokens\" and data.shuffle = false: other orders are Mantissa's own")
+        sys.exit(f"{path}: expected model.path, data.format = \"tokens\" and data.shuffle = false; other data orders are specific to Mantissa")
     base = pathlib.Path(path).parent
     source = data["source"]
     return run, base / run["model"]["path"], base / (source if isinstance(source, str) else source[0])
 
 
 def adamw(weights, settings):
-    """Decay on tensors of two or more dimensions only."""
+    """Creates AdamW with decay only on tensors of two or more dimensions."""
     groups = [{"params": [w for w in weights if w.ndim >= 2], "weight_decay": settings["weight_decay"]},
               {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0}]
     return torch.optim.AdamW(groups, lr=settings["lr"], betas=tuple(settings["betas"]), eps=settings["eps"])
@@ -228,7 +228,7 @@ def adamw(weights, settings):
 
 def train(path, dtype_name):
     """Yields step, loss (of the whole step, before the update), grad_norm (unscaled, before clipping), lr, loss_scale and
-    skipped: a step whose gradients are not finite changes nothing but the scale."""
+    skipped (true if the gradients are not finite; such a step changes only the scale)."""
     run, model, tokens = read_run(path)
     config, dtype = Config.read(model), DTYPES[dtype_name]
     weights = {name: w.requires_grad_() for name, w in read_weights(model, dtype).items()}
@@ -265,13 +265,13 @@ def train(path, dtype_name):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    one = verbs.add_parser("trace", help="one forward and backward pass, written out")
+    one = verbs.add_parser("trace", help="write the tensors of one forward and backward pass")
     one.add_argument("model", help="a Hugging Face directory")
     one.add_argument("--tokens", required=True)
     one.add_argument("--out", required=True)
     one.add_argument("--dtype", choices=DTYPES, default="f64")
-    one.add_argument("--rope-f32", action="store_true", help="the f32 rotation tables, also in f64")
-    many = verbs.add_parser("train", help="optimizer steps after a run config")
+    one.add_argument("--rope-f32", action="store_true", help="use the f32 rotation tables, also in f64")
+    many = verbs.add_parser("train", help="run optimizer steps of a run config")
     many.add_argument("config")
     many.add_argument("--dtype", choices=DTYPES, default="f64")
     args = parser.parse_args()

@@ -1,5 +1,5 @@
-// Trains a model on text that the program holds in memory, reads the plan before it runs, watches every step,
-// and stops early. Build it against an installed Mantissa with the CMakeLists.txt beside it.
+// Trains a model on text in memory, reads the plan before the run, watches every step, and stops early. Build
+// it against an installed Mantissa with the CMakeLists.txt in this folder.
 #include <mantissa/api/error.h>
 #include <mantissa/api/mantissa.h>
 
@@ -13,7 +13,7 @@ namespace api = mantissa::api;
 int main(int argc, char** argv) {
   const std::string out = argc > 1 ? argv[1] : "runs/from-memory";
 
-  // The data: any token ids below the model's vocab_size. Here the bytes of a sentence, many times over.
+  // The data: any token ids below the model's vocab_size, here the bytes of a repeated sentence.
   std::vector<std::int32_t> tokens;
   const std::string sentence = "The quick brown fox jumps over the lazy dog. ";
   while (tokens.size() < 20000) tokens.insert(tokens.end(), sentence.begin(), sentence.end());
@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
     events.on_step = [&](const api::Step& step) {
       if (step.step % 10 == 0)
         std::printf("step %3lld  loss %.4f\n", static_cast<long long>(step.step), step.loss);
-      if (step.loss < 1.0) stop.request_stop();  // good enough: the state is saved, and train() returns
+      if (step.loss < 1.0) stop.request_stop();  // low enough: train() saves the state and returns
     };
 
     api::TrainOptions options;

@@ -111,7 +111,7 @@ TEST(DeepSpeed, EnabledBlocksDecideThePolicy) {
   EXPECT_EQ(scaler(parse("{\"amp\": {\"enabled\": true}}"), "rule"), "\"torch\"");
 }
 
-TEST(DeepSpeed, AFormatOf16BitsIsTheWholeModulesAndThatIsNoted) {
+TEST(DeepSpeed, A16BitFormatAppliesToTheWholeModuleAndIsNoted) {
   const DeepSpeedFile f16 = parse("{'fp16': {'enabled': true}}"), bf16 = parse("{'bf16': {'enabled': true}}");
   EXPECT_EQ(Policy::parse(*f16.policy_line()).fields().residual, Scalar::f16);
   EXPECT_EQ(Policy::parse(*bf16.policy_line()).fields().residual, Scalar::bf16);

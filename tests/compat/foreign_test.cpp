@@ -161,7 +161,7 @@ TEST(Foreign, BuffersKeepTheirFormatWithANote) {
   EXPECT_EQ(notes.size(), 1U);
 }
 
-TEST(Foreign, FsdpsParamDtypeIsTheWholeModulesAndThatIsNoted) {
+TEST(Foreign, FsdpParamDtypeAppliesToTheWholeModuleAndIsNoted) {
   std::vector<std::string> notes;
   EXPECT_EQ(Policy::parse("MixedPrecision(param_dtype=torch.float16)", &notes).fields().residual,
             Scalar::f16);

@@ -1,5 +1,5 @@
-// Activations that are rounded stochastically or toward zero: every element as encode() rounds it with the
-// bits of its place, whatever batch, thread and instruction set it falls to.
+// Activations with stochastic rounding or rounding toward zero: every element equals encode() with the random
+// bits of its position, for every batch, thread count and instruction set.
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
@@ -16,7 +16,7 @@ using testing::describe;
 using testing::Tensor;
 
 constexpr std::uint64_t kName = 0x1234567890ABCDEF;
-constexpr std::int64_t kWidth = 1037;  // more than a piece, and no whole number of vectors
+constexpr std::int64_t kWidth = 1037;  // more than a piece, and not a whole number of vectors
 
 /// Three sequences, the second of which continues at position 40.
 struct Problem {
@@ -25,7 +25,7 @@ struct Problem {
     batch.segments[1].position = 40;
     std::mt19937 random(testing::kSeed);
     from.fill_normal(random, 100);
-    // Beyond the largest value of 8 bits, below the smallest, and not finite.
+    // Values beyond the largest 8-bit value, below the smallest, and not finite.
     for (std::int64_t t = 0; t < batch.tokens; ++t) {
       from.set(t, 3, 1e6);
       from.set(t, 4, -1e-6);
@@ -45,7 +45,7 @@ struct Problem {
   Tensor from;
 };
 
-TEST(ActivationRounding, IsThatOfThePlaceInTheSequence) {
+TEST(ActivationRounding, DependsOnThePositionInTheSequence) {
   const Problem p;
   for (const Scalar type : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     for (const Rounding rounding : {Rounding::stochastic, Rounding::toward_zero}) {
@@ -75,7 +75,7 @@ TEST(ActivationRounding, IsThatOfThePlaceInTheSequence) {
   }
 }
 
-TEST(ActivationRounding, OfLastTokensIsThatOfTheirPlaces) {
+TEST(ActivationRounding, OfLastTokensDependsOnTheirPositions) {
   const Problem p;
   const ActivationRounding how{Rounding::stochastic, kName};
   const Tensor all = p.run({.simd = best_simd()}, Scalar::e4m3, how);

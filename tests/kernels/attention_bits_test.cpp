@@ -1,5 +1,5 @@
-// The same bits of attention whatever the threads, the instruction set, the batch around a segment, and the
-// use of a cache; and every sum in the order that the header states.
+// Attention has the same bits for all thread counts, instruction sets, batches around a segment, and with a
+// cache. Every sum has the order that the header states.
 #include <gtest/gtest.h>
 #include <hwy/targets.h>
 
@@ -91,8 +91,8 @@ INSTANTIATE_TEST_SUITE_P(Attention, SameBits,
                          testing::Combine(testing::ValuesIn(kBitFormats), testing::ValuesIn(kBitSizes)),
                          name_of);
 
-/// Feeds the tokens of one sequence through a cache in pieces of the given lengths, beside a second sequence
-/// in another slot. `parts` above 1: all factors in so many parts.
+/// Feeds the tokens of one sequence through a cache in pieces of the given lengths, with a second sequence in
+/// another slot. `parts` above 1: all operands have this many parts.
 void expect_cache_gives_the_same_bits(const Formats& formats, const Sizes& sizes,
                                       const std::vector<std::int64_t>& pieces, int parts = 1,
                                       Scalar softmax = Scalar::f64) {
@@ -180,7 +180,7 @@ TEST(AttentionWindow, AtLeastAsLongAsTheSegmentsEqualsTheWholePrefix) {
 
 // ---- The order of the sums ----
 
-/// Every sum of kernels/attention.h written out in f32, one operation at a time.
+/// Every sum of kernels/attention.h in f32, one operation at a time.
 struct Spelled {
   const Case& c;
   std::int64_t d, heads, group, kv_heads, length;
@@ -229,7 +229,7 @@ struct Spelled {
     return x;
   }
 
-  /// The scores of t's keys [begin, end) and, with a soft cap, the factors that it adds to dS.
+  /// The scores of t's keys [begin, end) and, with a soft cap, its factors on dS.
   struct Scores {
     std::vector<float> values, slopes;
   };
@@ -282,7 +282,7 @@ struct Spelled {
     log_sum += maximum;
   }
 
-  /// Rounded P and dS of one head, [t][j], zero where t does not see j.
+  /// Rounded P and dS of one head, [t][j], zero if t does not attend to j.
   void probabilities(std::int64_t h, std::vector<std::vector<float>>& p,
                      std::vector<std::vector<float>>& ds) const {
     for (std::int64_t t = 0; t < length; ++t) {
@@ -347,7 +347,7 @@ struct Spelled {
   }
 };
 
-TEST(AttentionOrder, IsTheOneThatTheHeaderStates) {
+TEST(AttentionOrder, FollowsTheHeader) {
   for (const Scalar operand : {Scalar::f32, Scalar::bf16}) {
     for (const Sizes& sizes : {Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}}, Sizes{4, 2, 34, {140}, 0, 2},
                                Sizes{1, 1, 8, {1030}, 300, 3}, Sizes{1, 1, 8, {1030}, 700}}) {

@@ -1,4 +1,4 @@
-// How far from the exact attention the kernels may be, derived from the formats and the sizes.
+// Error bounds of the attention kernels, derived from the formats and sizes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace mantissa::kernels::attention_test {
 
-/// Half the distance between neighbours of `s` around x: the most that rounding can move x.
+/// Half the distance between neighbouring values of `s` around x: the largest rounding error.
 inline double rounding_of(Scalar s, double x) {
   const ScalarTraits& t = traits(s);
   const double subnormal = std::ldexp(1.0, t.min_normal_exp - t.mantissa_bits);
@@ -33,15 +33,14 @@ inline double dot(const double* a, const double* b, std::int64_t n) {
 inline constexpr double kExpUlps = 4;   // an exponential of at most 2 ulp is 4 unit roundoffs
 inline constexpr double kTanhUlps = 3;  // a tanh of at most 1.35 ulp
 
-/// A score and its derivative by scale·q·k, with bounds of what the kernel computes for them.
+/// A score and its derivative with respect to scale·q·k, with error bounds of the kernel's values.
 struct Score {
   double value = 0, error = 0;
   double slope = 1, slope_error = 0;
 };
 
-/// First-order error bounds of what the kernel computes, beside the exact value: a sum of n products in a
-/// chain is off by at most n·u·Σ|a·b|, each rounding to a format by rounding_of. u is the arithmetic's unit
-/// roundoff.
+/// First-order error bounds of the kernels relative to the exact values. A sum of n products in a chain errs
+/// by at most n·u·Σ|a·b|, and each rounding to a format by rounding_of. u is the arithmetic's unit roundoff.
 struct Bounds {
   const Case& c;
   std::vector<double> q, k, v, out, lse, dout;
@@ -74,8 +73,8 @@ struct Bounds {
     }
   }
 
-  /// A scaled product is off by its chain over head_dim and the scaling. The slope of tanh is at most 1, so
-  /// what it adds to that error are its own roundings: quotient, tanh and product.
+  /// A scaled product errs by its chain over head_dim and the scaling. The slope of tanh is at most 1, so the
+  /// cap adds only its own roundings: quotient, tanh and product.
   Score score(std::int64_t row, std::int64_t at) const {
     const double *a = &q[static_cast<std::size_t>(row * d)], *b = &k[static_cast<std::size_t>(at)];
     const double scaled = scale() * dot(a, b, d);
@@ -88,7 +87,7 @@ struct Bounds {
             2 * std::abs(t) * t_error + t_error * t_error + u * slope};
   }
 
-  /// Bounds of out and lse, given their exact values.
+  /// Computes bounds of out and lse from their exact values.
   void forward(const std::vector<double>& exact_out, const std::vector<double>& exact_lse,
                std::vector<double>& out_bound, std::vector<double>& lse_bound) const {
     out_bound.assign(exact_out.size(), 0);
@@ -104,8 +103,8 @@ struct Bounds {
         range = std::max(range, std::abs(s.value));
         p.push_back(std::exp(s.value - exact_lse[r]));
       }
-      // One exponential per key, one per key block that rescales; its argument is a rounded difference of at
-      // most 2·range.
+      // One exponential per key, and one per key block for rescaling. Its argument is a rounded difference of
+      // at most 2·range.
       const auto blocks = static_cast<double>(t / kKeyBlock + 1);
       const double p_error = worst + (blocks + 1) * (2 * range + kExpUlps + 2) * u;
       const double sum_error = p_error + (static_cast<double>(t + 1) / 16 + blocks + 20) * u;
@@ -129,7 +128,7 @@ struct Bounds {
     });
   }
 
-  /// Bounds of dq, dk, dv, given their exact values from the same rounded out and lse.
+  /// Replaces the exact values of dq, dk and dv, computed from the same rounded out and lse, by their bounds.
   void backward(std::vector<double>& dq, std::vector<double>& dk, std::vector<double>& dv) const {
     const auto n_q = static_cast<double>(kKeyBlock) + static_cast<double>(c.sizes.tokens()) / kKeyBlock + 2;
     const double n_k = kQueryBlock + static_cast<double>(group * (c.sizes.tokens() / kQueryBlock + 1)) + 2;
@@ -180,7 +179,7 @@ inline void expect_within(const char* what, const Tensor& tensor, const std::vec
   for (std::size_t i = 0; i < exact.size(); ++i) {
     ASSERT_LE(std::abs(actual[i] - exact[i]), bound[i])
         << what << " at row " << i / columns << ", column " << i % columns << ": " << actual[i]
-        << " instead of " << exact[i];
+        << ", expected " << exact[i];
   }
 }
 

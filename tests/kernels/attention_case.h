@@ -1,4 +1,4 @@
-// One attention with its tensors in given formats, run on a given machine: what the tests of attention share.
+// An attention problem with tensors in given formats, shared by the tests of attention.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -86,11 +86,11 @@ struct Sizes {
   AttentionShape shape() const {
     return {heads, kv_heads, head_dim, 1 / std::sqrt(static_cast<double>(head_dim)), window, soft_cap};
   }
-  /// The first position that the query at `position` sees.
+  /// The first position that the query at `position` attends to.
   std::int64_t first_key(std::int64_t position) const {
     return window == 0 ? 0 : std::max<std::int64_t>(0, position + 1 - window);
   }
-  /// The position behind the last query below `end` that sees `key`.
+  /// The position after the last query below `end` that attends to `key`.
   std::int64_t end_query(std::int64_t key, std::int64_t end) const {
     return window == 0 ? end : std::min(end, key + window);
   }
@@ -162,7 +162,7 @@ struct Case {
   Formats formats;
   std::vector<Segment> segments;
   Tensor q, k, v, out, lse, dout, dq, dk, dv;
-  Factor factor;  // as the formats say, in one part
+  Factor factor;  // the formats' operand, in one part
   Scalar softmax = Scalar::f64;
 
   Case(const Sizes& s, const Formats& f)
@@ -188,7 +188,7 @@ struct Case {
     return c;
   }
 
-  /// Makes q, k, v and dout values of the operand's format, so that the kernel has nothing to round there.
+  /// Rounds q, k, v and dout to the operand's format, so the kernel does not need to round them.
   void round_factors() {
     for (Tensor* t : {&q, &k, &v, &dout}) {
       std::vector<double> values(t->count());

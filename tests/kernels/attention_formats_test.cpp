@@ -1,4 +1,4 @@
-// Attention with a softmax of a lower format, and with factors that are rounded or split in parts.
+// Attention with a softmax in a lower format, and with operands that are rounded or split into parts.
 #include "mantissa/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -17,13 +17,12 @@
 namespace mantissa::kernels::attention_test {
 namespace {
 
-// ---- With a softmax of a lower format ----
+// ---- With a softmax in a lower format ----
 
 struct LoweredSoftmax : testing::TestWithParam<Scalar> {};
 
-/// Scaled scores are quarters of whole numbers and exact, so that the reference rounds the same numbers, with
-/// this seed none of them, nor of the capped ones, near enough to a tie to fall to its other side; what is
-/// left are the errors of f32.
+/// Scaled scores are exact quarters of integers, so the reference rounds the same numbers. With this seed
+/// none of them, capped or not, is near a tie. The remaining errors are those of f32.
 void expect_the_headers_roundings(const Sizes& sizes, Scalar softmax) {
   Case c(sizes, all_of(Scalar::f32));
   c.softmax = softmax;
@@ -45,7 +44,7 @@ void expect_the_headers_roundings(const Sizes& sizes, Scalar softmax) {
                                 values.out.data(), values.lse.data(), values.dout.data(), dq.data(),
                                 dk.data(), dv.data(), {}, round);
   const double u = unit_roundoff(Scalar::f32);
-  // Rows of at most 16 keys and 16 queries of 2 heads, values below 4, their products of 16 below 64.
+  // Rows of at most 16 keys, 16 queries of 2 heads, values below 4, and sums of 16 products below 64.
   const double forward_bound = 4 * 64 * u, backward_bound = 2 * 16 * 64 * u;
   const auto near = [](const char* what, const Tensor& t, const std::vector<double>& want, double bound) {
     expect_within(what, t, want, std::vector<double>(want.size(), bound));
@@ -55,14 +54,14 @@ void expect_the_headers_roundings(const Sizes& sizes, Scalar softmax) {
   near("dq", c.dq, dq, backward_bound);
   near("dk", c.dk, dk, backward_bound);
   near("dv", c.dv, dv, backward_bound);
-  // And it is not the softmax in f32.
+  // The result must differ from that of the f32 softmax.
   const std::vector<double> lowered = c.out.values();
   c.softmax = Scalar::f64;
   c.forward();
   EXPECT_NE(c.out.values(), lowered);
 }
 
-TEST_P(LoweredSoftmax, RoundsWhatTheHeaderSays) {
+TEST_P(LoweredSoftmax, RoundsAsTheHeaderStates) {
   expect_the_headers_roundings({4, 2, 16, {5, 16}}, GetParam());
 }
 
@@ -89,13 +88,13 @@ TEST(LoweredSoftmaxBits, DependNeitherOnThreadsNorOnTheInstructionSetNorOnTheTil
   }
 }
 
-// ---- Factors ----
+// ---- Operands ----
 
-TEST(AttentionFactors, AreRoundedWhereTheirStorageIsWider) {
+TEST(AttentionFactors, AreRoundedIfTheirStorageIsWider) {
   for (const Scalar operand : {Scalar::bf16, Scalar::tf32}) {
     for (const Sizes& sizes : {Sizes{4, 2, 34, {140, 7}}, Sizes{4, 2, 34, {140, 7}, 20, 3}}) {
       Formats formats = all_of(Scalar::f32);
-      Case rounds = Case::random(sizes, formats);  // of values that the operand's format does not hold
+      Case rounds = Case::random(sizes, formats);  // values outside the operand's format
       rounds.factor = operand;
       formats.operand = operand;
       Case rounded = Case::random(sizes, formats);
@@ -133,8 +132,7 @@ void expect_nearer_in_more_parts(const Sizes& sizes) {
     }
     for (std::size_t i = 0; i < errors.size(); ++i) {
       SCOPED_TRACE(::testing::Message() << parts << " parts, result " << i);
-      // Each part holds 8 bits more: 256 times less is dropped. An eighth of that is left to what is rounded
-      // in f32 all the same.
+      // Each part adds 8 bits, so 256 times less is lost. An eighth of that remains for the roundings in f32.
       if (parts == 2) {
         EXPECT_LT(errors[i], before[i] / 32);
       }
@@ -146,12 +144,12 @@ void expect_nearer_in_more_parts(const Sizes& sizes) {
   }
 }
 
-TEST(AttentionFactors, InMorePartsComeNearerToTheExactProducts) {
+TEST(AttentionFactors, WithMorePartsAreCloserToTheExactProducts) {
   expect_nearer_in_more_parts({4, 2, 64, {300}});
   expect_nearer_in_more_parts({4, 2, 64, {300}, 50, 3});
 }
 
-TEST(AttentionFactors, InPartsGiveTheSameBitsOnEveryThreadCountInstructionSetAndTile) {
+TEST(AttentionFactors, WithPartsGiveTheSameBitsOnEveryThreadCountInstructionSetAndTile) {
   for (const Sizes& sizes : {Sizes{4, 2, 34, {140, 7}}, Sizes{2, 1, 24, {530, 20}, 13, 3}}) {
     Case first = Case::random(sizes, all_of(Scalar::f32)), second = Case::random(sizes, first.formats);
     first.factor = second.factor = Factor(Scalar::bf16, 3);

@@ -1,4 +1,4 @@
-// What a query does not see changes no bit of its results: later tokens, keys before its window, other
+// Masked positions do not change any bit of a query's results: later tokens, keys before its window, other
 // segments.
 #include "mantissa/kernels/attention.h"
 
@@ -20,7 +20,7 @@
 namespace mantissa::kernels::attention_test {
 namespace {
 
-// ---- What is masked is not read ----
+// ---- Masked values are not read ----
 
 TEST(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
   for (const double poison :
@@ -44,7 +44,7 @@ TEST(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
         EXPECT_EQ(std::memcmp(a.row(530), b.row(530), 20 * a.row_bytes()), 0);
         EXPECT_TRUE(std::isnan(b.get(static_cast<std::size_t>(at * b.columns))));
       }
-      // Queries before the bad token: their gradient is that of the clean run.
+      // Gradients of queries before the bad token equal those of the clean run.
       bad.backward();
       EXPECT_EQ(
           std::memcmp(clean.dq.row(0), bad.dq.row(0), static_cast<std::size_t>(at) * clean.dq.row_bytes()),
@@ -75,7 +75,7 @@ TEST(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
   }
 }
 
-/// A case, and the same with what is not finite in some tensors at one token.
+/// A case, and the same case with a value that is not finite in some tensors at one token.
 struct Poisoned {
   Case clean, bad;
 
@@ -92,7 +92,7 @@ struct Poisoned {
     }
   }
 
-  /// Whether tokens [begin, end) have the same bits.
+  /// True if tokens [begin, end) have the same bits.
   bool same(Tensor Case::*member, std::int64_t begin, std::int64_t end) const {
     const Tensor &a = clean.*member, &b = bad.*member;
     return std::memcmp(a.row(begin), b.row(begin), static_cast<std::size_t>(end - begin) * a.row_bytes()) ==
@@ -104,7 +104,7 @@ struct Poisoned {
   }
 };
 
-TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatSeeIt) {
+TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
   const std::int64_t length = 1100;
   for (const double poison :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -119,7 +119,7 @@ TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatSeeIt) {
         }
         EXPECT_TRUE(keys.is_nan(&Case::out, at));
         EXPECT_TRUE(keys.is_nan(&Case::out, at + window - 1));
-        // Of the keys, those that no query sees together with the bad one.
+        // Keys that share no query with the bad one.
         for (const auto member : {&Case::dk, &Case::dv}) {
           EXPECT_TRUE(keys.same(member, 0, std::max<std::int64_t>(0, at + 1 - window)));
           EXPECT_TRUE(keys.same(member, at + window, length + 20));
@@ -137,8 +137,8 @@ TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatSeeIt) {
   }
 }
 
-TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatSeeIt) {
-  // 10^5 is finite as it is stored, and infinite in f16.
+TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatAttendToIt) {
+  // 10^5 is finite in storage and infinite in f16.
   for (const std::int64_t window : {0, 9}) {
     const Sizes sizes{2, 1, 24, {130}, window};
     Case clean = Case::random(sizes, all_of(Scalar::f32)), bad = Case::random(sizes, clean.formats);
@@ -157,7 +157,7 @@ TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatSee
     }
     EXPECT_FALSE(std::isfinite(bad.out.get(70 * 48)));
 
-    // The same of a query: its gradient of no key that it does not see.
+    // The same for a query, whose gradient reaches only the keys that it attends to.
     Case query = Case::random(sizes, clean.formats);
     query.factor = Scalar::f16;
     query.forward();
@@ -174,7 +174,7 @@ TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatSee
 }
 
 TEST(AttentionSoftCap, ScoresThatOverflowAreCapped) {
-  // q·k is ±10^60, which f32 does not hold: the scores are ±3.
+  // q·k is ±10^60, which exceeds f32; the capped scores are ±3.
   Case c = Case::random({1, 1, 8, {40}, 0, 3}, all_of(Scalar::f32));
   for (std::size_t i = 0; i < c.q.count(); ++i) {
     c.q.set(i, 1e30);
@@ -188,10 +188,10 @@ TEST(AttentionSoftCap, ScoresThatOverflowAreCapped) {
     EXPECT_TRUE(std::isfinite(c.out.get(static_cast<std::size_t>(8 * t))));
   }
   c.backward();
-  for (const double x : c.dq.values()) EXPECT_EQ(x, 0);  // the slope of the cap there
+  for (const double x : c.dq.values()) EXPECT_EQ(x, 0);  // the cap has slope 0 there
 }
 
-TEST(AttentionMask, WhatLiesBehindTheCachePositionIsNotRead) {
+TEST(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
   const Sizes sizes{2, 1, 16, {70}};
   Case full = Case::random(sizes, all_of(Scalar::f32));
   full.forward();
@@ -208,7 +208,7 @@ TEST(AttentionMask, WhatLiesBehindTheCachePositionIsNotRead) {
   EXPECT_EQ(std::memcmp(out.row(0), full.out.row(67), 3 * out.row_bytes()), 0);
 }
 
-/// Cache rows in pages of which only those of positions [begin, end) may be touched: any other access ends
+/// Cache rows in pages of which only those of positions [begin, end) are accessible. Any other access ends
 /// the program.
 class GuardedRows {
  public:
@@ -233,7 +233,7 @@ class GuardedRows {
   std::byte* data_;
 };
 
-TEST(AttentionWindow, DecodingReadsNothingOfTheCacheButTheWindow) {
+TEST(AttentionWindow, DecodingReadsOnlyTheWindowOfTheCache) {
   const std::int64_t length = 40000, window = 700, chunk = 3, first = 39000;
   const Sizes sizes{2, 1, 16, {length}, window};
   Tensor q(Scalar::f32, chunk, 32), k(Scalar::f32, length, 16), v(Scalar::f32, length, 16),

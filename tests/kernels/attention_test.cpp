@@ -1,5 +1,5 @@
-// Attention and its gradient: equal to the double reference within derived bounds, rounded where the header
-// says, blind to what is masked; and the gradients are derivatives.
+// Attention and its gradient: within derived bounds of the double reference, rounded where the header states,
+// independent of masked values; and the gradients are derivatives.
 #include "mantissa/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -74,7 +74,8 @@ const Sizes kSizes[] = {
     {2, 2, 80, {511}},
     {2, 1, 16, {513, 31}},
     {1, 1, 24, {1100}},
-    // Windows narrower than a tile, than a block, and across blocks; soft caps that bend all scores and few.
+    // Windows narrower than a tile, narrower than a block, and across blocks; soft caps that affect all
+    // scores and few.
     {3, 1, 34, {130, 520}, 1},
     {4, 2, 16, {1, 5, 140}, 3, 2},
     {2, 1, 16, {1060, 31}, 40},
@@ -88,16 +89,15 @@ INSTANTIATE_TEST_SUITE_P(Attention, AgainstReference,
 
 // ---- Rounding points ----
 
-/// x > 0, not subnormal, to nearest even: by scaling until the format's last place is one.
+/// Rounds x > 0, not subnormal, to nearest even, by scaling the format's last place to one.
 double round_to(Scalar s, double x) {
   const int places = traits(s).mantissa_bits - std::ilogb(x);
   return std::ldexp(std::nearbyint(std::ldexp(x, places)), -places);
 }
 
-TEST(AttentionRounding, ProbabilitiesAreRoundedAndTheDenominatorIsNot) {
-  // q and k are small whole numbers and the scale is a power of two, so that every score is exact; no
-  // exponential of one is so near to the middle of two bf16 values that the kernel's error could round it to
-  // the other.
+TEST(AttentionRounding, RoundsProbabilitiesButNotTheDenominator) {
+  // q and k are small integers and the scale is a power of two, so every score is exact. No exponential of a
+  // score is so close to a midpoint of two bf16 values that the kernel's error could change its rounding.
   const Sizes sizes{2, 1, 16, {1030}};
   Case c =
       Case::random(sizes, {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16});
@@ -118,29 +118,29 @@ TEST(AttentionRounding, ProbabilitiesAreRoundedAndTheDenominatorIsNot) {
   reference::attention(extent, sizes.shape(), q.data(), k.data(), v.data(), exact.data(), lse.data(), {},
                        [](double p) { return round_to(Scalar::bf16, p); });
   reference::attention(extent, sizes.shape(), q.data(), k.data(), v.data(), plain.data(), lse.data());
-  // Only f32 errors are left: chains of 512 and the sums around them, the rescaling, the final division.
+  // Only f32 errors remain: chains of 512 and the sums around them, the rescaling, the final division.
   Case unrounded = Case::random(sizes, all_of(Scalar::f32));
   unrounded.q.copy_rows(0, c.q, 0, sizes.tokens());
   unrounded.k.copy_rows(0, c.k, 0, sizes.tokens());
   unrounded.v.copy_rows(0, c.v, 0, sizes.tokens());
   std::vector<double> out_bound, lse_bound;
   Bounds(unrounded).forward(exact, lse, out_bound, lse_bound);
-  // A rounded p may exceed the plain one that the bound is made of by one part in 2^8.
+  // A rounded p may exceed the plain one in the bound by one part in 2^8.
   for (double& b : out_bound) b *= 1 + 2 * unit_roundoff(Scalar::bf16);
   expect_within("out", c.out, exact, out_bound);
   expect_within("lse", c.lse, lse, lse_bound);
-  std::size_t told_apart = 0;
+  std::size_t distinguished = 0;
   for (std::size_t i = 0; i < exact.size(); ++i)
-    told_apart += std::abs(plain[i] - exact[i]) > 2 * out_bound[i] ? 1 : 0;
-  EXPECT_GT(told_apart, exact.size() / 100)
-      << "the bound could not tell rounded probabilities from unrounded ones";
+    distinguished += std::abs(plain[i] - exact[i]) > 2 * out_bound[i] ? 1 : 0;
+  EXPECT_GT(distinguished, exact.size() / 100)
+      << "the bound cannot distinguish rounded from unrounded probabilities";
 }
 
-TEST(AttentionRounding, LargeScoresNeitherOverflowNorLoseTheAnswer) {
+TEST(AttentionRounding, LargeScoresGiveTheExactAnswerWithoutOverflow) {
   Case c = Case::random({1, 1, 8, {40}}, all_of(Scalar::f32));
   for (std::size_t i = 0; i < c.q.count(); ++i) {
     c.q.set(i, 1e4);
-    c.k.set(i, i / 8 == 20 ? 1e4 : -1e4);  // every query after the 20th looks at key 20 alone
+    c.k.set(i, i / 8 == 20 ? 1e4 : -1e4);  // every query from the 20th on attends to key 20 only
   }
   c.forward();
   for (std::int64_t t = 20; t < 40; ++t)
@@ -149,16 +149,16 @@ TEST(AttentionRounding, LargeScoresNeitherOverflowNorLoseTheAnswer) {
 
 // ---- Gradients ----
 
-/// The derivative of f at 0 by the five-point rule: off by O(h⁴) and by a few unit roundoffs of f divided by
-/// h.
+/// The derivative of f at 0 by the five-point rule, with an error of O(h⁴) plus a few unit roundoffs of f
+/// divided by h.
 template <class F>
 double derivative(F f) {
   const double h = 1e-3;
   return (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h);
 }
 
-/// Compares the gradient of Σ dout∘out along random directions with differences of `forward`, for q, k and v
-/// in turn.
+/// Compares the gradient of Σ dout∘out along random directions with finite differences of `forward`, for q, k
+/// and v.
 template <class Forward>
 void expect_gradient(Case& c, Forward forward, const std::vector<double>& dq, const std::vector<double>& dk,
                      const std::vector<double>& dv) {
@@ -184,8 +184,7 @@ void expect_gradient(Case& c, Forward forward, const std::vector<double>& dq, co
       return forward();
     });
     (c.*member).assign(at);
-    // h⁴ = 1e-12 times a fifth derivative of the order of the gradient's own terms, and 1e-16 / h of
-    // rounding.
+    // h⁴ = 1e-12 times a fifth derivative of the order of the gradient's terms, and rounding of 1e-16 / h.
     EXPECT_NEAR(measured, expected, 1e-9 * magnitude);
   }
 }
@@ -236,7 +235,7 @@ TEST(AttentionMemory, GrowsAtMostLinearlyWithTheLength) {
             8 * attention_backward_workspace(ctx, shape, 2048, 2048, Scalar::f32));
 }
 
-TEST(AttentionMemory, OfAWindowIsTheFirstVisibleRowOfATilesQueries) {
+TEST(AttentionMemory, AWindowAddsOnlyTheFirstVisibleRowsOfATile) {
   const Context ctx{best_simd(), 2, nullptr, 0};
   const AttentionShape whole{8, 2, 64, 0.125}, window{8, 2, 64, 0.125, 512, 30};
   EXPECT_EQ(attention_workspace(ctx, window, 4096, 4096, Scalar::f32),

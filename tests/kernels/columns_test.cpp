@@ -1,5 +1,5 @@
-// Columns copied between matrices: byte for byte in one format, one rounding between two, and nothing beside
-// them is written.
+// Column copies between matrices: byte for byte within one format, one rounding between two formats, and no
+// writes beside them.
 #include "mantissa/kernels/columns.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ using testing::Tensor;
 
 constexpr std::int64_t kRows = 37, kFrom = 1203, kTo = 1100;
 
-/// Columns [7, 7 + width) of a matrix as columns [3, 3 + width) of another.
+/// Copies columns [7, 7 + width) of a matrix to columns [3, 3 + width) of another.
 void expect_copied(const Tensor& from, const Tensor& before, std::int64_t width) {
   Tensor expected = before;
   for (std::int64_t i = 0; i < kRows; ++i) {
@@ -41,7 +41,7 @@ TEST(Columns, AreConvertedBetweenAllFormatsWithOneRounding) {
 }
 
 TEST(Columns, OfOneFormatKeepEveryByte) {
-  // All codes of 16 bits, among them nan with any payload.
+  // All 16-bit codes, including NaN with every payload.
   Tensor from(Scalar::bf16, 64, 1024);
   for (std::size_t i = 0; i < 65536; ++i) {
     const auto code = static_cast<std::uint16_t>(i);
@@ -54,7 +54,7 @@ TEST(Columns, OfOneFormatKeepEveryByte) {
   }
 }
 
-TEST(Columns, AreSetToZeroAndNothingBesideThem) {
+TEST(Columns, AreZeroedWithoutWritesBesideThem) {
   std::mt19937 random(kSeed);
   for (const Scalar s : kScalars) {
     const Tensor before = Tensor(s, kRows, kTo, 5).fill_normal(random);

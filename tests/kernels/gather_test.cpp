@@ -1,5 +1,5 @@
-// Gather and its gradient: exact copies or one rounding; the bits of the order of sums over tokens on every
-// instruction set and thread count; rows that do not occur stay as they were.
+// Gather and its gradient: exact copies or one rounding, the stated order of sums over tokens on every
+// instruction set and thread count, and unchanged rows for absent ids.
 #include "mantissa/kernels/gather.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ std::vector<std::int32_t> random_ids(std::int64_t count, std::int32_t entries, s
   return ids;
 }
 
-/// A context with the scratch memory that gather_backward needs.
+/// A context with the scratch memory of gather_backward.
 struct Workplace {
   Workplace(const Context& base, std::int64_t tokens, std::int64_t width)
       : storage(gather_workspace(base, tokens, width)), ctx(base) {
@@ -105,7 +105,7 @@ TEST_P(GatherBackwardCases, HasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-/// n additions in any order are within (n − 1)u·Σ|dy| of the sum; one more for each block, leaf and the
+/// n additions in any order are within (n − 1)u·Σ|dy| of the sum, plus one for each block, leaf and the
 /// table.
 TEST_P(GatherBackwardCases, IsTheSumWithinTheErrorOfItsArithmetic) {
   const Case& f = GetParam();
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(
              "_leaf" + std::to_string(f.leaf) + (f.accumulate ? "_accumulate" : "");
     });
 
-TEST_P(GatherBackwardCases, ApartHasTheBitsOfATableOfItsOwnThatIsAdded) {
+TEST_P(GatherBackwardCases, ApartHasTheBitsOfASeparateTableThatIsAdded) {
   const Case& f = GetParam();
   std::mt19937 random(kSeed);
   const Batch batch({300, 1, 256, 40, 513}, f.leaf);
@@ -177,10 +177,10 @@ TEST_P(GatherBackwardCases, ApartHasTheBitsOfATableOfItsOwnThatIsAdded) {
   }
 }
 
-/// As the whole table in f32 would be rounded, or added and rounded.
-TEST_P(GatherBackwardCases, RoundsATableOfFewerBitsOnce) {
+/// Equals the rounding of a whole table in f32, or of its sum with the table.
+TEST_P(GatherBackwardCases, RoundsANarrowerTableOnce) {
   const Case& f = GetParam();
-  if (is_f64(f.dy)) return;  // is not stored in fewer bits
+  if (is_f64(f.dy)) return;  // f64 tables are not narrower
   std::mt19937 random(kSeed);
   const Batch batch({300, 1, 256, 40, 513}, f.leaf);
   const std::vector<std::int32_t> ids = random_ids(batch.tokens, f.entries, random);
@@ -208,7 +208,7 @@ TEST_P(GatherBackwardCases, RoundsATableOfFewerBitsOnce) {
   }
 }
 
-TEST(GatherBackward, LeavesRowsThatDoNotOccurUntouchedWhenItAccumulates) {
+TEST(GatherBackward, KeepsRowsOfAbsentIdsWhenAccumulating) {
   const Batch batch({3});
   const std::int32_t ids[] = {4, 1, 4};
   const Tensor dy(Scalar::f32, 3, 1, std::vector<double>{1, 2, 3}.data());

@@ -1,6 +1,5 @@
-// The matrix product's order of summation: bit for bit the one that its header states, whatever the
-// instruction set, the threads, the number of rows, and whether leaves, blocks and epilogue come in one call
-// or in several.
+// The matrix product's order of summation equals the header's bit for bit, for every instruction set, thread
+// count and number of rows, and with leaves, blocks and epilogue in one call or in several.
 #include <fmt/format.h>
 
 #include "kernels/gemm_case.h"
@@ -8,7 +7,7 @@
 namespace mantissa::kernels {
 namespace {
 
-using namespace gemm_test;  // NOLINT(google-build-using-namespace): made for these tests
+using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
 
 void expect_stated_bits(const Case& x, Scalar arithmetic) {
   const Tensor expected = as_stated(x, arithmetic);
@@ -19,7 +18,6 @@ void expect_stated_bits(const Case& x, Scalar arithmetic) {
 }
 
 // ---- Shapes
-// -------------------------------------------------------------------------------------------------------------
 
 using ShapeCase = std::tuple<Size, int, Formats>;
 class GemmShapes : public ::testing::TestWithParam<ShapeCase> {};
@@ -49,9 +47,9 @@ TEST(GemmOfManyRows, HasTheStatedBitsOverSeveralChunks) {
   expect_stated_bits(Case({400, 2, 8200}, kF32, 3), Scalar::f32);
 }
 
-TEST(GemmRowInvariance, SomeRowsOfABigProductAreTheProductOfThoseRows) {
-  // Few rows take another way, by one, two, four … at once; with the gap, a depth of 1019 lets columns
-  // collide in the cache.
+TEST(GemmRowInvariance, SomeRowsOfABigProductEqualTheProductOfThoseRows) {
+  // Few rows use another path, for one, two, four … rows at once. A gap makes the depth 1019 collide in the
+  // cache.
   for (const Scalar stored : {Scalar::bf16, Scalar::f16, Scalar::f32}) {
     for (const auto& [transposes, depth] : {std::pair{0, 700}, {2, 700}, {2, 1019}}) {
       const Case big({200, 100, depth}, {Scalar::f32, stored, stored, stored}, transposes);
@@ -78,14 +76,13 @@ TEST(GemmRowInvariance, SomeRowsOfABigProductAreTheProductOfThoseRows) {
 }
 
 // ---- Leaves
-// -------------------------------------------------------------------------------------------------------------
 
 struct LeafCase {
   std::vector<std::int64_t> lengths;
   std::int64_t rows_per_leaf;
 };
 
-/// Products as weight gradients are: k is the token axis, A is transposed.
+/// Products like weight gradients: k is the token axis, and A is transposed.
 class GemmLeaves : public ::testing::TestWithParam<LeafCase> {
  protected:
   static Size size(std::int64_t m, std::int64_t n) {
@@ -111,7 +108,7 @@ TEST_P(GemmLeaves, AreSummedInTheStatedOrderBeforeARoundedStore) {
   expect_stated_bits(x, Scalar::f32);
 }
 
-TEST_P(GemmLeaves, MayComeInSeveralCalls) {
+TEST_P(GemmLeaves, CanBeSummedInSeveralCalls) {
   Case x(size(37, 45), kF32, 1);
   cut(x);
   const auto step = static_cast<std::size_t>(x.g.rows_per_leaf);
@@ -137,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(Every, GemmLeaves,
                                            LeafCase{{0, 33, 0, 0, 290, 0}, 2}),
                          leaf_name);
 
-TEST(GemmBlocks, ContinueWhatAnEarlierCallBegan) {
+TEST(GemmBlocks, ContinueAnEarlierCall) {
   const Case whole({19, 23, 700}, kF32);
   Tensor in_turn = whole.c;
   for (std::int64_t k = 0; k < whole.g.k; k += 512) {
@@ -153,12 +150,11 @@ TEST(GemmBlocks, ContinueWhatAnEarlierCallBegan) {
 }
 
 // ---- Epilogue
-// -----------------------------------------------------------------------------------------------------------
 
 using EpilogueCase = std::tuple<Scalar, Scalar, int>;  // C, rounded, bit 0: bias, bit 1: addend
 class GemmEpilogue : public ::testing::TestWithParam<EpilogueCase> {};
 
-TEST_P(GemmEpilogue, FoldedGivesTheBitsOfItsStepsOneByOne) {
+TEST_P(GemmEpilogue, FusedGivesTheBitsOfSeparateSteps) {
   const auto& [c_type, rounded, parts] = GetParam();
   Case x({30, 70, 300}, {Scalar::bf16, Scalar::bf16, Scalar::bf16, c_type}, 2);
   Tensor sums(Scalar::f32, x.g.m, x.g.n);
@@ -199,14 +195,14 @@ INSTANTIATE_TEST_SUITE_P(Every, GemmEpilogue,
                                             ::testing::Range(0, 4)),
                          epilogue_name);
 
-/// Few rows, more columns than rows and more rows than columns are computed in different ways.
-TEST(GemmBias, IsAddedToTheSumInEveryWay) {
+/// Few rows, more columns than rows, and more rows than columns use different paths.
+TEST(GemmBias, IsAddedToTheSumOnEveryPath) {
   for (const Formats& formats :
        {kF32, kF64, kBf16, Formats{Scalar::f32, Scalar::bf16, Scalar::bf16, Scalar::f16}}) {
     for (const Size& size : {Size{1, 70, 300}, Size{20, 131, 700}, Size{100, 131, 700}, Size{131, 40, 700}}) {
       for (const int transposes : {0, 2}) {
         Case x(size, formats, transposes);
-        // The masters' format, which may be wider than that of the result.
+        // The masters' format, which may be wider than the result's.
         std::mt19937 random(kSeed + 1);
         x.bias = Tensor(formats.arithmetic(), 1, size.n).fill_normal(random);
         x.add_bias();

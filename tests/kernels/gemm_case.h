@@ -1,5 +1,5 @@
-// One product with its operands in given formats, run on a given machine, and the order of summation that the
-// header states, written out: what the tests of gemm share.
+// A product with operands in given formats, and the header's order of summation, written out. Shared by the
+// tests of gemm.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ struct Size {
   std::int64_t m, n, k;
 };
 
-/// How A, B and C are stored, and what the operands are rounded to.
+/// The storage formats of A, B and C, and the format that operands round to.
 struct Formats {
   Scalar a, b, operand, c;
   Scalar arithmetic() const { return operand == Scalar::f64 && c == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
@@ -39,7 +39,7 @@ constexpr Formats kF32 = all_of(Scalar::f32);
 constexpr Formats kF64 = all_of(Scalar::f64);
 constexpr Formats kBf16 = all_of(Scalar::bf16);
 
-/// Bit 0: A is transposed; bit 1: B is.
+/// Bit 0: A is transposed; bit 1: B is transposed.
 constexpr bool a_transposed(int transposes) {
   return (transposes & 1) != 0;
 }
@@ -54,8 +54,8 @@ inline Context with_threads(int threads) {
   return {.simd = best_simd(), .threads = threads};
 }
 
-/// Runs `g` in a workspace of exactly the stated size that is full of nan, and checks that nothing behind it
-/// is written.
+/// Runs `g` in a workspace of exactly the stated size that is filled with NaN, and checks that nothing after
+/// it is written.
 inline void run(const Gemm& g, Context ctx = best()) {
   constexpr std::size_t kGuard = 256;
   const bool f64 =
@@ -68,11 +68,11 @@ inline void run(const Gemm& g, Context ctx = best()) {
   gemm(ctx, g);
   for (std::size_t i = 0; i < kGuard; ++i) {
     ASSERT_EQ(workspace.data()[ctx.workspace_bytes + i], std::byte{0xff})
-        << "byte " << i << " behind the workspace";
+        << "byte " << i << " after the workspace";
   }
 }
 
-/// A product of random operands with gaps between their rows. C is full of numbers before it.
+/// A product of random operands with gaps between their rows. C contains numbers before it.
 struct Case {
   Tensor a, b, c, bias, addend;
   std::vector<Row> rows;
@@ -95,7 +95,7 @@ struct Case {
   }
   Case(const Case&) = delete;
 
-  /// Cuts k into rows of the given lengths.
+  /// Splits k into rows of the given lengths.
   void cut(const std::vector<std::int64_t>& lengths, std::int64_t rows_per_leaf) {
     rows = testing::Batch(lengths).rows;
     g.rows = rows;
@@ -107,7 +107,7 @@ struct Case {
   }
   void add_addend() { g.addend = addend; }
 
-  /// C after the product, from the same C before.
+  /// Returns C after the product, starting from the same C.
   Tensor result(const Context& ctx = best()) const {
     Tensor to = c;
     Gemm with = g;
@@ -117,7 +117,7 @@ struct Case {
   }
 };
 
-/// Part `part` of the dense values of `t` as factors, as T.
+/// Returns part `part` of the dense values of `t` as operands, in T.
 template <class T>
 std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, int part = 0) {
   std::vector<T> all;
@@ -133,8 +133,8 @@ std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, in
   return all;
 }
 
-/// C by the header's words: leaves, rows, blocks of 256 or up to where the accumulator rounds, products of
-/// parts, chains, one rounding for each operation in T.
+/// Computes C as the header states: leaves, rows, blocks of 256 or up to where the accumulator rounds,
+/// products of parts, chains, one rounding per operation in T.
 template <class T>
 Tensor as_stated(const Case& x) {
   const Gemm& g = x.g;

@@ -1,5 +1,5 @@
-// Products of factors in several parts, and with accumulators that round: the stated bits, and the errors
-// that theory gives.
+// Products of operands in several parts, and with accumulators that round: the stated bits, and the errors
+// that theory predicts.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 namespace mantissa::kernels {
 namespace {
 
-using namespace gemm_test;  // NOLINT(google-build-using-namespace): made for these tests
+using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
 
 void expect_stated_bits(const Case& x) {
   const Tensor expected = as_stated<float>(x);
@@ -73,9 +73,9 @@ TEST_P(GemmParts, SwappedGiveTheTransposedProduct) {
 
 INSTANTIATE_TEST_SUITE_P(Of, GemmParts, ::testing::Values(1, 2, 3));
 
-TEST(GemmParts, ShrinkTheErrorByTheFactorsOfTheory) {
-  // n parts hold 8 n bits: what they leave of a factor is at most 2^-8n-1... of it, so an element is off by
-  // no more than twice that of Σ|a||b|, apart from the sum's own roundings in f32.
+TEST(GemmParts, ReduceTheErrorAsTheoryPredicts) {
+  // n parts hold 8 n bits and leave at most 2^-8n-1 of an operand, so an element errs by at most twice that
+  // of Σ|a||b|, apart from the sum's own roundings in f32.
   const Size size{40, 60, 512};
   const Case exact(size, kF32);
   const reference::GemmResult expected = reference::gemm(exact.g);
@@ -84,7 +84,7 @@ TEST(GemmParts, ShrinkTheErrorByTheFactorsOfTheory) {
     Case x(size, kF32);
     split(x, parts);
     const std::vector<double> c = x.result().values();
-    const double dropped = parts == 1 ? 2 : parts + 1;  // products of parts that are left out, and their rest
+    const double dropped = parts == 1 ? 2 : parts + 1;  // omitted products of parts, and the remainder
     double worst = 0;
     for (std::size_t i = 0; i < c.size(); ++i) {
       const double error = std::abs(c[i] - expected.c[i]) / expected.magnitude[i];
@@ -92,13 +92,13 @@ TEST(GemmParts, ShrinkTheErrorByTheFactorsOfTheory) {
       worst = std::max(worst, error);
     }
     if (parts == 2) {
-      EXPECT_LT(worst, before / 64) << "two parts hold 8 bits more, of which sums keep most";
+      EXPECT_LT(worst, before / 64) << "two parts hold 8 bits more, and sums keep most of them";
     }
     before = worst;
   }
 }
 
-TEST(GemmParts, OfWhatIsNotFiniteStayInItsRow) {
+TEST(GemmParts, OfNonfiniteValuesStayInTheirRow) {
   Case x({5, 40, 33}, kF32);
   x.a.set(2, 7, std::numeric_limits<double>::infinity());
   split(x, 3);
@@ -109,7 +109,7 @@ TEST(GemmParts, OfWhatIsNotFiniteStayInItsRow) {
   }
 }
 
-TEST(GemmParts, OfBothOperandsAreAsMany) {
+TEST(GemmParts, MustBeEquallyManyForBothOperands) {
   Case x({4, 4, 4}, kF32);
   x.g.a.operand = Factor(Scalar::bf16, 2);
   EXPECT_THROW(x.result(), DtypeError);
@@ -133,7 +133,7 @@ TEST_P(GemmAccumulators, HaveTheStatedBits) {
   }
 }
 
-TEST_P(GemmAccumulators, CountFromTheLeavesStart) {
+TEST_P(GemmAccumulators, CountFromTheStartOfEachLeaf) {
   const auto& [format, block] = GetParam();
   for (const bool accumulate : {false, true}) {
     Case x({33, 70, 700}, kF32, 1);
@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(Of, GemmAccumulators,
                                               std::get<1>(info.param));
                          });
 
-TEST(GemmFactors, SaturateAndFlushWhileTheyAreLoaded) {
+TEST(GemmFactors, SaturateAndFlushOnLoad) {
   Case x({9, 40, 50}, kF32);
   x.a.set(1, 1, 1e6);
   x.a.set(2, 2, 1e-6);

@@ -1,5 +1,5 @@
-// The matrix product near the double reference in every format, by bounds derived from the formats and the
-// length of the sums, and its edges. Its order of summation: gemm_bits_test.cpp.
+// The matrix product near the double reference in every format, with bounds derived from the formats and the
+// length of the sums, and its edge cases. gemm_bits_test.cpp tests the order of summation.
 #include <fmt/format.h>
 
 #include <limits>
@@ -11,12 +11,12 @@
 namespace mantissa::kernels {
 namespace {
 
-using namespace gemm_test;  // NOLINT(google-build-using-namespace): made for these tests
+using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
 using testing::rounding_error;
 
-/// How far gemm may be from the reference. The fused multiply-adds of a chain, the sums over blocks and
-/// leaves, bias and addend are at most `roundings` roundings one after the other: γ · Σ|…| with γ = n·u / (1
-/// − n·u). Then both results are rounded to `rounded` and to C's format.
+/// The error bound of gemm. The fused multiply-adds of a chain, the sums over blocks and leaves, bias and
+/// addend are at most `roundings` consecutive roundings: γ · Σ|…| with γ = n·u / (1 − n·u). Then both results
+/// round to `rounded` and to C's format.
 double bound(const Gemm& g, Scalar arithmetic, double value, double magnitude) {
   const std::int64_t blocks = g.k / kSumBlock + 1, epilogue = 2;
   const auto roundings = static_cast<double>(std::min(kSumBlock, g.k) + blocks + epilogue);
@@ -72,8 +72,8 @@ INSTANTIATE_TEST_SUITE_P(
     format_name);
 
 TEST(GemmOperands, AreRoundedOnceFromF64) {
-  // Just above the middle of two bf16 values; by way of f32 it would become the middle, and then the even
-  // one, 1.
+  // Just above the midpoint of two bf16 values. Rounding through f32 would give the midpoint and then the
+  // even value, 1.
   const double x = 1 + 0x1p-8 + 0x1p-40, one = 1;
   for (const bool transposed : {false, true}) {
     float c = 0;
@@ -87,7 +87,7 @@ TEST(GemmOperands, AreRoundedOnceFromF64) {
   }
 }
 
-TEST(GemmOfNothing, NoRowsOrColumnsTouchNothing) {
+TEST(GemmOfNothing, NoRowsOrColumnsWriteNothing) {
   for (const Size& size : {Size{0, 5, 7}, Size{5, 0, 7}}) {
     Case x({6, 6, 7}, kF32);
     x.g.m = size.m;
@@ -96,7 +96,7 @@ TEST(GemmOfNothing, NoRowsOrColumnsTouchNothing) {
   }
 }
 
-TEST(GemmOfNothing, NoTermsAreZeroThroughTheEpilogue) {
+TEST(GemmOfNothing, NoTermsGiveZeroThroughTheEpilogue) {
   for (const Formats& formats : {kF32, kF64, kBf16}) {
     Case x({9, 150, 0}, formats);
     EXPECT_TRUE(x.result() == as_stated(x, formats.arithmetic()));
@@ -106,7 +106,7 @@ TEST(GemmOfNothing, NoTermsAreZeroThroughTheEpilogue) {
   }
   Case x({9, 150, 0}, kF32);
   x.g.accumulate = true;
-  EXPECT_TRUE(x.result() == x.c) << "nothing added leaves C as it was";
+  EXPECT_TRUE(x.result() == x.c) << "an empty sum keeps C";
 }
 
 TEST(GemmNonFinite, StaysInItsRow) {
@@ -136,7 +136,7 @@ TEST(GemmWorkspace, NeverShrinksAsTheProductGrows) {
   }
 }
 
-TEST(GemmErrors, SayWhatIsWrong) {
+TEST(GemmErrors, HaveTheTypeOfTheMistake) {
   Case x({8, 8, 8}, kF32);
   EXPECT_THROW(gemm(best(), x.g), ResourceError) << "no workspace";
   x.g.accumulate = true;

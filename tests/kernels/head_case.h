@@ -1,4 +1,4 @@
-// A problem of the fused head, and its results by any of its passes.
+// A problem of the fused head, with its results by any of the passes.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Head {
   Tensor x, weight, d;
   std::vector<std::int32_t> ids;
   Scalar softmax = Scalar::f64;
-  Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
+  Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
 
   Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
@@ -36,8 +36,8 @@ struct Head {
     for (std::int64_t t = 0; t < b.tokens; ++t)
       ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
   }
-  /// log_prob, lse, entropy, dx, dweight: in two calls, or all but the entropy `joined` in one. The last two
-  /// in the arithmetic, or where `before` is given like it, and then added to it.
+  /// Returns log_prob, lse, entropy, dx, dweight: from two calls, or all but the entropy from one if
+  /// `joined`. The last two are in the arithmetic, or if `before` is given, in its format and added to it.
   std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
                           std::int64_t longest_leaf = 0) const {
     const Scalar gradients = before == nullptr ? arithmetic : before->type;

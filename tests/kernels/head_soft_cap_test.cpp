@@ -1,5 +1,5 @@
-// Soft-capped logits in the head: the bits of the stated operations, those of logits that are capped by
-// themselves, and the reference's gradients.
+// Soft-capped logits in the head: the bits of the stated operations and of separately capped logits, and the
+// reference's gradients.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ Head capped_head(const HeadFormats& f, std::int64_t vocabulary, const Batch& bat
   return h;
 }
 
-/// The head's logits by a product and a pointwise program.
+/// Computes the head's logits by a product and a pointwise program.
 Tensor capped_logits(Context ctx, const Head& h) {
   std::vector<std::byte> work(gemm_workspace(ctx, h.batch.tokens, h.vocabulary, kChannels, h.arithmetic) +
                               64);
@@ -63,7 +63,7 @@ Tensor capped_logits(Context ctx, const Head& h) {
   return logits;
 }
 
-TEST(HeadSoftCap, GivesTheBitsOfLogitsThatAreCappedByThemselves) {
+TEST(HeadSoftCap, GivesTheBitsOfSeparatelyCappedLogits) {
   for (const HeadFormats& f : kHeadFormats) {
     for (const Context& ctx : contexts()) {
       SCOPED_TRACE(::testing::Message() << name(f.storage) << ", logits " << name(f.rounded) << ", softmax "
@@ -84,8 +84,8 @@ TEST(HeadSoftCap, GivesTheBitsOfLogitsThatAreCappedByThemselves) {
   }
 }
 
-/// Of one token x = e0, so that a weight's first element is the logit before the cap and the gradient of that
-/// weight is the logit's.
+/// With one token x = e0, a weight's first element is the logit before the cap, and that weight's gradient is
+/// the logit's.
 TEST(HeadSoftCap, GradientHasTheBitsOfTheStatedOperations) {
   constexpr std::int64_t kVocabulary = 77;
   Head h(Scalar::f32, Scalar::f32, kVocabulary, Batch({1}));
@@ -106,9 +106,9 @@ TEST(HeadSoftCap, GradientHasTheBitsOfTheStatedOperations) {
   }
 }
 
-/// A capped logit has the error of its product, which the slope only reduces, and of the three operations: at
-/// most 4 u of the cap. The slope 1 − r² errs by twice the error of r, at most that of the logit over the cap
-/// and 4 u, and 2 u more. The rest is as without a cap (head_test.cpp).
+/// A capped logit has the error of its product, which the slope only reduces, plus that of the three
+/// operations: at most 4 u of the cap. The slope 1 − r² errs by twice the error of r, at most that of the
+/// logit over the cap and 4 u, plus 2 u. The rest is as without a cap (head_test.cpp).
 TEST(HeadSoftCap, AgreesWithItsReference) {
   for (const HeadFormats& f : kHeadFormats) {
     if (f.softmax != Scalar::f64 || (f.rounded != f.arithmetic)) continue;
@@ -147,7 +147,7 @@ TEST(HeadSoftCap, AgreesWithItsReference) {
   }
 }
 
-TEST(HeadSoftCap, JoinedGivesTheBytesOfItsHalvesOnEveryInstructionSetAndThreadCount) {
+TEST(HeadSoftCap, OnePassGivesTheBytesOfTwoOnEveryInstructionSetAndThreadCount) {
   for (const HeadFormats& f : kHeadFormats) {
     const Head h = capped_head(f, 1061, Batch({300, 260, 3}, 1));
     const std::vector<Tensor> halves = h.run({.simd = best_simd()});

@@ -1,4 +1,4 @@
-// The fused head against its reference, and what may not change a byte of it.
+// The fused head compared with its reference, and invariance of its bytes.
 #include "mantissa/kernels/head.h"
 
 #include "kernels/head_case.h"
@@ -11,8 +11,8 @@ namespace {
 
 using namespace kernels::testing;  // NOLINT(google-build-using-namespace)
 
-/// A logit errs by a chain of kChannels products; the softmax by its sum over 16 lanes; dx by chains of 256.
-/// All are taken relative to the largest Σ|x||w|, or |d|·Σ… for gradients.
+/// A logit errs by a chain of kChannels products, the softmax by its sum over 16 lanes, dx by chains of 256.
+/// All errors are relative to the largest Σ|x||w|, or |d|·Σ… for gradients.
 TEST(Head, AgreesWithItsReferenceAcrossChunks) {
   for (const auto& [arithmetic, storage] :
        {std::pair{Scalar::f64, Scalar::f64}, std::pair{Scalar::f32, Scalar::f32},
@@ -50,9 +50,9 @@ TEST(Head, AgreesWithItsReferenceAcrossChunks) {
   }
 }
 
-/// With whole numbers as factors logits are exact, and the reference rounds the same numbers, with this seed
-/// none of them near enough to a tie to fall to its other side; what is left are the errors of f32.
-TEST(Head, RoundsTheInsideOfTheSoftmaxToALowerFormat) {
+/// With integer operands logits are exact, so the reference rounds the same numbers. With this seed none of
+/// them is near a tie. The remaining errors are those of f32.
+TEST(Head, RoundsSoftmaxIntermediatesToALowerFormat) {
   for (const Scalar format : {Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     for (const std::int64_t vocabulary : {std::int64_t{37}, kVocabularyChunk + 6}) {
       SCOPED_TRACE(::testing::Message() << name(format) << " vocabulary " << vocabulary);
@@ -97,7 +97,7 @@ TEST(Head, RoundsTheInsideOfTheSoftmaxToALowerFormat) {
             dweight[static_cast<std::size_t>(v * kChannels + c)] += d * h.x.get(t, c);
           }
         }
-        // A row of p sums to about 1: chains of 256 of factors of magnitude 1, and their five sums.
+        // A row of p sums to about 1: chains of 256 operands of magnitude 1, and five such sums.
         for (std::int64_t c = 0; c < kChannels; ++c)
           EXPECT_NEAR(got[3].get(t, c), dx[static_cast<std::size_t>(c)],
                       4 * 264 * u * std::abs(h.d.get(t, 0)));
@@ -114,7 +114,7 @@ TEST(Head, RoundsTheInsideOfTheSoftmaxToALowerFormat) {
   }
 }
 
-TEST(Head, GivesZerosWhereNoIdIsAsked) {
+TEST(Head, GivesZerosForTokensWithoutAnId) {
   const Head h(Scalar::f32, Scalar::f32, 1030, Batch({10}));
   const std::vector<Tensor> got = h.run({.simd = best_simd()});
   for (std::int64_t t = 4; t < 10; t += 5) {
@@ -129,24 +129,24 @@ TEST(Head, GivesTheSameBytesOnEveryInstructionSetAndThreadCount) {
   for (const Context& ctx : contexts()) EXPECT_TRUE(h.run(ctx) == first) << describe(ctx);
 }
 
-TEST(Head, NeedsTheWorkspaceOfWholeLeavesAndTakesShorterOnesInIt) {
+TEST(Head, NeedsTheWorkspaceOfWholeLeavesAndFitsShorterOnesInIt) {
   const Context ctx{.simd = best_simd()};
   const auto workspace = [&](std::int64_t tokens, Scalar dweight) {
     return log_prob_training_workspace(ctx, tokens, 192, 512, 32000, Scalar::f32, Scalar::f32, dweight);
   };
-  // Two leaves of 192 tokens are kept at a time, not the 512 tokens that two and a part would be.
+  // Two leaves of 192 tokens are kept at a time; a third would exceed the limit of 512 tokens.
   EXPECT_EQ(workspace(768, Scalar::f32), workspace(384, Scalar::f32));
-  // What is rounded once cannot be kept group by group, and needs no room for it.
+  // A dweight that rounds once cannot be summed group by group, so it needs no memory for kept logits.
   EXPECT_LT(workspace(768, Scalar::bf16), workspace(384, Scalar::bf16) / 2);
-  // Leaves of 100 tokens would be kept by five; the room is for 384 tokens.
+  // Five leaves of 100 tokens would be kept at a time, but the workspace is for 384 tokens.
   const Head h(Scalar::f32, Scalar::f32, 2 * kVocabularyChunk + 5,
                Batch({100, 100, 100, 100, 100, 100, 100}, 1));
   const std::vector<Tensor> halves = h.run(ctx), joined = h.run(ctx, nullptr, true, 192);
   for (const std::size_t o : {0, 1, 3, 4}) EXPECT_TRUE(joined[o] == halves[o]) << "output " << o;
 }
 
-TEST(Head, JoinedGivesTheBytesOfItsHalves) {
-  // 563 tokens in leaves of 300, 260 and 3 are two groups of kept logits.
+TEST(Head, OnePassGivesTheBytesOfTwo) {
+  // 563 tokens in leaves of 300, 260 and 3 form two groups of kept logits.
   for (const auto& [arithmetic, storage] :
        {std::pair{Scalar::f64, Scalar::f64}, std::pair{Scalar::f32, Scalar::f16}}) {
     const Head h(arithmetic, storage, 1061, Batch({300, 260, 3}, 1));
@@ -159,8 +159,8 @@ TEST(Head, JoinedGivesTheBytesOfItsHalves) {
   }
 }
 
-/// Of one group of leaves and of several, on a chunk that is full and one that is not.
-TEST(Head, RoundsAGradientOfFewerBitsOnceAMicroBatch) {
+/// Covers one group of leaves and several, and a full chunk and a partial one.
+TEST(Head, RoundsANarrowerGradientOncePerMicroBatch) {
   for (const auto& lengths : {std::vector<std::int64_t>{300, 260, 3}, {1500, 1400, 7}}) {
     for (const Scalar narrow : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
       const Head h(Scalar::f32, Scalar::bf16, 1061, Batch(lengths));
@@ -186,7 +186,7 @@ TEST(Head, RoundsAGradientOfFewerBitsOnceAMicroBatch) {
   }
 }
 
-TEST(Head, JoinedMakesLogitsTwiceWhereOneLeafHasTooMany) {
+TEST(Head, RecomputesLogitsIfOneLeafHasTooMany) {
   const std::int64_t vocabulary = 40 * kVocabularyChunk;
   ASSERT_TRUE(keeps_logits(800, vocabulary));
   ASSERT_FALSE(keeps_logits(830, vocabulary));

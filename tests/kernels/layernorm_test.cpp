@@ -1,5 +1,5 @@
-// LayerNorm: the bits that the header's order of operations gives, on every instruction set and thread count
-// and in every format; errors within the bound of that arithmetic; gradients that are the derivative.
+// LayerNorm: the bits of the header's order of operations on every instruction set and thread count and in
+// every format, errors within the bound of that arithmetic, and gradients that equal the derivative.
 #include "mantissa/kernels/layernorm.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::token_sum;
 
 constexpr double kEps = 1e-5;
 
-/// Formats of x, of gain and bias, and of y; gradients have the same as the value.
+/// Formats of x, of gain and bias, and of y. Gradients have the format of the value.
 struct Formats {
   Scalar x, gain, y;
   Scalar arithmetic() const { return is_f64(x) ? Scalar::f64 : Scalar::f32; }
@@ -37,7 +37,7 @@ struct Case {
   bool with_bias = true;
 };
 
-/// One problem and the results of the kernels. The rows' means are about 2 standard deviations.
+/// A problem and the kernels' results. The rows' means are about 2 standard deviations.
 struct Problem {
   Problem(const Case& c, const Batch& b)
       : batch(b),
@@ -82,7 +82,7 @@ struct Problem {
   Scalar statistics = Scalar::f64;
 };
 
-/// The header's formulas, operation by operation in T, on token t.
+/// The header's formulas, operation by operation in T, for token t.
 template <class T>
 struct Spelled {
   Spelled(const Problem& problem, std::int64_t token) : p(problem), t(token) {
@@ -153,7 +153,7 @@ TEST_P(LayerNormCases, HasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-TEST(LayerNormStatistics, OfALowerFormatAreRoundedToIt) {
+TEST(LayerNormStatistics, RoundToALowerFormat) {
   for (const Scalar s : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     for (const Context& ctx : contexts()) {
       SCOPED_TRACE(::testing::Message() << name(s) << ' ' << describe(ctx));
@@ -200,9 +200,10 @@ TEST_P(LayerNormCases, GainGradientHasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-/// Bounds in units of the arithmetic's roundoff u, first order with room for the second: a sum over lanes and
-/// its division have n/16 + 6 roundings. The mean's error e is one for the whole row; since the exact centred
-/// values add up to 0, it raises the variance by e² only. A product of two factors has 1 rounding.
+/// Bounds in units of the arithmetic's roundoff u, to first order with a margin for the second: a sum over
+/// lanes and its division have n/16 + 6 roundings. The mean's error e is the same for the whole row. The
+/// exact centred values add up to 0, so e raises the variance only by e². A product of two operands has 1
+/// rounding.
 TEST_P(LayerNormCases, IsWithinTheErrorOfItsArithmetic) {
   const auto& [formats, channels, with_bias] = GetParam();
   Problem p(GetParam(), Batch({9}));
@@ -215,7 +216,7 @@ TEST_P(LayerNormCases, IsWithinTheErrorOfItsArithmetic) {
                        mean.data(), rstd.data());
   reference::layernorm_backward(9, channels, x.data(), gain.data(), mean.data(), rstd.data(), dy.data(),
                                 dx.data());
-  // The reference's own sums have n roundings of f64.
+  // The reference's own sums have n roundings in f64.
   const double n = static_cast<double>(channels), u = 1.01 * unit_roundoff(formats.arithmetic());
   const double sum_error = (n / 16 + 6) * u + n * unit_roundoff(Scalar::f64);
   for (std::int64_t t = 0; t < 9; ++t) {
@@ -288,7 +289,7 @@ TEST(LayerNorm, WorksInPlaceAndWithTheAddendInPlace) {
   EXPECT_EQ(sum.values(), apart.dx.values());
 }
 
-/// A row of one value has no variance: y is the bias, and dx is 0.
+/// A row of equal values has no variance: y is the bias, and dx is 0.
 TEST(LayerNorm, OfARowOfEqualValuesIsTheBias) {
   Problem p({all_of(Scalar::f32), 32}, Batch({2}));
   for (std::int64_t c = 0; c < 32; ++c) p.x.set(1, c, 3);
@@ -296,8 +297,8 @@ TEST(LayerNorm, OfARowOfEqualValuesIsTheBias) {
   for (std::int64_t c = 0; c < 32; ++c) EXPECT_EQ(p.y.get(1, c), p.bias.get(0, c));
 }
 
-/// Central differences of Σ dy ∘ y in double. With steps of 1e-5 and values of order 1 the truncation is
-/// about h² and the cancellation about 1e-16 · terms / h: both below 1e-8.
+/// Central differences of Σ dy ∘ y in double. For steps of 1e-5 and values of order 1, the truncation error
+/// is about h² and the cancellation about 1e-16 · terms / h, both below 1e-8.
 TEST(LayerNorm, ReferenceGradientIsTheDerivative) {
   constexpr std::int64_t kTokens = 3, kChannels = 11;
   std::mt19937 random(kSeed);

@@ -1,4 +1,4 @@
-// The norms against PyTorch.
+// Compares the norms with PyTorch.
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
@@ -14,7 +14,7 @@ using testing::Tensor;
 
 constexpr double kEps = 1e-5;
 
-// Made by tools/golden_rows.py: torch.nn.functional.rms_norm in f64 and its autograd.
+// Written by tools/golden_rows.py: torch.nn.functional.rms_norm in f64 and its autograd.
 constexpr double kGoldenX[] = {
     0x1.aed548f090ceep-1,  -0x1.837b9dddc1eaep-1, 0x1.50608c26d0a08p-1,  -0x1.1689ef5f34f52p-1,
     0x1.ae4044881c506p-2,  -0x1.26d02085f20f8p-2, 0x1.32f2d28f584cfp-3,  -0x1.220a29f6eb9f4p-7,
@@ -68,7 +68,7 @@ TEST(RmsNorm, AgreesWithPyTorch) {
   for (std::int64_t c = 0; c < 8; ++c) EXPECT_NEAR(dgain.get(0, c), kGoldenDgain[c], tolerance);
 }
 
-// The same tokens, gain and dy by torch.nn.functional.layer_norm.
+// The same tokens, gain and dy with torch.nn.functional.layer_norm.
 constexpr double kGoldenBias[] = {0x0.0p+0,
                                   0x1.210386db6d55bp-4,
                                   -0x1.1e1f18ab0a2c0p-3,

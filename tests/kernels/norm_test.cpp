@@ -1,6 +1,6 @@
-// RMSNorm of tokens and of their heads: the bits that the header's order of operations gives, on every
-// instruction set and thread count and in every format; errors within the bound of that arithmetic; gradients
-// that are the derivative.
+// RMSNorm of tokens and of their heads: the bits of the header's order of operations on every instruction set
+// and thread count and in every format, errors within the bound of that arithmetic, and gradients that equal
+// the derivative.
 #include "mantissa/kernels/norm.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::Tensor;
 
 constexpr double kEps = 1e-5;
 
-/// Formats of x, gain and y; gradients have the same as the value.
+/// Formats of x, gain and y. Gradients have the format of the value.
 struct Formats {
   Scalar x, gain, y;
   Scalar arithmetic() const { return is_f64(x) ? Scalar::f64 : Scalar::f32; }
@@ -39,7 +39,7 @@ struct Case {
   double gain_offset = 0;
 };
 
-/// One problem and the results of the kernels.
+/// A problem and the kernels' results.
 struct Problem {
   Problem(const Case& c, const Batch& b)
       : batch(b),
@@ -80,7 +80,7 @@ struct Problem {
   Scalar statistics = Scalar::f64;
 };
 
-/// The header's formulas, operation by operation in T, on one token, or on head `group` of one.
+/// The header's formulas, operation by operation in T, for one token or for head `group` of a token.
 template <class T>
 struct Spelled {
   Spelled(const Problem& p, std::int64_t t, std::int64_t group)
@@ -158,7 +158,7 @@ TEST_P(RmsNormCases, HasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-TEST(RmsNormStatistics, OfALowerFormatAreRoundedToIt) {
+TEST(RmsNormStatistics, RoundToALowerFormat) {
   for (const Scalar s : {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3}) {
     for (const Context& ctx : contexts()) {
       SCOPED_TRACE(::testing::Message() << name(s) << ' ' << describe(ctx));
@@ -221,10 +221,10 @@ TEST_P(RmsNormGainCases, HasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-/// Bounds in units of the arithmetic's roundoff u, first order with room for the second: a lane's chain has
-/// n/16 + 1 roundings, the join 4. The mean of squares has only positive terms, so its relative error is
-/// (n/16 + 7)u with the division and ε, that of rstd half of it and 2 more; y has 2 more.
-/// With an offset the gain has 1 rounding of its own.
+/// Bounds in units of the arithmetic's roundoff u, to first order with a margin for the second: a lane's
+/// chain has n/16 + 1 roundings, the join 4. The mean of squares has only positive terms, so its relative
+/// error is (n/16 + 7)u with the division and ε, that of rstd half of it plus 2, and y has 2 more. With an
+/// offset the gain has 1 rounding of its own.
 TEST_P(RmsNormCases, IsWithinTheErrorOfItsArithmetic) {
   const auto& [formats, channels, groups, gain_offset] = GetParam();
   Problem p(GetParam(), Batch({9}));
@@ -237,7 +237,7 @@ TEST_P(RmsNormCases, IsWithinTheErrorOfItsArithmetic) {
   reference::rmsnorm(rows, channels, kEps, x.data(), gain.data(), y.data(), rstd.data(), gain_offset);
   reference::rmsnorm_backward(rows, channels, x.data(), gain.data(), rstd.data(), dy.data(), dx.data(),
                               gain_offset);
-  // The reference's own sums have n roundings of f64.
+  // The reference's own sums have n roundings in f64.
   const double n = static_cast<double>(channels), u = unit_roundoff(formats.arithmetic());
   const double sum_error = 1.01 * (n / 16 + 7) * u + n * unit_roundoff(Scalar::f64);
   const double rstd_error = sum_error / 2 + 2.02 * u;
@@ -255,8 +255,8 @@ TEST_P(RmsNormCases, IsWithinTheErrorOfItsArithmetic) {
       const std::int64_t t = row / groups, at = row % groups * channels + c;
       const double y_error = std::abs(y[i]) * (rstd_error + 2.02 * u + gain_error);
       EXPECT_NEAR(p.y.get(t, at), y[i], y_error + rounding_error(formats.y, std::abs(y[i]) + y_error));
-      // Of dx: g has 1 rounding; x̂ has 1 and rstd's error, twice with the mean's; the product's sum as above;
-      // 3 to join them.
+      // For dx: g has 1 rounding; x̂ has 1 and rstd's error, twice with the mean's; the product's sum as
+      // above; and 3 join them.
       const double g = std::abs(dy[i] * raised(c)), pull = std::abs(x[i] * r) * products / n;
       const double dx_error = r * (g * (rstd_error + 3.03 * u + gain_error) +
                                    pull * (sum_error + 3 * rstd_error + 6.06 * u + gain_error));
@@ -333,8 +333,8 @@ TEST(RmsNorm, GainGradientDoesNotDependOnTheMicroBatchSplit) {
   EXPECT_EQ(split, once.dgain);
 }
 
-/// Central differences of Σ dy ∘ y in double. With steps of 1e-5 and values of order 1 the truncation is
-/// about h² and the cancellation about 1e-16 · terms / h: both below 1e-8.
+/// Central differences of Σ dy ∘ y in double. For steps of 1e-5 and values of order 1, the truncation error
+/// is about h² and the cancellation about 1e-16 · terms / h, both below 1e-8.
 TEST(RmsNorm, ReferenceGradientIsTheDerivative) {
   constexpr std::int64_t kTokens = 3, kChannels = 11;
   std::mt19937 random(kSeed);

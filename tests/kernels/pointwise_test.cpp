@@ -1,5 +1,5 @@
 // Pointwise programs: every instruction's bits, every format and shape, in place and broadcast, on every
-// instruction set and thread count; programs as text; building, and joining without a change of any bit.
+// instruction set and thread count; programs as text; building, and fusion that changes no bit.
 #include "mantissa/kernels/pointwise.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Expression swiglu() {
   return b.build();
 }
 
-/// What one instruction gives, spelled in T.
+/// The result of one instruction, in T.
 template <class T>
 T spelled(const Instruction& in, T a, T b, T c) {
   const auto math = [a](MathFunction f) {
@@ -90,7 +90,7 @@ T spelled(const Instruction& in, T a, T b, T c) {
   }
 }
 
-/// A whole program on one element.
+/// A whole program on one element, in T.
 template <class T>
 std::vector<T> spelled(const Expression& e, const std::vector<double>& inputs) {
   std::array<T, 16> r{};
@@ -131,7 +131,7 @@ struct Operands {
   }
 };
 
-/// Runs `e` everywhere and expects the bits of the instructions one by one.
+/// Runs `e` in every context and expects the bits of the instructions one by one.
 void expect_spelled(const Expression& e, Operands o) {
   const std::int64_t rows = o.out[0].rows, width = o.out[0].columns;
   std::vector<Tensor> expected = o.out;
@@ -206,7 +206,7 @@ TEST(Pointwise, ReadsAndWritesEveryFormat) {
 
 class PointwiseShapes : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
-TEST_P(PointwiseShapes, HaveTheSameElements) {
+TEST_P(PointwiseShapes, DoNotChangeTheElements) {
   const auto [rows, width] = GetParam();
   for (const Scalar s : {Scalar::f32, Scalar::bf16}) {
     expect_spelled(swiglu(), {normal_tensors(2, s, rows, width), {Tensor(s, rows, width)}, {}});
@@ -231,13 +231,13 @@ INSTANTIATE_TEST_SUITE_P(All, PointwiseShapes,
                                            std::pair{700, 5}, std::pair{3, 512}, std::pair{5, 513},
                                            std::pair{9, 1040}, std::pair{2, 9001}));
 
-TEST(Pointwise, NothingToDoIsDone) {
+TEST(Pointwise, AcceptsAnEmptyRange) {
   pointwise({.simd = best_simd()}, swiglu(), 0, 8, std::array<PointwiseInput, 2>{},
             std::array<PointwiseOutput, 1>{});
 }
 
-/// The second output needs the first input after the first output took its place.
-TEST(Pointwise, AnOutputMayBeAnInputsMemory) {
+/// The second output needs the first input after the first output has replaced it.
+TEST(Pointwise, AnOutputMayShareAnInputsMemory) {
   ExpressionBuilder b;
   const Reg x = b.load(0), y = b.load(1);
   b.store(b.mul(x, y), 0);
@@ -257,8 +257,8 @@ TEST(Pointwise, AnOutputMayBeAnInputsMemory) {
   }
 }
 
-/// sigmoid is within 1.97 ulp (numeric/math-inl.h), each product adds a rounding; an ulp is at most 2u of the
-/// value.
+/// sigmoid is within 1.97 ulp (numeric/math-inl.h), and each product adds a rounding; an ulp is at most 2u of
+/// the value.
 TEST(Pointwise, SwigluIsWithinTheErrorOfItsArithmetic) {
   for (const Scalar s : {Scalar::f32, Scalar::bf16, Scalar::f16}) {
     Operands o{normal_tensors(2, s, 7, 300), {Tensor(s, 7, 300)}, {}};
@@ -289,7 +289,7 @@ TEST(Expression, BracketsFollowTheOrderOfComputation) {
             "out0 = in0 - (in1 - 0.5); out1 = in0 * (in1 * 0.5); out2 = (in0 + in1) / (-fma(in0, in1, 0.5))");
 }
 
-TEST(Expression, NamesWhatIsReadTwice) {
+TEST(Expression, NamesValuesThatAreReadTwice) {
   ExpressionBuilder b;
   const Reg s = b.tanh(b.load(0));
   b.store(b.mul(s, s), 0);
@@ -303,7 +303,7 @@ std::size_t registers_of(const Expression& e) {
   return most;
 }
 
-TEST(ExpressionBuilder, UsesRegistersAgain) {
+TEST(ExpressionBuilder, ReusesRegisters) {
   ExpressionBuilder b;
   Reg sum = b.load(0);
   for (int i = 0; i < 100; ++i) sum = b.add(b.exp(sum), b.constant(i));
@@ -311,14 +311,14 @@ TEST(ExpressionBuilder, UsesRegistersAgain) {
   EXPECT_EQ(registers_of(b.build()), 2U);
 }
 
-TEST(ExpressionBuilder, ComputesNothingTwiceAndNothingUnread) {
+TEST(ExpressionBuilder, SkipsRepeatedAndUnusedValues) {
   ExpressionBuilder b;
   b.log(b.load(0));
   b.store(b.add(b.exp(b.load(0)), b.exp(b.load(0))), 0);
   EXPECT_EQ(b.build().code.size(), 4U);  // load, exp, add, store
 }
 
-TEST(ExpressionBuilder, SaysWhereAProgramIsTooLarge) {
+TEST(ExpressionBuilder, RejectsProgramsThatAreTooLarge) {
   ExpressionBuilder b;
   std::vector<Reg> values;
   for (int i = 0; i < 17; ++i) values.push_back(b.mul(b.load(0), b.constant(i)));
@@ -371,7 +371,7 @@ Expression random_program(std::size_t inputs, int steps, std::mt19937& random) {
   b.store(values.back(), 0);
   b.store(values[values.size() / 2], 1);
   Expression e = b.build();
-  e.inputs = static_cast<std::uint8_t>(inputs);  // also those that nothing reads
+  e.inputs = static_cast<std::uint8_t>(inputs);  // including unused ones
   return e;
 }
 
@@ -384,8 +384,8 @@ struct Joint {
 
 class Fusion : public ::testing::TestWithParam<Joint> {};
 
-/// A producer (inputs a, b; outputs p, q), then a consumer of q, a, c and p. Random programs, seeds printed
-/// by the trace.
+/// A producer (inputs a, b; outputs p, q), then a consumer of q, a, c and p. Random programs; the trace
+/// prints the seeds.
 TEST_P(Fusion, ChangesNoBit) {
   const Joint& f = GetParam();
   constexpr std::int64_t kRows = 2, kWidth = 333;
@@ -433,7 +433,7 @@ INSTANTIATE_TEST_SUITE_P(All, Fusion,
                                   std::string(name(info.param.out));
                          });
 
-TEST(Fuse, ShowsTheRoundingAtTheJoint) {
+TEST(Fuse, ShowsTheRoundingBetweenTheParts) {
   ExpressionBuilder residual;
   residual.store(residual.add(residual.load(0), residual.load(1)), 0);
   const std::vector<Wire> wires{{Wire::From::own}, {Wire::From::output, 0, Scalar::bf16}};
@@ -442,7 +442,7 @@ TEST(Fuse, ShowsTheRoundingAtTheJoint) {
   EXPECT_EQ(fused->str(), "out0 = in2 + round<bf16>(in0 * sigmoid(in0) * in1)");
 }
 
-TEST(Fuse, FailsWhereTheLimitsDoNotSuffice) {
+TEST(Fuse, FailsBeyondTheLimits) {
   ExpressionBuilder sum;
   Reg total = sum.load(0);
   for (std::size_t i = 1; i < 6; ++i) total = sum.add(total, sum.load(i));

@@ -1,4 +1,4 @@
-// What the processor has, held against what the system says of it.
+// Compares the detected processor features with those that the system reports.
 #include "mantissa/kernels/processor.h"
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ std::vector<std::string> system_flags() {
   return {};
 }
 
-/// The system's name where it is not the compilers'.
+/// Returns the system's name of a feature.
 std::string system_name(std::string_view name) {
   if (name == "neon") return "asimd";
   return name == "fp16" ? "asimdhp" : std::string(name);
 }
 
-TEST(Processor, HasWhatTheSystemSaysItHas) {
+TEST(Processor, HasTheFeaturesThatTheSystemReports) {
   const std::vector<std::string> flags = system_flags();
   if (flags.empty()) GTEST_SKIP() << "the system does not list the processor's extensions";
   for (const ProcessorFeature& f : processor_features(best_simd())) {
@@ -36,7 +36,7 @@ TEST(Processor, HasWhatTheSystemSaysItHas) {
   }
 }
 
-TEST(Processor, UsesTheInstructionSetThatKernelsRunWithAndSaysWhy) {
+TEST(Processor, ReportsTheInstructionSetOfTheKernelsWithAReason) {
   const auto used = [](Simd simd, std::string_view name) {
     const std::vector<ProcessorFeature> all = processor_features(simd);
     const auto f =
@@ -48,7 +48,7 @@ TEST(Processor, UsesTheInstructionSetThatKernelsRunWithAndSaysWhy) {
   EXPECT_TRUE(used(Simd::avx512, "avx512f"));
   EXPECT_FALSE(used(Simd::avx2, "avx512f"));
   EXPECT_TRUE(used(Simd::avx2, "avx2"));
-  EXPECT_FALSE(used(Simd::avx512, "avx512_bf16")) << "its sums have other bits";
+  EXPECT_FALSE(used(Simd::avx512, "avx512_bf16")) << "its sums have different bits";
 #endif
 }
 

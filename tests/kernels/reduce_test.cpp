@@ -1,5 +1,5 @@
-// Means and norms of programs over a parameter: the stated order of every sum, on every instruction set and
-// thread count.
+// Means and norms of programs over a parameter: the documented order of every sum, on every instruction set
+// and thread count.
 #include "mantissa/kernels/reduce.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ using testing::describe;
 using testing::lane_sum;
 using testing::Tensor;
 
-/// in0 · in1, where in1 is one number for each row.
+/// in0 · in1, where in1 has one number per row.
 Expression product() {
   ExpressionBuilder b;
   b.store(b.mul(b.load(0), b.load(1)), 0);
@@ -32,7 +32,7 @@ struct Operands {
   std::vector<PointwiseInput> inputs() const {
     return {{x.bytes.data(), x.type}, {column.bytes.data(), column.type, Broadcast::over_columns}};
   }
-  /// What the program makes of element (i, j), widened; its square where `squares`.
+  /// Returns the program's output for element (i, j), widened, or its square if `squares`.
   double term(std::int64_t i, std::int64_t j, bool squares) const {
     const double value = arithmetic == Scalar::f64
                              ? x.get(i, j) * column.get(0, i)
@@ -43,7 +43,7 @@ struct Operands {
   Scalar arithmetic;
 };
 
-/// Σ term(k) over chunks of `chunk`, in order.
+/// Adds sum_of(begin, end) over chunks of `chunk` elements, in order.
 double chunked(std::int64_t n, std::int64_t chunk, const auto& sum_of) {
   double sum = 0;
   for (std::int64_t begin = 0; begin < n; begin += chunk) sum += sum_of(begin, std::min(n, begin + chunk));
@@ -84,7 +84,7 @@ std::int64_t terms(const Operands& o, Over over) {
 
 class Reduces : public ::testing::TestWithParam<std::pair<std::int64_t, std::int64_t>> {};
 
-TEST_P(Reduces, InTheStatedOrderEverywhere) {
+TEST_P(Reduces, InTheDocumentedOrderEverywhere) {
   const auto [rows, width] = GetParam();
   const Expression program = product();
   for (const auto& [type, arithmetic] :

@@ -1,4 +1,4 @@
-// Made by tools/golden_rope.py: what transformers forms in f32.
+// Written by tools/golden_rope.py: the values that transformers computes in f32.
 #pragma once
 
 #include <cstdint>

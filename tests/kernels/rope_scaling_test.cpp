@@ -1,5 +1,5 @@
-// Scaled rotary frequencies: the f32 values that transformers forms, the formulas within the roundings of
-// either format, and the tables made from them.
+// Scaled rotary frequencies: the f32 values of transformers, the formulas within the roundings of either
+// format, and the tables computed from them.
 #include "mantissa/kernels/rope_scaling.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 using testing::Tensor;
 using Kind = RopeScaling::Kind;
 
-TEST(RopeScaling, HasTheValuesThatTransformersForms) {
+TEST(RopeScaling, HasTheValuesOfTransformers) {
   for (const GoldenFrequencies& g : kGoldenFrequencies) {
     SCOPED_TRACE(::testing::Message() << "kind " << static_cast<int>(g.scaling.kind) << ", head_dim "
                                       << g.head_dim << ", length " << g.length);
@@ -31,8 +31,8 @@ TEST(RopeScaling, HasTheValuesThatTransformersForms) {
 
 /// Relative error in units of u. Unscaled: theta, the exponent (times at most ln θ in the power), the power
 /// and its reciprocal. Dynamic: the base's own error, where the difference of ratio and factor − 1 is smaller
-/// than the ratio. Llama 3 and YaRN: the share that is kept errs by the roundings of its numerator over the
-/// width of the ramp; then both parts, their weights and the sum.
+/// than the ratio. Llama 3 and YaRN: the kept share errs by the roundings of its numerator over the width of
+/// the ramp; then both parts, their weights and the sum.
 double roundings(const GoldenFrequencies& g) {
   const RopeScaling& s = g.scaling;
   const double d = static_cast<double>(g.head_dim), unscaled = std::log(g.theta) + 4;
@@ -55,9 +55,9 @@ double roundings(const GoldenFrequencies& g) {
   return unscaled;
 }
 
-TEST(RopeScaling, IsTheFormulaWithinTheRoundingsOfItsFormat) {
+TEST(RopeScaling, EqualsTheFormulaWithinTheRoundingsOfItsFormat) {
   for (const GoldenFrequencies& g : kGoldenFrequencies) {
-    // A ramp of no width: the golden values alone judge the step.
+    // A ramp of zero width: only the golden values test the step.
     if (g.scaling.kind == Kind::yarn && g.scaling.beta_fast == g.scaling.beta_slow) continue;
     const std::vector<double> want = reference::inverse_frequencies(g.head_dim, g.theta, g.scaling, g.length);
     for (const Scalar arithmetic : {Scalar::f32, Scalar::f64}) {
@@ -94,7 +94,7 @@ struct Tables {
   Tensor cos, sin;
 };
 
-TEST(RopeTable, WithoutScalingIsTheSameWhicheverWayItIsAskedFor) {
+TEST(RopeTable, WithoutScalingIsTheSameByEitherFunction) {
   for (const Scalar type : {Scalar::f32, Scalar::f64}) {
     const Tables made({.positions = 70, .head_dim = 24, .theta = 5000, .length = 9}, type);
     Tensor cos(type, 70, 12, 1), sin(type, 70, 12, 2);
@@ -104,8 +104,8 @@ TEST(RopeTable, WithoutScalingIsTheSameWhicheverWayItIsAskedFor) {
   }
 }
 
-/// Of angles by numeric/sin_cos.h, whose cosines differ from the C library's by rounding alone.
-TEST(RopeTable, TurnsByTheScaledFrequencies) {
+/// Angles by numeric/sin_cos.h, whose cosines differ from the C library's only by rounding.
+TEST(RopeTable, RotatesByTheScaledFrequencies) {
   const RopeScaling s{.kind = Kind::llama3, .factor = 8, .original_positions = 64};
   const Tables made({.positions = 300, .head_dim = 32, .theta = 10000, .scaling = s}, Scalar::f32);
   const std::vector<double> frequencies = inverse_frequencies(32, 10000, s, 300, Scalar::f32);
@@ -120,7 +120,7 @@ TEST(RopeTable, TurnsByTheScaledFrequencies) {
   }
 }
 
-TEST(RopeTable, OfTheKindDynamicIsMadeForALength) {
+TEST(RopeTable, OfTheKindDynamicDependsOnTheLength) {
   RopeTable table{.positions = 2048,
                   .head_dim = 16,
                   .theta = 10000,
@@ -150,7 +150,7 @@ TEST(RopeTable, IsMultipliedByTheAttentionFactor) {
       const double factor = round_to(1.1386294361, type);
       for (std::int64_t p = 0; p < 50; ++p) {
         for (std::int64_t i = 0; i < 8; ++i) {
-          // Exact in f64 where the table's numbers are f32.
+          // The product is exact in f64 if the table is f32.
           const auto product = [&](const Tensor& t) {
             return round_to(round_to(t.get(p, i) * factor, type), angles);
           };

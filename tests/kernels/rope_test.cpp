@@ -1,4 +1,4 @@
-// Rotary position embedding: the tables that transformers forms, the bits of the stated operations on every
+// Rotary position embedding: the tables of transformers, the bits of the stated operations on every
 // instruction set and thread count and in every format, and a rotation that the inverse undoes.
 #include "mantissa/kernels/rope.h"
 
@@ -28,7 +28,7 @@ struct GoldenAngle {
   float cos, sin;
 };
 
-// Made by tools/golden_rows.py: inverse frequencies and angles by torch in f32, cos and sin of them in
+// Written by tools/golden_rows.py: inverse frequencies and angles by torch in f32, their cos and sin in
 // double.
 constexpr GoldenAngle kGolden[] = {
     {10000.0, 16, 1, 0, 0x1.14a2800000000p-1f, 0x1.aed5480000000p-1f},
@@ -78,7 +78,7 @@ constexpr GoldenAngle kGolden[] = {
     {500000.0, 128, 32767, 63, 0x1.fe58180000000p-1f, 0x1.4928740000000p-4f},
 };
 
-TEST(RopeTable, HasTheValuesThatTransformersForms) {
+TEST(RopeTable, HasTheValuesOfTransformers) {
   std::optional<GoldenAngle> made;
   Tensor cos(Scalar::f32, 0, 1), sin(Scalar::f32, 0, 1);
   for (const GoldenAngle& g : kGolden) {
@@ -94,10 +94,10 @@ TEST(RopeTable, HasTheValuesThatTransformersForms) {
   }
 }
 
-/// The exponent has one rounding (times at most ln θ in the power), the power, its reciprocal and the angle
-/// one each; the angle's relative error times the angle is the table's absolute one. In f64 pow, cos and sin
-/// add less than one ulp each.
-TEST(RopeTable, IsTheFormulaWithinTheRoundingsOfItsFormat) {
+/// The exponent has one rounding (times at most ln θ in the power); the power, its reciprocal and the angle
+/// have one each. The angle's relative error times the angle is the table's absolute error. In f64 pow, cos
+/// and sin add less than one ulp each.
+TEST(RopeTable, EqualsTheFormulaWithinTheRoundingsOfItsFormat) {
   constexpr std::int64_t kPositions = 600, kDim = 20;
   for (const Scalar s : {Scalar::f32, Scalar::f64}) {
     for (const double theta : {10000.0, 500000.0}) {
@@ -119,7 +119,7 @@ TEST(RopeTable, IsTheFormulaWithinTheRoundingsOfItsFormat) {
   }
 }
 
-TEST(RopeTable, InALowerFormatRoundsEveryNumberOnTheWay) {
+TEST(RopeTable, InALowerFormatRoundsEveryIntermediate) {
   constexpr std::int64_t kPositions = 600, kDim = 20;
   constexpr double kBase = 10000;
   for (const Scalar s : {Scalar::bf16, Scalar::f16, Scalar::e5m2}) {
@@ -127,7 +127,7 @@ TEST(RopeTable, InALowerFormatRoundsEveryNumberOnTheWay) {
     rope_table(kPositions, kDim, kBase, cos, sin, s);
     for (std::int64_t p = 0; p < kPositions; ++p) {
       for (std::int64_t i = 0; i < kDim / 2; ++i) {
-        // f32's frequency is too near to the formula's to round otherwise.
+        // The frequency in f32 is too close to the formula's to round differently.
         const double frequency = round_to(std::pow(kBase, -2.0 * static_cast<double>(i) / kDim), s);
         const double angle = round_to(round_to(static_cast<double>(p), s) * frequency, s);
         EXPECT_EQ(cos.get(p, i), round_to(static_cast<float>(std::cos(angle)), s))
@@ -147,7 +147,7 @@ struct Case {
 
 constexpr double kTheta = 10000;
 
-/// Segments that stand at different positions of their sequences, as with a cache.
+/// Segments at different positions of their sequences, as with a cache.
 struct Problem {
   Problem(const Case& f)
       : batch({4, 1, 33, 20}),
@@ -203,7 +203,7 @@ TEST_P(RopeCases, HasTheBitsOfTheStatedOperationsEverywhere) {
 
 /// Two products and their sum: 2 roundings of each term. The table's entries differ from the formula's as
 /// shown above, at positions below 64.
-TEST_P(RopeCases, IsTheRotationWithinTheErrorOfItsArithmetic) {
+TEST_P(RopeCases, EqualsTheRotationWithinTheErrorOfItsArithmetic) {
   const Case& f = GetParam();
   Problem p(f);
   rope({.simd = best_simd()}, p.batch.extent(), {f.heads, f.head_dim, false, p.x, p.cos, p.sin, p.y});
@@ -245,8 +245,8 @@ TEST(Rope, WorksInPlace) {
   EXPECT_EQ(p.x.values(), p.y.values());
 }
 
-/// The rotation is linear and orthogonal: its inverse is its gradient. cos² + sin² is 1 within 2 roundings of
-/// each entry, and each rotation adds 2 per term.
+/// The rotation is linear and orthogonal, so its inverse is its gradient. cos² + sin² is 1 within 2 roundings
+/// of each entry, and each rotation adds 2 per term.
 TEST(Rope, InverseUndoesIt) {
   Problem p({Scalar::f32, Scalar::f32, 2, 32});
   const Context ctx{.simd = best_simd()};

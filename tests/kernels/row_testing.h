@@ -1,5 +1,5 @@
-// What the tests of the row kernels share: matrices in any format, extents, the contexts that must give the
-// same bits, and the summation order that the headers state.
+// Shared by the tests of row kernels: matrices in any format, extents, the contexts that must give the same
+// bits, and the headers' order of summation.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,14 +22,13 @@ namespace mantissa::kernels::testing {
 
 constexpr unsigned kSeed = 20261121;
 
-/// The instruction set that the tests convert with. Asking the machine costs too much to do it for each
-/// element.
+/// The instruction set of the tests' conversions. Querying the machine for each element would be too slow.
 inline SimdTarget converter() {
   static const SimdTarget target = simd_targets().front();
   return target;
 }
 
-/// A matrix in some format whose rows are `ld` apart. What lies between the rows is never to be written.
+/// A matrix in some format whose rows are `ld` apart. Kernels must not write between the rows.
 struct Tensor {
   Scalar type = Scalar::f32;
   std::int64_t rows = 0, columns = 0, ld = 0;
@@ -56,7 +55,7 @@ struct Tensor {
     load_row(bytes.data(), type, at(i, j), 1, &x, converter());
     return x;
   }
-  /// The values without gaps.
+  /// Returns the values without gaps.
   std::vector<double> values() const {
     std::vector<double> all;
     for (std::int64_t i = 0; i < rows; ++i) {
@@ -93,7 +92,7 @@ inline std::string describe(const Context& ctx) {
   return std::string(name(ctx.simd)) + ", " + std::to_string(ctx.threads) + " threads";
 }
 
-/// Rows of the given lengths, each one segment from position 0.
+/// Rows of the given lengths, each a segment from position 0.
 struct Batch {
   std::vector<Row> rows;
   std::vector<Segment> segments;
@@ -109,7 +108,8 @@ struct Batch {
   Extent extent() const { return {tokens, rows, segments, rows_per_leaf}; }
 };
 
-/// Sum over 16 virtual lanes of `add(i, lane)`, which adds element i to a lane; lanes are joined 8, 4, 2, 1.
+/// Sums `add(i, lane)` over 16 virtual lanes, where `add` adds element i to a lane. Lanes are joined 8, 4,
+/// 2, 1.
 template <class T>
 T lane_sum(std::int64_t n, const std::function<T(std::int64_t, T)>& add) {
   T lanes[16] = {};
@@ -120,8 +120,8 @@ T lane_sum(std::int64_t n, const std::function<T(std::int64_t, T)>& add) {
   return lanes[0];
 }
 
-/// start + Σ over the tokens of `batch` in the order of sums over tokens: `add_block(begin, end, leaf)`
-/// returns the leaf with tokens [begin, end) added.
+/// Computes start + Σ over the tokens of `batch` in the order of sums over tokens. `add_block(begin, end,
+/// leaf)` returns the leaf with tokens [begin, end) added.
 template <class T>
 T block_sum(const Batch& batch, T start, const std::function<T(std::int64_t, std::int64_t, T)>& add_block) {
   const std::int64_t rows = static_cast<std::int64_t>(batch.rows.size());
@@ -138,7 +138,7 @@ T block_sum(const Batch& batch, T start, const std::function<T(std::int64_t, std
   return start;
 }
 
-/// The same where `chain(t, sum)` adds token t to its block's chain.
+/// Like block_sum, where `chain(t, sum)` adds token t to its block's chain.
 template <class T>
 T token_sum(const Batch& batch, T start, const std::function<T(std::int64_t, T)>& chain) {
   return block_sum<T>(batch, start, [&](std::int64_t begin, std::int64_t end, T leaf) {
@@ -148,7 +148,7 @@ T token_sum(const Batch& batch, T start, const std::function<T(std::int64_t, T)>
   });
 }
 
-/// Largest error of rounding x to nearest in `s`.
+/// Returns the largest error of rounding x to nearest in `s`.
 inline double rounding_error(Scalar s, double x) {
   const double subnormal = std::ldexp(1.0, traits(s).min_normal_exp - traits(s).mantissa_bits - 1);
   return std::max(unit_roundoff(s) * std::abs(x), subnormal);

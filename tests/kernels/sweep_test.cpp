@@ -1,6 +1,6 @@
-// Sweeps: programs over parameters with broadcast operands, outputs in formats and roundings of their own,
-// copies, and weights that keep what rounding loses. The same bits on every instruction set and thread count,
-// and from compiled and interpreted programs.
+// Sweeps: programs over parameters with broadcast operands, outputs with their own formats and roundings,
+// copies, and weights that accumulate their rounding errors. The bits are the same on every instruction set
+// and thread count, compiled or interpreted.
 #include "mantissa/kernels/sweep.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ PointwiseInput input(const Tensor& t, Broadcast broadcast = Broadcast::none) {
   return {t.bytes.data(), t.type, broadcast};
 }
 
-/// x as element i of an output in `to` stores it.
+/// Returns x as stored in element i of an output in format `to`.
 double stored(double x, Scalar to, Rounding rounding, RandomUse use, std::int64_t i) {
   const RandomStream stream(kKey.seed, use, kKey.name_hash, kKey.step);
   return round_to(x, to, {rounding}, stream.bits(static_cast<std::uint64_t>(i)));
@@ -66,10 +66,10 @@ TEST(Sweep, BroadcastsRowsColumnsAndNumbers) {
   }
 }
 
-TEST(Sweep, ReadsAnElementBeforeItIsWritten) {
+TEST(Sweep, ReadsAnElementBeforeWritingIt) {
   ExpressionBuilder b;
   const auto x = b.load(0), y = b.load(1);
-  b.store(b.mul(x, y), 0);  // over x, which is read once more
+  b.store(b.mul(x, y), 0);  // overwrites x, which is read again
   b.store(b.add(x, y), 1);
   const Expression program = b.build();
   const Tensor x0 = normal(Scalar::f32, 1, 1041, 1), y0 = normal(Scalar::f32, 1, 1041, 2);
@@ -86,8 +86,8 @@ TEST(Sweep, ReadsAnElementBeforeItIsWritten) {
   }
 }
 
-/// Each output in its own format, with its own stream; copies are rounded to nearest from what was stored.
-TEST(Sweep, RoundsEveryOutputByItself) {
+/// Each output has its own format and stream. Copies round to nearest from the stored value.
+TEST(Sweep, RoundsEveryOutputSeparately) {
   ExpressionBuilder b;
   const auto x = b.load(0);
   b.store(x, 0);
@@ -119,7 +119,7 @@ TEST(Sweep, RoundsEveryOutputByItself) {
   }
 }
 
-TEST(Sweep, StoresNothingWhereAnOutputHasNoMemory) {
+TEST(Sweep, StoresNothingForAnOutputWithoutMemory) {
   ExpressionBuilder b;
   b.store(b.load(0), 0);
   b.store(b.neg(b.load(0)), 1);
@@ -165,10 +165,10 @@ struct AdamW {
   Scalar arithmetic = Scalar::f32;
 };
 
-TEST(Sweep, CompiledProgramsHaveTheBitsOfInterpretedOnes) {
+TEST(Sweep, CompiledAndInterpretedProgramsGiveTheSameBits) {
   for (const bool compensated : {false, true}) {
     Expression interpreted = adamw_program(compensated);
-    interpreted.code.push_back({.op = Opcode::constant, .dst = 15});  // so that it is another program
+    interpreted.code.push_back({.op = Opcode::constant, .dst = 15});  // makes it a different program
     for (const Scalar weight :
          {Scalar::f64, Scalar::f32, Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e4m3}) {
       for (const Scalar moment : {Scalar::f32, Scalar::bf16, Scalar::tf32}) {
@@ -190,7 +190,7 @@ TEST(Sweep, CompiledProgramsHaveTheBitsOfInterpretedOnes) {
   }
 }
 
-TEST(Sweep, FindsTheFirstElementThatItsFormatDoesNotHold) {
+TEST(Sweep, FindsTheFirstElementThatOverflowsItsFormat) {
   ExpressionBuilder b;
   b.store(b.load(0), 0);
   b.store(b.mul(b.load(0), b.load(1)), 1);
@@ -207,7 +207,7 @@ TEST(Sweep, FindsTheFirstElementThatItsFormatDoesNotHold) {
   for (const Context& ctx : contexts()) {
     const Sweep s{program, 1, 40000, inputs, outputs};
     EXPECT_EQ(find_overflow(ctx, s, 0), std::nullopt);
-    EXPECT_EQ(find_overflow(ctx, s, 1), std::nullopt) << "460 is rounded to 448";
+    EXPECT_EQ(find_overflow(ctx, s, 1), std::nullopt) << "460 rounds to 448";
     in.set(0, 20000, 240);
     EXPECT_EQ(find_overflow(ctx, s, 1), (WeightOverflow{20000, 480})) << describe(ctx);
     in.set(0, 20000, 230);
@@ -215,7 +215,7 @@ TEST(Sweep, FindsTheFirstElementThatItsFormatDoesNotHold) {
   EXPECT_EQ(out, before);
 }
 
-TEST(Lowered, RoundsWhatMayHaveMoreBitsThanItsOperands) {
+TEST(Lowered, RoundsResultsThatMayNeedMoreBitsThanTheirOperands) {
   const Expression plain = adamw_program(true), rounded = lowered(plain, Scalar::bf16);
   std::size_t roundings = 0;
   for (std::size_t i = 0; i + 1 < rounded.code.size(); ++i) {
@@ -230,7 +230,7 @@ TEST(Lowered, RoundsWhatMayHaveMoreBitsThanItsOperands) {
   EXPECT_EQ(roundings + plain.code.size(), rounded.code.size());
 }
 
-TEST(Expression, TellsMovesAndLossesInItsText) {
+TEST(Expression, PrintsMovesAndLosses) {
   ExpressionBuilder b;
   const auto w = b.load(0), s = b.sub(b.load(1), b.load(2));
   b.store(b.lost(b.move(w, s, 0), w, s), 1);

@@ -1,4 +1,4 @@
-// Every index of a loop runs exactly once, on a thread of the pool, and is done when the loop returns.
+// Every index of a loop runs exactly once, on a thread of the pool, and has finished when the loop returns.
 #include "mantissa/kernels/thread_pool.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // The sum over tokens: the bits of the stated order on every instruction set and thread count and in every
-// format, and no dependence on the split into micro-batches.
+// format, independent of the split into micro-batches.
 #include "mantissa/kernels/token_sum.h"
 
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ TEST_P(TokenSumCases, HasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-/// A column's error is at most one rounding per addition of |x|: 256 tokens, then blocks, then leaves.
+/// A column errs by at most one rounding per addition of |x|: 256 tokens, then blocks, then leaves.
 TEST_P(TokenSumCases, IsWithinTheErrorOfItsArithmetic) {
   const Case& f = GetParam();
   const Batch batch({300, 3, 17, 513});

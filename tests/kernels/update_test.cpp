@@ -1,5 +1,5 @@
-// The optimizer's sweeps: AdamW, operation by operation, in every format; norm and finite check; sums; casts.
-// The same bits on every instruction set and thread count.
+// The optimizer's sweeps: AdamW operation by operation in every format, norm and finite check, sums, and
+// casts. The bits are the same on every instruction set and thread count.
 #include "mantissa/kernels/update.h"
 #include "mantissa/kernels/adamw.h"
 
@@ -36,7 +36,7 @@ struct Formats {
   Scalar arithmetic() const { return is_f64(master) ? Scalar::f64 : Scalar::f32; }
 };
 
-/// A parameter in the middle of its training, and what an update makes of it.
+/// A parameter in the middle of training, and the result of an update.
 struct Parameter {
   Parameter(const Formats& f, std::int64_t count)
       : master(f.master, 1, count),
@@ -89,7 +89,7 @@ struct Parameter {
   Scalar lowered;
 };
 
-/// x as an update stores element i of a tensor of type s.
+/// Returns x as an update stores element i of a tensor of type s.
 template <class T>
 double stored(const AdamW& u, Scalar s, T x, std::int64_t i, RandomUse use) {
   const RandomStream stream(u.key.seed, use, u.key.name_hash, u.key.step);
@@ -160,16 +160,16 @@ TEST_P(AdamWFormats, HaveTheBitsOfTheStatedOperationsEverywhere) {
   }
 }
 
-/// The largest error of storing x: half a unit in the last place to nearest, a whole one otherwise.
+/// The largest error of storing x: half a unit in the last place with rounding to nearest, else a whole one.
 double storing_error(const Formats& f, Scalar s, double x) {
   return (f.rounding == Rounding::nearest ? 1 : 2) * rounding_error(s, x);
 }
 
-/// First-order counts of roundings. With M = β1|m| + (1−β1)|g|: g has 2, a term of m its factor and product
-/// and of g's, the sum 1: 5u·M. v: 8u, all terms positive. The step: m/c1 and lr 4 more; the root half of
-/// v's, c2's and the division's, then 3 for itself, ε and the sum: 8; the quotient 1. w·keep: 2, and 1 of the
-/// difference. With a compensation it is the sum of both that moves by the step, but for what rounding the
-/// new compensation loses: three more roundings, of sizes below |w| + |c| + |step|.
+/// First-order counts of roundings. With M = β1|m| + (1−β1)|g|: g has 2, a term of m its coefficient and
+/// product and those of g, the sum 1: 5u·M. v: 8u, all terms positive. The step: m/c1 and lr 4 more; the root
+/// half of v's, c2's and the division's, then 3 for itself, ε and the sum: 8; the quotient 1. w·keep: 2, and
+/// 1 for the difference. With a compensation the sum of both follows the step, except for the rounding loss
+/// of the new compensation: three more roundings, of sizes below |w| + |c| + |step|.
 TEST_P(AdamWFormats, AreWithinTheErrorOfTheirArithmetic) {
   const Formats& f = GetParam();
   const Parameter before(f, 2000);
@@ -242,7 +242,7 @@ INSTANTIATE_TEST_SUITE_P(
              (f.compensated ? "_compensated" : "");
     });
 
-/// One update of `count` equal elements, all in bf16, and the values in f32 that it rounds.
+/// One update of `count` equal elements, all in bf16, and the f32 values that it rounds.
 struct Equals {
   static constexpr std::int64_t kCount = 200'000;
   explicit Equals(RoundingKey key = kKey)
@@ -263,7 +263,7 @@ struct Equals {
     u.key = key;
     adamw({.simd = best_simd()}, u);
   }
-  /// Which elements of weight, first or second moment were rounded away from zero.
+  /// Returns which elements of weight, first or second moment were rounded away from zero.
   std::vector<bool> ups(std::size_t which) const {
     const Tensor& t = which == 0 ? p.master : which == 1 ? p.first : p.second;
     const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
@@ -274,7 +274,7 @@ struct Equals {
     }
     return up;
   }
-  /// The probability of that.
+  /// Returns the probability of rounding away from zero.
   double share(std::size_t which) const {
     const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
     return std::abs(exact[which] - down) / ulp(down, Scalar::bf16);
@@ -289,16 +289,16 @@ double count_both(const std::vector<bool>& a, const std::vector<bool>& b) {
   return both;
 }
 
-/// Draws are binomial: within 6 standard deviations.
+/// The count is binomial: within 6 standard deviations.
 void expect_drawn(double count, double share) {
   const double n = Equals::kCount;
   EXPECT_NEAR(count, n * share, 6 * std::sqrt(n * share * (1 - share)));
 }
 
-TEST(StochasticUpdate, IsUnbiasedAndDrawsForEachTensorByItself) {
+TEST(StochasticUpdate, IsUnbiasedAndIndependentForEachTensor) {
   const Equals e;
   for (std::size_t a = 0; a < 3; ++a) {
-    ASSERT_GT(e.share(a), 0.01) << "the value lies on the grid: choose other inputs";
+    ASSERT_GT(e.share(a), 0.01) << "the value needs no rounding: choose other inputs";
     for (std::size_t b = a; b < 3; ++b)
       expect_drawn(count_both(e.ups(a), e.ups(b)), a == b ? e.share(a) : e.share(a) * e.share(b));
   }
@@ -316,7 +316,7 @@ TEST(StochasticUpdate, DependsOnSeedStepAndName) {
   }
 }
 
-/// A weight near the end of its format, and where an update with gradients of one sign takes it.
+/// Weights near the end of their format, moved by updates with gradients of one sign.
 class WeightOverflows : public ::testing::TestWithParam<Formats> {};
 
 TEST_P(WeightOverflows, AreTheFirstThatTheUpdateWouldStoreAsInfOrNan) {
@@ -374,7 +374,7 @@ TEST(AdamW, NeedsNoCopy) {
   EXPECT_EQ(with.master, without.master);
 }
 
-/// Decay is decoupled: it moves a weight that has no gradient, and no moment.
+/// Decay is decoupled: it changes a weight with zero gradient, and no moment.
 TEST(AdamW, DecaysWithoutAGradient) {
   const Formats f{Scalar::f64, Scalar::f64, Scalar::f64, Scalar::f64};
   Parameter p(f, 1);
@@ -388,7 +388,7 @@ TEST(AdamW, DecaysWithoutAGradient) {
   EXPECT_EQ(p.first.get(0, 0), 0);
 }
 
-// Made by tools/golden_rows.py: torch.optim.AdamW in f64.
+// Written by tools/golden_rows.py: torch.optim.AdamW in f64.
 constexpr double kGoldenWeights[] = {0x1.0000000000000p+0, -0x1.0000000000000p+1, 0x1.0000000000000p-1,
                                      0x1.8000000000000p+1};
 constexpr double kGoldenGradients[] = {0x1.aed548f090ceep-1, 0x1.210386db6d55bp-3,  -0x1.eaf81f5e09933p-1,
@@ -402,7 +402,7 @@ constexpr double kGoldenFirstMoment[] = {0x1.0d4b3e1b45ea9p-4, 0x1.c27b1ea565ead
 constexpr double kGoldenSecondMoment[] = {0x1.4ab4fc85d04d8p-4, 0x1.ad3c2071f5ec8p-7, 0x1.1a992eb016458p-3,
                                           0x1.5b0876d68b1a7p-5};
 
-/// Three updates of some ten roundings of values below 4.
+/// Three updates of about ten roundings of values below 4.
 TEST(AdamW, AgreesWithPyTorch) {
   const double tolerance = 128 * unit_roundoff(Scalar::f64);
   Tensor w(Scalar::f64, 1, 4, kGoldenWeights), zeros(Scalar::f64, 1, 4, std::array<double, 4>{}.data());
@@ -454,7 +454,7 @@ TEST_P(EveryFormat, GradientNormHasTheBitsOfTheStatedOrderEverywhere) {
   }
 }
 
-TEST_P(EveryFormat, GradientNormFindsWhatIsNotFinite) {
+TEST_P(EveryFormat, GradientNormDetectsNonfiniteValues) {
   std::mt19937 random(kSeed);
   constexpr std::int64_t kCount = 9001;
   const Tensor finite = Tensor(GetParam(), 1, kCount).fill_normal(random);
@@ -486,7 +486,7 @@ TEST_P(EveryFormat, CastsToEveryFormatWithOneRounding) {
 INSTANTIATE_TEST_SUITE_P(All, EveryFormat, ::testing::ValuesIn(kScalars),
                          [](const auto& info) { return std::string(name(info.param)); });
 
-TEST(GradientNorm, OfLargestValuesIsFinite) {
+TEST(GradientNorm, OfTheLargestValuesIsFinite) {
   for (const Scalar s : kScalars) {
     const Tensor gradient(s, 1, 2, std::array{traits(s).max_finite, -traits(s).max_finite}.data());
     const GradientNorm norm = gradient_norm({.simd = best_simd()}, gradient.bytes.data(), s, 2);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tools/lint_floors.sh passes a tree that obeys the floors and names each planted fault, and nothing else, in one that does not.
+# tools/lint_floors.sh accepts a correct tree, and reports exactly the planted faults in an incorrect one.
 # Usage: floors_test.sh LINTER
 set -euo pipefail
 linter=$1
@@ -19,7 +19,7 @@ if(TRUE)
 endif()
 CMAKE
 
-# A tree with every lawful thing that looks like a fault.
+# Correct code that resembles every kind of fault.
 cat >"$tree/src/mantissa/kernels/cpu/lawful.cpp" <<'CPP'
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/gemm.h"
@@ -36,10 +36,10 @@ cat >"$tree/src/mantissa/cli/lawful.cpp" <<'CPP'
 #include "mantissa/kernels/gemm.h"
 int main() { std::cout << getenv("HOME"); exit(0); }
 CPP
-"$linter" "$tree" || fail "a lawful tree was refused"
+"$linter" "$tree" || fail "the linter rejected a correct tree"
 
 expected=()
-# plant ROOM/FILE LINE MESSAGE: a file with the one faulty line LINE, and what the linter must say of it.
+# plant ROOM/FILE LINE MESSAGE: writes a file with one faulty line LINE, for which the linter must print MESSAGE.
 plant() {
   printf '#include "mantissa/base/error.h"\n%s\n' "$2" >"$tree/src/mantissa/$1"
   expected+=("src/mantissa/$1:2: $3")
@@ -56,11 +56,11 @@ plant model/env.cpp 'auto x = getenv("HOME");' "$says getenv"
 plant kernels/cpu/print.cpp 'void f() { printf("x"); }' "$says printf"
 plant model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
 plant model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
-plant model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "ops are told apart by their traits (graph/op.h), not by name"
+plant model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "distinguish ops by their traits (graph/op.h), not by name"
 plant model/fmt.cpp 'void f() { fmt::print("x"); }' "$says fmt::print"
 
 status=0
 found=$("$linter" "$tree") || status=$?
 ((status == 1)) || fail "exit status $status for a tree with faults: $found"
 diff <(printf '%s\n' "${expected[@]}" | sort) <(grep '^src/' <<<"$found" | sort) || fail "< expected, > found"
-echo "${#expected[@]} planted faults found, none imagined"
+echo "${#expected[@]} planted faults found, no false reports"

@@ -14,27 +14,27 @@ class InternalError : public std::logic_error {
   using std::logic_error::logic_error;
 };
 
-/// A way to go on: arguments to add to those of the command that failed. An option that is given once takes
-/// the place of the one that was there.
+/// A remedy: arguments to add to the failed command. An option that may occur only once replaces the
+/// command's own.
 struct Cure {
   std::vector<std::string> arguments;  // {"--resume", "--rule", "lm_head: compute=f32"}
-  std::string effect = {};             // what it does, where it does not mend the cause
+  std::string effect = {};             // the side effect, if it does not remove the cause
 };
 
-/// What goes wrong without stopping anything.
+/// A problem that stops nothing.
 struct Warning {
   std::string text;
   std::vector<Cure> cures = {};
-  /// The text with the cures behind it.
+  /// Returns the text, followed by the cures.
   std::string str() const;
 };
 
 /// Base class of every error that the user can correct.
 class Error : public std::runtime_error {
  public:
-  /// what() returns the message with the cures behind it.
+  /// what() returns the message, followed by the cures.
   explicit Error(const std::string& message, std::vector<Cure> cures = {});
-  /// The message alone.
+  /// Returns the message without the cures.
   const std::string& message() const { return message_; }
   const std::vector<Cure>& cures() const { return cures_; }
 
@@ -73,8 +73,8 @@ class ResourceError : public Error {
   using Error::Error;
 };
 
-/// A run or a computation stopped for a reason that the message states (exit code 1): a value that is not
-/// finite, a loss scale at its minimum.
+/// A run or a computation stopped, for example at a non-finite value or at the minimum loss scale. The
+/// message states the reason (exit code 1).
 class RunStopped : public Error {
  public:
   using Error::Error;

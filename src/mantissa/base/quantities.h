@@ -1,14 +1,14 @@
-// Quantities as people read them.
+// Quantities in human-readable form.
 #pragma once
 
 #include <string>
 
 namespace mantissa {
 
-/// "96.2 MB"
+/// Returns for example "96.2 MB".
 std::string human_bytes(double bytes);
 
-/// "2.4 s", "12 min"
+/// Returns for example "2.4 s" or "12 min".
 std::string human_seconds(double seconds);
 
 }  // namespace mantissa

@@ -74,10 +74,10 @@ std::size_t width_of(std::string_view text) {
 
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns) {
   std::string out;
-  std::size_t width = 0;  // of the last line
-  bool begun = false;     // it has a word
+  std::size_t width = 0;  // of the current line
+  bool begun = false;     // the line has a word
   for (std::size_t at = 0; at < text.size();) {
-    // A word with the spaces before it.
+    // A word with its leading spaces.
     const std::size_t word = std::min(text.find_first_not_of(' ', at), text.size());
     const std::size_t end = std::min(text.find(' ', word), text.size());
     const std::size_t size = width_of(text.substr(at, end - at));

@@ -30,14 +30,15 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
 /// Returns "a, b, c".
 std::string list_of(std::span<const std::string> words);
 
-/// Characters of `text`, which is UTF-8.
+/// Returns the number of characters of the UTF-8 text.
 std::size_t width_of(std::string_view text);
 
-/// `text` in lines of at most `columns` characters, broken at single spaces; the lines behind the first begin
-/// with `indent` spaces. A word longer than a line stays whole.
+/// Breaks `text` at single spaces into lines of at most `columns` characters. Lines after the first begin
+/// with `indent` spaces. A word longer than a line is not broken.
 std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns);
 
-/// The words as a POSIX shell reads them: one that holds more than letters, digits and a few signs is quoted.
+/// Joins the words for a POSIX shell. Words with characters other than letters, digits and a few signs are
+/// quoted.
 std::string shell_words(std::span<const std::string> words);
 
 }  // namespace mantissa

@@ -18,7 +18,7 @@ struct DeepSpeedSetting {
   bool said = true;          // false: DeepSpeed's own default
 };
 
-/// An "auto" in the file, and the config key that supplies its value; empty if there is no such key.
+/// An "auto" in the file, and the config key that supplies its value; empty without such a key.
 struct DeepSpeedAuto {
   std::string from, section, key;
 };

@@ -10,7 +10,7 @@
 namespace mantissa::convert {
 namespace {
 
-/// What the values and the metadata say of the past.
+/// Describes where the values come from, by the metadata and the values themselves.
 std::string origin_of(const io::WeightFiles& files, const Survey& all) {
   std::vector<std::string> said;
   const auto& metadata = files.metadata();
@@ -26,7 +26,7 @@ std::string origin_of(const io::WeightFiles& files, const Survey& all) {
                                *format == Scalar::bf16 || *format == Scalar::tf32 ? "a" : "an", name(*format),
                                *format == Scalar::tf32 ? 19 : 8 * bytes_of(*format)));
   }
-  return said.empty() ? "not said by the file" : fmt::format("{}", fmt::join(said, "; "));
+  return said.empty() ? "unknown" : fmt::format("{}", fmt::join(said, "; "));
 }
 
 }  // namespace

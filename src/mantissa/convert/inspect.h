@@ -1,5 +1,5 @@
-// What lies in a checkpoint: tensors, their ranges, where they come from, and what a cast to each narrower
-// format would lose. One value, printed as text for people and as JSON for programs.
+// The contents of a checkpoint: tensors, their ranges, their origin, and the loss of a cast to each narrower
+// format. One value, printed as text for people and as JSON for programs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace mantissa::convert {
 
 struct InspectedTensor {
   io::TensorInfo tensor;
-  std::optional<Survey> seen;  // of tensors of floating-point numbers that have elements
+  std::optional<Survey> seen;  // of floating-point tensors with elements
 };
 
 struct Inspection {

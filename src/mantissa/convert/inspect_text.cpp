@@ -32,16 +32,15 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
-/// "0.31 %", and nothing where nothing is lost.
+/// Returns for example "0.31 %", or "" without a loss.
 std::string share_text(std::uint64_t part, std::uint64_t all) {
   return part == 0 ? "" : fmt::format("{:.2g} %", 100 * share(part, all));
 }
 
-/// Shares of values that are lost: a line for each tensor that loses some, a column for each format that some
-/// are lost in.
+/// A table of the shares of lost values: a line per tensor with a loss, a column per format with a loss.
 class LossTable {
  public:
-  /// `what` heads the names; `part` says which loss of a tensor's values is meant.
+  /// `what` is the header of the names; `part` selects the kind of loss.
   LossTable(std::string what, std::uint64_t ErrorStats::*part) : what_(std::move(what)), part_(part) {}
 
   void add(const std::string& tensor, const Survey& seen) {

@@ -1,4 +1,4 @@
-// What a conversion did: one value, printed as text for people and as JSON for programs.
+// The report of a conversion: one value, printed as text for people and as JSON for programs.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace mantissa::convert {
 
-/// Two models over the same tokens.
+/// Compares two models over the same tokens.
 struct Effect {
   std::int64_t tokens = 0;
   double loss = 0, converted_loss = 0;  // nats per token
@@ -24,18 +24,19 @@ struct Report {
   Change change;
   Result result;
   ErrorStats total;                          // of all tensors
-  std::optional<Effect> effect;              // where the models were compared
-  std::vector<std::string> notes, warnings;  // a warning: which values became inf or nan
+  std::optional<Effect> effect;              // if the models were compared
+  std::vector<std::string> notes, warnings;  // warnings: the values that became inf or NaN
   double seconds = 0;                        // of the conversion
-  bool interrupted = false;  // by a stop: nothing was written, or what was written is not compared
+  bool interrupted = false;  // by a stop request: nothing was written, or the models were not compared
 };
 
-/// "nearest"
+/// Returns for example "nearest".
 const char* rounding_name(Rounding rounding);
 
-/// A table of the tensors with their errors, the totals, the notes and the effect; without an end of line.
+/// Returns a table of the tensors with their errors, the totals, the notes and the effect, without a final
+/// newline.
 std::string to_text(const Report& report);
-/// The same for programs (docs/cli.md, "convert").
+/// Returns the report as JSON (docs/cli.md, "convert").
 std::string to_json(const Report& report);
 
 }  // namespace mantissa::convert

@@ -21,8 +21,8 @@ Source state_in(const fs::path& folder) {
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
-    throw FileError(fmt::format(
-        "{}: there is no such file; expected a safetensors file, a model directory or a run", path.string()));
+    throw FileError(fmt::format("{}: file not found; expected a safetensors file, a model directory or a run",
+                                path.string()));
   }
   if (!fs::is_directory(path, error)) {
     if (path.extension() != ".json") return {Source::Kind::file, path, path};

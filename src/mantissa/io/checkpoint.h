@@ -44,7 +44,7 @@ std::uint64_t write_model(const std::filesystem::path& directory, const ModelToW
 class WeightFiles {
  public:
   /// Reads only the tensors whose names begin with `prefix`, under the rest of their names. Throws FileError
-  /// if there are no weights or they do not match their index.
+  /// if the weights are missing or do not match their index.
   explicit WeightFiles(const std::filesystem::path& path, std::string prefix = {});
 
   /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantised

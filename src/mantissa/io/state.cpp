@@ -74,7 +74,7 @@ StateHeader open_checked(const fs::path& folder) {
 }
 
 // Returns the newest intact state before the one in `folder`.
-std::optional<std::int64_t> whole_state_before(const fs::path& folder) {
+std::optional<std::int64_t> intact_state_before(const fs::path& folder) {
   const std::optional<std::int64_t> step = step_of(folder);
   std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
   std::reverse(states.begin(), states.end());
@@ -148,13 +148,13 @@ StateReader::StateReader(const fs::path& state) {
     header_ = open_checked(state);
     tensors_.emplace(state / kStateTensors);
   } catch (const FileError& error) {
-    const std::optional<std::int64_t> before = whole_state_before(state);
+    const std::optional<std::int64_t> before = intact_state_before(state);
     if (before) {
-      throw FileError(fmt::format("{}; the state before it is intact", error.what()),
+      throw FileError(fmt::format("{}; an earlier state is intact", error.what()),
                       {{{fmt::format("--resume={}", *before)}}});
     }
     throw FileError(
-        fmt::format("{}; there is no intact state before it: start again with --overwrite", error.what()));
+        fmt::format("{}; no earlier state is intact: start again with --overwrite", error.what()));
   }
 }
 

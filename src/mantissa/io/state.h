@@ -68,12 +68,12 @@ class StateReader {
   std::optional<WeightFiles> tensors_;
 };
 
-/// The file of a state that holds its tensors, and what the names of the weights among them begin with.
+/// The tensor file of a state, and the prefix of the names of its weights.
 inline constexpr const char* kStateTensors = "state.safetensors";
 inline constexpr std::string_view kMasterPrefix = "master.";
 
-/// The entry kAmaxKey of a model made from the file `state`, whose histories are tensors
-/// "amax.TENSOR:ELEMENT", without those of gradients; empty where it has none.
+/// Returns the entry kAmaxKey for a model made from the file `state`: the histories "amax.TENSOR:ELEMENT"
+/// except those of gradients, or "" without any.
 std::string amax_of_state(const SafetensorsReader& state);
 
 }  // namespace mantissa::io

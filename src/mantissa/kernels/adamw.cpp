@@ -9,7 +9,7 @@
 namespace mantissa::kernels {
 namespace {
 
-/// Calls use(sweep) with the sweep that `u` describes.
+/// Calls use(sweep) with the sweep of `u`.
 template <class Use>
 auto with_sweep(const AdamW& u, const Use& use) {
   const bool compensated = u.compensation != nullptr;

@@ -1,4 +1,4 @@
-// Causal grouped-query attention, tiled, with memory linear in the sequence length. Dao et al.,
+// Tiled causal grouped-query attention with memory linear in the sequence length. Dao et al.,
 // FlashAttention-2 (2023).
 #pragma once
 
@@ -12,48 +12,51 @@
 
 namespace mantissa::kernels {
 
-/// Keys of one block of the online softmax, counted from the segment's start (position 0). The running
-/// maximum, and with it the rounding of the probabilities, moves once per block.
+/// Keys per block of the online softmax, counted from the segment's start (position 0). The running maximum,
+/// and with it the rounding of the probabilities, changes once per block.
 inline constexpr std::int64_t kKeyBlock = 512;
-/// Queries of one block of the backward pass, counted from the segment's start: the chains of dK and dV.
+/// Queries per block of the backward pass, counted from the segment's start. They determine the chains of dK
+/// and dV.
 inline constexpr std::int64_t kQueryBlock = 128;
 
 struct AttentionShape {
   std::int64_t heads = 0;
-  std::int64_t kv_heads = 0;  // divides heads; query head h reads key head h / (heads / kv_heads)
+  std::int64_t kv_heads = 0;  // divides heads; query head h uses key head h / (heads / kv_heads)
   std::int64_t head_dim = 0;
-  double scale = 0;         // factor of q·k, usually 1/√head_dim
-  std::int64_t window = 0;  // a query sees its own key and the window − 1 before it; 0: all before it
-  double soft_cap = 0;      // c > 0: the score is c·tanh(scale·q·k / c); 0: scale·q·k
+  double scale = 0;  // factor of q·k, usually 1/√head_dim
+  std::int64_t window =
+      0;                // a query attends to its own key and the window − 1 before it; 0: to all before it
+  double soft_cap = 0;  // c > 0: the score is c·tanh(scale·q·k / c); 0: scale·q·k
 };
 
-/// Where the keys and values of a segment's earlier positions are. Without a cache (`slots == 0`) k and v
-/// hold the tokens themselves, at the token axis' places, and every segment starts at position 0. With one, k
-/// and v are [slots, capacity, kv_heads · head_dim], and token t of a segment reads positions 0 … position +
-/// t of its slot.
+/// The location of the keys and values of a segment's earlier positions. Without a cache (`slots == 0`) k and
+/// v hold the tokens themselves, in the order of the token axis, and every segment starts at position 0. With
+/// a cache, k and v are [slots, capacity, kv_heads · head_dim], and token t of a segment attends to positions
+/// 0 … position + t of its slot.
 struct KeyCache {
   std::int64_t slots = 0;
   std::int64_t capacity = 0;
 };
 
-/// out[t, h] = Σ_j P[t, j] v[j] with P = softmax(score(q, k)) over the visible keys of t's segment: with t at
-/// position p those of positions j ≤ p, and under a window w only those of p − j < w.
-/// q, out: [tokens, heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or the cache; lse: [tokens,
-/// heads], f32 (f64 in f64).
+/// out[t, h] = Σ_j P[t, j] v[j] with P = softmax(score(q, k)) over the visible keys of t's segment: for t at
+/// position p the keys at positions j ≤ p, and under a window w only those with p − j < w. q, out: [tokens,
+/// heads · head_dim]; k, v: [tokens, kv_heads · head_dim] or the cache; lse: [tokens, heads], f32 (f64 in
+/// f64).
 ///
 /// Order and rounding:
-/// - q·k is one FMA chain over head_dim, then multiplied by `scale`. Under a soft cap it is then divided by
-///   the cap, put through tanh and multiplied by the cap. Each operation is rounded to the arithmetic.
-/// - Key blocks are kKeyBlock long and begin at position 0, whatever the window. A block without a visible
-///   key is skipped. A masked key adds nothing to any sum, even where it or its value is not finite.
-/// - Per block p = exp(score − running maximum) is rounded to `operand` before P·V, which is one chain over
-///   the block's visible keys, then added to the rescaled sum. The denominator is the sum of the unrounded
-///   values over 16 virtual lanes (lane = position mod 16).
-/// - The output is rounded once, to out.type.
-/// - q, k and v are rounded to `operand`, too, where it does not hold them; in several parts all are split,
-///   and every product is one chain over the products of parts.
-/// - With a `softmax` below the arithmetic the scores (after the cap), p and the denominator, then the sum
-///   of the rounded p, are rounded to it.
+/// - q·k is one FMA chain over head_dim, then multiplied by `scale`. With a soft cap the score is then
+/// divided by the cap, passed through tanh and multiplied by the cap. Each operation rounds to the
+/// arithmetic.
+/// - Key blocks have kKeyBlock keys and start at position 0 for every window. A block without a visible key
+/// is skipped. A masked key contributes to no sum, even if it or its value is not finite.
+/// - In each block p = exp(score − running maximum) rounds to `operand` before P·V, which is one chain over
+/// the block's visible keys and is added to the rescaled sum. The denominator is the sum of the unrounded
+/// values over 16 virtual lanes (lane = position mod 16).
+/// - The output rounds once, to out.type.
+/// - q, k and v also round to `operand` if it cannot represent them. With several parts all of them are
+/// split, and every product is one chain over the products of parts.
+/// - With a `softmax` below the arithmetic, the scores (after the cap), p, and the denominator, now the sum
+/// of the rounded p, round to it.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
@@ -68,13 +71,13 @@ std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape,
                                 std::int64_t longest_row, Scalar arithmetic, int parts = 1);
 void attention(const Context& ctx, const Extent& extent, const Attention& a);
 
-/// Gradients of `attention` (without a cache). Scores are recomputed as in the forward pass, P from them and
-/// lse; D = Σ dO∘O; dS = P∘(dO·Vᵀ − D)·scale, with a soft cap P∘(dO·Vᵀ − D)·(1 − tanh²)·scale from the
-/// unrounded tanh. P and dS are rounded to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO.
-/// dQ: key blocks of kKeyBlock in order, one chain each. dK and dV: query heads of the group in order, within
-/// one query blocks of kQueryBlock in order, one chain each. Chains run over visible pairs; blocks without
+/// Gradients of `attention` (without a cache). Scores are recomputed as in the forward pass, and P from the
+/// scores and lse; D = Σ dO∘O; dS = P∘(dO·Vᵀ − D)·scale, with a soft cap P∘(dO·Vᵀ − D)·(1 − tanh²)·scale from
+/// the unrounded tanh. P and dS round to `operand` as matmul operands; dQ = dS·K, dK = dSᵀ·Q, dV = Pᵀ·dO. dQ:
+/// key blocks of kKeyBlock in order, one chain each. dK and dV: query heads of the group in order, and within
+/// a head query blocks of kQueryBlock in order, one chain each. Chains run over visible pairs; blocks without
 /// one are skipped. Operands in several parts are split as in the forward pass. With a `softmax` below the
-/// arithmetic the scores, P and dS are rounded to it.
+/// arithmetic the scores, P and dS round to it.
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;

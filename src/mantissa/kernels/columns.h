@@ -1,4 +1,4 @@
-// Blocks of columns copied between matrices: what splits a tensor along its features, and joins several.
+// Copies of column blocks between matrices, which split a tensor along its features or join several tensors.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace mantissa::kernels {
 
-/// The matrix that begins at column `first` of `m`; its rows lie as far apart.
+/// Returns the matrix that starts at column `first` of `m`, with the same row stride.
 ConstMatrix columns_from(ConstMatrix m, std::int64_t first);
 Matrix columns_from(Matrix m, std::int64_t first);
 
-/// to[i, j] = from[i, j] for i < rows, j < width: byte for byte where both have one format, else converted
-/// exactly or rounded once. `from` and `to` may not overlap.
+/// to[i, j] = from[i, j] for i < rows, j < width: byte for byte if the formats are equal, else converted
+/// exactly or rounded once. `from` and `to` must not overlap.
 void copy_columns(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, Matrix to);
 
 /// to[i, j] = +0 for i < rows, j < width.

@@ -38,24 +38,24 @@ Simd best_simd() {
     if ((supported & simd_target(simd)) != 0) return simd;
   }
   throw ResourceError(
-      "this processor has no fused multiply-add (AVX2, AVX-512 or NEON is needed); run on a newer machine");
+      "this processor has no fused multiply-add (AVX2, AVX-512 or NEON is required); run on a newer machine");
 }
 
 Simd parse_simd(std::string_view text) {
   for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::neon}) {
     if (text != name(simd)) continue;
     if ((hwy::SupportedTargets() & simd_target(simd)) == 0) {
-      throw ConfigError(fmt::format("--simd {}: this processor does not have it; the best here is {}", text,
-                                    name(best_simd())));
+      throw ConfigError(fmt::format("--simd {}: this processor does not support it; the best set here is {}",
+                                    text, name(best_simd())));
     }
     return simd;
   }
-  throw ConfigError(fmt::format("--simd {}: unknown; one of avx2, avx512, neon", text));
+  throw ConfigError(fmt::format("--simd {}: unknown instruction set (sets: avx2, avx512, neon)", text));
 }
 
 std::size_t dispatch_index(Simd simd) {
-  // The tables that HWY_EXPORT makes are indexed by the lowest set bit of the chosen targets. A local
-  // ChosenTarget keeps the choice a value of the caller instead of Highway's process-wide one.
+  // HWY_EXPORT tables are indexed by the lowest set bit of the chosen targets. A local ChosenTarget keeps the
+  // choice a value of the caller instead of Highway's process-wide one.
   hwy::ChosenTarget chosen;
   chosen.Update(simd_target(simd));
   return chosen.GetIndex();

@@ -1,4 +1,4 @@
-// What every kernel is given besides its operands: the instruction set, the threads, and scratch memory.
+// The execution context of every kernel: instruction set, threads and scratch memory.
 #pragma once
 
 #include <cstddef>
@@ -12,39 +12,41 @@
 
 namespace mantissa::kernels {
 
-/// Instruction sets that kernels are compiled for. Which one runs changes no bit.
+/// Instruction sets that kernels are compiled for. The choice does not change any bit.
 enum class Simd : std::uint8_t { avx2, avx512, neon };
 
 std::string_view name(Simd simd);
 
-/// The best instruction set of this machine. Throws ResourceError where it has no fused multiply-add.
+/// Returns the best instruction set of this machine. Throws ResourceError without fused multiply-add.
 Simd best_simd();
 
-/// The set called `text` ("avx2"). Throws ConfigError where it is unknown or this machine lacks it.
+/// Returns the set with the name `text` ("avx2"). Throws ConfigError if it is unknown or this machine lacks
+/// it.
 Simd parse_simd(std::string_view text);
 
-/// The same set as the rows of `numeric` are told.
+/// Returns the same set for the row functions of `numeric`.
 SimdTarget simd_target(Simd simd);
 
-/// Index of `simd` in a Highway dispatch table: HWY_DISPATCH_TABLE(Fn)[ctx.target()].
+/// Returns the index of `simd` in a Highway dispatch table: HWY_DISPATCH_TABLE(Fn)[ctx.target()].
 std::size_t dispatch_index(Simd simd);
 
 class ThreadPool;
 
-/// Passed to every kernel by const reference. `workspace` is scratch of at least the kernel's stated need.
+/// Passed to every kernel by const reference. `workspace` is scratch of at least the size that the kernel
+/// states.
 struct Context {
   Simd simd = Simd::avx2;
   int threads = 1;
   std::byte* workspace = nullptr;
   std::size_t workspace_bytes = 0;
-  std::shared_ptr<ThreadPool> pool = nullptr;  // of `threads` threads; without one each loop starts its own
+  std::shared_ptr<ThreadPool> pool = nullptr;  // of `threads` threads; if null, each loop starts its own
 
   std::size_t target() const { return dispatch_index(simd); }
 };
 
-/// Calls body(index, thread) for index in [0, count), dealt to threads in an unspecified order; returns when
-/// all are done. `thread` is in [0, ctx.threads). The body must not throw. What it computes may not depend on
-/// the dealing.
+/// Calls body(index, thread) for index in [0, count), distributed over threads in an unspecified order.
+/// Returns when all calls are done. `thread` is in [0, ctx.threads). The body must not throw, and its results
+/// must not depend on the distribution.
 void parallel_for(const Context& ctx, std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
 }  // namespace mantissa::kernels

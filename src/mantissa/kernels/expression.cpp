@@ -15,12 +15,12 @@ using Reg = ExpressionBuilder::Reg;
 
 namespace {
 
-/// Whether an instruction writes an output.
+/// Returns true if an instruction writes an output.
 bool writes(Opcode op) {
   return op == Opcode::store || op == Opcode::move;
 }
 
-/// Whether the result of an instruction may need more bits than its operands have.
+/// Returns true if the result of an instruction may need more bits than its operands have.
 bool rounds(Opcode op) {
   switch (op) {
     case Opcode::load:
@@ -106,7 +106,7 @@ std::vector<Reg> ExpressionBuilder::append(const Expression& program, std::span<
         break;
       case Opcode::move:
       case Opcode::lost:
-        assert(false && "sweeps are not joined");
+        assert(false && "sweeps are not fused");
         break;
       case Opcode::add:
       case Opcode::sub:
@@ -123,8 +123,8 @@ std::vector<Reg> ExpressionBuilder::append(const Expression& program, std::span<
   return outputs;
 }
 
-/// The values in the order in which they are computed: as written, without those that no output needs, and
-/// loads and constants just before their first use, so that they occupy a register no longer than they must.
+/// Returns the values in order of computation: the written order, without unused values, and with loads and
+/// constants just before their first use, which shortens the time they occupy a register.
 std::vector<std::uint32_t> ExpressionBuilder::schedule() const {
   std::vector<bool> needed(values_.size(), false), placed(values_.size(), false);
   for (std::size_t i = values_.size(); i-- > 0;) {
@@ -139,7 +139,7 @@ std::vector<std::uint32_t> ExpressionBuilder::schedule() const {
     const Value& v = values_[i];
     if (!needed[i] || v.op == Opcode::load || v.op == Opcode::constant) continue;
     for (const std::uint32_t operand : {v.a, v.b, v.c}) {
-      // Every other operand was written earlier.
+      // Every other operand was placed earlier.
       if (operand == kNone || placed[operand]) continue;
       order.push_back(operand);
       placed[operand] = true;
@@ -150,7 +150,7 @@ std::vector<std::uint32_t> ExpressionBuilder::schedule() const {
   return order;
 }
 
-/// Linear scan: a value gets the lowest free register, and gives it back at its last use.
+/// Linear scan: a value gets the lowest free register and releases it at its last use.
 struct ExpressionBuilder::Allocation {
   explicit Allocation(std::size_t values) : reg(values, 0), uses(values, 0) {}
 
@@ -187,8 +187,9 @@ std::optional<Expression> ExpressionBuilder::try_build() const {
     };
     Instruction in{
         .op = v.op, .a = reg(v.a), .b = reg(v.b), .c = reg(v.c), .format = v.format, .value = v.value};
-    for_operands(v,
-                 [&](std::uint32_t o) { registers.use(o); });  // the result may take a dying operand's place
+    for_operands(v, [&](std::uint32_t o) {
+      registers.use(o);
+    });  // the result may reuse the register of a dying operand
     if (v.op == Opcode::load || writes(v.op)) {
       if (v.index >= (v.op == Opcode::load ? max_inputs_ : kMaxOutputs)) return std::nullopt;
       in.index = static_cast<std::uint8_t>(v.index);
@@ -208,7 +209,7 @@ Expression ExpressionBuilder::build() const {
   std::optional<Expression> e = try_build();
   if (!e) {
     throw ResourceError(fmt::format(
-        "expression: it needs more than 16 registers, {} inputs or 4 outputs; cut it into several "
+        "expression: it needs more than 16 registers, {} inputs or 4 outputs. Fix: split it into several "
         "programs",
         max_inputs_));
   }
@@ -250,7 +251,7 @@ std::optional<Expression> fuse(const Expression& producer, const std::vector<Wir
   if (input_count > kMaxInputs || output_count > kMaxOutputs) return std::nullopt;
   std::optional<Expression> fused = b.try_build();
   if (fused) {
-    // Also inputs that nothing reads any more keep their places.
+    // Inputs that are now unused keep their indices.
     fused->inputs = static_cast<std::uint8_t>(input_count);
     fused->outputs = static_cast<std::uint8_t>(output_count);
   }

@@ -1,4 +1,4 @@
-// Making expression programs: a builder that assigns registers, and the joining of two programs into one.
+// Builds expression programs: a builder that assigns registers, and a function that fuses two programs.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,8 @@ inline constexpr std::size_t kMaxRegisters = 16;
 inline constexpr std::size_t kMaxInputs = 8, kMaxSweepInputs = 16;
 inline constexpr std::size_t kMaxOutputs = 4;
 
-/// Writes a program value by value; registers are assigned when it is built, and used again once a value is
-/// dead. A value that is already there is not computed a second time, one that no output needs not at all:
-/// neither changes a bit.
+/// Builds a program value by value. build() assigns registers and reuses those of dead values. Common
+/// subexpressions are computed once and unused values not at all; neither changes a bit.
 ///
 ///   ExpressionBuilder b;
 ///   const auto gate = b.load(0);
@@ -24,12 +23,12 @@ inline constexpr std::size_t kMaxOutputs = 4;
 ///   const Expression swiglu = b.build();
 class ExpressionBuilder {
  public:
-  /// A value of the program, of the builder that returned it.
+  /// A value of the program; valid only for the builder that returned it.
   struct Reg {
     std::uint32_t id = 0;
   };
 
-  /// `inputs`: how many the program may have.
+  /// `inputs`: the maximum number of inputs of the program.
   explicit ExpressionBuilder(std::size_t inputs = kMaxInputs) : max_inputs_(inputs) {}
 
   Reg load(std::size_t input);
@@ -54,23 +53,23 @@ class ExpressionBuilder {
   Reg min(Reg a, Reg b) { return binary(Opcode::min, a, b); }
   Reg round(Reg a, Scalar format);
   void store(Reg a, std::size_t output);
-  /// Stores a + b; returns what is stored.
+  /// Stores a + b and returns the stored value.
   Reg move(Reg a, Reg b, std::size_t output);
-  /// c − (a − b)
+  /// Returns c − (a − b).
   Reg lost(Reg a, Reg b, Reg c);
 
-  /// Appends the instructions of a program. `inputs[i]` is what its input i is; the result is what its
-  /// outputs are.
+  /// Appends the instructions of a program. `inputs[i]` replaces its input i. Returns the values of its
+  /// outputs.
   std::vector<Reg> append(const Expression& program, std::span<const Reg> inputs);
 
-  /// The program, with as many inputs and outputs as the highest used ones need. Empty where a program's 16
-  /// registers, 8 inputs or 4 outputs do not suffice.
+  /// Returns the program, with as many inputs and outputs as the highest used indices need, or null if it
+  /// needs more than 16 registers, 8 inputs or 4 outputs.
   std::optional<Expression> try_build() const;
-  /// The same; throws ResourceError where they do not suffice.
+  /// Like try_build(), but throws ResourceError instead of returning null.
   Expression build() const;
 
  private:
-  /// Operands a, b and c of `code` are ids of values here.
+  /// An instruction whose operands a, b and c are ids of values of this builder.
   struct Value {
     Opcode op = Opcode::load;
     Scalar format = Scalar::f32;
@@ -87,30 +86,29 @@ class ExpressionBuilder {
   std::vector<std::uint32_t> schedule() const;
 
   std::size_t max_inputs_;
-  std::vector<Value> values_;  // stores are among them
+  std::vector<Value> values_;  // including stores
 };
 
-/// `program` with the result of every operation rounded to `format`: what an arithmetic of fewer bits makes
-/// of it. Numbers that are read, and the operations that `move` and `lost` do at the rounding of a weight,
-/// stay as they are; so do those that round nothing.
+/// `program` with the result of every operation rounded to `format`, as by an arithmetic of fewer bits.
+/// Loaded values and the operations of `move` and `lost` do not round to it, nor do operations that never
+/// round.
 Expression lowered(const Expression& program, Scalar format);
 
-/// What one input of a consumer is when it is joined to a producer.
+/// The source of one input of a consumer that is fused with a producer.
 struct Wire {
   enum class From : std::uint8_t { own, output, input };
-  From from = From::own;  // own: an input that the producer does not have
+  From from = From::own;  // own: an input that the producer lacks
   std::uint8_t index =
-      0;  // of the producer's output that it reads, or of the producer's input that is the same memory
+      0;  // of the producer's output to read, or of the producer's input with the same memory
   Scalar format =
-      Scalar::f32;  // of the producer's output, as it is stored when the programs run one after the other
+      Scalar::f32;  // the storage format of the producer's output when the programs run separately
 };
 
-/// `producer` and then `consumer` as one program. The consumer's input i is what wires[i] says; at a joint
-/// the value is rounded to the wire's format, so the bytes are those of the two programs. Inputs: the
-/// producer's, then the consumer's own, in order. Outputs: those of the producer for which `kept` is true,
-/// then the consumer's. Both programs and the result must be run in the same arithmetic, `arithmetic` (f64
-/// where one of their operands is f64, else f32). Empty where a program's 16 registers, 8 inputs or 4 outputs
-/// do not suffice.
+/// Fuses `producer` and then `consumer` into one program. wires[i] is the source of the consumer's input i. A
+/// value passed between them rounds to the wire's format, so the bytes equal those of the two programs.
+/// Inputs: the producer's, then the consumer's own, in order. Outputs: the producer's outputs with `kept`
+/// set, then the consumer's. Both programs and the result must run in the same arithmetic, `arithmetic` (f64
+/// if any operand is f64, else f32). Returns null if 16 registers, 8 inputs or 4 outputs do not suffice.
 std::optional<Expression> fuse(const Expression& producer, const std::vector<Wire>& wires,
                                const Expression& consumer, const std::vector<bool>& kept, Scalar arithmetic);
 

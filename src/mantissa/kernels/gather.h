@@ -1,4 +1,4 @@
-// Rows picked by index: embeddings and their gradient, and the rows whose logits are wanted.
+// Rows selected by index: embeddings and their gradient, and the rows whose logits are requested.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ namespace mantissa::kernels {
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
             const std::int32_t* ids, Matrix y);
 
-/// The gradient of picking rows: dx[ids[i]] = Σ dy[i] over the i that picked it, in ascending order; rows
-/// that none picked are zero. Sums are f32 (f64 where dx is f64), rounded once to dx.type. dx: [entries,
-/// width]; dy: [count, width].
+/// The gradient of row selection: dx[ids[i]] = Σ dy[i] over the i with that id, in ascending order; rows
+/// without any are zero. Sums are f32 (f64 if dx is f64) and round once to dx.type. dx: [entries, width]; dy:
+/// [count, width].
 void scatter_rows(const Context& ctx, std::int64_t count, std::int64_t width, const std::int32_t* ids,
                   ConstMatrix dy, std::int64_t entries, Matrix dx);
 
-/// dtable[v] += Σ_{t: ids[t] = v} dy[t], per block of 256 tokens a chain from zero, blocks into leaves,
-/// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first.
-/// Only rows that occur are touched otherwise. A dtable of fewer bits takes the sums in f32, rounded once: as
-/// if a whole table of them were added, so that rows that do not occur lose the signs of zeros. Needs
-/// gather_workspace(tokens) bytes.
+/// dtable[v] += Σ_{t: ids[t] = v} dy[t]: one chain from zero per block of 256 tokens, blocks into leaves,
+/// leaves into dtable. dtable: [entries, width], f32 (f64 in f64). Without `accumulate` it is zeroed first;
+/// otherwise only rows that occur are changed. A dtable in a narrower format receives the f32 sums rounded
+/// once, as if a whole table of sums were added; hence −0 in rows that do not occur becomes +0. Needs
+/// gather_workspace() bytes.
 ///
-/// With `apart` the sum is made apart from dtable, rounded to dtable's format, which may be any, and added
-/// once: dtable has the bytes of dtable + s, where s is a table of that format that was summed without
-/// `accumulate`.
+/// With `apart` the sum is computed separately from dtable, rounded to dtable's format, which may be any
+/// format, and added once. dtable then has the bytes of dtable + s, where s is a table of that format summed
+/// without `accumulate`.
 struct GatherBackward {
   std::int64_t entries = 0;
   std::int64_t width = 0;

@@ -1,5 +1,5 @@
-// The language-model head fused with log-softmax: [tokens × vocabulary] never exists. Chunked over
-// vocabulary.
+// The language-model head fused with log-softmax, in chunks of the vocabulary: the [tokens × vocabulary]
+// matrix is never stored.
 #pragma once
 
 #include <cstddef>
@@ -12,17 +12,17 @@
 
 namespace mantissa::kernels {
 
-/// Vocabulary entries of one chunk. The log-sum-exp is merged chunk by chunk in ascending order, so this is
-/// semantics.
+/// Vocabulary entries per chunk. The log-sum-exp merges chunks in ascending order, so this value affects the
+/// result.
 inline constexpr std::int64_t kVocabularyChunk = 1024;
 
-/// For each token: logits z = x·Wᵀ (f32, rounded to `rounded`, k order of gemm()), l = z, or with a
-/// `soft_cap` l = soft_cap · tanh(z / soft_cap), each of the three operations rounded to f32; lse = log Σ exp
-/// l, log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') + Σ
-/// exp(l − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens],
-/// −1 where no id is asked (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data may
-/// be null. With a `softmax` below the arithmetic l, the exponentials, their sum after each chunk, lse and
-/// log_prob are rounded to it.
+/// For each token: logits z = x·Wᵀ (f32, rounded to `rounded`, k order of gemm()); l = z, or with a
+/// `soft_cap` l = soft_cap · tanh(z / soft_cap), where each of the three operations rounds to f32; lse = log
+/// Σ exp l, log_prob = l[id] − lse, entropy = lse − Σ p·l. Per chunk: m' = max(m, chunk), s = s·exp(m − m') +
+/// Σ exp(l − m') over 16 virtual lanes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens],
+/// −1 for tokens without an id (log_prob 0); log_prob, lse, entropy: [tokens], f32 (f64 in f64); entropy.data
+/// may be null. With a `softmax` below the arithmetic l, the exponentials, their sum after each chunk, lse
+/// and log_prob round to it.
 struct LogProb {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -31,7 +31,7 @@ struct LogProb {
   const std::int32_t* ids = nullptr;
   Matrix log_prob, lse, entropy;
   Accumulator accumulator = {};  // of the logits
-  Scalar rounded = Scalar::f32;  // what logits are rounded to; f32: not at all
+  Scalar rounded = Scalar::f32;  // the format of the logits; f32: no rounding
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
   double soft_cap = 0;           // 0: none
 };
@@ -40,12 +40,11 @@ std::size_t log_prob_workspace(const Context& ctx, std::int64_t tokens, std::int
                                int parts = 1);
 void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
-/// Gradients from per-token upstream d = dL/dlog_prob [tokens]: dlogits = d · (onehot(id) − p), with a
-/// `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand` as a
-/// matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to
-/// dx.type; dweight += dlogitsᵀ·x over leaves, and where dweight has fewer bits than the arithmetic, rounded
-/// once after all leaves. The logits are recomputed chunk by chunk. Tokens with id −1
-/// contribute exact zeros.
+/// Gradients for the upstream gradient d = dL/dlog_prob [tokens] per token: dlogits = d · (onehot(id) − p),
+/// with a `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand`
+/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to dx.type;
+/// dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the
+/// arithmetic. The logits are recomputed in chunks. Tokens with id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;
@@ -55,12 +54,12 @@ struct LogProbBackward {
   ConstMatrix lse;
   ConstMatrix dlog_prob;
   Factor operand = Scalar::f32;
-  Accumulator accumulator = {};  // of all three products; dx begins its blocks anew with every chunk
+  Accumulator accumulator = {};  // of all three products; for dx, every chunk starts a new block
   Scalar rounded = Scalar::f32;  // of the logits
-  Scalar softmax = Scalar::f64;  // l and p are rounded to it
+  Scalar softmax = Scalar::f64;  // the format of l and p
   double soft_cap = 0;           // 0: none
   Matrix dx;                     // [tokens, channels]; data == nullptr: not computed
-  Matrix dweight;                // [vocabulary, channels], rows side by side; the same
+  Matrix dweight;                // [vocabulary, channels], dense rows; data == nullptr: not computed
   bool accumulate = false;
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
@@ -68,9 +67,10 @@ std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens,
                                         Scalar dx_type, Scalar dweight_type, int parts = 1);
 void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBackward& h);
 
-/// Both: log_prob(forward), then log_prob_backward(backward) from its lse, with the same bits. The logits of
-/// a few leaves at a time, 128 MB in f32 at most, are kept between the two and made once; where one leaf has
-/// more than that (keeps_logits() is false), or the workspace is too small for it, they are made twice.
+/// Runs log_prob(forward), then log_prob_backward(backward) with its lse, with the same bits. The logits of a
+/// few leaves at a time, at most 128 MB in f32, are computed once and kept between the two. They are computed
+/// twice if one leaf needs more (keeps_logits() is false), if the workspace is too small, or if dweight is
+/// narrower than the arithmetic and there are several groups of leaves.
 bool keeps_logits(std::int64_t longest_leaf, std::int64_t vocabulary);
 std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
@@ -78,8 +78,8 @@ std::size_t log_prob_training_workspace(const Context& ctx, std::int64_t tokens,
 void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& forward,
                        const LogProbBackward& backward);
 
-/// lse[i], and the same reduction as log_prob, of rows of logits l that exist: [count, vocabulary] f32 (f64
-/// in f64), capped where they are to be. Gives the bits that log_prob gives for the same logits.
+/// Computes lse[i] of rows of stored logits l by the reduction of log_prob. logits: [count, vocabulary], f32
+/// (f64 in f64), after any soft cap. Has the bits that log_prob gives for the same logits.
 void log_sum_exp(const Context& ctx, std::int64_t count, std::int64_t vocabulary, ConstMatrix logits,
                  Matrix lse, Scalar softmax = Scalar::f64);
 

@@ -10,10 +10,10 @@
 namespace mantissa::kernels {
 
 /// y[t] = x̂[t] · gain + bias, x̂[t] = (x[t] − mean[t]) · rstd[t], rstd[t] = 1 / √(var[t] + eps), var[t] =
-/// mean((x[t] − mean[t])²), all in f32 (f64 where x is f64), y rounded once; x̂ · gain + bias is one FMA. x,
-/// y: [tokens, channels], may be the same; gain, bias: [channels]; mean, rstd: [tokens], dense, f32 (f64 in
-/// f64). Sums over channels: 16 virtual lanes; that of squares is an FMA chain in each. With `statistics`
-/// below the arithmetic mean, var and rstd are rounded to it.
+/// mean((x[t] − mean[t])²), all in f32 (f64 if x is f64); y rounds once. x̂ · gain + bias is one FMA. x, y:
+/// [tokens, channels], may be the same; gain, bias: [channels]; mean, rstd: [tokens], dense, f32 (f64 in
+/// f64). Sums over channels use 16 virtual lanes; the sum of squares is an FMA chain in each lane. With
+/// `statistics` below the arithmetic mean, var and rstd round to it.
 struct LayerNorm {
   std::int64_t channels = 0;
   double eps = 0;
@@ -26,9 +26,9 @@ struct LayerNorm {
 void layernorm(const Context& ctx, const Extent& extent, const LayerNorm& n);
 
 /// dx[t] = rstd·((g − mean(g)) − x̂ · mean(g ∘ x̂)) (+ addend[t]), g = dy ∘ gain, in f32, rounded once to
-/// dx.type. mean(g) and mean(g ∘ x̂): 16 virtual lanes, the latter's each an FMA chain; what is subtracted
-/// last is one FMA. The addend may be dx itself where the types are equal. With `statistics` below the
-/// arithmetic both means are rounded to it.
+/// dx.type. mean(g) and mean(g ∘ x̂) use 16 virtual lanes; the latter is an FMA chain in each. The last
+/// subtraction is one FMA. The addend may be dx itself if the types are equal. With `statistics` below the
+/// arithmetic both means round to it.
 struct LayerNormBackward {
   std::int64_t channels = 0;
   ConstMatrix x, gain, mean, rstd, dy;
@@ -38,7 +38,7 @@ struct LayerNormBackward {
 };
 void layernorm_backward(const Context& ctx, const Extent& extent, const LayerNormBackward& n);
 
-/// dgain += Σ_t dy[t] ∘ x̂[t], one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
+/// dgain += Σ_t dy[t] ∘ x̂[t]: one FMA chain fma(dy, x̂, ·) per block of 256 tokens, blocks into leaves, leaves
 /// into dgain (docs/numerics.md, "Sums over tokens"). dgain: [channels], f32 (f64 in f64). The bias's
 /// gradient is token_sum() of dy.
 struct LayerNormGain {

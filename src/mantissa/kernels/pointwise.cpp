@@ -8,7 +8,7 @@
 namespace mantissa::kernels {
 namespace {
 
-// Binding strength of the outermost operator of a text.
+// Precedence of the outermost operator of a text.
 enum Strength { kSum = 1, kProduct = 2, kAtom = 3 };
 
 struct Text {
@@ -46,7 +46,7 @@ std::string function_name(const Instruction& in) {
   }
 }
 
-/// Sums and products are read from the left, so a right operand of the same strength is put in brackets.
+/// Sums and products associate to the left, so a right operand of equal precedence gets parentheses.
 Text apply(const Instruction& in, const Text& a, const Text& b, const Text& c) {
   switch (in.op) {
     case Opcode::load:
@@ -97,7 +97,7 @@ int operand_count(Opcode op) {
   }
 }
 
-/// How often the result of each instruction is read.
+/// Counts how often the result of each instruction is read.
 std::vector<int> count_uses(const std::vector<Instruction>& code) {
   std::vector<int> uses(code.size(), 0);
   std::array<std::size_t, 256> writer{};
@@ -130,7 +130,7 @@ std::string Expression::str() const {
     }
     Text value = apply(in, registers[in.a], registers[in.b], registers[in.c]);
     if (uses[i] > 1 && operand_count(in.op) > 0) {
-      // What is read more than once gets a name, so that the text stays as short as the program.
+      // Values that are read more than once get a name, which keeps the text as short as the program.
       const std::string called = fmt::format("t{}", named++);
       text += fmt::format("{}{} = {}", text.empty() ? "" : "; ", called, value.text);
       value = {called};

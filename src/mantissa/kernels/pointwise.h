@@ -1,4 +1,4 @@
-// Pointwise chains as one kernel: a small expression program run tile by tile in cache.
+// Chains of pointwise operations as one kernel: a small expression program that runs tile by tile in cache.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,7 @@
 
 namespace mantissa::kernels {
 
-/// Instructions of an expression program. Each works on registers that hold a tile in f32 (f64 in f64
-/// arithmetic).
+/// Instructions of an expression program. Registers hold a tile in f32 (f64 in f64 arithmetic).
 enum class Opcode : std::uint8_t {
   load,      // dst = input[index], converted exactly
   constant,  // dst = value
@@ -30,16 +29,16 @@ enum class Opcode : std::uint8_t {
   erf,       // dst = erf a
   sigmoid,   // dst = 1 / (1 + e^−a)
   rsqrt,     // dst = 1 / √a: the root is rounded, then the quotient
-  relu,      // dst = +0 where a ≤ 0, else a (so nan stays)
+  relu,      // dst = +0 where a ≤ 0, else a (keeps NaN)
   sqrt,      // dst = √a
   abs,       // dst = |a|
-  sign,      // dst = ±1 with the sign of a; a where a is zero or nan
-  max,       // dst = b where a < b, else a (so a nan in a stays)
-  min,       // dst = b where b < a, else a (so a nan in a stays)
+  sign,      // dst = ±1 with the sign of a; a if a is zero or NaN
+  max,       // dst = b where a < b, else a (keeps a NaN in a)
+  min,       // dst = b where b < a, else a (keeps a NaN in a)
   round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
   store,     // output[index] = a, rounded to the output's type
-  // Only in sweeps (sweep.h), for weights that keep what rounding loses (Kahan, 1965):
-  move,  // output[index] = a + b, rounded to the output's type; dst = what is stored
+  // Only in sweeps (sweep.h), for weights that accumulate their rounding errors (Kahan, 1965):
+  move,  // output[index] = a + b, rounded to the output's type; dst = the stored value
   lost,  // dst = c − (a − b)
 };
 
@@ -51,22 +50,22 @@ struct Instruction {
   double value = 0;
 };
 
-/// How an input is indexed by the elements [rows, width] of the outputs.
+/// How an input is indexed for the elements [rows, width] of the outputs.
 enum class Broadcast : std::uint8_t {
   none,
   over_rows,     // the input is [width], the same for every row
-  over_columns,  // the input is [rows], one number for all of a row (sweeps only)
+  over_columns,  // the input is [rows], one number per row (sweeps only)
   everywhere,    // the input is one number (sweeps only)
 };
 
-/// A program is a value: instructions in order, registers assigned by first use. At most 16 registers, 8
-/// inputs (16 in sweeps), 4 outputs.
+/// A program as a value: instructions in order, with assigned registers. At most 16 registers, 8 inputs (16
+/// in sweeps), 4 outputs.
 struct Expression {
   std::vector<Instruction> code;
   std::uint8_t inputs = 0;
   std::uint8_t outputs = 0;
 
-  /// "out0 = round<bf16>(in0 * sigmoid(in0) * in1)"; for explain.
+  /// Formats the program for explain, for example "out0 = round<bf16>(in0 * sigmoid(in0) * in1)".
   std::string str() const;
   friend bool operator==(const Expression&, const Expression&);
 };
@@ -81,10 +80,10 @@ struct PointwiseOutput {
   Scalar type = Scalar::f32;
 };
 
-/// Runs `program` over [rows, width] contiguous elements. An output may be the same memory as an unbroadcast
-/// input of the same type: an element's inputs are read before any of its outputs is written, wherever the
-/// program's stores stand. Arithmetic is f64 where any input or output is f64. Transcendentals:
-/// numeric/math-inl.h (their ulp error is stated there).
+/// Runs `program` over [rows, width] contiguous elements. An output may share the memory of an unbroadcast
+/// input of the same type: all inputs of an element are read before any of its outputs is written. Arithmetic
+/// is f64 if any input or output is f64. numeric/math-inl.h states the ulp errors of transcendental
+/// functions.
 void pointwise(const Context& ctx, const Expression& program, std::int64_t rows, std::int64_t width,
                std::span<const PointwiseInput> inputs, std::span<const PointwiseOutput> outputs);
 

@@ -16,12 +16,12 @@ namespace mantissa::kernels {
 namespace {
 
 constexpr std::string_view kOtherSums =
-    "adds products in pairs and drops subnormals: other bits than chains of f32 multiply-adds, and than a "
-    "machine without it";
+    "adds products in pairs and drops subnormals: its bits differ from chains of f32 multiply-adds and from "
+    "machines without it";
 constexpr std::string_view kTiles =
-    "tiles add products in groups: other bits than chains of f32 multiply-adds, and than a machine without "
-    "it";
-constexpr std::string_view kWhole = "multiplies whole numbers, which no policy asks for";
+    "tiles add products in groups: their bits differ from chains of f32 multiply-adds and from machines "
+    "without it";
+constexpr std::string_view kWhole = "multiplies integers, which no policy uses";
 
 #if defined(__x86_64__)
 
@@ -29,14 +29,15 @@ struct Registers {
   std::uint32_t a = 0, b = 0, c = 0, d = 0;
 };
 
-/// Zeros where the processor has no such leaf.
+/// Returns zeros if the processor lacks the leaf.
 Registers cpuid(std::uint32_t leaf, std::uint32_t subleaf) {
   Registers r;
   if (__get_cpuid_count(leaf, subleaf, &r.a, &r.b, &r.c, &r.d) == 0) return {};
   return r;
 }
 
-/// Which register files the system saves between threads (XCR0); 0 where it saves none of the wide ones.
+/// Returns the register files that the system saves between threads (XCR0); 0 if it saves none of the wide
+/// ones.
 std::uint64_t saved_registers() {
   constexpr std::uint32_t kOsxsave = 1U << 27U;
   if ((cpuid(1, 0).c & kOsxsave) == 0) return 0;
@@ -70,22 +71,22 @@ FormatSupport format_support(std::string_view format) {
   static constexpr std::array kTable = {
       FormatSupport{"f64", How::native, "multiplied and added in f64"},
       FormatSupport{"f32", How::native, "multiplied and added in f32"},
-      FormatSupport{"tf32", How::simulated, "stored as f32, factors rounded to 10 bits as they are packed"},
-      FormatSupport{"bf16", How::converted, "16 bits in memory, widened exactly while loaded, f32 products"},
-      FormatSupport{"f16", How::converted, "16 bits in memory, widened exactly while loaded, f32 products"},
-      FormatSupport{"e5m2", How::simulated, "own code widens and rounds, f32 products"},
-      FormatSupport{"e4m3", How::simulated, "own code widens and rounds, f32 products"},
+      FormatSupport{"tf32", How::simulated, "stored as f32, operands rounded to 10 bits during packing"},
+      FormatSupport{"bf16", How::converted, "16 bits in memory, widened exactly on load, f32 products"},
+      FormatSupport{"f16", How::converted, "16 bits in memory, widened exactly on load, f32 products"},
+      FormatSupport{"e5m2", How::simulated, "widened and rounded in software, f32 products"},
+      FormatSupport{"e4m3", How::simulated, "widened and rounded in software, f32 products"},
       FormatSupport{"mxfp8", How::simulated, kBlocks},
       FormatSupport{"mxfp8-e5m2", How::simulated, kBlocks},
       FormatSupport{"mxfp4", How::simulated, kBlocks},
       FormatSupport{"nvfp4", How::simulated, kBlocks},
-      FormatSupport{"bf16x3", How::simulated, "two bf16 parts of each factor, three f32 products"},
-      FormatSupport{"bf16x6", How::simulated, "three bf16 parts of each factor, six f32 products"},
+      FormatSupport{"bf16x3", How::simulated, "two bf16 parts of each operand, three f32 products"},
+      FormatSupport{"bf16x6", How::simulated, "three bf16 parts of each operand, six f32 products"},
   };
   const auto* row =
       std::find_if(kTable.begin(), kTable.end(), [&](const FormatSupport& s) { return s.format == format; });
   if (row != kTable.end()) return *row;
-  return {format, How::simulated, "factors made of f32 values that lie on its grid, f32 products"};
+  return {format, How::simulated, "f32 operands rounded to its values, f32 products"};
 }
 
 #if defined(__x86_64__)
@@ -100,10 +101,11 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
   return {
       {"avx2", ymm && bit(wide.b, 5), simd == Simd::avx2,
        avx512 ? "avx512 is wider" : "f32 and f64 arithmetic"},
-      {"fma", ymm && bit(basic.c, 12), true, "every product: one rounding a multiply-add"},
+      {"fma", ymm && bit(basic.c, 12), true, "every product: one rounding per multiply-add"},
       {"f16c", ymm && bit(basic.c, 29), true, "f16 to f32 and back, rounded to nearest"},
       {"avx512f", zmm && bit(wide.b, 16), avx512,
-       avx512 ? "f32 and f64 arithmetic" : "--simd asks for less, or the system does not save its registers"},
+       avx512 ? "f32 and f64 arithmetic"
+              : "--simd selects a smaller set, or the system does not save its registers"},
       {"avx512_bf16", zmm && bit(more.a, 5), false, kOtherSums},
       {"avx512_fp16", zmm && bit(wide.d, 23), false,
        "sums in f16 would round every product; f16 is widened to f32 instead"},
@@ -115,7 +117,7 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
 }
 
 std::string processor_name() {
-  std::array<char, 49> brand{};  // 48 characters, and an end where all are used
+  std::array<char, 49> brand{};  // 48 characters and a terminator
   for (std::uint32_t part = 0; part < 3; ++part) {
     const Registers r = cpuid(0x80000002U + part, 0);
     std::memcpy(brand.data() + 16 * part, &r, sizeof r);
@@ -136,7 +138,7 @@ std::vector<ProcessorFeature> processor_features(Simd) {
        "sums in f16 would round every product; f16 is widened to f32 instead"},
       {"bf16", (second & HWCAP2_BF16) != 0, false, kOtherSums},
       {"i8mm", (second & HWCAP2_I8MM) != 0, false, kWhole},
-      {"sve", (first & HWCAP_SVE) != 0, false, "kernels keep arrays of vectors, whose size must be known"},
+      {"sve", (first & HWCAP_SVE) != 0, false, "kernels keep arrays of vectors, which need a fixed size"},
   };
 }
 

@@ -1,5 +1,5 @@
-// What this processor has for number formats, what of it the kernels use and why, and so how each format is
-// computed here.
+// The processor's support for number formats, which of it the kernels use and why, and how each format is
+// computed on this machine.
 #pragma once
 
 #include <span>
@@ -11,25 +11,25 @@
 
 namespace mantissa::kernels {
 
-/// An instruction-set extension that computes in, or converts to, a format.
+/// An instruction-set extension that computes in a format or converts to it.
 struct ProcessorFeature {
-  std::string_view name;  // as compilers and /proc/cpuinfo know it: "avx512_bf16"
-  bool present = false;   // the processor has it, and the system saves its registers
-  bool used = false;      // with `simd`
-  std::string_view why;   // it is used, or not
+  std::string_view name;  // as in compilers and /proc/cpuinfo: "avx512_bf16"
+  bool present = false;   // the processor has it and the system saves its registers
+  bool used = false;      // the kernels use it with `simd`
+  std::string_view why;   // the reason why it is used or not
 };
 
-/// The extensions of this processor's family, whether it has them or not. `simd`: what the kernels run with.
+/// Returns the extensions of this processor's family, present or not. `simd` is the set that the kernels use.
 std::vector<ProcessorFeature> processor_features(Simd simd);
 
-/// As its maker calls it: "AMD EPYC 9354"; the family's name where it does not say.
+/// Returns the maker's name, "AMD EPYC 9354", or the family's name if it is unavailable.
 std::string processor_name();
 
 /// How the kernels of this build compute products in a format.
 enum class How {
-  native,     // the processor multiplies and adds in it
-  converted,  // stored in it; a shift or one instruction widens it to f32, exactly; products are f32's
-  simulated,  // the processor does not know it: own code rounds values to it, products are f32's
+  native,     // the processor multiplies and adds in the format
+  converted,  // stored in the format; a shift or one instruction widens it exactly to f32; products are f32
+  simulated,  // not supported by the processor: software rounds values to the format; products are f32
 };
 std::string_view name(How how);
 
@@ -39,8 +39,8 @@ struct FormatSupport {
   std::string_view why;
 };
 
-/// The format called `format`. What is not in the table is made of simulated operands (parts of bf16, scales
-/// over blocks).
+/// Returns the support for the format `format`. Formats outside the table use simulated operands (parts of
+/// bf16, scales over blocks).
 FormatSupport format_support(std::string_view format);
 
 }  // namespace mantissa::kernels

@@ -1,5 +1,5 @@
-// Means and norms of what an expression program makes of a parameter's elements: what some optimizers need to
-// know of a whole tensor, its rows or its columns.
+// Means and norms of the output of an expression program over a parameter: statistics of a whole tensor, its
+// rows or its columns, which some optimizers need.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,16 @@
 
 namespace mantissa::kernels {
 
-/// What one result is made of.
+/// The elements that contribute to one result.
 enum class Over : std::uint8_t { all, each_row, each_column };
 
-/// The sum over `over` of the program's one output over [rows, width], of its squares where `squares`,
-/// divided by the number of terms where `mean`, its square root where `root`. The program runs in
-/// `arithmetic`, its operands broadcast as in sweeps; sums, division and root are f64, and the result is
-/// rounded once to `type`.
-///
-/// Order of the sums, whatever threads and instruction sets: a row is cut into chunks of 4096 elements, a
-/// chunk is summed over 16 virtual lanes (joined 8, 4, 2, 1), chunks are added in order. `all`: the rows'
-/// sums are added in order, in chunks of 4096 rows, and the chunks in order. `each_column`: chunks of 256
-/// rows, each one chain from zero; chunks are added in order.
+/// Sums the program's single output over [rows, width] along `over`. `squares`: sums its squares. `mean`:
+/// divides by the number of terms. `root`: takes the square root. The program runs in `arithmetic`, and its
+/// operands broadcast as in sweeps. Sums, division and root are f64. The result rounds once to `type`. The
+/// order of summation does not depend on threads or instruction sets. A row is divided into chunks of 4096
+/// elements, a chunk is summed over 16 virtual lanes (joined 8, 4, 2, 1), and chunks are added in order.
+/// `all`: row sums are added in order in chunks of 4096 rows, then the chunks in order. `each_column`: each
+/// chunk of 256 rows is one chain from zero, and chunks are added in order.
 struct Reduce {
   const Expression& program;
   std::int64_t rows = 0;
@@ -35,7 +33,7 @@ struct Reduce {
   Scalar type = Scalar::f32;
 };
 
-/// Scratch that reduce() needs.
+/// Returns the bytes of workspace that reduce() needs.
 std::size_t reduce_workspace(std::int64_t rows, std::int64_t width, Over over);
 
 void reduce(const Context& ctx, const Reduce& r);

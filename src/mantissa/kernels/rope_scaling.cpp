@@ -7,7 +7,7 @@
 namespace mantissa::kernels {
 namespace {
 
-/// The power is taken in double, so that it does not depend on which single-precision pow the machine has.
+/// Computes the power in double, so it does not depend on the machine's single-precision pow.
 template <class T>
 T power(T base, double exponent) {
   return static_cast<T>(std::pow(static_cast<double>(base), exponent));
@@ -28,7 +28,7 @@ std::vector<T> reciprocals(std::vector<T> values) {
   return values;
 }
 
-/// The base for a sequence of `length` positions.
+/// Returns the base for a sequence of `length` positions.
 template <class T>
 T dynamic_base(std::int64_t head_dim, double theta, const RopeScaling& s, std::int64_t length) {
   if (length <= s.original_positions) return static_cast<T>(theta);
@@ -38,8 +38,8 @@ T dynamic_base(std::int64_t head_dim, double theta, const RopeScaling& s, std::i
   return static_cast<T>(theta) * growth;
 }
 
-/// One frequency: as it is where its wavelength is short, divided by the factor where it is long, and a blend
-/// of both between.
+/// Scales one frequency: unchanged for short wavelengths, divided by the factor for long ones, and blended in
+/// between.
 template <class T>
 T llama3_frequency(T frequency, const RopeScaling& s) {
   const double original = static_cast<double>(s.original_positions);
@@ -53,14 +53,14 @@ T llama3_frequency(T frequency, const RopeScaling& s) {
   return (T{1} - smooth) * frequency / static_cast<T>(s.factor) + smooth * frequency;
 }
 
-/// The pairs between which YaRN goes over from the frequencies as they are to divided ones.
+/// The range of pairs over which YaRN blends from unchanged to divided frequencies.
 struct Range {
   double low, high;
 };
 
 Range yarn_range(std::int64_t head_dim, double theta, const RopeScaling& s) {
   const double d = static_cast<double>(head_dim), original = static_cast<double>(s.original_positions);
-  // The dimension whose angle turns `rotations` times over the original context.
+  // The dimension whose angle makes `rotations` turns over the original context.
   const auto dimension = [&](double rotations) {
     return d * std::log(original / (rotations * 2 * std::numbers::pi)) / (2 * std::log(theta));
   };
@@ -105,7 +105,7 @@ std::vector<T> frequencies(std::int64_t head_dim, double theta, const RopeScalin
   return reciprocals(powers(head_dim, base));
 }
 
-/// YaRN's recommendation for the temperature of the softmax.
+/// YaRN's recommended temperature of the softmax.
 double yarn_mscale(double factor, double mscale) {
   return factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
 }

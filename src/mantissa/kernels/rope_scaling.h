@@ -1,5 +1,5 @@
-// How rotary frequencies are changed for contexts longer than those of pre-training: the kinds of
-// transformers' `rope_scaling`.
+// Changes of rotary frequencies for contexts longer than those of pre-training: the kinds of transformers'
+// `rope_scaling`.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,11 @@
 
 namespace mantissa::kernels {
 
-/// A plain value; a kind reads only the numbers that are listed with it, under the names that transformers
-/// gives them.
+/// A plain value. Each kind uses only the numbers listed with it, by the names in transformers.
 struct RopeScaling {
   enum class Kind : std::uint8_t {
     none,
-    linear,   // factor: all frequencies are divided by it
+    linear,   // factor: divides all frequencies
     dynamic,  // factor, original_positions: the base grows with the length (NTK)
     llama3,   // factor, original_positions, low_freq_factor, high_freq_factor
     yarn,     // factor, original_positions and the numbers below them. Peng et al., YaRN (2023)
@@ -25,22 +24,22 @@ struct RopeScaling {
   std::int64_t original_positions = 0;  // original_max_position_embeddings; dynamic: max_position_embeddings
   double low_freq_factor = 1, high_freq_factor = 4;
   double beta_fast = 32, beta_slow = 1;
-  std::optional<double> attention_factor = {};  // none: from the factor, and both mscale numbers
+  std::optional<double> attention_factor = {};  // null: computed from the factor and both mscale numbers
   double mscale = 0, mscale_all_dim = 0;        // 0: not given
-  bool truncate = true;                         // the corrected range begins and ends at whole dimensions
+  bool truncate = true;                         // rounds the corrected range to whole dimensions
 
   friend bool operator==(const RopeScaling&, const RopeScaling&) = default;
 };
 
-/// What cosines and sines are multiplied by: YaRN's attention factor, 1 for the other kinds.
+/// Returns the factor on cosines and sines: YaRN's attention factor, 1 for the other kinds.
 double rope_attention_factor(const RopeScaling& scaling);
 
-/// The angle per position of each pair i in [0, head_dim / 2): theta^(−2i / head_dim), scaled. Numbers of
-/// `arithmetic`, f32 or f64; every step is rounded to it, in the order of transformers' operations, but for
-/// the numbers that Python forms in double there (YaRN's range and attention factor). A power is the C
-/// library's in double, rounded once: PyTorch's own f32 power is 1 ulp off at some places, which differ
-/// between processors. `length` is the sequence's length, which only the kind `dynamic` reads: up to
-/// original_positions the base is theta.
+/// Returns the angle per position of each pair i in [0, head_dim / 2): theta^(−2i / head_dim), scaled. Every
+/// step rounds to `arithmetic`, f32 or f64, in the order of transformers' operations, except the numbers that
+/// transformers computes as Python floats (YaRN's range and attention factor). A power is the C library's in
+/// double, rounded once; PyTorch's own f32 power is off by 1 ulp in places that differ between processors.
+/// `length` is the sequence length, which only the kind `dynamic` uses: up to original_positions the base is
+/// theta.
 std::vector<double> inverse_frequencies(std::int64_t head_dim, double theta, const RopeScaling& scaling,
                                         std::int64_t length, Scalar arithmetic);
 

@@ -10,7 +10,7 @@
 namespace mantissa::kernels {
 namespace {
 
-/// How long a thread polls before it sleeps: about what a sleep and a wake-up cost.
+/// How long a thread polls before it sleeps: about the cost of a sleep and a wake-up.
 constexpr std::chrono::microseconds kPoll{20};
 
 void pause() {
@@ -19,7 +19,7 @@ void pause() {
 #endif
 }
 
-/// Returns when `value` is no longer `old`.
+/// Returns when `value` differs from `old`.
 void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
   const auto deadline = std::chrono::steady_clock::now() + kPoll;
   while (value.load(std::memory_order_acquire) == old) {
@@ -42,7 +42,7 @@ ThreadPool::ThreadPool(int threads) {
     loop_.fetch_add(1);
     loop_.notify_all();
     for (std::thread& w : workers_) w.join();
-    throw ResourceError(fmt::format("threads: the system gave {} of {} ({}); use fewer with --threads",
+    throw ResourceError(fmt::format("threads: the system started {} of {} ({}). Fix: a smaller --threads",
                                     started + 1, threads, e.what()));
   }
 }
@@ -65,7 +65,7 @@ void ThreadPool::work(int thread) {
   std::uint32_t seen = 0;
   for (;;) {
     wait_for_change(loop_, seen);
-    ++seen;  // every worker takes part in every loop, so none is missed
+    ++seen;  // every worker takes part in every loop
     if (stop_) return;
     deal(thread);
     if (working_.fetch_sub(1, std::memory_order_acq_rel) == 1) working_.notify_one();

@@ -1,4 +1,4 @@
-// The sum of a matrix over its tokens: the gradient of a bias.
+// The sum of a matrix over its tokens, which is the gradient of a bias.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@ namespace mantissa::kernels {
 
 /// sum += Σ_t x[t]: one chain of additions from zero per block of 256 tokens, blocks into leaves, leaves into
 /// `sum` (docs/numerics.md, "Sums over tokens"). x: [tokens, columns], any format; sum: [columns], f32 or
-/// f64, which is the arithmetic.
+/// f64, which is also the arithmetic.
 struct TokenSum {
   std::int64_t columns = 0;
   ConstMatrix x;

@@ -55,10 +55,10 @@ std::string printed(Rounding value) {
   return {};
 }
 
-/// What the error of a word that is no format says of it.
+/// Returns the end of the error message for an unknown format: a suggestion, or "".
 std::string meant_format(std::string_view text, std::span<const std::string> names) {
   const std::string_view several = formats_of_width(lowered(text));
-  return several.empty() ? did_you_mean(text, names) : fmt::format("; it may be {}", several);
+  return several.empty() ? did_you_mean(text, names) : fmt::format("; did you mean {}?", several);
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Scalar>& out) {
@@ -66,7 +66,7 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   if (out) return;
   if (const std::string_view several = formats_of_width(lowered(text)); several.starts_with("nvfp4")) {
     throw ConfigError(
-        fmt::format("{}={}: formats of 4 bits are of factors of products only; write compute=nvfp4 or "
+        fmt::format("{}={}: 4-bit formats are for product operands only; write compute=nvfp4 or "
                     "compute=mxfp4, and for {} "
                     "a number format such as bf16",
                     field, text, field));

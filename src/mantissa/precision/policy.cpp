@@ -198,8 +198,8 @@ std::optional<Compute> Policy::update_compute(const Use& use) const {
     compute = rule.fields.compute;
     if ((*compute)->scaled == Scaled::none) continue;
     throw ConfigError(
-        fmt::format("rule {} ({}): products of an update take no format under scales; write for "
-                    "instance compute=bf16",
+        fmt::format("rule {} ({}): products of an update do not support scaled formats; use a plain "
+                    "one such as compute=bf16",
                     in_quotes(rule.str()), rule.origin));
   }
   return compute;

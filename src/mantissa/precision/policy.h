@@ -119,8 +119,8 @@ class Policy {
   /// Returns the format that rules with pass = "update" give to the operands of an update's products, or
   /// null. Throws ConfigError for a scaled format.
   std::optional<Compute> update_compute(const Use& use) const;
-  /// Returns true if the rounding error of the weights of parameter `name` is kept for the next update:
-  /// `kahan`, if they are stored in fewer bits than the arithmetic has.
+  /// Returns true if parameter `name` keeps the rounding error of its weights for the next update: `kahan` is
+  /// set and the weights have fewer bits than the arithmetic.
   bool compensates(std::string_view name) const;
   /// Returns the rounding that rules give to activations and their gradients; nearest without such a rule.
   /// The policy's own `rounding` applies to weights and moments.

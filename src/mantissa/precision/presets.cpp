@@ -108,7 +108,7 @@ const Preset& find_preset(std::string_view name) {
   const std::string_view several = formats_of_width(wanted);
   if (!several.empty()) {
     throw ConfigError(
-        fmt::format("{} is no preset, and may be several formats of products, {}; write for instance "
+        fmt::format("{} is not a preset; as a product format it is ambiguous: {}; write for example "
                     "\"bf16-mixed compute={}\"",
                     in_quotes(name), several, several.substr(0, several.find(' '))));
   }

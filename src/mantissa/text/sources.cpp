@@ -22,7 +22,7 @@ void require_regular_file(const std::string& path) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   if (status.type() == fs::file_type::not_found) {
-    throw FileError(fmt::format("data: there is no file \"{}\"", path));
+    throw FileError(fmt::format("data: file not found: \"{}\"", path));
   }
   if (status.type() == fs::file_type::directory) {
     throw FileError(

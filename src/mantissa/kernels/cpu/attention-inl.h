@@ -1,11 +1,11 @@
-// What the forward and backward attention kernels share: rows in the arithmetic type, transposed query tiles,
-// and a matrix product that takes its left operand in place, by rows or by columns.
+// Shared parts of the forward and backward attention kernels: rows in the arithmetic type, transposed query
+// tiles, and a matrix product that reads its left operand in place, by rows or by columns.
 //
-// Scores are kept transposed, [keys][queries]: a vector holds one key's scores for neighbouring queries. Then
-// the softmax needs no sum across a vector, and Sᵀ = K·Qᵀ, O = P·V, dPᵀ = V·dOᵀ, dV = Pᵀ·dO, dK = dSᵀ·Q and
-// dQ = dS·K all read K, V, Q, dO, P and dS as they lie. Only the query tiles Qᵀ and dOᵀ are transposed, once.
-// The packed panels of the GEMM's microkernel would need P and dS transposed as well; its tile sizes are
-// used.
+// Scores are stored transposed, [keys][queries]: a vector holds one key's scores for neighbouring queries.
+// The softmax then needs no sum across a vector, and Sᵀ = K·Qᵀ, O = P·V, dPᵀ = V·dOᵀ, dV = Pᵀ·dO, dK = dSᵀ·Q
+// and dQ = dS·K all read K, V, Q, dO, P and dS in their stored order. Only the query tiles Qᵀ and dOᵀ are
+// transposed, once. The packed panels of the GEMM's microkernel would need P and dS transposed as well; only
+// its tile sizes are used.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_INL_H_
@@ -30,7 +30,7 @@ namespace HWY_NAMESPACE {
 namespace attention_parts {
 namespace hn = hwy::HWY_NAMESPACE;
 
-using namespace attention_layout;  // NOLINT(google-build-using-namespace): the other half of this one
+using namespace attention_layout;  // NOLINT(google-build-using-namespace): the other half of this namespace
 using mantissa::HWY_NAMESPACE::FactorRow;
 using mantissa::HWY_NAMESPACE::LoadRow;
 using mantissa::HWY_NAMESPACE::RoundRow;
@@ -38,13 +38,13 @@ using mantissa::HWY_NAMESPACE::StoreRow;
 
 static_assert(kNr<float> <= kWidestTile && kNr<double> <= kWidestTile);
 
-/// What becomes of a product: C = chain, the chain goes on from C, or C = C + chain.
+/// The destination of a product: C = chain, a chain that continues from C, or C = C + chain.
 enum class Into { set, extend, add };
 
-/// Whether element (i, k) of the left operand is a[i * stride + k] or a[k * stride + i].
+/// The layout of the left operand: element (i, k) is a[i * stride + k] or a[k * stride + i].
 enum class Left { rows, columns };
 
-/// C[kRows, kVectors] from A[kRows, depth] · B[depth, kVectors]: every element one FMA chain in ascending
+/// C[kRows, kVectors] from A[kRows, depth] · B[depth, kVectors]: each element is one FMA chain in ascending
 /// depth.
 template <Left kLeft, std::size_t kRows, std::size_t kVectors, class T>
 HWY_NOINLINE void ProductTile(const T* HWY_RESTRICT a, std::size_t a_stride, const T* HWY_RESTRICT b,
@@ -81,7 +81,7 @@ HWY_NOINLINE void ProductTile(const T* HWY_RESTRICT a, std::size_t a_stride, con
   }
 }
 
-/// All columns of kRows rows: pairs of vectors, then one.
+/// All columns of kRows rows: pairs of vectors, then a single one.
 template <Left kLeft, std::size_t kRows, class T>
 void ProductRows(const T* a, std::size_t a_stride, const T* b, std::size_t b_stride, std::size_t columns,
                  std::size_t depth, T* c, std::size_t c_stride, Into into) {
@@ -93,8 +93,8 @@ void ProductRows(const T* a, std::size_t a_stride, const T* b, std::size_t b_str
   if (j < columns) ProductTile<kLeft, kRows, 1>(a, a_stride, b + j, b_stride, depth, c + j, c_stride, into);
 }
 
-/// C[rows, columns] from A[rows, depth] · B[depth, columns], for rows ≤ kMr. Rows of B and C are
-/// readable and writable up to whole vectors.
+/// C[rows, columns] from A[rows, depth] · B[depth, columns], for rows ≤ kMr. Rows of B and C must be readable
+/// and writable up to whole vectors.
 template <Left kLeft, class T>
 void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std::size_t b_stride,
              std::size_t columns, std::size_t depth, T* c, std::size_t c_stride, Into into) {
@@ -114,7 +114,7 @@ void Product(std::size_t rows, const T* a, std::size_t a_stride, const T* b, std
   some.template operator()<1>();
 }
 
-/// An operand of a product in parts: their planes lie `plane` elements apart.
+/// An operand of a product in parts, whose planes are `plane` elements apart.
 template <class T>
 struct Planes {
   const T* first;
@@ -123,8 +123,8 @@ struct Planes {
   const T* part(int i) const { return first + static_cast<std::size_t>(i) * plane; }
 };
 
-/// The product of operands in `parts` parts: those of the smallest terms first (numeric/factor.h), each a
-/// chain that goes on from the one before, or is added.
+/// The product of operands in `parts` parts, smallest terms first (numeric/factor.h). Each product of parts
+/// continues the previous chain or is added.
 template <Left kLeft, class T>
 void ProductOfParts(int parts, std::size_t rows, Planes<T> a, std::size_t a_stride, Planes<T> b,
                     std::size_t b_stride, std::size_t columns, std::size_t depth, T* c, std::size_t c_stride,
@@ -137,12 +137,12 @@ void ProductOfParts(int parts, std::size_t rows, Planes<T> a, std::size_t a_stri
   }
 }
 
-/// Whether a factor that is stored as `type` is to be rounded or split.
+/// True if an operand stored as `type` must be rounded or split.
 inline bool Rounds(const Factor& factor, Scalar type) {
   return factor.parts > 1 || !holds(factor.format, type);
 }
 
-/// Splits row[0, n) into its parts: part i is written i planes further, the first one in place.
+/// Splits row[0, n) into its parts: part i is written i planes further, the first part in place.
 template <class T>
 void SplitRow(T* row, std::size_t n, std::size_t plane, const Factor& factor) {
   for (int i = factor.parts - 1; i >= 0; --i) {
@@ -152,13 +152,13 @@ void SplitRow(T* row, std::size_t n, std::size_t plane, const Factor& factor) {
   }
 }
 
-/// Rows of a head are short and far apart, which the hardware does not foresee: they are asked for this many
-/// rows ahead, into the second-level cache.
+/// Rows of a head are short and far apart, so the hardware does not prefetch them. Software prefetches this
+/// many rows ahead, into the second-level cache.
 inline constexpr std::size_t kHeadRowsAhead = 24;
 
-/// Reads rows [first, first + rows) of a head, whose columns begin at `column`, into
-/// to[rows][padded(head_dim)] with zeros in the padding. Returns whether all of it is finite, or true where
-/// nobody `asks`.
+/// Loads rows [first, first + rows) of a head, whose columns start at `column`, into
+/// to[rows][padded(head_dim)] with zeros in the padding. Returns true if all values are finite or `asks` is
+/// false.
 template <class T>
 bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std::size_t column,
               std::size_t head_dim, T* to, bool asks = true) {
@@ -170,7 +170,7 @@ bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std:
     for (std::size_t j = 0; j < head_dim * size; j += 64) __builtin_prefetch(row + j, 0, 2);
   };
   for (std::size_t i = 0; i < std::min(rows, kHeadRowsAhead); ++i) prefetch(i);
-  auto taint = hn::Zero(d);  // x − x is NaN where x is not finite, else zero
+  auto taint = hn::Zero(d);  // x − x is NaN if x is not finite, else zero
   for (std::size_t i = 0; i < rows; ++i, to += stride) {
     if (i + kHeadRowsAhead < rows) prefetch(i + kHeadRowsAhead);
     LoadRow<T>(from.data, from.type, place(i), head_dim, to);
@@ -183,11 +183,11 @@ bool LoadHead(const ConstMatrix& from, std::size_t first, std::size_t rows, std:
   return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
 }
 
-/// Whether all of values[0, n) are finite; n is a multiple of the vector's lanes.
+/// True if all of values[0, n) are finite. n is a multiple of the vector's lanes.
 template <class T>
 bool AllFinite(const T* values, std::size_t n) {
   const hn::ScalableTag<T> d;
-  auto taint = hn::Zero(d);  // x − x is NaN where x is not finite, else zero
+  auto taint = hn::Zero(d);  // x − x is NaN if x is not finite, else zero
   for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
     const auto x = hn::LoadU(d, values + i);
     taint = hn::Add(taint, hn::Sub(x, x));
@@ -195,8 +195,8 @@ bool AllFinite(const T* values, std::size_t n) {
   return hn::AllTrue(d, hn::Eq(taint, hn::Zero(d)));
 }
 
-/// to[column][width] = from[width][column]: four by four (two by two in double) in 128-bit vectors. `width`
-/// and `columns` are multiples of the vector's.
+/// to[column][width] = from[width][column], in 4 × 4 tiles (2 × 2 in double) of 128-bit vectors. `width` and
+/// `columns` are multiples of the vector's lanes.
 template <class T>
 void Transpose(const T* from, std::size_t from_stride, std::size_t columns, std::size_t width, T* to,
                std::size_t to_stride) {

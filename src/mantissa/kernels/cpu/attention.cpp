@@ -1,5 +1,5 @@
-// Forward attention: some queries of a segment for one key head, key block after key block, a tile of queries
-// at a time.
+// Forward attention: a task has some queries of a segment for one key head and processes one key block after
+// the other, a tile of queries at a time.
 #include "mantissa/kernels/attention.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 using namespace attention_parts;  // NOLINT(google-build-using-namespace)
 using mantissa::HWY_NAMESPACE::Log;
 
-/// Row r of the task is query r / group of it, head r % group of the group.
+/// Row r of the task is query r / group, head r % group of the group.
 template <class T>
 class ForwardTask {
  public:
@@ -46,7 +46,7 @@ class ForwardTask {
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) *
               group_) {}
 
-  /// Adds the operands and results that this task begins with.
+  /// Adds the first operands and results of this task.
   void Announce(ReadAhead& ahead) const {
     const std::size_t queries = rows_ / group_, width = group_ * dim_;
     const std::size_t key = FirstKey(), keys = std::min(key / kBlock * kBlock + kBlock, EndKey()) - key;
@@ -80,15 +80,15 @@ class ForwardTask {
 
   int Parts() const { return a_.operand.parts; }
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
-  /// The keys that the task's queries see: positions [FirstKey, EndKey).
+  /// The keys that the task's queries attend to: positions [FirstKey, EndKey).
   std::size_t FirstKey() const { return window_.first_key(Position(0)); }
   std::size_t EndKey() const { return Position(rows_ - 1) + 1; }
-  /// What rows [first, last] see of the key block that begins at `key`.
+  /// The keys of the block starting at `key` that rows [first, last] attend to.
   Visible See(std::size_t first, std::size_t last, std::size_t key) const {
     return visible(window_, Position(first), Position(last), key, kBlock);
   }
   std::size_t LastRow(std::size_t row) const { return std::min(rows_, row + kWidth) - 1; }
-  /// Queries that the tile computes: one vector where that holds its rows, as in decoding.
+  /// Queries in the tile: one vector if that holds its rows, as in decoding.
   std::size_t Width(std::size_t row) const { return rows_ - row > hn::Lanes(D()) ? kWidth : hn::Lanes(D()); }
   std::size_t Token(std::size_t row) const { return first_token_ + row / group_; }
   std::size_t Head(std::size_t row) const { return kv_head_ * group_ + row % group_; }
@@ -107,8 +107,8 @@ class ForwardTask {
     std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
   }
 
-  /// Reads the task's keys of the block that begins at `key`, and their values. Returns whether the values
-  /// are finite, or true where no query masks a key that another one sees.
+  /// Loads the task's keys of the block that starts at `key`, and their values. Returns true if the values
+  /// are finite, or if no query masks a key that another one attends to.
   bool LoadKeyBlock(std::size_t key) {
     const std::size_t from = std::max(key, FirstKey()), count = std::min(key + kBlock, EndKey()) - from;
     const std::size_t at = (from - key) * stride_, column = kv_head_ * dim_;
@@ -123,7 +123,7 @@ class ForwardTask {
     return finite;
   }
 
-  /// Adds what the tile at `row` sees of the key block that begins at `key`.
+  /// Adds the contribution of the key block that starts at `key` to the tile at `row`.
   void AddKeyBlock(std::size_t row, std::size_t key, const Visible& keys, bool values_finite) {
     const std::size_t width = Width(row), last = LastRow(row);
     for (std::size_t j = keys.begin; j < keys.end; j += kMr) {
@@ -147,8 +147,8 @@ class ForwardTask {
     }
     SplitRow(scores, count, s_.scores_plane, a_.operand);
 
-    // A masked probability is zero, and so is its product with a finite value. Where a value is not finite,
-    // rows are multiplied one by one, each with just the keys that it sees.
+    // A masked probability is zero, and so is its product with a finite value. If a value is not finite, each
+    // row is multiplied separately with just its visible keys.
     const std::size_t step = values_finite ? kMr : 1;
     for (std::size_t i = 0; row + i <= last; i += step) {
       const std::size_t some = std::min(step, last + 1 - row - i);
@@ -161,7 +161,7 @@ class ForwardTask {
     }
   }
 
-  /// Whether a vector's queries see key j of the block.
+  /// A mask of the vector's queries that attend to key j of the block.
   template <Mask kMask>
   static auto Sees(std::size_t j, V lowest, V limit) {
     const D d;
@@ -171,12 +171,12 @@ class ForwardTask {
     return before_end;
   }
 
-  /// Turns one vector of queries' scores of a key block into probabilities, and brings maximum and
-  /// denominator up to date.
+  /// Turns one vector of queries' scores of a key block into probabilities, and updates maximum and
+  /// denominator.
   template <bool kLowered>
   void Softmax(std::size_t row, std::size_t at, std::size_t width, const Visible& keys) {
     const D d;
-    // Capped scores are scaled already.
+    // Capped scores are already scaled.
     const V scale = hn::Set(d, a_.shape.soft_cap > 0 ? T{1} : static_cast<T>(a_.shape.scale));
     const V limit = hn::LoadU(d, s_.limit + at), nothing = hn::Set(d, -std::numeric_limits<T>::infinity());
     const V lowest = a_.shape.window > 0 ? hn::LoadU(d, s_.lowest + at) : hn::Zero(d);
@@ -193,7 +193,7 @@ class ForwardTask {
       most = largest;
     });
     const V before = hn::LoadU(d, s_.maximum + row + at), now = hn::Max(before, most);
-    // Where all scores are −inf, exp(s − now) is to be 0 and not exp(−inf + inf).
+    // If all scores are −inf, exp(s − now) must be 0 and not exp(−inf + inf).
     const V origin = hn::IfThenElse(hn::Eq(now, nothing), hn::Zero(d), now);
     const V rescale = hn::IfThenElse(hn::Eq(now, before), hn::Set(d, T{1}), Exp(d, hn::Sub(before, origin)));
     hn::StoreU(now, d, s_.maximum + row + at);
@@ -225,7 +225,8 @@ class ForwardTask {
     }
   }
 
-  /// Adds the denominator's lanes by the fixed tree; divides and stores the tile's outputs and log-sum-exps.
+  /// Joins the denominator's lanes by the fixed tree, then divides and stores the tile's outputs and
+  /// log-sum-exps.
   void Finish(std::size_t row) {
     const D d;
     const std::size_t width = Width(row);

@@ -1,6 +1,6 @@
-// Backward attention: for one key head, key block after key block, every head of the group and query block
-// after query block. Where there are fewer key heads than threads, one task makes dK and dV of one key block
-// and another dQ of one query block; the sums are the same chains in the same order.
+// Backward attention: for one key head, each key block, every head of the group and each query block. With
+// fewer key heads than threads, separate tasks compute dK and dV of one key block and dQ of one query block.
+// The sums are the same chains in the same order.
 #include <algorithm>
 #include <cassert>
 
@@ -30,7 +30,7 @@ template <class T>
 class BackwardTask {
  public:
   /// Writes dK and dV of the range `dkeys` and dQ of the range `dqueries`, either of which may be empty. Both
-  /// begin at a block.
+  /// start at a block.
   BackwardTask(const AttentionBackward& a, const Segment& segment, std::size_t kv_head, Range dkeys,
                Range dqueries, const BackwardScratch<T>& scratch)
       : a_(a),
@@ -46,7 +46,7 @@ class BackwardTask {
         dkeys_(dkeys),
         dqueries_(dqueries) {}
 
-  /// Adds the operands that this task begins with.
+  /// Adds the first operands of this task.
   void Announce(ReadAhead& ahead) const {
     const std::size_t column = kv_head_ * dim_, most = kKeyBlock;
     const std::size_t key = FirstKeyBlock();
@@ -79,12 +79,12 @@ class BackwardTask {
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
   int Parts() const { return a_.operand.parts; }
-  /// The first key block that the task reads: dK and dV need the queries that see their keys, dQ the keys
-  /// that its queries see.
+  /// The first key block that the task reads. dK and dV need the queries that attend to their keys, dQ the
+  /// keys that its queries attend to.
   std::size_t FirstKeyBlock() const {
     return dqueries_.count() > 0 ? window_.first_key(dqueries_.begin) / kKeyBlock * kKeyBlock : dkeys_.begin;
   }
-  /// About the number of pairs of a query and a key that it sees; each pair is computed once.
+  /// The approximate number of visible query-key pairs; each pair is computed once.
   std::size_t Pairs() const {
     const Range &k = dkeys_, &q = dqueries_;
     const std::size_t causal =
@@ -127,7 +127,7 @@ class BackwardTask {
     }
   }
 
-  /// Reads the keys of a block and their values, those from position `from` on.
+  /// Loads the keys and values of a block from position `from` on.
   void LoadKeys(Range keys, std::size_t from) {
     const std::size_t column = kv_head_ * dim_, at = (from - keys.begin) * stride_;
     const std::size_t first = first_token_ + from, count = keys.end - from;
@@ -140,7 +140,7 @@ class BackwardTask {
     if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
   }
 
-  /// Adds what the query block contributes through a key block some of whose keys it sees.
+  /// Adds the contribution of the query block through a key block with visible keys.
   void AddQueryBlock(std::size_t g, Range queries, Range keys, bool want_dkeys) {
     const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
     LoadQueries(g, queries);
@@ -165,8 +165,7 @@ class BackwardTask {
     }
   }
 
-  /// Q, dO, log-sum-exps and D of one head's query block. Places behind the last query, up to a whole tile,
-  /// are zero.
+  /// Loads Q, dO, log-sum-exps and D of one head's query block, padded with zeros to a whole tile.
   void LoadQueries(std::size_t g, Range queries) {
     const std::size_t head = kv_head_ * group_ + g, column = head * dim_,
                       first = first_token_ + queries.begin;
@@ -179,7 +178,7 @@ class BackwardTask {
     Transpose(s_.douts, stride_, stride_, whole, s_.douts_across, kBlock);
     std::fill(s_.log_sum + count, s_.log_sum + whole, T{0});
     std::fill(s_.delta + count, s_.delta + whole, T{0});
-    T* out = s_.chain;  // not in use yet
+    T* out = s_.chain;  // not used yet
     for (std::size_t i = 0; i < count; ++i) {
       const auto token = first + i;
       LoadRow<T>(a_.lse.data, a_.lse.type, token * static_cast<std::size_t>(a_.lse.ld) + head, 1,
@@ -193,8 +192,8 @@ class BackwardTask {
     if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
   }
 
-  // A masked entry of P and dS is zero, and so is its product with a finite number. Where a number is not
-  // finite, the two functions below go row by row, each over just what it sees.
+  // A masked entry of P and dS is zero, and so is its product with a finite number. If a number is not
+  // finite, the two functions below process each row separately, with just its visible entries.
 
   void AddDKeys(Range queries, Range keys, std::size_t rows) {
     const std::size_t step = queries_finite_ ? kMr : 1;
@@ -272,7 +271,7 @@ class Backward {
     return {static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(s.length, begin + size))};
   }
 
-  /// Runs a task for every piece of every segment and key head; ranges_of gives its keys and its queries.
+  /// Runs a task for every piece of every segment and key head. ranges_of returns its keys and queries.
   template <class PiecesOf, class RangesOf>
   void ForEach(PiecesOf pieces_of, RangesOf ranges_of) const {
     const std::int64_t count = count_tasks(extent_, a_.shape.kv_heads, pieces_of);

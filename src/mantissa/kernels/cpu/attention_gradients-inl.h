@@ -1,5 +1,5 @@
-// P and dS of a query block and a part of a key block, from the products q·k and dO·v: what the chains of dQ,
-// dK and dV are made of.
+// Computes P and dS of a query block and a part of a key block from the products q·k and dO·v. The chains of
+// dQ, dK and dV use them.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
@@ -22,7 +22,7 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
 
-/// The places in a query block of the queries that see some of `keys`.
+/// Returns the range within a query block of the queries that attend to some of `keys`.
 inline Range QueriesThatSee(const Window& window, Range keys, Range queries) {
   const auto place = [&](std::size_t position) {
     return std::min(queries.end, std::max(position, queries.begin)) - queries.begin;
@@ -40,12 +40,13 @@ class ScoreGradients {
         stride_(padded(dim_)),
         window_(a.shape) {}
 
-  /// P and dS, rounded as operands, of the queries whose rows are loaded and a part of the loaded keys, whose
-  /// rows begin at `rows`.
+  /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, whose rows
+  /// start at `rows`.
   void Compute(Range queries, Range keys, std::size_t rows, ReadAhead& ahead) const {
     for (std::size_t i = 0; i < queries.count(); i += kWidth) ComputeTile(queries, i, keys, rows, ahead);
     for (std::size_t j = 0; j < keys.count(); ++j) {
-      // Of several parts the masked zeros are split, too: the products read those of their planes as well.
+      // With several parts the masked zeros are split too, because the products also read those of their
+      // planes.
       const std::size_t key = keys.begin + j;
       const Range see =
           a_.operand.parts > 1 ? Range{0, queries.count()} : QueriesThatSee(window_, {key, key + 1}, queries);
@@ -60,7 +61,7 @@ class ScoreGradients {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kQueryBlock;  // the stride of transposed tiles and of P and dS
 
-  /// Unrounded P and dS of the queries [at, at + kWidth) of the block.
+  /// Computes unrounded P and dS of the queries [at, at + kWidth) of the block.
   void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t rows, ReadAhead& ahead) const {
     const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
     const Visible seen = visible(window_, first, last, keys.begin, keys.count());
@@ -89,8 +90,8 @@ class ScoreGradients {
     }
   }
 
-  /// Zeros beside what the queries at positions [first, last] see: a product tile of kMr rows that begins or
-  /// ends within that may reach so far beyond it.
+  /// Writes zeros around the visible keys of the queries at positions [first, last]: a product tile of kMr
+  /// rows that starts or ends within them may extend that far beyond.
   void ClearAround(std::size_t first, std::size_t last, Range keys, T* p, T* ds) const {
     const auto clear = [&](std::size_t begin, std::size_t end) {
       for (std::size_t key = std::max(begin, keys.begin); key < std::min(end, keys.end); ++key) {
@@ -104,7 +105,7 @@ class ScoreGradients {
     clear(last + 1, last + 1 + kMr);
   }
 
-  /// For one vector of queries: scores become P and dO·V becomes dS.
+  /// Turns scores into P and dO·V into dS for one vector of queries.
   template <bool kLowered, bool kCapped>
   void Gradients(std::size_t at, T* p, T* ds, const Visible& seen, std::size_t query, std::size_t key) const {
     const D d;
@@ -112,8 +113,8 @@ class ScoreGradients {
     const SoftCap<T> soft(a_.shape.soft_cap);
     const SoftmaxRounding<kLowered, T> rounded(a_.softmax);
     const V log_sum = hn::LoadU(d, s_.log_sum + at), delta = hn::LoadU(d, s_.delta + at);
-    // Lane i holds query `query + at + i`, which sees row j of the keys where key + j ≤ query + at + i, and
-    // under a window where key + j > query + at + i − window.
+    // Lane i holds query `query + at + i`, which attends to row j of the keys if key + j ≤ query + at + i,
+    // and under a window if key + j > query + at + i − window.
     const double self = static_cast<double>(query + at) - static_cast<double>(key);
     const V last = hn::Iota(d, static_cast<T>(self));
     const V hidden = hn::Iota(d, static_cast<T>(self - static_cast<double>(a_.shape.window)));

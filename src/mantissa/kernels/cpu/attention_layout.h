@@ -1,4 +1,4 @@
-// How the attention kernels cut their work and lay out their scratch memory: the same for every instruction
+// Partition of the attention kernels' work and layout of their scratch memory, the same for every instruction
 // set.
 #pragma once
 
@@ -12,15 +12,15 @@
 
 namespace mantissa::kernels::attention_layout {
 
-inline constexpr std::size_t kLanes = 16;       // virtual lanes of row sums; rows are padded to whole ones
+inline constexpr std::size_t kLanes = 16;       // virtual lanes of row sums; rows are padded to a multiple
 inline constexpr std::size_t kWidestTile = 32;  // queries of a score tile, on any instruction set
 
 constexpr std::size_t padded(std::size_t n) {
   return (n + kLanes - 1) / kLanes * kLanes;
 }
 
-/// Deals consecutive pieces of one scratch buffer, each a whole number of 16-element lines. Without a buffer
-/// it only counts.
+/// Allocates consecutive pieces of one scratch buffer, each a whole number of 16-element lines. Without a
+/// buffer it only counts.
 template <class T>
 class Arena {
  public:
@@ -37,7 +37,7 @@ class Arena {
   std::size_t used_ = 0;
 };
 
-/// Where a segment's keys are: row of position 0, and the position of the segment's first query.
+/// The location of a segment's keys: the row of position 0, and the position of the segment's first query.
 struct Keys {
   std::size_t row = 0;
   std::size_t position = 0;
@@ -49,16 +49,16 @@ inline Keys keys_of(const Segment& segment, const KeyCache& cache) {
           static_cast<std::size_t>(segment.position)};
 }
 
-/// Which keys a query sees, and which queries see a key, by their positions in the sequence.
+/// The keys visible to a query, and the queries that attend to a key, by positions in the sequence.
 class Window {
  public:
   explicit Window(const AttentionShape& shape)
       : size_(static_cast<std::size_t>(shape.window > 0 ? shape.window : kEndless)) {}
-  /// The first key that the query at `position` sees. The last one is its own.
+  /// The first key that the query at `position` attends to. The last one is its own.
   std::size_t first_key(std::size_t position) const { return position + 1 - std::min(position + 1, size_); }
-  /// The position behind the last query that sees `key`.
+  /// The position after the last query that attends to `key`.
   std::size_t end_query(std::size_t key) const { return key + size_; }
-  /// The largest number of keys that a query of a sequence of `length` sees.
+  /// The largest number of keys that a query of a sequence of `length` attends to.
   std::size_t most_keys(std::size_t length) const { return std::min(length, size_); }
 
  private:
@@ -66,13 +66,13 @@ class Window {
   std::size_t size_;
 };
 
-/// The rows of a key block that consecutive queries see: some query sees each of [begin, end), all queries
-/// see those from all_begin on that lie below all_end. all_begin may exceed all_end.
+/// The rows of a key block that consecutive queries attend to: each of [begin, end) is visible to some query,
+/// and rows from all_begin up to all_end are visible to all of them. all_begin may exceed all_end.
 struct Visible {
   std::size_t begin = 0, all_begin = 0, all_end = 0, end = 0;
 };
 
-/// What the queries at positions [first, last] see of the keys [key, key + count).
+/// Returns the keys of [key, key + count) that the queries at positions [first, last] attend to.
 inline Visible visible(const Window& window, std::size_t first, std::size_t last, std::size_t key,
                        std::size_t count) {
   const auto row = [key, count](std::size_t position) {
@@ -99,7 +99,7 @@ struct Task {
   std::size_t piece = 0;
 };
 
-/// The number of tasks when each segment is cut into pieces_of(segment) for every key head.
+/// Returns the number of tasks if each segment has pieces_of(segment) pieces for every key head.
 template <class PiecesOf>
 std::int64_t count_tasks(const Extent& extent, std::int64_t kv_heads, PiecesOf pieces_of) {
   std::int64_t count = 0;
@@ -107,7 +107,7 @@ std::int64_t count_tasks(const Extent& extent, std::int64_t kv_heads, PiecesOf p
   return count;
 }
 
-/// Task `index` of them; within a segment the last pieces, which see most keys, come first.
+/// Returns task `index`. Within a segment the last pieces, which have the most visible keys, come first.
 template <class PiecesOf>
 Task task_at(const Extent& extent, std::int64_t kv_heads, PiecesOf pieces_of, std::int64_t index) {
   for (const Segment& segment : extent.segments) {
@@ -118,14 +118,14 @@ Task task_at(const Extent& extent, std::int64_t kv_heads, PiecesOf pieces_of, st
     }
     index -= pieces * kv_heads;
   }
-  assert(false && "there are fewer tasks than this");
+  assert(false && "task index out of range");
   __builtin_unreachable();
 }
 
 // ---- Forward ----
 
-/// Rows of a forward task: (query, head of the group) pairs, query-major, so that neighbours see almost the
-/// same keys. More rows convert K and V less often; fewer are dealt more evenly.
+/// Rows of a forward task: (query, head of the group) pairs in query-major order, so neighbours have almost
+/// the same visible keys. More rows convert K and V less often; fewer rows balance the load better.
 inline constexpr std::int64_t kTaskRows = 512;
 inline constexpr std::int64_t kFewTaskRows = 128;
 
@@ -133,19 +133,19 @@ inline std::int64_t task_queries(std::int64_t task_rows, const AttentionShape& s
   return std::max<std::int64_t>(1, task_rows * shape.kv_heads / shape.heads);
 }
 
-/// Scratch of one thread of the forward pass. The tile that begins at row r owns every per-row buffer from r
-/// on. Factors of products have a plane for each of their parts, one after the other.
+/// Scratch of one thread in the forward pass. The tile that starts at row r owns every per-row buffer from r
+/// on. Operands have a plane for each of their parts, one after the other.
 template <class T>
 struct ForwardScratch {
   T *keys, *values;              // [kKeyBlock, padded(head_dim)]
-  T* rows;                       // [kWidestTile, padded(head_dim)]: query rows before they are transposed
+  T* rows;                       // [kWidestTile, padded(head_dim)]: query rows before transposition
   T* queries;                    // per tile [padded(head_dim), width]
   T* scores;                     // [kKeyBlock, width], then probabilities
   T* chain;                      // [kWidestTile, padded(head_dim)]: one key block's P·V
-  T* sums;                       // [rows, padded(head_dim)]: the output before it is divided
+  T* sums;                       // [rows, padded(head_dim)]: the output before division
   T* maximum;                    // [rows]
   T* denominator;                // per tile [16 lanes, width]
-  T *rescale, *limit, *log_sum;  // [kWidestTile]: of the tile at hand
+  T *rescale, *limit, *log_sum;  // [kWidestTile]: of the current tile
   T* lowest;                     // [kWidestTile], with a window: the first visible row of the key block
   std::size_t keys_plane, queries_plane, scores_plane;  // elements; values have as many as keys
 
@@ -173,12 +173,12 @@ struct ForwardScratch {
 
 // ---- Backward ----
 
-/// Keys of which scores are held at a time in the backward: with 128 queries, P and dS take 64 KiB each in
+/// Keys whose scores are held at a time in the backward pass. With 128 queries, P and dS take 64 KiB each in
 /// f32.
 inline constexpr std::size_t kKeyPart = 128;
 
-/// Scratch of one thread of the backward pass, for `rows` queries of every head of the group. Factors of
-/// products have a plane for each of their parts, one after the other.
+/// Scratch of one thread in the backward pass, for `rows` queries of every head of the group. Operands have a
+/// plane for each of their parts, one after the other.
 template <class T>
 struct BackwardScratch {
   T *keys, *values;                  // [kKeyBlock, padded(head_dim)]

@@ -1,5 +1,5 @@
-// From the product q·k to the score, for the forward and the backward attention kernel: soft cap, rounding of
-// a lowered softmax, and the runs of keys that have to be masked.
+// Turns products q·k into scores, for the forward and the backward attention kernel: soft cap, rounding of a
+// lowered softmax, and the runs of keys that need masks.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_SCORES_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_SCORES_INL_H_
@@ -24,7 +24,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using mantissa::HWY_NAMESPACE::Exp;
 
-/// Scores and what follows from them, rounded to the softmax' format where that is below the arithmetic.
+/// Rounds scores and values computed from them to the softmax' format if that is below the arithmetic.
 template <bool kLowered, class T>
 class SoftmaxRounding {
  public:
@@ -72,8 +72,8 @@ void CapScores(const AttentionShape& shape, T* products, std::size_t n) {
   }
 }
 
-/// Which comparisons decide whether a query of a vector sees a key: none where all of them see it, with the
-/// end of what it sees, or with both ends of its window.
+/// The comparisons that decide whether a query of a vector attends to a key: none if all do, the end of the
+/// visible keys, or both ends of the window.
 enum class Mask { none, end, window };
 
 /// Calls run.operator()<Mask>(begin, end) for rows [begin, end) of a key block, in ascending order.

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kPiece = 1024;  // columns that are converted at once
+constexpr std::size_t kPiece = 1024;  // columns converted at once
 
 template <class T>
 void ConvertPieces(ConstMatrix from, Matrix to, std::size_t row, std::size_t width) {

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-constexpr std::size_t kPiece = 1024;  // channels that are converted or summed at once
+constexpr std::size_t kPiece = 1024;  // channels converted or summed at once
 
 template <class T>
 void ConvertRow(ConstMatrix from, std::size_t from_row, Matrix to, std::size_t to_row, std::size_t width) {
@@ -37,13 +37,13 @@ void GatherRow(ConstMatrix table, std::size_t entry, Matrix y, std::size_t i, st
                                                      : ConvertRow<float>(table, entry, y, i, width);
 }
 
-/// The row that holds token t, at or after `row`.
+/// Returns the row that contains token t, at or after `row`.
 const Row* RowOf(const Row* row, const Row* end, std::int64_t t) {
   return std::upper_bound(row, end, t,
                           [](std::int64_t token, const Row& r) { return token < r.begin + r.length; });
 }
 
-/// to[place …] += `sum`, which is rounded to to's format first.
+/// to[place …] += `sum`, after rounding `sum` to to's format.
 template <class T>
 void AddRounded(const T* sum, std::size_t n, Matrix to, std::size_t place) {
   alignas(64) std::byte narrow[kPiece * sizeof(T)];
@@ -55,7 +55,7 @@ void AddRounded(const T* sum, std::size_t n, Matrix to, std::size_t place) {
   StoreRow(row, n, to.data, to.type, place);
 }
 
-/// Writes only where there is a −0, which is almost nowhere.
+/// Adds +0 to every element. Writes only if there is a −0, which is rare.
 template <class T>
 void AddZeroPiece(Matrix table, std::size_t place, std::size_t n) {
   alignas(64) T buffer[kPiece], sum[kPiece];
@@ -70,8 +70,8 @@ void AddZeroPiece(Matrix table, std::size_t place, std::size_t n) {
   if (differs) StoreRow(sum, n, table.data, table.type, place);
 }
 
-/// Adds to dtable[entry, c … c + width) the rows of dy at `tokens` (ascending): a chain per block, blocks
-/// into leaves, leaves into the table. Blocks and leaves without a token of this entry would add zeros.
+/// Adds the rows of dy at `tokens` (ascending) to dtable[entry, c … c + width): a chain per block, blocks
+/// into leaves, leaves into the table. Blocks and leaves without a token of this entry would only add zeros.
 template <class T>
 void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, const std::uint64_t* tokens,
               std::size_t count, std::size_t c, std::size_t width) {
@@ -113,7 +113,7 @@ void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, 
   StoreRow(micro, width, g.dtable.data, g.dtable.type, at);
 }
 
-/// Adds +0 to row `entry`: what −0 becomes where nothing else is added.
+/// Adds +0 to row `entry`, which turns −0 into +0 if nothing else is added.
 void AddZero(Matrix table, std::size_t entry, std::size_t width) {
   for (std::size_t c = 0; c < width; c += kPiece) {
     const std::size_t n = std::min(kPiece, width - c), place = entry * static_cast<std::size_t>(table.ld) + c;
@@ -121,7 +121,7 @@ void AddZero(Matrix table, std::size_t entry, std::size_t width) {
   }
 }
 
-/// Channels [c, c + width) of the entries whose tokens begin in [begin, end) of `sorted`, pairs (entry,
+/// Sums channels [c, c + width) of the entries whose tokens start in [begin, end) of `sorted`, pairs (entry,
 /// token).
 void SumEntries(const Extent& extent, const GatherBackward& g, const std::uint64_t* sorted,
                 std::size_t tokens, std::size_t begin, std::size_t end, std::size_t c, std::size_t width) {
@@ -188,8 +188,7 @@ void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMat
 
 namespace {
 
-/// sum += row `row` of dy, in T. The sum of two values of T, formed in double and rounded, is their rounded
-/// sum.
+/// sum += row `row` of dy, in T. The double sum of two values of T, rounded once, equals their sum in T.
 template <class T>
 void add_row(const ConstMatrix& dy, std::int64_t row, std::vector<double>& part, std::vector<double>& sum) {
   load_row(dy.data, dy.type, static_cast<std::size_t>(row * dy.ld), part.size(), part.data());
@@ -231,7 +230,7 @@ void gather_backward(const Context& ctx, const Extent& extent, const GatherBackw
       for (std::size_t v = begin; v < end; ++v) add_zero(g.dtable, v, static_cast<std::size_t>(g.width));
     });
   }
-  // Tokens sorted by entry, and in order within one.
+  // Tokens sorted by entry, and in order within an entry.
   std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
   for (std::int64_t t = 0; t < extent.tokens; ++t) {
     sorted[t] = static_cast<std::uint64_t>(g.ids[t]) << 32 | static_cast<std::uint64_t>(t);

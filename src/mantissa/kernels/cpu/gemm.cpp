@@ -1,4 +1,4 @@
-// The matrix product: packing, tiles, leaves and the epilogue. How work is cut: kernels/cpu/gemm_plan.h.
+// The matrix product: packing, tiles, leaves and the epilogue. kernels/cpu/gemm_plan.h partitions the work.
 #include "mantissa/kernels/gemm.h"
 
 #include <fmt/format.h>
@@ -34,7 +34,7 @@ struct GemmTile {
   std::size_t row, rows, column, columns;
 };
 
-/// One product, cut for `ctx.threads` threads.
+/// One product, partitioned for `ctx.threads` threads.
 template <class T>
 class GemmRun {
  public:
@@ -57,7 +57,7 @@ class GemmRun {
     constexpr bool kF64 = std::is_same_v<T, double>;
     direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
               g.addend.data == nullptr && (kF64 || holds(g.rounded, Scalar::f32));
-    // A leaf is summed apart where there is already something to add its sum to.
+    // A leaf needs its own sum if there is already a sum to add it to.
     const bool all_long = parts_ > 1 || rounds_;
     const bool leaf_sums =
         !g.continue_blocks && (all_long ? g.accumulate || total_.leaves > 1
@@ -75,12 +75,12 @@ class GemmRun {
 
  private:
   static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
-  static constexpr std::size_t kLeastStrips = 4;  // of a task that shares B
+  static constexpr std::size_t kLeastStrips = 4;  // per task that shares B
 
   Blocks Walk() const {
     return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0);
   }
-  /// Where part `part` of a packed block begins, after its first part, whose sides are padded to `padded`.
+  /// The offset of part `part` of a packed block from its first part, with sides padded to `padded`.
   static std::size_t PartAt(std::size_t part, std::size_t padded, const Block& b) {
     return part * padded * b.depth;
   }
@@ -90,13 +90,13 @@ class GemmRun {
            static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary);
   }
   T* Temporary(int thread) const { return Own(thread) + scratch_.own; }
-  /// Rows of the temporary where each row holds `columns` sums, in whole units.
+  /// Rows of the temporary with `columns` sums per row, in whole units.
   std::size_t TemporaryRows(std::size_t columns) const {
     const std::size_t rows = scratch_.temporary / (std::max<std::size_t>(sum_sets_, 1) * columns);
     return std::max(rows / gemm_plan::kRowUnit * gemm_plan::kRowUnit, gemm_plan::kRowUnit);
   }
 
-  /// Few rows: B is not packed, A is kept in strips of kThinStrip rows as [k][rows].
+  /// Few rows: B is not packed, and A is packed in strips of kThinStrip rows as [k][rows].
   void RunThin() const {
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
       Blocks walk = Walk();
@@ -112,15 +112,16 @@ class GemmRun {
     return Shared() + row * total_.depth + b.packed * thin_rows(m_ - row);
   }
 
-  /// The tile of `width` columns from `column` on.
+  /// Computes the tile of `width` columns from `column` on.
   void RunThinTile(std::size_t column, std::size_t width, int thread) const {
     const std::size_t columns = std::min(width, n_ - column);
     const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
     const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };
-    if (column < stride && whole(column)) AskForColumns<T>(b_, column);  // a thread's first: nobody has yet
+    if (column < stride && whole(column))
+      AskForColumns<T>(b_, column);  // a thread's first tile, not prefetched yet
     T* sums = Temporary(thread);
     for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
-      // After the tile comes this thread's next one, if all are equally fast.
+      // The next tile of this thread follows if all threads are equally fast.
       const std::size_t next = j + kThinColumns<T> < columns ? column + j + kThinColumns<T> : column + stride;
       Blocks walk = Walk();
       for (Block b; walk.next(b);) {
@@ -135,7 +136,7 @@ class GemmRun {
     for (std::size_t i = 0; i < m_; ++i) Finish(i, column, columns, sums + i * kColumns);
   }
 
-  /// A is shared in chunks of rows; a task has a tile of columns and all or a part of the chunk's rows.
+  /// A is shared in chunks of rows. A task has a tile of columns and all or some of the chunk's rows.
   void ShareA() const {
     const std::size_t most = std::min(gemm_plan::kMostRows, sum_sets_ > 0 ? TemporaryRows(kColumns) : m_);
     const std::size_t chunk =
@@ -156,7 +157,7 @@ class GemmRun {
     }
   }
 
-  /// All of k for one tile, whose rows begin at row `first` of the shared chunk's `padded` ones.
+  /// Computes one tile over all of k. Its rows start at row `first` of the shared chunk's `padded` rows.
   void RunWithA(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
     T* packed_b = Own(thread);
     SourceAhead nothing;
@@ -173,9 +174,9 @@ class GemmRun {
     }
   }
 
-  /// B is shared in chunks of columns; a task has some rows and all of the chunk's columns.
+  /// B is shared in chunks of columns. A task has some rows and all of the chunk's columns.
   void ShareB() const {
-    // Where sums are kept, a few rows of them are to fit the temporary.
+    // Separate sums require that a few of their rows fit the temporary.
     const std::size_t most_columns =
         sum_sets_ > 0 && pieces_ > 1
             ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * gemm_plan::kRowUnit) / kColumns * kColumns,
@@ -198,7 +199,7 @@ class GemmRun {
     }
   }
 
-  /// All of k for some rows and the shared chunk of columns.
+  /// Computes some rows and the shared chunk of columns over all of k.
   void RunWithB(const GemmTile& t, std::size_t padded, int thread) const {
     T* packed_a = Own(thread);
     const std::size_t rows = gemm_plan::round_up(t.rows, kMr);
@@ -208,7 +209,7 @@ class GemmRun {
       PackParts<kMr>(a_, t.row, t.rows, rows, b, packed_a);
       more = walk.next(next);
       SourceAhead ahead;
-      // Rows of A that lie along k the hardware foresees.
+      // The hardware prefetches rows of A that are contiguous along k.
       if (more && !a_.depth_contiguous)
         ahead = {a_, t.row, t.rows, next.k, next.depth, Tiles(t.rows, t.columns)};
       const T* packed_b = Shared() + b.packed * padded * Parts();
@@ -226,8 +227,8 @@ class GemmRun {
   }
 
   /// Packs sides [first, first + sides) of the shared operand. Each task packs every `slices`-th block of
-  /// some sides. Where sides lie next to each other in memory, blocks are dealt out before sides are, so that
-  /// long runs are read.
+  /// some sides. If sides are adjacent in memory, blocks are distributed before sides, so that reads are long
+  /// runs.
   template <std::size_t kPanel>
   void PackShared(const PackSource& from, std::size_t first, std::size_t sides) const {
     constexpr std::size_t kUnit = kPanel % HWY_LANES(T) == 0 ? kPanel : 8 * kPanel;  // whole vectors
@@ -247,7 +248,7 @@ class GemmRun {
     });
   }
 
-  /// Packs all parts of a block's sides [first, first + sides), one part after the other as PartAt says.
+  /// Packs all parts of a block's sides [first, first + sides), one part after the other at PartAt offsets.
   template <std::size_t kPanel>
   void PackParts(const PackSource& from, std::size_t first, std::size_t sides, std::size_t padded,
                  const Block& b, T* to) const {
@@ -255,9 +256,9 @@ class GemmRun {
       PackPanels<kPanel>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
   }
 
-  /// One block of a tile, strip by strip. Its sums, where they are kept, lie at `temporary`, `ld` apart;
-  /// those of leaves `rows` rows further. With one block a strip's sums are done with at once: the same rows
-  /// serve every strip.
+  /// Computes one block of a tile, strip by strip. Separate sums are at `temporary`, `ld` apart; those of
+  /// leaves are `rows` rows further. With only one block a strip's sums are complete at once, so all strips
+  /// share the same rows.
   void RunTile(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
                std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
     for (std::size_t i = 0; i < t.rows; i += kMr) {
@@ -268,7 +269,7 @@ class GemmRun {
     }
   }
 
-  /// One block for one panel of A. Sums are kept in C, or in `kept`; those of a leaf in `leaf`; both `ld`
+  /// Computes one block for one panel of A. Sums are in C or in `kept`, those of a leaf in `leaf`, both `ld`
   /// apart.
   void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* kept, T* leaf,
                 std::size_t ld, SourceAhead& ahead) const {
@@ -307,7 +308,7 @@ class GemmRun {
     for (std::size_t i = 0; i < n; ++i) to[i] += x[i];
   }
 
-  /// The epilogue of `n` ≤ kColumns sums of one row, and their store into C.
+  /// Applies the epilogue to `n` ≤ kColumns sums of one row and stores them in C.
   void Finish(std::size_t row, std::size_t column, std::size_t n, T* HWY_RESTRICT x) const {
     using mantissa::HWY_NAMESPACE::RoundRow;
     using mantissa::HWY_NAMESPACE::StoreRow;
@@ -342,12 +343,12 @@ class GemmRun {
   PackSource a_, b_;
   Row one_row_;
   int parts_;    // of both operands
-  bool rounds_;  // partial sums
+  bool rounds_;  // partial sums are rounded
   gemm_plan::BlockSummary total_;
-  std::size_t pieces_;  // chains that an element's sum is made of
+  std::size_t pieces_;  // chains per element
   gemm_plan::GemmScratch scratch_;
-  bool direct_ = false;       // sums are kept in C itself
-  std::size_t sum_sets_ = 0;  // kept in the temporary: those that are not in C, and those of leaves
+  bool direct_ = false;       // sums are in C itself
+  std::size_t sum_sets_ = 0;  // sums in the temporary: those not in C, and those of leaves
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
@@ -379,21 +380,21 @@ void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
                         (arithmetic == Scalar::f32 && g.rounded != Scalar::f32 && g.rounded != Scalar::f64);
   if (g.accumulate && (g.c.type != arithmetic || epilogue)) {
     throw DtypeError(fmt::format(
-        "gemm: C is {}{}, but a product is accumulated only into plain {}; accumulate there and cast after",
+        "gemm: C is {}{}, but only plain {} accumulates a product. Fix: accumulate there and cast afterwards",
         name(g.c.type), epilogue ? " with an epilogue" : "", name(arithmetic)));
   }
   if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
-    throw ShapeError("gemm: continue_blocks needs accumulate and has no rows; set both accordingly");
+    throw ShapeError("gemm: continue_blocks requires accumulate and empty rows");
   }
   if (g.a.operand.parts != g.b.operand.parts) {
-    throw DtypeError(fmt::format("gemm: A is multiplied in {} parts and B in {}; give both the same number",
+    throw DtypeError(fmt::format("gemm: A has {} parts and B has {}; both need the same number",
                                  g.a.operand.parts, g.b.operand.parts));
   }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
   if (ctx.workspace_bytes < need) {
     throw ResourceError(fmt::format(
-        "gemm [{} × {} × {}] in {} needs {} bytes of workspace but is given {}; reserve gemm_workspace()",
-        g.m, g.n, g.k, name(arithmetic), need, ctx.workspace_bytes));
+        "gemm [{} × {} × {}] in {} needs {} bytes of workspace, got {}. Fix: reserve gemm_workspace()", g.m,
+        g.n, g.k, name(arithmetic), need, ctx.workspace_bytes));
   }
 }
 

@@ -1,4 +1,4 @@
-// The cut of k that gemm() states: leaves of rows, rows of blocks of 256, each block a chain.
+// The partition of k that gemm() documents: leaves of rows, and rows of blocks of 256, each block a chain.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace mantissa::kernels::gemm_plan {
 
-/// Terms [k, k + depth) of the sum, at place `packed` of the packed operands (rows may leave gaps in k); of
+/// Terms [k, k + depth) of the sum, at index `packed` of the packed operands (rows may leave gaps in k). For
 /// operands in parts, the product of one part of each.
 struct Block {
   std::size_t k = 0;
@@ -21,15 +21,15 @@ struct Block {
   bool in_first_leaf = false;
   bool first = false;
   bool last = false;
-  bool rounds = false;  // after it the leaf's sum is rounded, if the accumulator rounds
+  bool rounds = false;  // the leaf's sum rounds after this block, if the accumulator rounds
   std::size_t a_part = 0, b_part = 0;
 };
 
-/// Walks over the blocks in order. Empty rows and empty leaves have none.
+/// Iterates over the blocks in order. Empty rows and empty leaves have none.
 class Blocks {
  public:
-  /// `one` is the row to walk over where `rows` is empty. Both are borrowed. `cut`: blocks end after every
-  /// `cut` terms of a leaf, too; 0: they do not.
+  /// `one` is the only row if `rows` is empty. Both are borrowed. With `cut` > 0, blocks also end after every
+  /// `cut` terms of a leaf.
   Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one, std::int64_t cut = 0)
       : rows_(rows.empty() ? std::span(&one, 1) : rows),
         rows_per_leaf_(static_cast<std::size_t>(std::max<std::int64_t>(1, rows_per_leaf))),
@@ -37,7 +37,7 @@ class Blocks {
     skip_empty_rows();
   }
 
-  /// The next block into `block`; false where there is none.
+  /// Stores the next block in `block`. Returns false after the last one.
   bool next(Block& block) {
     if (row_ == rows_.size()) return false;
     const std::size_t leaf = row_ / rows_per_leaf_;
@@ -81,10 +81,10 @@ class Blocks {
   std::size_t first_leaf_ = 0, last_leaf_ = 0;
 };
 
-/// The products of parts of a block, in the order in which they are added.
+/// The products of parts of a block, in the order of addition.
 class Pieces {
  public:
-  /// `swap`: as for the transposed product, where A's parts are B's.
+  /// `swap` gives the order of the transposed product, which exchanges A's and B's parts.
   Pieces(const Block& block, int parts, bool swap)
       : block_(block), parts_(static_cast<std::size_t>(parts)), swap_(swap) {
     sum_ = parts_ - 1;
@@ -94,7 +94,7 @@ class Pieces {
     return static_cast<std::size_t>(parts) * (static_cast<std::size_t>(parts) + 1) / 2;
   }
 
-  /// The next product into `piece`; false where there is none.
+  /// Stores the next product in `piece`. Returns false after the last one.
   bool next(Block& piece) {
     if (done_) return false;
     piece = block_;
@@ -120,11 +120,11 @@ class Pieces {
   Block block_;
   std::size_t parts_;
   bool swap_;
-  std::size_t sum_ = 0, a_part_ = 0;  // of the next product: of both parts, and of A's
+  std::size_t sum_ = 0, a_part_ = 0;  // of the next product: the sum of both parts' indices, and A's index
   bool done_ = false;
 };
 
-/// What a product needs to know of its blocks beforehand.
+/// The properties of all blocks that a product needs in advance.
 struct BlockSummary {
   std::size_t depth = 0;  // of all blocks
   std::size_t blocks = 0;

@@ -1,5 +1,5 @@
-// Operands of a matrix product into packed panels: converted from their storage format and rounded to their
-// operand format on the way.
+// Packs operands of a matrix product into panels, with conversion from their storage format and rounding to
+// their operand format.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
@@ -26,17 +26,16 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// One operand as its packing sees it: `side` counts the rows of A or the columns of B, `depth` the terms of
-/// the sum. Element (side, depth) is at side * ld + depth where `depth_contiguous`, else at depth * ld +
-/// side.
+/// One operand as packing sees it: `side` counts the rows of A or the columns of B, `depth` the terms of the
+/// sum. Element (side, depth) is at side * ld + depth if `depth_contiguous`, else at depth * ld + side.
 struct PackSource {
   const void* data = nullptr;
-  Scalar type = Scalar::f32;     // as stored
-  Factor operand = Scalar::f32;  // rounded like this
+  Scalar type = Scalar::f32;     // storage format
+  Factor operand = Scalar::f32;  // rounding
   std::size_t ld = 0;
   bool depth_contiguous = false;
-  float unscale = 1;  // values are multiplied by this first
-  int part = 0;       // which part of the operand is packed
+  float unscale = 1;  // multiplies the values first
+  int part = 0;       // the part of the operand to pack
 
   PackSource Part(std::size_t which) const {
     PackSource other = *this;
@@ -45,8 +44,8 @@ struct PackSource {
   }
 };
 
-/// The lines that the next block of an operand will be packed from, asked for while `tiles` tiles are
-/// multiplied: by the last of them, so that they are still near when it is packed.
+/// Prefetches the lines from which the next block of an operand will be packed, while `tiles` tiles are
+/// multiplied. The last of these tiles prefetch them, so the lines are still cached when they are packed.
 class SourceAhead {
  public:
   SourceAhead() = default;
@@ -62,7 +61,7 @@ class SourceAhead {
     left_ = runs * run_lines_;
   }
 
-  /// What one tile is to ask for; null: nothing.
+  /// Returns the lines that one tile prefetches, or null.
   const LinesAhead* Next() {
     if (left_ == 0 || 2 * left_ < tiles_-- * kLinesAhead) return nullptr;
     for (const void*& line : lines_) {
@@ -79,19 +78,19 @@ class SourceAhead {
  private:
   static constexpr std::size_t kLine = 64;
   std::size_t tiles_ = 0, left_ = 0;
-  const std::uint8_t* run_ = nullptr;  // in which the next line lies
+  const std::uint8_t* run_ = nullptr;  // the run that contains the next line
   std::size_t stride_ = 0, run_lines_ = 0, line_ = 0;
   LinesAhead lines_{};
 };
 
-/// Whether elements are multiplied as they are stored.
+/// True if elements are multiplied as stored.
 constexpr bool Unrounded(const PackSource& from) {
   return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
          holds(from.operand.format, from.type);
 }
 
-/// Elements [offset, offset + n) as T, rounded once as a factor, into `buffer`. Called and not inlined: there
-/// are many formats, and many kernels that pack.
+/// Loads elements [offset, offset + n) as T into `buffer`, rounded once as an operand. Not inlined: there are
+/// many formats, and many kernels that pack.
 template <class T>
 HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t offset, std::size_t n,
                                     T* HWY_RESTRICT buffer) {
@@ -100,7 +99,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t offset, 
   using mantissa::HWY_NAMESPACE::RewriteRow;
   if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);
   if (from.type == Scalar::f64 && std::is_same_v<T, float> && from.operand.parts == 1) {
-    // Loaded as f32 it would be rounded twice.
+    // Loading as f32 would round twice.
     double wide[64];
     for (std::size_t i = 0; i < n; i += 64) {
       const std::size_t count = std::min<std::size_t>(64, n - i);
@@ -119,7 +118,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t offset, 
   FactorRow<T>(buffer, n, from.operand, from.part);
 }
 
-/// The same: where they lie, or in `buffer`.
+/// Returns the same elements, in place if possible, else in `buffer`.
 template <class T>
 HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
                                T* HWY_RESTRICT buffer) {
@@ -129,7 +128,8 @@ HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::
   return buffer;
 }
 
-/// The 128-bit pieces at row(i), row(i + step), row(i + 2 step) … as one vector, step = lanes of 128 bits.
+/// Loads the 128-bit pieces at row(i), row(i + step), row(i + 2 step) … into one vector, step = lanes of 128
+/// bits.
 template <class D, class RowAt>
 HWY_INLINE hn::Vec<D> LoadPieces(D d, const RowAt& row, std::size_t i) {
   if constexpr (hn::MaxLanes(D()) * sizeof(hn::TFromD<D>) == 16) {
@@ -140,8 +140,8 @@ HWY_INLINE hn::Vec<D> LoadPieces(D d, const RowAt& row, std::size_t i) {
   }
 }
 
-/// Elements k, k + 1 … of every row, one vector each, for as many as 128 bits hold, each handed to put(k,
-/// vector). row(i) is where element k of row i is.
+/// Calls put(k, vector) with elements k, k + 1 … of every row, one vector each, for as many as 128 bits hold.
+/// row(i) points to element k of row i.
 template <class D, class RowAt, class Put>
 HWY_INLINE void TransposePieces(D d, const RowAt& row, std::size_t k, const Put& put) {
   const auto r0 = LoadPieces(d, row, 0), r1 = LoadPieces(d, row, 1);
@@ -159,8 +159,8 @@ HWY_INLINE void TransposePieces(D d, const RowAt& row, std::size_t k, const Put&
   }
 }
 
-/// One vector's worth of a panel's sides, [side, side + min(lanes, kPanel − at)) at place `at` of the panel,
-/// for depth ≤ kSumBlock; sides from `last` on are zero.
+/// Packs one vector's worth of a panel's sides, [side, side + min(lanes, kPanel − at)), at index `at` of the
+/// panel, for depth ≤ kSumBlock. Sides from `last` on are zero.
 template <std::size_t kPanel, class T>
 HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::size_t last,
                                  std::size_t first_depth, std::size_t depth, std::size_t at,
@@ -179,8 +179,8 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
   const std::size_t width = std::min(kLanes, kPanel - at);
   T* to = panel + at;
   std::size_t k = 0;
-  // A vector that is wider than what is left of the panel runs into the next depth, which is written after
-  // it; the last depth is written element by element.
+  // A vector wider than the rest of the panel overlaps the next depth, which is written after it. The last
+  // depth is written element by element.
   const std::size_t end = width == kLanes ? depth : depth - std::min<std::size_t>(depth, 1);
   const auto put = [&](std::size_t j, hn::Vec<decltype(d)> v) HWY_ATTR { hn::StoreU(v, d, to + j * kPanel); };
   for (; k + kStep <= end; k += kStep)
@@ -191,13 +191,12 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
   }
 }
 
-/// Reads of a row this many rows ahead are begun early: rows lie too far apart for the hardware to foresee
-/// them.
+/// Rows to prefetch ahead; rows are too far apart for the hardware to prefetch them.
 inline constexpr std::size_t kRowsAhead = 8;
 
-/// One row of `sides` into its place of panels that lie `stride` apart, the last one filled up with zeros. A
-/// vector that is wider than a panel runs into the panel's next depth, which is written after it, unless this
-/// is the `last` one.
+/// Spreads one row of `sides` over panels that are `stride` apart and fills the last one with zeros. A vector
+/// wider than a panel overlaps the panel's next depth, which is written after it, unless this is the `last`
+/// one.
 template <std::size_t kPanel, class T>
 HWY_INLINE void SpreadRow(const T* HWY_RESTRICT row, std::size_t sides, bool last, T* HWY_RESTRICT to,
                           std::size_t stride) {
@@ -216,8 +215,8 @@ HWY_INLINE void SpreadRow(const T* HWY_RESTRICT row, std::size_t sides, bool las
   }
 }
 
-/// Sides [first, first + sides) of rows in which the sides are contiguous. So few panels are filled at a time
-/// that their lines, whose places in the cache coincide, stay there.
+/// Packs sides [first, first + sides) of rows in which the sides are contiguous. It fills few panels at a
+/// time: their lines share cache sets and must stay cached.
 template <std::size_t kPanel, class T>
 HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::size_t sides,
                                std::size_t first_depth, std::size_t depth, T* HWY_RESTRICT to) {
@@ -240,12 +239,13 @@ HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::s
 }
 
 /// Packs sides [first, first + sides) and depth ≤ kSumBlock terms from first_depth on into ⌈sides / kPanel⌉
-/// panels of [depth][kPanel], the last one filled up with zeros.
+/// panels of [depth][kPanel], padding the last one with zeros.
 template <std::size_t kPanel, class T>
 void PackPanels(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                 std::size_t depth, T* to) {
   if (!from.depth_contiguous) return PackStraight<kPanel>(from, first, sides, first_depth, depth, to);
-  // From the last vector of a panel to the first: what an overhanging one spoils is written after it.
+  // From the last vector of a panel to the first, so that writes beyond a vector's part are overwritten
+  // later.
   constexpr std::size_t kVectors = (kPanel + HWY_LANES(T) - 1) / HWY_LANES(T);
   for (std::size_t i = 0; i < sides; i += kPanel) {
     for (std::size_t v = kVectors; v-- > 0;) {

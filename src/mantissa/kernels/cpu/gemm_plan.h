@@ -1,8 +1,8 @@
-// How gemm() cuts its work and its scratch memory. Nothing here changes a bit of a result.
+// The partition of gemm()'s work and of its scratch memory. Nothing here changes a bit of a result.
 //
-// The smaller operand is packed once for the whole of k and shared by all threads. The larger one is packed
-// by the tasks, each its own part of it, block by block into the inner cache, and used there at once. So both
-// are packed once, and what is packed and used far apart is as little as can be.
+// The smaller operand is packed once for all of k and shared by all threads. The tasks pack the larger one,
+// each its own part, block by block into the inner cache, and use it at once. So both are packed once, and
+// little of the packed data is used much later.
 #pragma once
 
 #include <algorithm>
@@ -14,24 +14,24 @@
 
 namespace mantissa::kernels::gemm_plan {
 
-/// A multiple of every micro-kernel's rows (6 and 14), so that scratch does not depend on the instruction
+/// A multiple of every micro-kernel's rows (6 and 14), so the scratch size does not depend on the instruction
 /// set.
 inline constexpr std::size_t kRowUnit = 42;
-/// Rows of a packed chunk of A, and columns of one of B, at most; their elements, where that allows a few
-/// units.
+/// Limits of a packed chunk: rows of A, columns of B, and elements if that allows a few units.
 inline constexpr std::size_t kMostRows = 24 * kRowUnit;
 inline constexpr std::size_t kMostColumns = 2048;
 inline constexpr std::size_t kChunkElements = std::size_t{1} << 21;
 inline constexpr std::size_t kLeastRows = 4 * kRowUnit;
 inline constexpr std::size_t kLeastColumns = 256;
-/// Columns of a tile in bytes: a packed block of B, 256 deep, is 128 KB at most and stays in the inner cache.
+/// Columns of a tile in bytes. A packed block of B, 256 deep, has at most 128 KB and stays in the inner
+/// cache.
 inline constexpr std::size_t kTileBytes = 512;
 inline constexpr std::size_t kLeastTileBytes = 256;
-/// Rows of A that a task packs at once, at most.
+/// Most rows of A that a task packs at once.
 inline constexpr std::size_t kTaskRows = 6 * kRowUnit;
-/// Tasks for each thread, so that a slow core does not hold up the others.
+/// Tasks per thread, so that a slow core does not delay the others.
 inline constexpr std::size_t kTasksPerThread = 4;
-/// Products of fewer multiplications than this run on one thread: waking another costs more.
+/// Products with fewer multiplications run on one thread: waking another one costs more.
 inline constexpr std::int64_t kParallelWork = std::int64_t{1} << 17;
 
 constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
@@ -44,8 +44,8 @@ constexpr std::size_t ceil_div(std::size_t n, std::size_t unit) {
 /// The scratch of a product, in elements of its arithmetic type. Each size grows with m, n and k.
 struct GemmScratch {
   std::size_t shared = 0;     // the packed chunk of the smaller operand
-  std::size_t own = 0;        // what a task packs, of each thread
-  std::size_t temporary = 0;  // sums that are not in C, of each thread
+  std::size_t own = 0;        // packed data of a task, per thread
+  std::size_t temporary = 0;  // sums that are not in C, per thread
 
   /// Packed operands hold all `parts` of each element.
   GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes, std::size_t parts) {
@@ -54,7 +54,7 @@ struct GemmScratch {
     shared = std::min(side * k * parts, std::max(kChunkElements, kLeastColumns * k * parts));
     own = parts * depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
     temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
-    // Every part begins on a cache line.
+    // Every region starts at a cache line.
     shared = round_up(shared, kAlignment / element_bytes);
     own = round_up(own, kAlignment / element_bytes);
   }
@@ -63,7 +63,8 @@ struct GemmScratch {
   }
 };
 
-/// How much of `size` one chunk takes: dealt evenly, in units, at most `most` and what kChunkElements allow.
+/// Returns the part of `size` in one chunk: evenly divided, in units, at most `most` and within
+/// kChunkElements.
 inline std::size_t chunk(std::size_t size, std::size_t depth, std::size_t unit, std::size_t least,
                          std::size_t most) {
   const std::size_t fitting = kChunkElements / std::max<std::size_t>(depth, 1) / unit * unit;
@@ -75,14 +76,14 @@ constexpr std::size_t tasks_wanted(int threads) {
   return threads == 1 ? 1 : kTasksPerThread * static_cast<std::size_t>(threads);
 }
 
-/// How many of `strips` a task takes, between `least` and `most`: as many as let all threads end soonest
-/// where each takes the next task when it has done one.
+/// Returns the number of `strips` per task, between `least` and `most`, that lets all threads finish soonest
+/// if each takes the next task after finishing one.
 inline std::size_t task_strips(std::size_t strips, std::size_t least, std::size_t most, int threads) {
   const auto n = static_cast<std::size_t>(threads);
   std::size_t best = most, shortest = strips + most;
   for (std::size_t s = most; s >= least; --s) {
     const std::size_t tasks = ceil_div(strips, s), rounds = ceil_div(tasks, n);
-    const std::size_t last = tasks % n == 1 ? strips - (tasks - 1) * s : s;  // alone in its round
+    const std::size_t last = tasks % n == 1 ? strips - (tasks - 1) * s : s;  // the only task of its round
     const std::size_t end = (rounds - 1) * s + (n == 1 ? s : last);
     if (end < shortest) {
       shortest = end;
@@ -92,19 +93,19 @@ inline std::size_t task_strips(std::size_t strips, std::size_t least, std::size_
   return best;
 }
 
-/// Columns of one tile, a multiple of `unit`.
+/// Returns the columns of one tile, a multiple of `unit`.
 inline std::size_t tile_columns(std::size_t n, std::size_t unit, std::size_t element_bytes, int threads) {
   const std::size_t most = kTileBytes / element_bytes, least = kLeastTileBytes / element_bytes;
   return round_up(std::clamp(ceil_div(n, tasks_wanted(threads)), least, most), unit);
 }
 
-/// Tiles times parts of their rows: the first tiles are whole, the last ones, which end the work, are cut.
+/// Tasks made of tiles. The first tiles are whole; the last ones, which end the work, are split by rows.
 struct TileTasks {
   std::size_t whole = 0;  // tiles
-  std::size_t parts = 1;  // of each other tile
+  std::size_t parts = 1;  // of each split tile
   std::size_t count = 0;
 
-  /// `units`: of rows, which are not cut further.
+  /// `units`: units of rows, which are not split further.
   TileTasks(std::size_t tiles, std::size_t units, int threads) {
     const auto n = static_cast<std::size_t>(threads);
     if (n > 1) {

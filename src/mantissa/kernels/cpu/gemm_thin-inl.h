@@ -1,5 +1,5 @@
-// Products of few rows by a matrix whose columns lie along the depth (x · Wᵀ in generation): the matrix is
-// read once, transposed in registers and multiplied there, and never packed. The sums are those of the
+// Products of few rows with a matrix whose columns are contiguous along the depth (x · Wᵀ in generation). The
+// matrix is read once, transposed and multiplied in registers, and never packed. The sums are those of the
 // micro-kernel: one chain of fused multiply-adds from zero for every block, in ascending depth.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_
@@ -23,19 +23,19 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rows of A that are multiplied at once, and that a thin product has at most.
+/// Rows of A that are multiplied at once, and the most rows of a thin product.
 inline constexpr std::size_t kThinStrip = 16;
 inline constexpr std::size_t kThinRows = 64;
-/// Columns of C that are made at a time: one vector.
+/// Columns of C that are computed at a time: one vector.
 template <class T>
 inline constexpr std::size_t kThinColumns = HWY_LANES(T);
 
-/// What is asked for ahead goes to the second-level cache: the first one has too few misses under way at a
-/// time to keep the memory busy (Highway's Prefetch knows the first one only).
+/// Prefetches go to the second-level cache: the first-level cache allows too few outstanding misses to keep
+/// the memory busy (Highway's Prefetch supports only the first level).
 inline constexpr int kThinLevel = 2;
 
-/// A vector of columns, each `stride` elements after the one before, at one depth. Every fourth is a pointer,
-/// so that all of them can be addressed with the registers there are.
+/// A vector of columns, `stride` elements apart, at one depth. Every fourth column has a pointer, so the
+/// available registers can address all of them.
 template <class Stored>
 class SideBySide {
  public:
@@ -54,7 +54,7 @@ class SideBySide {
   std::size_t stride_;
 };
 
-/// B as T: element k of every column as one vector, for neighbouring k, each handed to put(k, vector).
+/// B as T: calls put(k, vector) with element k of every column as one vector, for neighbouring k.
 template <class T>
 struct PlainColumns {
   using Stored = T;
@@ -89,7 +89,7 @@ struct HalfHalves {
   }
 };
 
-/// B in a 16-bit format: two neighbours are transposed as one, and taken apart after.
+/// B in a 16-bit format: two neighbours are transposed as one element and then separated.
 template <Scalar kStored, class Halves>
 struct PairColumns {
   using Stored = std::uint16_t;
@@ -113,10 +113,10 @@ struct PairColumns {
 using BfloatColumns = PairColumns<Scalar::bf16, BfloatHalves>;
 using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 
-/// out[i * ld + c] = the chain of row i and column c over one block, or that added to what is there. a is
-/// [depth][kRows]; the block of column c begins at columns + c * stride. As many bytes as are read here are
-/// asked for from `ahead` on: the columns lie side by side, and the hardware foresees neither their ends nor
-/// so many streams.
+/// out[i * ld + c] = the chain of row i and column c over one block, or that chain added to the previous
+/// value. a is [depth][kRows]; the block of column c starts at columns + c * stride. Prefetches as many bytes
+/// from `ahead` on as it reads: the columns are adjacent, and the hardware prefetches neither past their ends
+/// nor so many streams.
 template <std::size_t kRows, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
                             const typename Columns::Stored* columns, std::size_t stride,
@@ -150,14 +150,14 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
   }
 }
 
-/// Rows of a strip where `m` are left: those that are not there are zero.
+/// Rows of a strip if `m` are left; missing rows are zero.
 constexpr std::size_t thin_rows(std::size_t m) {
   std::size_t rows = 1;
   while (rows < m && rows < kThinStrip) rows *= 2;
   return rows;
 }
 
-/// The strip of A's rows from `row` on, of which `left` are left, as [depth][thin_rows(left)].
+/// Packs the strip of A's rows from `row` on, with `left` rows left, as [depth][thin_rows(left)].
 template <class T>
 void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_t k, std::size_t depth,
               T* to) {
@@ -176,7 +176,7 @@ void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_
   }
 }
 
-/// ThinBlock of that many rows.
+/// ThinBlock for a number of rows known at run time.
 template <class Columns, class T>
 void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
                  std::size_t stride, const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
@@ -194,7 +194,7 @@ void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename
   }
 }
 
-/// Asks for the kThinColumns columns from `column` on, which lie side by side.
+/// Prefetches the kThinColumns adjacent columns from `column` on.
 template <class T>
 void AskForColumns(const PackSource& b, std::size_t column) {
   const auto* from = static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * column * b.ld;
@@ -202,15 +202,15 @@ void AskForColumns(const PackSource& b, std::size_t column) {
     __builtin_prefetch(from + i, 0, kThinLevel);
 }
 
-/// Columns so far apart that all of them have their lines in the same few sets of the first-level cache,
-/// which holds fewer than a vector of them. For several strips of A they are copied first.
+/// True for a column stride that maps the lines of all columns to the same few sets of the first-level cache,
+/// which hold fewer than a vector of them. Such columns are copied first if there are several strips of A.
 constexpr bool ThinColumnsCollide(std::size_t bytes) {
   return bytes % 2048 == 0;
 }
 
-/// One block of the columns [column, column + count) of B, count ≤ kThinColumns; columns that are not there
-/// give sums that nobody reads. They are read where they lie; or as OperandRow makes them; or, where they
-/// collide or are too few, from a copy. The columns from `next` on are asked for meanwhile.
+/// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
+/// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
+/// few, from a copy. Meanwhile the columns from `next` on are prefetched.
 template <class T>
 class ThinColumns {
  public:
@@ -239,7 +239,7 @@ class ThinColumns {
     stride_ = kBlock;
   }
 
-  /// out[i * ld + c] as ThinBlock makes it, of `rows` rows.
+  /// Computes out[i * ld + c] like ThinBlock, for `rows` rows.
   void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
       if (type_ == Scalar::bf16) return MultiplyAs<BfloatColumns>(rows, a, out, ld, store);
@@ -259,7 +259,7 @@ class ThinColumns {
   }
 
   std::size_t depth_;
-  Scalar type_ = Scalar::f32;  // as they are read
+  Scalar type_ = Scalar::f32;  // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
   const std::uint8_t* ahead_;

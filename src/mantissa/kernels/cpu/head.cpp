@@ -1,4 +1,5 @@
-// The head, chunk by chunk of the vocabulary: a product into a small buffer, then one pass over its rows.
+// The head, one chunk of the vocabulary after the other: a product into a small buffer, then one pass over
+// its rows.
 #include "mantissa/kernels/head.h"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using head_memory::row_of;
 using head_memory::Scratch;
 using head_rows::Running;
 
-/// Rows of one task: about 10 µs at the chunk's width.
+/// Rows per task: about 10 µs at the chunk's width.
 constexpr std::int64_t kRowsPerTask = 8;
 
 Scalar arithmetic_of(const GemmOperand& x) {
@@ -67,7 +68,7 @@ void for_rows(const Context& ctx, std::int64_t rows, const std::function<void(st
   });
 }
 
-/// Log-probabilities of tokens [begin, begin + count).
+/// Computes log-probabilities of tokens [begin, begin + count).
 void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s, std::int64_t begin,
                    std::int64_t count) {
   const Scalar arithmetic = s.logits.memory.type;
@@ -93,8 +94,7 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
     const Running& r = s.running[i];
     const double lse = head_rows::log_sum_exp(ctx, arithmetic, r, h.softmax);
     write_number(h.lse, t, lse);
-    // A difference and a quotient of two f32 taken in double and rounded once are the f32 operations'
-    // results.
+    // The double difference and quotient of two f32 values, rounded once, equal the f32 results.
     const double logit = h.ids[t] < 0 ? lse : read_number(h.log_prob.data, h.log_prob.type, t);
     write_number(h.log_prob, t, round_to(logit - lse, h.softmax));
     if (entropy) {
@@ -103,13 +103,13 @@ void forward_group(const Context& ctx, const LogProb& h, const ForwardScratch& s
   });
 }
 
-/// Whole leaves [first, last) of the extent's rows, and the tokens they cover.
+/// Whole leaves [first, last) of the extent's rows, and their tokens.
 struct LeafGroup {
   std::size_t first_row = 0, last_row = 0;
   std::int64_t begin = 0, count = 0;
 };
 
-/// As many leaves a group as have `tokens` tokens in all, at least one.
+/// Groups leaves so that each group has at most `tokens` tokens, but at least one leaf.
 std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
   std::vector<LeafGroup> groups;
   const auto step = static_cast<std::size_t>(std::max<std::int64_t>(1, extent.rows_per_leaf));
@@ -127,7 +127,7 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
   return groups;
 }
 
-/// dx of one group of tokens: adds what entries [v, v + n) of the vocabulary contribute.
+/// Adds the contribution of entries [v, v + n) of the vocabulary to dx of one group of tokens.
 void add_dx(const Context& ctx, const LogProbBackward& h, Matrix dx, const LeafGroup& group, Matrix chunk,
             std::int64_t v, std::int64_t n) {
   Gemm to_x;
@@ -143,8 +143,8 @@ void add_dx(const Context& ctx, const LogProbBackward& h, Matrix dx, const LeafG
   gemm(ctx, to_x);
 }
 
-/// Entries [v, v + n) of the vocabulary for one group of tokens, whose logits are made again, or `kept` in s.
-/// `collects`: the group's sums are added to what is in `dweight`.
+/// Entries [v, v + n) of the vocabulary for one group of tokens. The logits are recomputed, or taken from s
+/// if `kept`. `collects`: the group's sums are added to `dweight`.
 void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
                    const LeafGroup& group, const Extent& extent, std::int64_t v, std::int64_t n,
                    Matrix dweight, bool collects, bool kept) {
@@ -218,13 +218,13 @@ std::int64_t largest_of(const std::vector<LeafGroup>& groups) {
   return largest;
 }
 
-/// dx as it is stored.
+/// Stores dx in its storage format.
 void store_dx(const Context& ctx, std::int64_t tokens, const LogProbBackward& h, Matrix dx) {
   if (dx.data != nullptr) cast(ctx, tokens * h.channels, dx.data, dx.type, h.dx.data, h.dx.type);
 }
 
-/// Groups of at most `most` tokens, smaller ones where the workspace that `bytes` says of a group's tokens is
-/// not there: shorter leaves than the workspace was made for may fill a group further.
+/// Returns groups of at most `most` tokens, smaller if the workspace is smaller than bytes(tokens of a
+/// group): shorter leaves than the workspace was sized for may fill a group further.
 template <class Bytes>
 std::vector<LeafGroup> groups_within(const Context& ctx, const Extent& extent, std::int64_t most,
                                      const Bytes& bytes) {
@@ -262,7 +262,7 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   s.logits = scratch.take_logits(largest_of(groups), h.vocabulary, arithmetic, false);
   if (h.dx.data != nullptr && h.dx.type != arithmetic)
     s.dx = scratch.take_matrix(extent.tokens, h.channels, arithmetic);
-  // What has to be rounded once is collected first where it has several parts.
+  // A dweight that must round once is first summed separately if it has several contributions.
   if (h.dweight.data != nullptr && h.dweight.type != arithmetic && groups.size() > 1)
     s.dweight = scratch.take_matrix(head_memory::chunk_of(h.vocabulary), h.channels, arithmetic);
   backward_groups(scratch.rest(), h, s, groups, extent, h.accumulate, false);
@@ -279,7 +279,7 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   const std::vector<LeafGroup> groups =
       groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), workspace);
   const std::int64_t largest = largest_of(groups);
-  // What has to be rounded once cannot be added to group by group.
+  // A dweight that must round once cannot be summed group by group.
   const bool rounds_parts =
       backward.dweight.data != nullptr && backward.dweight.type != arithmetic && groups.size() > 1;
   if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||

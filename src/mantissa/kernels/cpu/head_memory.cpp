@@ -12,12 +12,12 @@ namespace {
 
 using head_rows::Running;
 
-/// Where one pass does both, it keeps the logits of whole leaves: as many as fit into this many tokens and
-/// logits (128 MB in f32).
+/// The single pass keeps the logits of whole leaves: as many leaves as fit into this many tokens and logits
+/// (128 MB in f32).
 constexpr std::int64_t kKeptTokens = 512;
 constexpr std::int64_t kKeptLogits = std::int64_t{1} << 25;
 
-/// Logits of a token in whole chunks.
+/// Logits of a token, rounded up to whole chunks.
 std::int64_t whole_chunks(std::int64_t vocabulary) {
   const std::int64_t chunk = chunk_of(vocabulary);
   return (vocabulary + chunk - 1) / chunk * chunk;
@@ -31,7 +31,7 @@ std::size_t running_bytes(std::int64_t tokens) {
   return aligned(static_cast<std::size_t>(tokens) * sizeof(Running));
 }
 
-/// Of the three products of a group of `tokens` tokens.
+/// Workspace of the three products of a group of `tokens` tokens.
 std::size_t products_bytes(const Context& ctx, std::int64_t tokens, std::int64_t channels,
                            std::int64_t vocabulary, Scalar arithmetic, int parts) {
   const std::int64_t chunk = chunk_of(vocabulary);
@@ -40,12 +40,13 @@ std::size_t products_bytes(const Context& ctx, std::int64_t tokens, std::int64_t
                    gemm_workspace(ctx, chunk, channels, tokens, arithmetic, parts)});
 }
 
-/// For dx of all tokens where it is not stored in the arithmetic.
+/// Memory for dx of all tokens unless it is stored in the arithmetic's format.
 std::size_t dx_bytes(std::int64_t tokens, std::int64_t channels, Scalar arithmetic, Scalar dx_type) {
   return dx_type == arithmetic ? 0 : matrix_bytes(tokens, channels, arithmetic);
 }
 
-/// Tokens of the largest group of leaves of `leaf` tokens each, as many as fit into `most`, at least one.
+/// Tokens of the largest group of leaves of `leaf` tokens each: as many leaves as fit into `most`, at least
+/// one.
 std::int64_t whole_leaves(std::int64_t tokens, std::int64_t most, std::int64_t leaf) {
   if (tokens <= most) return tokens;
   return std::min(tokens, std::max<std::int64_t>(1, most / std::max<std::int64_t>(1, leaf)) * leaf);

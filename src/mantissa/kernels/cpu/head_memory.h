@@ -1,4 +1,4 @@
-// The head's scratch memory: how many tokens it works on at once, and where their logits and sums lie.
+// The head's scratch memory: the tokens of one pass, and the location of their logits and sums.
 #pragma once
 
 #include <cstddef>
@@ -24,28 +24,28 @@ struct Logits {
   Matrix memory;
   bool all_chunks = false;
 
-  /// Those of `count` tokens and the chunk that begins with entry `v`.
+  /// Returns the logits of `count` tokens in the chunk that starts at entry `v`.
   Matrix chunk(std::int64_t v, std::int64_t count) const;
 };
 
 struct ForwardScratch {
   Logits logits;
-  head_rows::Running* running = nullptr;  // of each token of a group
+  head_rows::Running* running = nullptr;  // for each token of a group
 };
 
 struct BackwardScratch {
   Logits logits;
-  Matrix dx;       // of all tokens in arithmetic precision; unused where dx is stored so
-  Matrix dweight;  // of one chunk likewise, where several groups add to it
+  Matrix dx;       // for all tokens, in the arithmetic; unused if dx is stored in it
+  Matrix dweight;  // for one chunk, likewise, if several groups add to it
 };
 
-/// A context's workspace, cut in pieces from the front; what is left is the product's.
+/// Splits a context's workspace into pieces from the front; the rest belongs to the product.
 class Scratch {
  public:
   explicit Scratch(const Context& ctx) : ctx_(ctx) {}
   Matrix take_matrix(std::int64_t rows, std::int64_t columns, Scalar type);
   head_rows::Running* take_running(std::int64_t tokens);
-  /// Memory for the logits of `tokens` tokens, of one chunk or of all.
+  /// Allocates the logits of `tokens` tokens, for one chunk or for all.
   Logits take_logits(std::int64_t tokens, std::int64_t vocabulary, Scalar arithmetic, bool all_chunks);
   const Context& rest() const { return ctx_; }
 
@@ -55,17 +55,17 @@ class Scratch {
   Context ctx_;
 };
 
-/// Entries of the largest chunk.
+/// Returns the number of entries of the largest chunk.
 std::int64_t chunk_of(std::int64_t vocabulary);
 
-/// Tokens of a group whose logits are all kept.
+/// Returns the number of tokens of a group whose logits are all kept.
 std::int64_t kept_tokens(std::int64_t vocabulary);
 
-/// Bytes for one pass over `tokens` tokens that keeps the logits of `group` tokens.
+/// Returns the bytes of one pass over `tokens` tokens that keeps the logits of `group` tokens.
 std::size_t kept_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group, std::int64_t channels,
                            std::int64_t vocabulary, Scalar arithmetic, Scalar dx_type, int parts);
 
-/// Bytes for a backward pass over `tokens` tokens in groups of at most `group`.
+/// Returns the bytes of a backward pass over `tokens` tokens in groups of at most `group`.
 std::size_t backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t group,
                                std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,
                                Scalar dx_type, Scalar dweight_type, int parts);

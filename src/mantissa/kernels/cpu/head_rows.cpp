@@ -8,7 +8,7 @@
 #define HWY_TARGET_INCLUDE "mantissa/kernels/cpu/head_rows.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-// After highway.h, which sets the target that these are compiled for.
+// After highway.h, which sets the target for these headers.
 #include "mantissa/numeric/lanes-inl.h"
 #include "mantissa/numeric/math-inl.h"
 #include "mantissa/numeric/round_value-inl.h"
@@ -31,7 +31,7 @@ T LogOne(T x) {
   return hn::GetLane(inl::Log(d, hn::Set(d, x)));
 }
 
-/// The sums with another chunk, whose exponentials `exp_of` gives vector by vector.
+/// Adds a chunk to the sums. `exp_of` returns its exponentials vector by vector.
 template <class T, class ExpOf>
 void AddChunk(const T* logits, std::size_t n, T max, const ExpOf& exp_of, bool entropy, Scalar softmax,
               Running& r) {
@@ -76,7 +76,7 @@ void SoftCap(T* logits, std::size_t n, T cap) {
   }
 }
 
-/// `through_cap(d, l, g)` is the gradient of what l was before the soft cap, from that of l.
+/// `through_cap(d, l, g)` turns the gradient of l into that of the value before the soft cap.
 template <class T, class ThroughCap>
 void GradientOf(T* logits, std::size_t n, T lse, T d_log_prob, std::int64_t id, Scalar softmax,
                 const ThroughCap& through_cap) {

@@ -1,5 +1,5 @@
-// The instructions of expression programs, one row of values at a time: what programs over activations
-// (pointwise.cpp) and over parameters (sweep.cpp) are run by.
+// The instructions of expression programs, one row of values at a time, for programs over activations
+// (pointwise.cpp) and over parameters (sweep.cpp).
 #if defined(MANTISSA_KERNELS_CPU_INSTRUCTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_INSTRUCTION_INL_H_
 #undef MANTISSA_KERNELS_CPU_INSTRUCTION_INL_H_
@@ -21,10 +21,10 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// Rows are padded to a multiple of this, so that no loop has a tail.
+/// Rows are padded to a multiple of this, so loops have no tail.
 constexpr std::size_t kPadding = 16;
 
-/// A row of values, or with `step` 0 one number for all of them, which `data` holds kPadding times.
+/// A row of values, or, with `step` 0, one number for the whole row; `data` then holds it kPadding times.
 template <class T>
 struct Spread {
   const T* data = nullptr;
@@ -71,8 +71,8 @@ HWY_INLINE void CopyRow(std::size_t n, Spread<T> from, T* to) {
   from.step == 0 ? static_cast<void>(std::fill_n(to, n, *from.data)) : CopyRow(n, from.data, to);
 }
 
-/// The instructions that compute: dst[0, n) from registers a, b, c, each a row (const T*) or a Spread. `n` is
-/// a multiple of kPadding.
+/// Executes the arithmetic instructions: dst[0, n) from registers a, b, c, each a row (const T*) or a Spread.
+/// `n` is a multiple of kPadding.
 template <class T, class A>
 void Compute(const Instruction& in, std::size_t n, A a, A b, A c, T* dst) {
   namespace m = mantissa::HWY_NAMESPACE;

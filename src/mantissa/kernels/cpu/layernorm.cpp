@@ -22,8 +22,8 @@ namespace HWY_NAMESPACE {
 using mantissa::HWY_NAMESPACE::LaneSum;
 using mantissa::HWY_NAMESPACE::RoundNumber;
 
-// Rows are worked through in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes,
-// so that the lane of a channel does not depend on it.
+// Rows are processed in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes, so
+// that the lane of a channel does not depend on the piece.
 constexpr std::size_t kPiece = 2048;
 
 /// Calls f(first, count) for the pieces of a row.
@@ -32,7 +32,7 @@ HWY_INLINE void ForEachPiece(std::size_t channels, const F& f) {
   for (std::size_t c = 0; c < channels; c += kPiece) f(c, std::min(kPiece, channels - c));
 }
 
-/// Elements [c, c + count) of row `t`: where they lie, or in `buffer`.
+/// Returns elements [c, c + count) of row `t`, in place or in `buffer`.
 template <class T>
 HWY_INLINE const T* ViewPiece(ConstMatrix m, std::size_t t, std::size_t c, std::size_t count, T* buffer) {
   return ViewRow<T>(m.data, m.type, t * static_cast<std::size_t>(m.ld) + c, count, buffer);
@@ -85,7 +85,7 @@ void NormalizeRow(const LayerNorm& n, std::size_t t) {
   });
 }
 
-/// g = dy ∘ gain and x̂ of `count` channels from c on.
+/// Computes g = dy ∘ gain and x̂ of `count` channels from c on.
 template <class T>
 void NormalAndGradient(const LayerNormBackward& n, std::size_t t, std::size_t c, std::size_t count, T* g,
                        T* normal) {

@@ -2,7 +2,7 @@
 //
 // A is packed into panels of kMr rows, each [depth][kMr]; B into panels of kNr columns, each [depth][kNr]
 // (kernels/cpu/gemm_pack-inl.h). Every element of C is one chain of fused multiply-adds from zero in
-// ascending depth, whatever tile it falls into: the bits do not depend on m, n or the instruction set.
+// ascending depth in every tile, so the bits do not depend on m, n or the instruction set.
 #if defined(MANTISSA_KERNELS_CPU_MICROKERNEL_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_MICROKERNEL_INL_H_
 #undef MANTISSA_KERNELS_CPU_MICROKERNEL_INL_H_
@@ -29,21 +29,20 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 inline constexpr std::size_t kNr = 2 * HWY_LANES(T);
 
-// Rows of a tile: two accumulators each. Of 16 registers (AVX2) 12, of 32 (AVX-512, NEON) 28 are
-// accumulators; two hold the columns of B and one, where the instruction set needs it, the broadcast element
-// of A.
+// Rows of a tile, with two accumulators each. Of 16 registers (AVX2) 12 are accumulators, of 32 (AVX-512,
+// NEON) 28. Two hold the columns of B and one, if the instruction set needs it, the broadcast element of A.
 #if HWY_TARGET == HWY_AVX2
 inline constexpr std::size_t kMr = 6;
 #else
 inline constexpr std::size_t kMr = 14;
 #endif
 
-/// What becomes of a chain: C = chain, or C = C + chain.
+/// The destination of a chain: C = chain, or C = C + chain.
 enum class TileStore { set, add };
 
-/// Cache lines that a tile asks for while it multiplies: what the next block will be packed from.
+/// Cache lines that a tile prefetches while it multiplies, from which the next block is packed.
 inline constexpr std::size_t kLinesAhead = 32;
-/// Terms of the sum between two of them: a whole block asks for all.
+/// Terms of the sum between two prefetches: a whole block prefetches all lines.
 inline constexpr std::size_t kDepthPerLine = static_cast<std::size_t>(kSumBlock) / kLinesAhead;
 using LinesAhead = std::array<const void*, kLinesAhead>;
 
@@ -110,8 +109,8 @@ constexpr auto MicrokernelTable(std::index_sequence<kRow...>) {
   return std::array{&MicrokernelRows<kRow + 1, T>...};
 }
 
-/// C[m, n] (ldc) from a panel of A and a panel of B, m ≤ kMr, n ≤ kNr. Nothing outside of C's m × n is
-/// touched. `ahead`, where not null, is asked for on the way; its lines need not be readable.
+/// C[m, n] (ldc) from a panel of A and a panel of B, m ≤ kMr, n ≤ kNr. Writes only C's m × n elements.
+/// Prefetches `ahead` unless it is null; its lines need not be readable.
 template <class T>
 HWY_INLINE void Microkernel(std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc, std::size_t m,
                             std::size_t n, TileStore store, const LinesAhead* ahead = nullptr) {

@@ -24,11 +24,11 @@ namespace HWY_NAMESPACE {
 using mantissa::HWY_NAMESPACE::LaneSum;
 using mantissa::HWY_NAMESPACE::RoundNumber;
 
-// Rows are worked through in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes,
-// so that the lane of a channel does not depend on it.
+// Rows are processed in pieces that stay in the first-level cache. A multiple of the 16 virtual lanes, so
+// that the lane of a channel does not depend on the piece.
 constexpr std::size_t kPiece = 2048;
 
-/// Where group `group` of token `t` begins in a matrix of the norm `n`, in elements.
+/// Returns the offset, in elements, of group `group` of token `t` in a matrix of the norm `n`.
 template <class Norm>
 HWY_INLINE std::size_t RowOf(const Norm& n, ConstMatrix matrix, std::size_t t, std::size_t group) {
   return t * static_cast<std::size_t>(matrix.ld) + group * static_cast<std::size_t>(n.channels);
@@ -66,7 +66,7 @@ void NormalizeRow(const RmsNorm& n, std::size_t t, std::size_t group) {
   }
 }
 
-/// g = dy ∘ gain and x̂ = x·rstd of `count` channels from c on.
+/// Computes g = dy ∘ gain and x̂ = x·rstd of `count` channels from c on.
 template <class T>
 void NormalAndGradient(const RmsNormBackward& n, std::size_t t, std::size_t group, T rstd, std::size_t c,
                        std::size_t count, T* g, T* normal) {
@@ -113,8 +113,8 @@ void BackwardRow(const RmsNormBackward& n, std::size_t t, std::size_t group) {
   }
 }
 
-/// The chains of one block, tokens [begin, end), for channels [c, c + width) of `groups` groups from `first`
-/// on: chains[group][channel].
+/// Computes the chains of one block, tokens [begin, end), for channels [c, c + width) of `groups` groups from
+/// `first` on: chains[group][channel].
 template <class T>
 void GainChains(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
                 std::size_t first, std::size_t groups, T* chains) {
@@ -134,8 +134,8 @@ void GainChains(const RmsNormGain& n, std::size_t begin, std::size_t end, std::s
   }
 }
 
-/// Adds the chains of one block to `leaf`, group by group. As many groups as fit into the cache go over the
-/// block's tokens together.
+/// Adds the chains of one block to `leaf`, group by group. As many groups as fit into the cache share a pass
+/// over the block's tokens.
 template <class T>
 void AddGainBlock(const RmsNormGain& n, std::size_t begin, std::size_t end, std::size_t c, std::size_t width,
                   T* leaf) {
@@ -188,7 +188,7 @@ HWY_EXPORT(GainRange);
 
 namespace {
 
-/// Calls body(n), the gain of `n` replaced by gain_offset + gain, formed once in T.
+/// Calls body(n) with the gain of `n` replaced by gain_offset + gain, computed once in T.
 template <class T, class Norm, class Body>
 void with_raised_gain(const Context& ctx, Norm n, const Body& body) {
   std::vector<T> gain(static_cast<std::size_t>(n.channels));
@@ -199,7 +199,7 @@ void with_raised_gain(const Context& ctx, Norm n, const Body& body) {
   body(n);
 }
 
-/// The same in the arithmetic of `n`; body(n) as it is where there is no offset.
+/// Calls with_raised_gain in the arithmetic of `n`, or body(n) without an offset.
 template <class Norm, class Body>
 void with_gain(const Context& ctx, const Norm& n, const Body& body) {
   if (n.gain_offset == 0) return body(n);

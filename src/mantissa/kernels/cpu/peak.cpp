@@ -19,14 +19,14 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// `rounds` times twelve independent fused multiply-adds: enough to hide their latency. Returns the flops
-/// done; `sink` keeps them.
+/// Runs `rounds` rounds of twelve independent fused multiply-adds, enough to hide their latency. Returns the
+/// number of flops; `sink` keeps the results alive.
 template <class T>
 double FmaRounds(std::int64_t rounds, T* sink) {
   const hn::ScalableTag<T> d;
   const auto scale = hn::Set(d, static_cast<T>(0.999));
   const auto shift = hn::Set(d, static_cast<T>(0.001));
-  // Different starts: equal chains would be merged by the compiler.
+  // Different starts: the compiler would merge equal chains.
   const auto start = [d](int chain) HWY_ATTR { return hn::Set(d, static_cast<T>(chain)); };
   auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5),
        a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
@@ -97,7 +97,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Processor time of the calling thread.
+/// Returns the processor time of the calling thread.
 double thread_seconds() {
   timespec t{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -108,11 +108,11 @@ double thread_seconds() {
 
 double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
   const bool f64 = arithmetic == Scalar::f64;
-  // Many short runs, of which on a machine that others use too some are left alone: about 0.5 ms each. Where
-  // in none of them all threads had a core each, processor time says what they would have done with one.
+  // Many short runs of about 0.5 ms: on a shared machine some run undisturbed. If all threads never had a
+  // core each, processor time gives the rate they would have had.
   constexpr std::int64_t kRounds = 1 << 17;
   constexpr int kRuns = 60, kMostRuns = 180;
-  constexpr double kAlone = 0.9, kMostSeconds = 0.1;  // the latter where code is slow, as under a sanitizer
+  constexpr double kAlone = 0.9, kMostSeconds = 0.1;  // the latter for slow code, as under a sanitizer
   const auto threads = static_cast<std::size_t>(ctx.threads);
   const bool enough_cores = static_cast<unsigned>(ctx.threads) <= std::thread::hardware_concurrency();
   std::vector<double> sinks(threads), flops(threads), busy(threads);
@@ -139,12 +139,12 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
 
 double measure_bandwidth(const Context& ctx, std::size_t bytes) {
   constexpr std::size_t kPart = std::size_t{1} << 16;
-  constexpr std::size_t kMost = std::size_t{1} << 25;  // 128 MB an array: more than caches hold
+  constexpr std::size_t kMost = std::size_t{1} << 25;  // 128 MB per array: more than caches hold
   const std::size_t elements =
       std::clamp(bytes / (3 * sizeof(float)) / kPart, std::size_t{1}, kMost / kPart) * kPart;
   const Storage memory(3 * elements * sizeof(float));
   auto* a = reinterpret_cast<float*>(memory.data());
-  // Written once: pages that never were are all the same one of zeros, and reading that costs nothing.
+  // Touches the pages: untouched pages all map to one zero page, which costs nothing to read.
   parallel_for(ctx, static_cast<std::int64_t>(3 * elements / kPart), [&](std::int64_t i, int) {
     std::fill_n(a + static_cast<std::size_t>(i) * kPart, kPart, 1.0F);
   });

@@ -18,14 +18,12 @@
 namespace mantissa::kernels {
 
 constexpr std::size_t kRegisters = 16, kInputs = 8;
-constexpr std::size_t kTileBytes =
-    2048;  // of one register: few enough that a program's registers share the first-level cache
+constexpr std::size_t kTileBytes = 2048;  // per register, so that all registers fit the first-level cache
 
-/// The elements as rows of `width`, each cut into pieces of `step`. A tile is one piece.
+/// The elements as rows of `width`, each divided into pieces of `step`. A tile is one piece.
 struct Tiling {
   std::size_t width = 0, step = 0, pieces = 0, tiles = 0;
-  std::size_t repeats =
-      0;  // how often a broadcast input is repeated in a tile; 0: a tile is a part of the input's row
+  std::size_t repeats = 0;  // times a broadcast input repeats in a tile; 0: a tile is part of the input's row
 };
 
 struct PointwiseCall {
@@ -43,8 +41,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// Runs a program tile by tile. Inputs are read when a tile begins, before any output of it is written, so
-/// that an output may be an input's memory.
+/// Runs a program tile by tile. A tile reads all inputs before it writes any output, so an output may share
+/// an input's memory.
 template <class T>
 class Machine {
  public:
@@ -114,7 +112,7 @@ class Machine {
   const PointwiseCall& call_;
   bool read_[kInputs] = {}, copied_[kInputs] = {}, fixed_[kRegisters] = {};
   const T* inputs_[kInputs] = {};
-  const T* registers_[kRegisters] = {};  // where each register's tile is: its own memory, or an input
+  const T* registers_[kRegisters] = {};  // each register's tile: its own memory, or an input
   alignas(64) T own_[kRegisters][kTile];
   alignas(64) T loaded_[kInputs][kTile];
 };
@@ -145,8 +143,8 @@ HWY_EXPORT(RunTilesF64);
 
 namespace {
 
-/// Rows without broadcast inputs are one long row; so are rows that are short enough for a tile to hold some
-/// of them whole.
+/// Rows without broadcast inputs form one long row. So do rows short enough that a tile holds several of
+/// them.
 Tiling tile_elements(std::size_t rows, std::size_t width, bool broadcast, std::size_t tile) {
   Tiling t;
   const bool joined = !broadcast || width <= tile;

@@ -1,4 +1,5 @@
-// Formats with saturation and with scales, row by row; blocks across rows go column by column in vectors.
+// Conversion with saturation and with scales, row by row. Blocks along columns are processed column by column
+// in vectors.
 #include "mantissa/kernels/quantize.h"
 
 #include <algorithm>
@@ -32,9 +33,9 @@ using mantissa::HWY_NAMESPACE::StoreRow;
 using mantissa::HWY_NAMESPACE::StoreRowRounded;
 using mantissa::HWY_NAMESPACE::ViewRow;
 
-/// Elements that are worked on at a time: in the first-level cache.
+/// Elements processed at a time, within the first-level cache.
 constexpr std::size_t kPiece = 1024;
-/// Columns of blocks across rows.
+/// Columns processed at a time for blocks along columns.
 constexpr std::size_t kColumnPiece = 64;
 constexpr std::size_t kLongestBlock = 32;
 
@@ -59,7 +60,7 @@ void RoundRange(const void* src, Scalar src_type, void* dst, Scalar dst_type, bo
       : RoundElements<float>(src, src_type, dst, dst_type, saturate, flush, scale, begin, end);
 }
 
-/// At most kPiece elements from `offset` on.
+/// Flushes at most kPiece elements from `offset` on.
 HWY_NOINLINE void FlushStored(Matrix to, std::size_t offset, std::size_t n) {
   HWY_ALIGN float buffer[kPiece];
   LoadRow<float>(to.data, to.type, offset, n, buffer);
@@ -67,7 +68,7 @@ HWY_NOINLINE void FlushStored(Matrix to, std::size_t offset, std::size_t n) {
   StoreRow<float>(buffer, n, to.data, to.type, offset);
 }
 
-/// `n` elements of one token, the first of them number `index` of its sequence.
+/// Rounds `n` elements of one token, the first of which has number `index` in its sequence.
 void RoundToken(const float* from, std::size_t offset, std::size_t n, Matrix to,
                 const ActivationRounding& how, const RandomStream& stream, std::uint64_t index) {
   HWY_ALIGN float buffer[kPiece];
@@ -99,7 +100,7 @@ float MaximumOf(const void* src, Scalar type, std::size_t begin, std::size_t end
   return hn::GetLane(hn::MaxOfLanes(d, most));
 }
 
-/// Blocks along rows [begin, end).
+/// Rounds blocks along rows [begin, end).
 void BlocksOfRows(ConstMatrix from, Matrix to, std::size_t width, BlockFormat format, float tensor_scale,
                   std::size_t begin, std::size_t end) {
   HWY_ALIGN float buffer[kPiece];
@@ -113,7 +114,7 @@ void BlocksOfRows(ConstMatrix from, Matrix to, std::size_t width, BlockFormat fo
   }
 }
 
-/// One block of each column: rows [begin, end), at most as many as a block has.
+/// Rounds one block of each column: rows [begin, end), at most a block's length.
 void BlocksAcross(ConstMatrix from, Matrix to, std::size_t width, BlockFormat format, float tensor_scale,
                   std::size_t begin, std::size_t end) {
   const hn::ScalableTag<float> d;
@@ -153,7 +154,7 @@ HWY_EXPORT(BlocksAcross);
 
 namespace {
 
-/// The segment that holds `token`.
+/// Returns the segment that contains `token`.
 const Segment& segment_of(const Extent& extent, std::int64_t token) {
   const auto after =
       std::upper_bound(extent.segments.begin(), extent.segments.end(), token,

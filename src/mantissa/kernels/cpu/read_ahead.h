@@ -1,5 +1,5 @@
-// Asks memory for what the next task will touch, a few lines at a time, while this one computes: a head's
-// rows are short and far apart, so that the hardware does not foresee them.
+// Prefetches the operands of the next task, a few lines at a time, while the current one computes. A head's
+// rows are short and far apart, so the hardware does not prefetch them.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace mantissa::kernels {
 
 class ReadAhead {
  public:
-  /// Columns [column, column + width) of rows [first, first + rows) will be touched. Eight times at most.
+  /// Registers columns [column, column + width) of rows [first, first + rows). At most eight calls.
   void Add(const ConstMatrix& m, std::size_t first, std::size_t rows, std::size_t column, std::size_t width) {
     const std::size_t size = bytes_of(m.type), ld = static_cast<std::size_t>(m.ld);
     const auto* row = static_cast<const std::uint8_t*>(m.data) + (first * ld + column) * size;
@@ -22,7 +22,7 @@ class ReadAhead {
     lines_ += places_[count_ - 1].lines * rows;
   }
 
-  /// Step() will be called about so many times.
+  /// Announces the approximate number of calls of Step().
   void Spread(std::size_t steps) { lines_a_step_ = lines_ / std::max<std::size_t>(steps, 1) + 1; }
 
   void Step() {
@@ -43,7 +43,7 @@ class ReadAhead {
     std::size_t stride, lines, rows;
   };
   std::array<Place, 8> places_{};
-  std::size_t count_ = 0, at_ = 0;  // places, and the one whose turn it is
+  std::size_t count_ = 0, at_ = 0;  // the number of places, and the current one
   std::size_t lines_ = 0, lines_a_step_ = 0, ready_ = 0;
 };
 

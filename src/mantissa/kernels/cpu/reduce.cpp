@@ -20,8 +20,8 @@
 #define MANTISSA_KERNELS_CPU_REDUCE_ONCE
 namespace mantissa::kernels {
 
-constexpr std::size_t kRowChunk = 4096;    // elements of a row that one sum over lanes takes
-constexpr std::size_t kColumnChunk = 256;  // rows of one chain
+constexpr std::size_t kRowChunk = 4096;    // elements of a row per sum over lanes
+constexpr std::size_t kColumnChunk = 256;  // rows per chain
 
 }  // namespace mantissa::kernels
 #endif
@@ -38,7 +38,7 @@ HWY_INLINE void Widen(const T* row, std::size_t n, bool squares, double* to) {
   }
 }
 
-/// Sums of whole rows into sums[row].
+/// Stores the sum of each row in sums[row].
 template <class T>
 class RowSink {
  public:
@@ -91,13 +91,13 @@ void RunRows(const Reduce& r, const SweepTiling& t, std::size_t begin, std::size
   for (std::size_t tile = begin * t.pieces; tile < end * t.pieces; ++tile) machine.RunTile(tile);
 }
 
-/// sums[row] of rows [begin, end).
+/// Computes sums[row] of rows [begin, end).
 void SumRows(const Reduce& r, const SweepTiling& t, std::size_t begin, std::size_t end, double* sums) {
   r.arithmetic == Scalar::f64 ? RunRows<double>(r, t, begin, end, RowSink<double>(r, sums))
                               : RunRows<float>(r, t, begin, end, RowSink<float>(r, sums));
 }
 
-/// sums[column] over rows [begin, end).
+/// Computes sums[column] over rows [begin, end).
 void SumColumns(const Reduce& r, const SweepTiling& t, std::size_t begin, std::size_t end, double* sums) {
   std::fill_n(sums, t.width, 0.0);
   r.arithmetic == Scalar::f64 ? RunRows<double>(r, t, begin, end, ColumnSink<double>(r.squares, sums))
@@ -120,7 +120,7 @@ std::size_t column_chunks(std::int64_t rows) {
   return (static_cast<std::size_t>(rows) + kColumnChunk - 1) / kColumnChunk;
 }
 
-/// What is asked of each of `count` sums of `terms` terms, stored.
+/// Applies mean and root to `count` sums of `terms` terms each and stores them.
 void store(const Context& ctx, const Reduce& r, double* sums, std::int64_t count, std::int64_t terms) {
   for (std::int64_t i = 0; i < count; ++i) {
     if (r.mean) sums[i] /= static_cast<double>(terms);

@@ -16,7 +16,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// Rows in the arithmetic type T, where they are not read and written in place.
+/// Rows in the arithmetic type T, unless they are read and written in place.
 template <class T>
 struct RopeBuffers {
   explicit RopeBuffers(const Rope& r)

@@ -10,7 +10,7 @@
 namespace mantissa::kernels {
 namespace {
 
-/// cos and sin of `n` angles.
+/// Computes cos and sin of `n` angles.
 void turn(const float* angles, std::size_t n, float* cos, float* sin) {
   for (std::size_t i = 0; i < n; ++i) {
     const SinCos of = sin_cos(angles[i]);
@@ -26,7 +26,8 @@ void turn(const double* angles, std::size_t n, double* cos, double* sin) {
 template <class T>
 void fill(const RopeTable& table, Matrix cos, Matrix sin) {
   const std::size_t half = static_cast<std::size_t>(table.head_dim / 2);
-  const SimdTarget target = simd_targets().front();  // asking the machine for every row would take longest
+  const SimdTarget target =
+      simd_targets().front();  // querying the machine for every row would dominate the time
   const auto round = [&](T* row, std::size_t n) { round_row(row, n, table.angles, target); };
   const std::vector<double> exact =
       inverse_frequencies(table.head_dim, table.theta, table.scaling,

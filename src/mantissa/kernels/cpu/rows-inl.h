@@ -1,5 +1,4 @@
-// Loops over rows that are held in arithmetic precision, and rows that are written back in their storage
-// format.
+// Loops over rows in arithmetic precision, and rows that are written back in their storage format.
 #if defined(MANTISSA_KERNELS_CPU_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ROWS_INL_H_
 #undef MANTISSA_KERNELS_CPU_ROWS_INL_H_
@@ -25,8 +24,8 @@ using mantissa::HWY_NAMESPACE::RoundRow;
 using mantissa::HWY_NAMESPACE::StoreRow;
 using mantissa::HWY_NAMESPACE::ViewRow;
 
-/// Calls f(d, i) so that the vectors [i, i + Lanes(d)) cover [0, n): full vectors, then single lanes. Whoever
-/// computes each lane by itself gets the same bits from both.
+/// Calls f(d, i) so that the vectors [i, i + Lanes(d)) cover [0, n): full vectors, then single lanes. A
+/// function that computes each lane separately gets the same bits from both.
 template <class T, class F>
 HWY_INLINE void ForEachVector(std::size_t n, const F& f) {
   const hn::ScalableTag<T> d;
@@ -44,14 +43,14 @@ HWY_INLINE void AddRow(const T* from, std::size_t n, T* to) {
   });
 }
 
-/// Whether a T written to memory of `type` is the rounded value, bit for bit.
+/// True if writing a T to memory of `type` stores the rounded value bit for bit.
 template <class T>
 HWY_INLINE bool IsStoredAs(Scalar type) {
   return type == (std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32);
 }
 
-/// Elements [offset, offset + n) of a matrix that are about to be written: in place where they are stored as
-/// T, else in `buffer` until Store() rounds them.
+/// Elements [offset, offset + n) of a matrix to write: in place if they are stored as T, else in `buffer`
+/// until Store() rounds them.
 template <class T>
 class OutRow {
  public:

@@ -23,7 +23,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// Rounds a tile's row to an output's format, at `to` from element `at` on.
+/// Rounds a tile's row to an output's format and stores it at `to` from element `at` on.
 template <class T>
 void StoreRounded(const T* row, const Tile& tile, const SweepOutput& output, void* to, std::size_t at,
                   const RandomStream& stream) {
@@ -76,7 +76,7 @@ class StoreSink {
   alignas(64) T stored_[kSweepTileBytes / sizeof(T)];
 };
 
-/// Looks at one output, and stores nothing.
+/// Checks one output and stores nothing.
 template <class T>
 class CheckSink {
  public:
@@ -85,7 +85,7 @@ class CheckSink {
 
   void Take(std::size_t o, const T* row, const Tile& tile) {
     if (o != checked_ || found) return;
-    // No rounding takes a value beyond the largest finite one that is not beyond it already.
+    // Rounding never moves a value that is at most the largest finite value beyond it.
     const T most = static_cast<T>(traits(output_.type).max_finite);
     if (std::all_of(row, row + tile.n, [most](T x) { return std::abs(x) <= most; })) return;
     alignas(64) std::byte stored[kSweepTileBytes];
@@ -98,7 +98,7 @@ class CheckSink {
   }
   void Stored(std::size_t, T*, const Tile&) const {}
 
-  std::optional<WeightOverflow> found;  // the first element that would not be finite
+  std::optional<WeightOverflow> found;  // the first element that is not finite when stored
 
  private:
   const SweepOutput& output_;

@@ -20,23 +20,23 @@ namespace HWY_NAMESPACE {
 
 #include "mantissa/kernels/formulas.inc"
 
-constexpr std::size_t kPiece = 1024;  // elements of a row
+constexpr std::size_t kPiece = 1024;  // elements per row
 
-/// The rows of one piece. An output that is an input's memory has the input's row.
+/// The rows of one piece. An output that shares an input's memory shares the input's row.
 template <class Formula, class T>
 struct PieceRows {
   const T* in[Formula::kRows];
   T* out[Formula::kOutputs];
-  T* before = nullptr;  // the weight, where it moves
+  T* before = nullptr;  // the weight before move(), if the formula uses it
 };
 
-/// What a formula is written on: the vector of elements from i on.
+/// The operations of a formula on the vector of elements from i on.
 template <class Formula, class D>
 class Lanes {
  public:
   using T = hn::TFromD<D>;
   using V = hn::Vec<D>;
-  /// Marks of what is known once the moved weight is stored.
+  /// Placeholders for values that exist only after the moved weight is stored.
   struct Moved {};
   struct Lost {};
 
@@ -101,7 +101,7 @@ class FormulaMachine {
   }
 
  private:
-  /// Where output o is computed: in place where that is its memory, else in a row of its own or its input's.
+  /// Returns where output o is computed: in place if it is stored in T, else in its own row or its input's.
   T* Out(std::size_t o, std::size_t offset, const PieceRows<Formula, T>& rows) {
     const SweepOutput& to = s_.outputs[o];
     if (IsStoredAs<T>(to.type)) return static_cast<T*>(to.data) + offset;
@@ -109,7 +109,7 @@ class FormulaMachine {
                                                                                      : stored_[o];
   }
 
-  /// Rounds what is not computed in place, and writes the copies from what is stored.
+  /// Rounds and stores a row that is not computed in place, and writes copies of the stored values.
   void Store(std::size_t o, std::size_t offset, std::size_t n, T* row) {
     const SweepOutput& to = s_.outputs[o];
     if (!IsStoredAs<T>(to.type)) {
@@ -124,7 +124,8 @@ class FormulaMachine {
     for (const PointwiseOutput& copy : to.copies) StoreRow(row, n, copy.data, copy.type, offset);
   }
 
-  /// s − (w' − w), where the last output's row holds s and the first one's the stored w'.
+  /// Computes s − (w' − w). On entry the last output's row holds s, and the first output's row holds the
+  /// stored w'.
   void TakeLoss(std::size_t n, const PieceRows<Formula, T>& rows) {
     T* change = rows.out[Formula::kOutputs - 1];
     ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
@@ -138,7 +139,7 @@ class FormulaMachine {
   std::array<RandomStream, 4> streams_{
       RandomStream(0, RandomUse::rounding, 0, 0), RandomStream(0, RandomUse::rounding, 0, 0),
       RandomStream(0, RandomUse::rounding, 0, 0), RandomStream(0, RandomUse::rounding, 0, 0)};
-  std::size_t source_[Formula::kOutputs];  // the input that is an output's memory
+  std::size_t source_[Formula::kOutputs];  // the input that shares an output's memory
   alignas(64) T before_[kPiece];
   alignas(64) T loaded_[Formula::kRows][kPiece];
   alignas(64) T stored_[Formula::kOutputs][kPiece];
@@ -175,7 +176,7 @@ HWY_EXPORT(AdamWRange);
 HWY_EXPORT(CompensatedAdamWRange);
 
 CompiledSweep compiled_sweep(const Sweep& s, std::size_t target) {
-  // Rows first, then numbers; every output stored.
+  // The compiled code expects rows first, then numbers, and stores every output.
   const auto number = std::ranges::find(s.inputs, Broadcast::everywhere, &PointwiseInput::broadcast);
   const bool expected =
       std::all_of(s.inputs.begin(), number,

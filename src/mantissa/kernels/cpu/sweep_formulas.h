@@ -1,4 +1,4 @@
-// Sweeps whose program is one of formulas.h: run by code that was compiled from the same formula.
+// Compiled code for sweeps whose program is one of formulas.h, from the same formula.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace mantissa::kernels {
 /// Runs elements [begin, end) of a sweep.
 using CompiledSweep = void (*)(const Sweep& s, std::size_t begin, std::size_t end);
 
-/// The compiled form of `s` on the instruction set `target` (Context::target()); null where it has none.
+/// Returns the compiled form of `s` for the instruction set `target` (Context::target()), or null.
 CompiledSweep compiled_sweep(const Sweep& s, std::size_t target);
 
 }  // namespace mantissa::kernels

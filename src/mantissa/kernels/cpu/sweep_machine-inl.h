@@ -1,5 +1,5 @@
-// Runs expression programs over a parameter tile by tile. What becomes of the outputs is a sink's to say:
-// they are stored (sweep.cpp), looked at, or summed (reduce.cpp).
+// Runs expression programs over a parameter tile by tile. A sink consumes the outputs: it stores or checks
+// them (sweep.cpp) or sums them (reduce.cpp).
 #if defined(MANTISSA_KERNELS_CPU_SWEEP_MACHINE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_SWEEP_MACHINE_INL_H_
 #undef MANTISSA_KERNELS_CPU_SWEEP_MACHINE_INL_H_
@@ -22,18 +22,18 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// A tile's place: `n` elements from (row, column) on, which is element `offset`; rows of registers are
-/// `padded` long.
+/// The position of a tile: `n` elements from (row, column), which is element `offset`. Register rows have
+/// `padded` elements.
 struct Tile {
   std::size_t row = 0, column = 0, offset = 0, n = 0, padded = 0;
 };
 
-/// Marks in `copied` the inputs that must be read into memory of their own, because outputs write theirs
-/// before their last use.
+/// Marks in `copied` the inputs that need their own memory, because an output overwrites them before their
+/// last use.
 inline void FindOverwritten(const Expression& program, std::span<const PointwiseInput> inputs,
                             std::span<const SweepOutput> outputs, bool* copied) {
   bool written[kSweepInputs] = {};
-  int held[kSweepRegisters];  // the input that a register is a view of; -1: none
+  int held[kSweepRegisters];  // the input that the register views; -1: none
   std::fill_n(held, kSweepRegisters, -1);
   for (const Instruction& in : program.code) {
     if (in.op == Opcode::load) {
@@ -53,8 +53,8 @@ inline void FindOverwritten(const Expression& program, std::span<const Pointwise
   }
 }
 
-/// Sink: Take(output, row, tile) receives the values of an output; Stored(output, row, tile) replaces the
-/// row's values by what Take has stored of them.
+/// Sink: Take(output, row, tile) receives the values of an output. Stored(output, row, tile) replaces the
+/// row's values by those that Take stored.
 template <class T, class Sink>
 class SweepMachine {
  public:
@@ -84,7 +84,7 @@ class SweepMachine {
 
  private:
   static constexpr std::size_t kTile = kSweepTileBytes / sizeof(T);
-  static constexpr std::size_t kGap = 64 / sizeof(T);  // so that registers do not share a place in the cache
+  static constexpr std::size_t kGap = 64 / sizeof(T);  // keeps registers in different cache sets
 
   void Fill(std::size_t k, std::size_t element) {
     T number;
@@ -99,7 +99,7 @@ class SweepMachine {
     if (input.broadcast == Broadcast::over_columns) return Fill(k, tile_.row);
     const std::size_t at = input.broadcast == Broadcast::over_rows ? tile_.column : tile_.offset;
     const std::size_t size = bytes_of(input.type);
-    // The next tile's: operands are read in turns, which the hardware does not foresee.
+    // Prefetch the next tile: the hardware does not predict reads that alternate between operands.
     const auto* next = static_cast<const std::byte*>(input.data) + (at + tile_.n) * size;
     for (std::size_t line = 0; line < tile_.n * size; line += 64) __builtin_prefetch(next + line, 0, 2);
     if (tile_.n == tile_.padded && !copied_[k]) {
@@ -129,7 +129,7 @@ class SweepMachine {
     registers_[in.dst] = {dst, 1};
   }
 
-  /// The row of a register, also where it is one number.
+  /// Returns the row of a register, filled if it is one number.
   const T* Whole(Spread<T> r) {
     if (r.step == 1) return r.data;
     std::fill_n(spread_, tile_.padded, *r.data);

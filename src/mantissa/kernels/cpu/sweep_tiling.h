@@ -1,4 +1,4 @@
-// How the elements of a sweep or a reduction are cut into tiles.
+// Divides the elements of a sweep or a reduction into tiles.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,15 @@
 namespace mantissa::kernels {
 
 inline constexpr std::size_t kSweepRegisters = 16, kSweepInputs = 16, kSweepOutputs = 4;
-/// Of one register: all that a program uses lie in the nearest cache.
+/// Bytes per register, so that all registers of a program fit the first-level cache.
 inline constexpr std::size_t kSweepTileBytes = 2048;
 
-/// The elements in tiles of at most `step`, each within a row of `width`.
+/// Tiles of at most `step` elements, each within a row of `width`.
 struct SweepTiling {
   std::size_t width = 0, step = 0, pieces = 0, tiles = 0;
 };
 
-/// Tiles of [rows, width]; as one long row where `joined`.
+/// Returns the tiles of [rows, width], or of one long row if `joined`.
 inline SweepTiling sweep_tiling(std::int64_t rows, std::int64_t width, bool joined, Scalar arithmetic) {
   SweepTiling t;
   const auto count = static_cast<std::size_t>(rows);
@@ -30,7 +30,7 @@ inline SweepTiling sweep_tiling(std::int64_t rows, std::int64_t width, bool join
   return t;
 }
 
-/// Whether an operand is broadcast along rows or columns, so that a tile may not cross the end of a row.
+/// Returns true if an operand is broadcast along rows or columns, so tiles must not cross the end of a row.
 inline bool goes_by_rows(std::span<const PointwiseInput> inputs) {
   return std::ranges::any_of(inputs, [](const PointwiseInput& in) {
     return in.broadcast == Broadcast::over_rows || in.broadcast == Broadcast::over_columns;

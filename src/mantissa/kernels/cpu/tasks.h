@@ -1,4 +1,4 @@
-// How rows are dealt to threads: tasks of enough work that handing them out costs nothing.
+// Distribution of rows to threads, in tasks large enough to make the distribution cheap.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 
 namespace mantissa::kernels {
 
-/// Elements of one task of a kernel that does little per element: about 10 µs of work.
+/// Elements per task of a kernel with little work per element: about 10 µs.
 inline constexpr std::int64_t kTaskElements = 16384;
 
-/// Calls body(begin, end) for ranges that cover [0, rows), each of at least kTaskElements elements where
-/// there are that many. `width` is the elements of a row.
+/// Calls body(begin, end) for ranges that cover [0, rows), each of about kTaskElements elements and at least
+/// one row. `width` is the number of elements of a row.
 template <class Body>
 void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, const Body& body) {
   const std::int64_t per_task = std::max<std::int64_t>(1, kTaskElements / std::max<std::int64_t>(1, width));
@@ -23,12 +23,13 @@ void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, c
   });
 }
 
-/// Most columns of one task of a sum over tokens: its chain and sums stay in the first-level cache. As wide
-/// as that, since narrow columns of a matrix are read slowly.
+/// Most columns per task of a sum over tokens, so that its chain and sums stay in the first-level cache.
+/// Wide, because narrow columns of a matrix are slow to read.
 inline constexpr std::int64_t kSumColumns = 1024;
 
 /// Calls body(first, count) for ranges that cover [0, columns), each of at most kSumColumns columns and a
-/// whole number of cache lines, at least one for each thread. `elements` is what a column has.
+/// whole number of cache lines, and narrow enough to give every thread a range if there are enough columns.
+/// `elements` is the number of elements of a column.
 template <class Body>
 void for_column_ranges(const Context& ctx, std::int64_t columns, std::int64_t elements, const Body& body) {
   const std::int64_t share = (columns + ctx.threads - 1) / ctx.threads;

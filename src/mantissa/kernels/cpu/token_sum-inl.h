@@ -1,5 +1,5 @@
 // The order of sums over tokens (docs/numerics.md, "Sums over tokens"): blocks of 256 tokens into leaves,
-// leaves into the result. Shared by the gradients of gains and biases.
+// leaves into the result. The gradients of gains and biases use it.
 #if defined(MANTISSA_KERNELS_CPU_TOKEN_SUM_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_TOKEN_SUM_INL_H_
 #undef MANTISSA_KERNELS_CPU_TOKEN_SUM_INL_H_
@@ -20,7 +20,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
-/// result[0, width) = a sum over the tokens of `extent`, added to what is there where `accumulate` is set.
+/// result[0, width) = a sum over the tokens of `extent`, added to the previous value if `accumulate` is set.
 /// `add_block(begin, end, leaf)` adds the sum of tokens [begin, end) to leaf[0, width). At most kSumColumns
 /// columns.
 template <class T, class AddBlock>

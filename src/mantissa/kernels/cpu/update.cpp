@@ -21,11 +21,11 @@ namespace HWY_NAMESPACE {
 
 using mantissa::HWY_NAMESPACE::SumRow;
 
-constexpr std::size_t kPiece = 1024;  // elements of the row buffers
+constexpr std::size_t kPiece = 1024;  // elements per row buffer
 
-constexpr std::size_t kChunk = 4096;  // elements whose squares one chunk sums
+constexpr std::size_t kChunk = 4096;  // elements per chunk of the sum of squares
 
-/// The chunk's sum of squares. `n` is a multiple of 16.
+/// Returns the chunk's sum of squares. `n` is a multiple of 16.
 double SumOfSquares(const float* p, std::size_t n) {
   return SumRow<double>(n, [p](auto d, std::size_t i, std::size_t) HWY_ATTR {
     const auto x = hn::PromoteTo(d, hn::LoadU(hn::Rebind<float, decltype(d)>(), p + i));
@@ -34,7 +34,7 @@ double SumOfSquares(const float* p, std::size_t n) {
 }
 
 GradientNorm ChunkNorm(const float* p, std::size_t n) {
-  // Squares of these values cannot overflow in f64: the sum is finite where all of them are.
+  // Squares of these values cannot overflow in f64, so the sum is finite exactly if all values are.
   const double sum = SumOfSquares(p, n);
   return {sum, std::isfinite(sum)};
 }

@@ -24,7 +24,7 @@ double rounded(const OperandRounding& round, double x) {
   return round ? round(x) : x;
 }
 
-/// The score of a query and a key and its derivative by scale · q·k.
+/// The score of a query and a key, and its derivative with respect to scale · q·k.
 struct Score {
   double value = 0;
   double slope = 1;
@@ -37,13 +37,13 @@ Score score_of(const AttentionShape& shape, const double* q, const double* k) {
   return {shape.soft_cap * t, 1 - t * t};
 }
 
-/// The first position that the query at `position` sees.
+/// Returns the first position that the query at `position` attends to.
 std::int64_t first_key(const AttentionShape& shape, std::int64_t position) {
   return shape.window > 0 ? std::max<std::int64_t>(0, position - shape.window + 1) : 0;
 }
 
-/// One query over the keys [first, keys) whose rows are `stride` apart. Returns the log-sum-exp; writes
-/// out[head_dim].
+/// Attends one query to the keys [first, keys), whose rows are `stride` apart. Returns the log-sum-exp;
+/// writes out[head_dim].
 double attend(const double* q, const double* k, const double* v, std::int64_t first, std::int64_t keys,
               std::int64_t stride, const AttentionShape& shape, double* out, const OperandRounding& round,
               const OperandRounding& softmax) {

@@ -1,4 +1,4 @@
-// Rows by index, and their gradient, in double. The kernels are judged by this.
+// Reference for row selection and its gradient, in double.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace mantissa::kernels::reference {
 /// y[i] = table[ids[i]]. table: [entries, width]; y: [count, width]; dense.
 void gather(std::int64_t count, std::int64_t width, const double* table, const std::int32_t* ids, double* y);
 
-/// dtable = Σ_t of dy[t] into row ids[t].
+/// dtable[ids[t]] += dy[t] over all tokens, from zero.
 void gather_backward(std::int64_t tokens, std::int64_t entries, std::int64_t width, const std::int32_t* ids,
                      const double* dy, double* dtable);
 

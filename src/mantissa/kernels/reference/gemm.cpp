@@ -9,7 +9,7 @@ namespace {
 
 using Values = std::vector<double>;
 
-/// Elements [begin, begin + n) of memory, rounded to `rounded`.
+/// Loads elements [begin, begin + n), rounded to `rounded`.
 Values load(const void* data, Scalar type, std::int64_t begin, std::int64_t n, Scalar rounded) {
   Values values(static_cast<std::size_t>(n));
   load_row(data, type, static_cast<std::size_t>(begin), values.size(), values.data());
@@ -17,7 +17,7 @@ Values load(const void* data, Scalar type, std::int64_t begin, std::int64_t n, S
   return values;
 }
 
-/// Rows of a matrix, each as values rounded to `rounded`.
+/// Loads the rows of a matrix, rounded to `rounded`.
 std::vector<Values> load_rows(ConstMatrix x, std::int64_t rows, std::int64_t columns,
                               Scalar rounded = Scalar::f64) {
   std::vector<Values> all;
@@ -29,7 +29,7 @@ bool is_f64(const Gemm& g) {
   return g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
 }
 
-/// An element's running sum and the size of its terms.
+/// An element's running sum and the sum of its terms' magnitudes.
 struct Sum {
   double value = 0;
   double magnitude = 0;

@@ -20,7 +20,7 @@ std::vector<double> logits_of(const Head& head, std::int64_t token) {
   return logits;
 }
 
-/// dl/dz of a logit l = soft_cap · tanh(z / soft_cap).
+/// Returns dl/dz for a logit l = soft_cap · tanh(z / soft_cap).
 double slope(const Head& head, double l) {
   return head.soft_cap == 0 ? 1 : 1 - l / head.soft_cap * (l / head.soft_cap);
 }

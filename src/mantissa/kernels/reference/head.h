@@ -1,12 +1,12 @@
-// The fused head as its formulas say, in double. The kernels are judged by this.
+// Reference for the fused head by its formulas, in double.
 #pragma once
 
 #include <cstdint>
 
 namespace mantissa::kernels::reference {
 
-/// What both passes read. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 where no
-/// id is asked; dense.
+/// The inputs of both passes. x: [tokens, channels]; weight: [vocabulary, channels]; ids: [tokens], −1 for
+/// tokens without an id; dense.
 struct Head {
   std::int64_t tokens = 0;
   std::int64_t channels = 0;
@@ -18,10 +18,10 @@ struct Head {
 };
 
 /// With logits l = x·Wᵀ, or l = soft_cap · tanh(x·Wᵀ / soft_cap): lse = log Σ exp l; log_prob = l[id] − lse,
-/// 0 where id is −1; entropy = lse − Σ p·l. All [tokens]; `entropy` may be null.
+/// 0 if id is −1; entropy = lse − Σ p·l. All [tokens]; `entropy` may be null.
 void log_prob(const Head& head, double* log_prob, double* lse, double* entropy);
 
-/// dlogits = d · (onehot(id) − exp(l − lse)), zero where id is −1, times 1 − (l / soft_cap)²; dx = dlogits·W;
+/// dlogits = d · (onehot(id) − exp(l − lse)), zero if id is −1, times 1 − (l / soft_cap)²; dx = dlogits·W;
 /// dweight = dlogitsᵀ·x.
 void log_prob_backward(const Head& head, const double* lse, const double* dlog_prob, double* dx,
                        double* dweight);

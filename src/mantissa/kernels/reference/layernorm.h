@@ -1,4 +1,4 @@
-// LayerNorm and its gradients as the formulas say, in double. The kernels are judged by this.
+// Reference for LayerNorm and its gradients by their formulas, in double.
 #pragma once
 
 #include <cstdint>

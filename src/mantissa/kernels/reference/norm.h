@@ -1,4 +1,4 @@
-// RMSNorm and its gradients as the formulas say, in double. The kernels are judged by this.
+// Reference for RMSNorm and its gradients by their formulas, in double.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 namespace mantissa::kernels::reference {
 
 /// y[t] = x[t] / √(mean(x[t]²) + eps) ∘ (gain_offset + gain). x, y: [tokens, channels]; gain: [channels];
-/// rstd: [tokens]; dense. A norm of heads is one of tokens · heads tokens.
+/// rstd: [tokens]; dense. A norm over heads has tokens · heads tokens.
 void rmsnorm(std::int64_t tokens, std::int64_t channels, double eps, const double* x, const double* gain,
              double* y, double* rstd, double gain_offset = 0);
 

@@ -1,4 +1,4 @@
-// Expression programs on one element, in double. The kernel is judged by this.
+// Reference for expression programs on one element, in double.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace mantissa::kernels::reference {
 
-/// The outputs before they are rounded to their formats. Rounding points of the program are taken.
+/// Returns the outputs before rounding to their formats. Applies the program's rounding points.
 std::vector<double> evaluate(const Expression& program, std::span<const double> inputs);
 
 }  // namespace mantissa::kernels::reference

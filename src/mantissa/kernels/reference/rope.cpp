@@ -7,19 +7,19 @@
 namespace mantissa::kernels::reference {
 namespace {
 
-/// 0 from `from` on, 1 up to `to`, linear between.
+/// 0 from `from` on, 1 up to `to`, linear in between.
 double ramp(double x, double from, double to) {
   return std::clamp((from - x) / (from - to), 0.0, 1.0);
 }
 
-/// How much of an unscaled frequency is kept; the rest of it is divided by the factor.
+/// Returns the unchanged share of an unscaled frequency; the rest is divided by the factor.
 double kept_share(std::int64_t head_dim, double theta, const RopeScaling& s, std::int64_t pair,
                   double frequency) {
   const double turns = static_cast<double>(s.original_positions) * frequency / (2 * std::numbers::pi);
   if (s.kind == RopeScaling::Kind::linear) return 0;
   if (s.kind == RopeScaling::Kind::llama3) return ramp(-turns, -s.low_freq_factor, -s.high_freq_factor);
   if (s.kind != RopeScaling::Kind::yarn) return 1;
-  // The pair that turns so often is half of the dimension 2i at which theta^(−2i / d)·original / 2π =
+  // The pair with this many turns is half of the dimension 2i at which theta^(−2i / d)·original / 2π =
   // rotations.
   const auto pair_of = [&](double rotations) {
     const double wavelength = static_cast<double>(s.original_positions) / rotations / (2 * std::numbers::pi);

@@ -1,4 +1,4 @@
-// Rotary position embedding as the formulas say, in double. The kernels are judged by this.
+// Reference for rotary position embedding by its formulas, in double.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,12 @@
 
 namespace mantissa::kernels::reference {
 
-/// The angle per position of each pair: theta^(−2i / head_dim), scaled for sequences of `length` positions.
+/// Returns the angle per position of each pair: theta^(−2i / head_dim), scaled for sequences of `length`
+/// positions.
 std::vector<double> inverse_frequencies(std::int64_t head_dim, double theta, const RopeScaling& scaling,
                                         std::int64_t length);
 
-/// y = x rotated, per head, by the angles position · theta^(−2i / head_dim); by their negatives where
+/// y = x rotated, per head, by the angles position · theta^(−2i / head_dim), or by their negatives if
 /// `inverse`. x, y: [tokens, heads · head_dim], dense.
 void rope(const Extent& extent, std::int64_t heads, std::int64_t head_dim, double theta, bool inverse,
           const double* x, double* y);

@@ -1,4 +1,4 @@
-// The sum over tokens as the formula says, in double. The kernel is judged by this.
+// Reference for the sum over tokens by its formula, in double.
 #pragma once
 
 #include <cstdint>

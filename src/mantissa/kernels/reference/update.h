@@ -1,4 +1,4 @@
-// The AdamW update of one element, in double. The kernel is judged by this.
+// Reference for the AdamW update of one element, in double.
 #pragma once
 
 #include "mantissa/kernels/adamw.h"
@@ -9,8 +9,8 @@ struct AdamWElement {
   double w = 0, m = 0, v = 0;
 };
 
-/// The element after the update with `gradient` that the hyperparameters of `u` describe; its pointers are
-/// not used.
+/// Returns the element after the update with `gradient` and the hyperparameters of `u`, whose pointers are
+/// unused.
 AdamWElement adamw(const AdamW& u, AdamWElement e, double gradient);
 
 }  // namespace mantissa::kernels::reference
