@@ -11,40 +11,24 @@
 #include <thread>
 #include <vector>
 
-#include "api/tiny.h"
+#include "cli/run_program.h"
 #include "mantissa/io/safetensors.h"
 
 namespace mantissa {
 namespace {
 
+using testing::mantissa;
 using testing::read_all;
+using testing::Result;
 using testing::TemporaryFolder;
 using testing::tiny_config;
-
-struct Result {
-  int code = -1;
-  std::string out, err;
-};
-
-Result mantissa(const TemporaryFolder& folder, const std::string& arguments) {
-  const std::string out = (folder / "out").string();
-  const std::string err = (folder / "err").string();
-  const std::string command = "cd " + folder.path().string() + " && " MANTISSA_BINARY_DIR "/mantissa " +
-                              arguments + " > " + out + " 2> " + err;
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_all(out), read_all(err)};
-}
-
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream(path) << text;
-}
+using testing::write;
 
 TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   const TemporaryFolder folder;
   write(folder / "good.toml", tiny_config(2, "32-true"));
   write(folder / "typo.toml", tiny_config(2, "32-true") + "[log]\nintervall = 2\n");
   const std::pair<const char*, const char*> cases[] = {
-      {"", "mantissa --help"},
       {"trian good.toml", "did you mean train"},
       {"audit good.toml", "this version does not have the command"},
       {"train", "CONFIG"},
@@ -172,7 +156,9 @@ TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
   }
   const nlohmann::json plan =
       nlohmann::json::parse(mantissa(folder, "explain run.toml --deepspeed ds.json --json").out);
-  EXPECT_EQ(plan["policy"]["preset"], "16-mixed");
+  EXPECT_EQ(plan["policy"]["preset"], "custom");
+  EXPECT_NE(plan["policy"]["line"].dump().find("residual=f16"), std::string::npos);
+  EXPECT_NE(plan["notes"].dump().find("fp16.enabled casts the whole module"), std::string::npos);
   EXPECT_EQ(plan["loss_scale"], "dynamic:2^16");
   EXPECT_NE(plan["warnings"].dump().find("no hysteresis"), std::string::npos);
   EXPECT_NE(plan["notes"].dump().find("gradient_clipping = 1.0 (optimizer.max_grad_norm)"),
@@ -325,6 +311,12 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   EXPECT_EQ(WEXITSTATUS(status), 130);
   EXPECT_FALSE(std::filesystem::is_empty(folder / "r/state"));
   EXPECT_EQ(read_all(folder / "err"), "");
+  const std::string out = read_all(folder / "out");
+  EXPECT_NE(out.find("\nterminated state of step "), std::string::npos) << out;
+  EXPECT_NE(
+      out.find("; go on with:\n        " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume\n"),
+      std::string::npos)
+      << out;
 }
 
 TEST(Program, AModelThatIsCutShortUnderItIsAnError) {

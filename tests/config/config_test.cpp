@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 
 #include "config/config_text.h"
+#include "mantissa/base/words.h"
 
 namespace mantissa::config {
 namespace {
@@ -187,7 +189,12 @@ TEST(Config, EveryKeyIsDescribed) {
   EXPECT_EQ(find("precision", "compute").default_value, "\"f32\"");
   EXPECT_EQ(find("precision.loss_scale", "hysteresis").default_value, "2");
   EXPECT_EQ(find("model", "head_dim").type, "whole number");
-  const std::string help = options_help();
+  std::istringstream lines(options_help());
+  std::string help;  // without its line breaks
+  for (std::string line; std::getline(lines, line);) {
+    EXPECT_LE(width_of(line), 80U) << line;
+    help += line.starts_with("      ") ? " " + line.substr(6) : "\n" + line;
+  }
   for (const OptionInfo& o : all) {
     EXPECT_FALSE(o.description.empty()) << o.section << "." << o.key;
     EXPECT_NE(help.find(o.description), std::string::npos);

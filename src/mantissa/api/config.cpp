@@ -9,6 +9,7 @@
 #include "mantissa/api/version.h"
 #include "mantissa/compat/deepspeed.h"
 #include "mantissa/config/command_policy.h"
+#include "mantissa/config/unknown.h"
 
 namespace mantissa::api {
 
@@ -78,8 +79,13 @@ Reading read_precision(const Precision& precision, bool backward) {
 std::string version() {
   return "0.1.0";
 }
-std::string config_help() {
-  return config::options_help();
+std::string config_help(std::size_t columns) {
+  return config::options_help(columns);
+}
+
+ConfigKey find_config_key(std::string_view word) {
+  const config::KnownKey key = config::find_key(word);
+  return {key.name, key.note};
 }
 
 }  // namespace mantissa::api

@@ -1,6 +1,7 @@
 // A run's config.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -42,7 +43,14 @@ class Config {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// The names, defaults and descriptions of every config key.
-std::string config_help();
+/// Returns the names, defaults and descriptions of all config keys, in lines of at most `columns`.
+std::string config_help(std::size_t columns = 80);
+
+/// A key of a config, found by its own name ("lr") or by another trainer's ("learning_rate").
+struct ConfigKey {
+  std::string name;  // "optimizer.lr"; "" where no key has that meaning
+  std::string note;  // how the key relates to another trainer's
+};
+ConfigKey find_config_key(std::string_view word);
 
 }  // namespace mantissa::api

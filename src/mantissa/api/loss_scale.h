@@ -18,6 +18,7 @@ struct LossScaleOptions {
   bool consecutive_hysteresis = false;
   double min_scale = 1;
   bool raise_at_min = true;
+  double constant = 0;            // above 0: the scale never moves
   std::string overflows;          // "0110": a 1 for every step that overflows
   std::filesystem::path metrics;  // or a run's metrics.jsonl
 };
@@ -27,5 +28,13 @@ struct LossScaleReplay {
   std::string error;  // where the rule would stop the run, why; "" where it does not
 };
 LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
+
+/// The scaler of a DeepSpeed file, and what differs from it here.
+struct LossScaleFile {
+  LossScaleOptions options;
+  std::vector<std::string> warnings;
+};
+/// Throws ConfigError where the file has no loss scale.
+LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed);
 
 }  // namespace mantissa::api

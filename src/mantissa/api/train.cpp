@@ -40,6 +40,7 @@ Summary summary_of(const run::Result& r) {
   s.final_loss = r.final_loss;
   s.validation_loss = r.validation_loss;
   s.tokens = r.tokens;
+  s.tokens_here = r.tokens_here;
   s.seconds = r.seconds;
   s.predicted_peak_bytes = r.predicted_peak_bytes;
   s.measured_peak_bytes = r.measured_peak_bytes;

@@ -59,8 +59,9 @@ struct Summary {
   double first_loss = 0;        // of the first step this call ran
   double final_loss = 0;
   std::optional<double> validation_loss;
-  std::int64_t tokens = 0;
-  double seconds = 0;
+  std::int64_t tokens = 0;       // since the start of the run
+  std::int64_t tokens_here = 0;  // of them, in this call
+  double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
   std::string policy;

@@ -67,6 +67,33 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
   return words;
 }
 
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns) {
+  std::string out;
+  std::size_t width = 0;  // of the last line
+  bool begun = false;     // it has a word
+  for (std::size_t at = 0; at < text.size();) {
+    // A word with the spaces before it.
+    const std::size_t word = std::min(text.find_first_not_of(' ', at), text.size());
+    const std::size_t end = std::min(text.find(' ', word), text.size());
+    const std::size_t size = width_of(text.substr(at, end - at));
+    if (begun && width + size > columns) {
+      out += '\n' + std::string(indent, ' ');
+      at = word;
+      width = indent;
+    }
+    out += text.substr(at, end - at);
+    width += width_of(text.substr(at, end - at));
+    begun = true;
+    at = end;
+  }
+  return out;
+}
+
 std::string shell_words(std::span<const std::string> words) {
   constexpr std::string_view kPlain =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_@%+=:,./-";

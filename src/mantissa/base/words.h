@@ -30,6 +30,13 @@ std::vector<std::string_view> split_words(std::string_view text, std::string_vie
 /// "a, b, c".
 std::string list_of(std::span<const std::string> words);
 
+/// Characters of `text`, which is UTF-8.
+std::size_t width_of(std::string_view text);
+
+/// `text` in lines of at most `columns` characters, broken at single spaces; the lines behind the first begin
+/// with `indent` spaces. A word longer than a line stays whole.
+std::string wrapped(std::string_view text, std::size_t indent, std::size_t columns);
+
 /// The words as a POSIX shell reads them: one that holds more than letters, digits and a few signs is quoted.
 std::string shell_words(std::span<const std::string> words);
 

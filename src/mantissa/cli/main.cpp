@@ -3,7 +3,7 @@
 #include <csignal>
 #include <string_view>
 
-#include "mantissa/cli/options.h"
+#include "mantissa/cli/common.h"
 
 namespace {
 

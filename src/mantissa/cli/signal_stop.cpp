@@ -21,7 +21,7 @@ sigset_t stopping_signals() {
 SignalStop::SignalStop() {
   const sigset_t set = stopping_signals();
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
-  waiter_ = std::jthread([stop = stop_](const std::stop_token& over) mutable {
+  waiter_ = std::jthread([this, stop = stop_](const std::stop_token& over) mutable {
     const sigset_t signals = stopping_signals();
     constexpr timespec kLook = {0, 100'000'000};
     while (!over.stop_requested()) {
@@ -32,9 +32,14 @@ SignalStop::SignalStop() {
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
         std::raise(signal);
       }
+      signal_ = signal;
       stop.request_stop();
     }
   });
+}
+
+const char* SignalStop::reason() const {
+  return signal_ == 0 ? "" : signal_ == SIGINT ? "^C" : "terminated";
 }
 
 SignalStop::~SignalStop() {

@@ -1,6 +1,7 @@
 // Ctrl-C and SIGTERM as a stop token.
 #pragma once
 
+#include <atomic>
 #include <stop_token>
 #include <thread>
 
@@ -16,9 +17,12 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
+  /// What asked to stop: "^C" or "terminated"; empty before.
+  const char* reason() const;
 
  private:
   std::stop_source stop_;
+  std::atomic<int> signal_ = 0;  // that asked to stop
   std::jthread waiter_;
 };
 

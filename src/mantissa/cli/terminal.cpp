@@ -16,12 +16,9 @@ std::string clock_text(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-/// "2^16", or the number where it is no power of two; right-aligned under "scale".
+/// Right-aligned under "scale".
 std::string scale_text(const std::optional<double>& scale) {
-  if (!scale) return "";
-  int power = 0;
-  const bool exact = std::frexp(*scale, &power) == 0.5;
-  return fmt::format(" {:>6}", exact ? fmt::format("2^{}", power - 1) : fmt::format("{:.4g}", *scale));
+  return scale ? fmt::format(" {:>6}", power_text(*scale)) : "";
 }
 
 std::string row(const api::Step& s) {
@@ -43,7 +40,30 @@ bool has_line(const api::Step& s) {
 
 }  // namespace
 
-StepTable::StepTable(bool quiet) : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0) {}
+std::string power_text(double scale) {
+  int power = 0;
+  return std::frexp(scale, &power) == 0.5 ? fmt::format("2^{}", power - 1) : fmt::format("{:.4g}", scale);
+}
+
+StepTable::StepTable(bool quiet, std::chrono::milliseconds longest)
+    : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0), longest_(longest) {
+  if (!quiet_ && !live_) heart_ = std::jthread([this](const std::stop_token& over) { beat(over); });
+}
+
+StepTable::~StepTable() {
+  heart_.request_stop();
+  if (heart_.joinable()) heart_.join();
+}
+
+void StepTable::beat(const std::stop_token& over) {
+  std::unique_lock lock(mutex_);
+  while (!over.stop_requested()) {
+    wake_.wait_until(lock, over, last_line_ + longest_, [&] { return is_overdue(); });
+    if (over.stop_requested() || !is_overdue()) continue;
+    const std::chrono::duration<double> since = Clock::now() - last_step_;
+    print(fmt::format("{:>6} running, {} so far", step_ + 1, clock_text(since.count())));
+  }
+}
 
 void StepTable::header(bool scaled) {
   if (begun_) return;
@@ -52,31 +72,43 @@ void StepTable::header(bool scaled) {
              scaled ? "  scale" : "", "tok/s", "peak", "left");
 }
 
+void StepTable::print(const std::string& line) {
+  end_live_line();
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+  last_line_ = Clock::now();
+}
+
 void StepTable::show(const api::Step& s) {
   if (quiet_) return;
+  const std::lock_guard lock(mutex_);
+  step_ = s.step;
+  last_step_ = Clock::now();
   header(s.loss_scale.has_value());
-  if (s.skipped) say(fmt::format("skip    {}: {}", s.step, s.overflow));
-  if (live_) fmt::print("\r\x1b[K");
-  line_open_ = false;
-  if (has_line(s)) {
-    fmt::print("{}\n", row(s));
+  if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
+  if (has_line(s) || (!live_ && is_overdue())) {
+    print(row(s));
   } else if (live_) {
-    fmt::print("\x1b[2m{}\x1b[0m", row(s));
+    fmt::print("\r\x1b[K\x1b[2m{}\x1b[0m", row(s));
     line_open_ = true;
+    std::fflush(stdout);
   }
-  std::fflush(stdout);
 }
 
 void StepTable::say(const std::string& line) {
   if (quiet_) return;
-  finish();
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  const std::lock_guard lock(mutex_);
+  print(line);
+}
+
+void StepTable::end_live_line() {
+  if (line_open_) fmt::print("\r\x1b[K");
+  line_open_ = false;
 }
 
 void StepTable::finish() {
-  if (line_open_) fmt::print("\r\x1b[K");
-  line_open_ = false;
+  const std::lock_guard lock(mutex_);
+  end_live_line();
 }
 
 }  // namespace mantissa::cli

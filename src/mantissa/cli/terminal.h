@@ -1,28 +1,55 @@
 // What a person sees: a table of steps, one live line, messages.
 #pragma once
 
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <string>
+#include <thread>
 
 #include "mantissa/api/mantissa.h"
 
 namespace mantissa::cli {
 
-/// Prints the steps of a run: a line now and then, and on a terminal one live line in between.
+/// "2^16", or the number where it is not a power of two.
+std::string power_text(double scale);
+
+/// Prints the steps of a run: a line now and then, and on a terminal one live line in between. Elsewhere
+/// there is a line at least every `longest`, within a long step too.
 class StepTable {
  public:
-  explicit StepTable(bool quiet);
+  explicit StepTable(bool quiet, std::chrono::milliseconds longest = std::chrono::seconds(30));
+  ~StepTable();
+  StepTable(const StepTable&) = delete;
+  StepTable& operator=(const StepTable&) = delete;
+
   void show(const api::Step& step);
-  /// A line of its own among the steps.
+  /// A line of its own among the steps; with line breaks, several.
   void say(const std::string& line);
   /// Ends the live line.
   void finish();
 
  private:
+  using Clock = std::chrono::steady_clock;
+
+  // All of them hold mutex_.
   void header(bool scaled);
+  void print(const std::string& line);
+  void end_live_line();
+  bool is_overdue() const { return Clock::now() - last_line_ >= longest_; }
+  /// Prints that the run goes on, where there was no line for long.
+  void beat(const std::stop_token& over);
+
   bool quiet_;
   bool live_;  // standard output is a terminal
+  std::chrono::milliseconds longest_;
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
   bool begun_ = false;
   bool line_open_ = false;
+  std::int64_t step_ = 0;  // the last that was shown
+  Clock::time_point last_line_ = Clock::now(), last_step_ = last_line_;
+  std::jthread heart_;  // runs where there is no terminal
 };
 
 }  // namespace mantissa::cli

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
 #include "mantissa/precision/fields.h"
@@ -169,7 +170,8 @@ std::vector<OptionInfo> options() {
   return all;
 }
 
-std::string options_help() {
+std::string options_help(std::size_t columns) {
+  constexpr std::size_t kColumn = 28, kIndent = 6;
   std::string text;
   std::string section;
   for (const OptionInfo& option : options()) {
@@ -179,7 +181,13 @@ std::string options_help() {
     }
     const std::string value =
         option.default_value.empty() ? option.key : fmt::format("{} = {}", option.key, option.default_value);
-    text += fmt::format("  {:<34} {} ({})\n", value, option.description, option.type);
+    const std::string meaning = fmt::format("{} ({})", option.description, option.type);
+    const std::string line = fmt::format("  {:<{}} {}", value, kColumn, meaning);
+    text +=
+        width_of(value) <= kColumn && width_of(line) <= columns
+            ? line
+            : fmt::format("  {}\n{}", value, wrapped(std::string(kIndent, ' ') + meaning, kIndent, columns));
+    text += '\n';
   }
   return text;
 }

@@ -174,7 +174,7 @@ struct OptionInfo {
 /// Every key of a config, in the order of its sections: the source of help and documentation.
 std::vector<OptionInfo> options();
 
-/// options() as a table for a terminal.
-std::string options_help();
+/// options() as a table for a terminal of `columns`.
+std::string options_help(std::size_t columns = 80);
 
 }  // namespace mantissa::config

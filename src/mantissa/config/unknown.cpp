@@ -138,6 +138,18 @@ constexpr Foreign kForeign[] = {
     {"log_every", "log.interval"},
 };
 
+const Foreign* find_foreign(std::string_view key) {
+  const auto found = std::ranges::find(kForeign, key, &Foreign::name);
+  return found == std::end(kForeign) ? nullptr : found;
+}
+
+/// `key` as keys are written here.
+std::string with_underscores(std::string_view key) {
+  std::string text(key);
+  std::ranges::replace(text, '-', '_');
+  return text;
+}
+
 /// The sections that have `key`.
 std::vector<std::string> homes_of(std::string_view key) {
   std::vector<std::string> homes;
@@ -155,11 +167,8 @@ std::string write(std::string_view canonical, std::string_view note = "") {
 
 /// How to mend `key`: another trainer's spelling, a key of another section, or a near spelling.
 std::string cure(std::string_view section, std::string_view key) {
-  std::string lowered(key);
-  std::ranges::replace(lowered, '-', '_');
-  for (const Foreign& foreign : kForeign) {
-    if (foreign.name == lowered) return write(foreign.canonical, foreign.note);
-  }
+  const std::string lowered = with_underscores(key);
+  if (const Foreign* foreign = find_foreign(lowered)) return write(foreign->canonical, foreign->note);
   const std::vector<std::string> homes = homes_of(lowered);
   if (!homes.empty()) {
     std::string places;
@@ -181,6 +190,15 @@ std::string cure(std::string_view section, std::string_view key) {
 }
 
 }  // namespace
+
+KnownKey find_key(std::string_view word) {
+  const std::string key = with_underscores(word);
+  const std::vector<std::string> homes = homes_of(key);
+  if (!homes.empty()) return {fmt::format("{}.{}", homes.front(), key), ""};
+  const Foreign* foreign = find_foreign(key);
+  return foreign == nullptr ? KnownKey{}
+                            : KnownKey{std::string(foreign->canonical), std::string(foreign->note)};
+}
 
 std::string unknown_key(std::string_view section, std::string_view key) {
   const std::string mend = cure(section, key);

@@ -8,6 +8,13 @@
 
 namespace mantissa::config {
 
+/// What a word is among the keys: "optimizer.lr" for "lr" and for other trainers' "learning_rate", with what
+/// there is to know of it; no name where it is none.
+struct KnownKey {
+  std::string name, note;
+};
+KnownKey find_key(std::string_view word);
+
 /// "there is no key run.learning_rate; write optimizer.lr": knows the spellings of other trainers, keys that
 /// stand in the wrong section, and near spellings. `section` may be "" for keys before the first section.
 std::string unknown_key(std::string_view section, std::string_view key);

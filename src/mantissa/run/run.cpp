@@ -114,6 +114,7 @@ class Run {
     Journal journal(config_, out_, trainer_.step());
     Result result;
     saved_ = trainer_.step();
+    const std::int64_t tokens_before = trainer_.tokens();
     result.first_loss = last_loss_;
     // A stop between a state's step and its validation left the latter to be done.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
@@ -137,6 +138,7 @@ class Run {
     result.skipped = trainer_.skipped();
     result.steps = trainer_.step();
     result.tokens = trainer_.tokens();
+    result.tokens_here = result.tokens - tokens_before;
     result.seconds = seconds_since(start);
     result.predicted_peak_bytes = predicted_peak_;
     result.measured_peak_bytes = runtime::peak_resident_bytes();

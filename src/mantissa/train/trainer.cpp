@@ -328,11 +328,14 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
   message += fmt::format("; data {}", overflow.rows);
   if (changes_weights) message += "; no weight was changed by this step";
   std::vector<Cure> cures;
+  const precision::Use use{overflow.scope, "", precision::Pass::forward, step_};
+  const bool lowered = bytes_of(config_.policy.resolve(use).compute->factor.format) < 4;
   if (!overflow.cure.empty()) {
     cures.push_back(resumed(overflow.cure));
-  } else if (bytes_of(config_.policy.resolve({overflow.scope, "", precision::Pass::forward, step_})
-                          .compute->factor.format) < 4) {
-    if (!overflow.scope.empty()) cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
+  } else if (lowered && !overflow.scope.empty()) {
+    cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
+  }
+  if (lowered || !overflow.cure.empty()) {
     cures.push_back(resumed({"--precision", "32-true"}));
   } else {
     cures.push_back(resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)},

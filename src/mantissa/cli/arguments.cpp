@@ -1,0 +1,213 @@
+#include "mantissa/cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "mantissa/base/words.h"
+#include "mantissa/cli/unknown.h"
+
+namespace mantissa::cli {
+namespace {
+
+bool is_optional(const Positional& positional) {
+  return positional.name.starts_with('[');
+}
+
+/// "-x" and "--word", but not "-", "-1" and "--".
+bool looks_like_option(std::string_view word) {
+  if (!word.starts_with('-')) return false;
+  const std::string_view name = word.substr(word.starts_with("--") ? 2 : 1);
+  return !name.empty() && std::isalpha(static_cast<unsigned char>(name.front())) != 0;
+}
+
+[[noreturn]] void refuse(const Command& command, const std::string& why) {
+  throw ConfigError(
+      fmt::format("{}{} mantissa {} --help", why, why.ends_with('?') ? " See" : "; see", command.name));
+}
+
+/// The command that the first words name, and how many they are.
+std::pair<const Command*, std::size_t> read_command(std::span<const std::string> words) {
+  if (words.front() == "--help" || words.front() == "-h") return {find_command("help"), 1};
+  if (words.front() == "--version" || words.front() == "-V") return {find_command("version"), 1};
+  if (words.size() > 1) {
+    if (const Command* command = find_command(words[0] + " " + words[1])) return {command, 2};
+  }
+  if (const Command* command = find_command(words.front())) return {command, 1};
+  if (words.front() == "data" && words.size() > 1 && words[1] == "--help")
+    return {find_command("data kk"), 1};
+  throw ConfigError(unknown_command(words));
+}
+
+/// Whether a cure with `added` replaces what was given as `name`, beside the option itself.
+bool excludes(std::string_view added, std::string_view name) {
+  const bool begins = added == "--resume" || added == "--overwrite";
+  return begins && (name == "--resume" || name == "--overwrite" || name == "--dry-run");
+}
+
+/// A policy takes the place of the keys that would change another one.
+bool is_of_policy(std::string_view key_value) {
+  return key_value.starts_with("precision.") && !key_value.starts_with("precision.rules") &&
+         !key_value.starts_with("precision.native_only") && !key_value.starts_with("precision.deepspeed");
+}
+
+}  // namespace
+
+Arguments::Arguments(std::string program, std::span<const std::string> words) : program_(std::move(program)) {
+  const auto [command, named_by] = read_command(words);
+  command_ = command;
+  positionals_.resize(command_->positionals.size());
+  std::span<const std::string> rest = words.subspan(named_by);
+  bool only_positionals = false;
+  while (!rest.empty()) {
+    const std::string& word = rest.front();
+    rest = rest.subspan(1);
+    if (word == "--" && !only_positionals) {
+      only_positionals = true;
+    } else if (!only_positionals && looks_like_option(word)) {
+      read_option(word, rest);
+    } else {
+      add_positional(word);
+    }
+  }
+  if (has("--help") || missing() == 0) return;
+  refuse(*command_, fmt::format("{}: {} is missing: {}", command_->name, command_->positionals[filled_].name,
+                                command_->positionals[filled_].description));
+}
+
+void Arguments::read_option(const std::string& word, std::span<const std::string>& rest) {
+  const std::size_t equals = word.find('=');
+  const std::string name = word == "-h" ? "--help" : word.substr(0, equals);
+  const Option* option = find_option(*command_, name);
+  if (option == nullptr) {
+    const bool has_value = equals != std::string::npos || (!rest.empty() && !looks_like_option(rest.front()));
+    const std::string value = equals != std::string::npos ? word.substr(equals + 1)
+                              : has_value                 ? rest.front()
+                                                          : "";
+    refuse(*command_, unknown_option(*command_, name, value));
+  }
+  Given given{option, {}};
+  if (equals != std::string::npos) {
+    if (option->takes == Takes::nothing) refuse(*command_, fmt::format("{}: takes no value", name));
+    given.values.push_back(word.substr(equals + 1));
+  } else if (option->takes == Takes::list) {
+    // Words that positional arguments still need are left to them.
+    while (!rest.empty() && !looks_like_option(rest.front()) &&
+           (given.values.empty() || rest.size() > missing())) {
+      given.values.push_back(rest.front());
+      rest = rest.subspan(1);
+    }
+  } else if (option->takes != Takes::nothing && option->takes != Takes::maybe && !rest.empty() &&
+             !looks_like_option(rest.front())) {
+    given.values.push_back(rest.front());
+    rest = rest.subspan(1);
+  }
+  if (given.values.empty() && option->takes != Takes::nothing && option->takes != Takes::maybe) {
+    refuse(*command_,
+           fmt::format("{0}: {1} is missing{2}", name, option->argument,
+                       rest.empty() ? "" : fmt::format(" (a value that begins with -: {}=-…)", name)));
+  }
+  given_.push_back(std::move(given));
+}
+
+void Arguments::add_positional(const std::string& word) {
+  if (filled_ == positionals_.size())
+    refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
+  positionals_[filled_++] = word;
+}
+
+std::size_t Arguments::missing() const {
+  const auto rest = std::span(command_->positionals).subspan(filled_);
+  return static_cast<std::size_t>(
+      std::ranges::count_if(rest, [](const Positional& p) { return !is_optional(p); }));
+}
+
+const Option& Arguments::known(std::string_view option) const {
+  if (const Option* found = find_option(*command_, option)) return *found;
+  throw InternalError(fmt::format("{} has no option {}", command_->name, option));
+}
+
+bool Arguments::has(std::string_view option) const {
+  known(option);
+  return std::ranges::any_of(given_, [&](const Given& g) { return g.option->name == option; });
+}
+
+std::string Arguments::text(std::string_view option) const {
+  std::string value(known(option).fallback);
+  for (const Given& g : given_) {
+    if (g.option->name == option && !g.values.empty()) value = g.values.back();
+  }
+  return value;
+}
+
+std::vector<std::string> Arguments::texts(std::string_view option) const {
+  known(option);
+  std::vector<std::string> all;
+  for (const Given& g : given_) {
+    if (g.option->name == option) all.insert(all.end(), g.values.begin(), g.values.end());
+  }
+  return all;
+}
+
+std::int64_t Arguments::integer(std::string_view option, std::int64_t least, std::int64_t most) const {
+  const std::string value = text(option);
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || number < least || number > most) {
+    refuse(*command_, fmt::format("{} {}: must be a whole number from {} to {}", option, value, least, most));
+  }
+  return number;
+}
+
+double Arguments::number(std::string_view option) const {
+  const std::string value = text(option);
+  double number = 0;
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  if (error != std::errc() || end != value.data() + value.size() || !std::isfinite(number))
+    refuse(*command_, fmt::format("{} {}: must be a number", option, value));
+  return number;
+}
+
+std::uint64_t Arguments::seed() const {
+  const std::string value = text("--seed");
+  const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
+  if (!digits || value.size() > 19) {
+    refuse(*command_, fmt::format("--seed {}: a seed is a whole number of at most 19 digits", value));
+  }
+  return std::stoull(value);
+}
+
+std::string Arguments::with(const Cure& cure) const {
+  std::vector<std::string> words = {program_};
+  for (const std::string_view word : split_words(command_->name, " ")) words.emplace_back(word);
+  words.insert(words.end(), positionals_.begin(),
+               positionals_.begin() + static_cast<std::ptrdiff_t>(filled_));
+  std::vector<std::string_view> added;  // names of the cure's options
+  for (const std::string& word : cure.arguments) {
+    if (looks_like_option(word)) added.push_back(std::string_view(word).substr(0, word.find('=')));
+  }
+  const bool policy = std::ranges::find(added, "--precision") != added.end();
+  for (const Given& g : given_) {
+    const bool repeats = g.option->takes == Takes::each || g.option->takes == Takes::list;
+    const bool replaced = std::ranges::any_of(added, [&](std::string_view name) {
+      return (name == g.option->name && !repeats) || excludes(name, g.option->name);
+    });
+    if (replaced) continue;
+    if (g.values.empty()) words.emplace_back(g.option->name);
+    for (const std::string& value : g.values) {
+      if (policy && g.option->name == "--set" && is_of_policy(value)) continue;
+      if (g.option->takes == Takes::maybe || looks_like_option(value)) {
+        words.push_back(fmt::format("{}={}", g.option->name, value));
+      } else {
+        words.emplace_back(g.option->name);
+        words.push_back(value);
+      }
+    }
+  }
+  words.insert(words.end(), cure.arguments.begin(), cure.arguments.end());
+  return shell_words(words);
+}
+
+}  // namespace mantissa::cli

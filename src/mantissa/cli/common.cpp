@@ -1,0 +1,38 @@
+#include "mantissa/cli/common.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace mantissa::cli {
+
+api::Precision precision_of(const Arguments& a) {
+  api::Precision precision;
+  if (a.has("--precision")) precision.policy = a.text("--precision");
+  precision.rules = a.texts("--rule");
+  precision.deepspeed = a.text("--deepspeed");
+  return precision;
+}
+
+api::Hardware hardware_of(const Arguments& a) {
+  constexpr std::int64_t kMost = 1024;
+  return {static_cast<int>(a.integer("--threads", 0, kMost)), a.text("--simd"), a.text("--device")};
+}
+
+void tell(const Arguments& a, const std::vector<std::string>& notes,
+          const std::vector<std::string>& warnings) {
+  if (a.has("--quiet")) return;
+  for (const std::string& note : notes) fmt::print(stderr, "mantissa: note: {}\n", note);
+  for (const std::string& warning : warnings) fmt::print(stderr, "mantissa: warning: {}\n", warning);
+}
+
+void tell_policy(const Arguments& a, bool backward) {
+  const api::Reading reading = api::read_precision(precision_of(a), backward);
+  tell(a, reading.notes, reading.warnings);
+}
+
+bool is_config(const std::filesystem::path& path) {
+  return path.extension() == ".toml";
+}
+
+}  // namespace mantissa::cli

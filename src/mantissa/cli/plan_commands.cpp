@@ -1,0 +1,62 @@
+// mantissa explain, trace, doctor
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/api/error.h"
+#include "mantissa/cli/common.h"
+#include "mantissa/cli/fit.h"
+
+namespace mantissa::cli {
+
+int explain(const Arguments& a) {
+  const std::filesystem::path what = a.at(0);
+  const std::vector<std::string> targets = a.texts("--target");
+  api::Plan plan;
+  if (is_config(what)) {
+    plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets);
+  } else {
+    if (a.has("--set")) throw ConfigError("--set: explain of a model directory has no config; leave it out");
+    plan = api::explain_model(what, precision_of(a), hardware_of(a), targets);
+  }
+  fmt::print("{}\n", a.has("--json") ? plan.json : fit(plan.text, terminal_columns()));
+  return 0;
+}
+
+int trace(const Arguments& a) {
+  api::TraceOptions t;
+  t.model = a.at(0);
+  t.tokens = a.text("--tokens");
+  t.out = a.text("--out");
+  if (t.tokens.empty() || t.out.empty())
+    throw ConfigError("trace: --tokens FILE and --out FILE are both needed");
+  t.grads = a.has("--grads");
+  t.values = a.text("--values");
+  t.unconverted = a.texts("--unconverted");
+  t.precision = precision_of(a);
+  t.hardware = hardware_of(a);
+  tell_policy(a, t.grads);
+  const api::Trace r = api::trace(t);
+  if (r.predicted == 0) {
+    fmt::print(
+        stderr,
+        "mantissa: warning: {}: every label is masked (-100), so that the loss and all gradients are 0; "
+        "leave labels out to predict each next id\n",
+        t.tokens.string());
+  }
+  if (a.has("--json")) {
+    fmt::print("{}\n",
+               nlohmann::json{{"loss", r.loss}, {"predicted", r.predicted}, {"out", t.out.string()}}.dump());
+  } else if (!a.has("--quiet")) {
+    fmt::print("loss {:.9g}, written to {}\n", r.loss, t.out.string());
+  }
+  return 0;
+}
+
+int doctor(const Arguments& a) {
+  const api::Doctor d = api::doctor(hardware_of(a));
+  fmt::print("{}\n", a.has("--json") ? d.json : d.text);
+  return 0;
+}
+
+}  // namespace mantissa::cli

@@ -1,0 +1,182 @@
+#include "mantissa/cli/unknown.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "mantissa/api/mantissa.h"
+#include "mantissa/base/suggest.h"
+#include "mantissa/base/words.h"
+
+namespace mantissa::cli {
+namespace {
+
+/// A spelling of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
+struct Foreign {
+  std::string_view name;  // with dashes
+  std::string_view option;
+  std::string_view note = {};
+};
+
+constexpr Foreign kForeign[] = {
+    {"--max-tokens", "--max-new-tokens"},
+    {"--max-length", "--max-new-tokens", "the prompt does not count"},
+    {"--max-gen-len", "--max-new-tokens"},
+    {"--num-tokens", "--max-new-tokens"},
+    {"--n-predict", "--max-new-tokens"},
+    {"--predict", "--max-new-tokens"},
+    {"-n", "--max-new-tokens"},
+    {"--ctx-size", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+    {"--context-size", "--max-new-tokens",
+     "the context holds the prompt and these tokens, and needs no size"},
+    {"--n-ctx", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+    {"--max-model-len", "--max-new-tokens",
+     "the context holds the prompt and these tokens, and needs no size"},
+    {"-c", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+    {"--temp", "--temperature"},
+    {"--topk", "--top-k"},
+    {"--topp", "--top-p"},
+    {"--do-sample", "--temperature", "above 0 draws"},
+    {"--greedy", "--temperature", "0 is greedy"},
+    {"--num-return-sequences", "--samples"},
+    {"--num-samples", "--samples"},
+    {"--n-samples", "--samples"},
+    {"--batch-size", "--streams"},
+    {"--batch-size", "--set", "batch.global_batch_size=N"},
+    {"--parallel", "--streams"},
+    {"--max-num-seqs", "--streams"},
+    {"--text", "--prompt"},
+    {"-p", "--prompt"},
+    {"--input", "--prompt-file"},
+    {"--file", "--prompt-file"},
+    {"-f", "--prompt-file"},
+    {"--input-ids", "--prompt-ids"},
+    {"--random-seed", "--seed"},
+    {"-s", "--seed"},
+    {"--dataset", "--data"},
+    {"--data-path", "--data"},
+    {"--seq-len", "--sequence-length"},
+    {"--seq-length", "--sequence-length"},
+    {"--max-seq-length", "--sequence-length"},
+    {"--block-size", "--sequence-length"},
+    {"--dtype", "--precision"},
+    {"--torch-dtype", "--precision"},
+    {"--mixed-precision", "--precision", "bf16-mixed"},
+    {"--bf16", "--precision", "bf16-mixed"},
+    {"--fp16", "--precision", "16-mixed"},
+    {"--half", "--precision", "16-mixed"},
+    {"--tf32", "--precision", "tf32"},
+    {"--policy", "--precision"},
+    {"--deepspeed-config", "--deepspeed"},
+    {"--num-threads", "--threads"},
+    {"--n-threads", "--threads"},
+    {"-t", "--threads"},
+    {"-j", "--threads"},
+    {"--gpu", "--device"},
+    {"--cuda", "--device"},
+    {"--device-map", "--device"},
+    {"--hardware", "--target"},
+    {"--output", "--out"},
+    {"--output-dir", "--out"},
+    {"--out-dir", "--out"},
+    {"--save-dir", "--out"},
+    {"-o", "--out"},
+    {"--resume-from-checkpoint", "--resume"},
+    {"--continue", "--resume"},
+    {"--force", "--overwrite"},
+    {"--overwrite-output-dir", "--overwrite"},
+    {"--to", "--dtype"},
+    {"--outtype", "--dtype"},
+    {"--loss-scale-window", "--window"},
+    {"--min-loss-scale", "--min-scale"},
+    {"--silent", "--quiet"},
+    {"-q", "--quiet"},
+};
+
+/// Names of the first argument.
+constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-path", "--model-name-or-path",
+                                                       "--config",    "--checkpoint", "-m",
+                                                       "--ckpt-path", "--path"};
+
+/// What other versions and the plan of this system call a command.
+constexpr std::array kLater = {"rl",     "audit",     "compare", "search", "diff",
+                               "reward", "tokenizer", "merge",   "chat",   "objective"};
+constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
+    {"run", "train"},        {"fit", "train"},         {"finetune", "train"}, {"pretrain", "train"},
+    {"infer", "generate"},   {"complete", "generate"}, {"evaluate", "eval"},  {"test", "eval"},
+    {"plan", "explain"},     {"info", "inspect"},      {"show", "inspect"},   {"cast", "convert"},
+    {"quantize", "convert"}, {"export", "convert"},    {"man", "manual"},     {"completions", "completion"}};
+
+std::string with_dashes(std::string_view option) {
+  std::string text = lowered(option);
+  const std::size_t name = text.find_first_not_of('-');
+  std::replace(text.begin() + static_cast<std::ptrdiff_t>(std::min(name, text.size())), text.end(), '_', '-');
+  return text;
+}
+
+/// "--set optimizer.lr=1e-3" where the command takes keys of a config and the word is one, here or elsewhere.
+std::string as_key(const Command& command, std::string_view word, std::string_view value) {
+  if (find_option(command, "--set") == nullptr) return {};
+  const api::ConfigKey key =
+      api::find_config_key(word.substr(std::min(word.find_first_not_of('-'), word.size())));
+  if (key.name.empty()) return {};
+  if (!key.note.empty()) return fmt::format("write --set {}=… ({})", key.name, key.note);
+  return fmt::format("write --set {}={}", key.name, value.empty() ? "…" : value);
+}
+
+std::string meant_option(const Command& command, std::string_view option, std::string_view value) {
+  const std::string word = with_dashes(option);
+  if (word != option && find_option(command, word) != nullptr) return fmt::format("did you mean {}?", word);
+  for (const Foreign& foreign : kForeign) {
+    if (foreign.name != word || find_option(command, foreign.option) == nullptr) continue;
+    const bool is_value = foreign.note.find(' ') == std::string_view::npos && !foreign.note.empty();
+    return is_value ? fmt::format("did you mean {} {}?", foreign.option, foreign.note)
+                    : fmt::format("did you mean {}?{}", foreign.option,
+                                  foreign.note.empty() ? "" : fmt::format(" ({})", foreign.note));
+  }
+  const bool subject = std::ranges::find(kSubjects, word) != kSubjects.end();
+  if (subject && !command.positionals.empty()) {
+    return fmt::format("give it as the first argument: mantissa {} {}", command.name,
+                       value.empty() ? command.positionals.front().name : value);
+  }
+  if (std::string key = as_key(command, word, value); !key.empty()) return key;
+  std::vector<std::string> names;
+  for (const Option* known : options_of(command)) names.emplace_back(known->name);
+  if (const std::optional<std::string> near = nearest(word, names))
+    return fmt::format("did you mean {}?", *near);
+  if (const Option* elsewhere = find_option(word))
+    return fmt::format("it is an option of {}", elsewhere->commands);
+  return {};
+}
+
+}  // namespace
+
+std::string unknown_command(std::span<const std::string> words) {
+  const std::string& word = words.front();
+  std::vector<std::string> names, groups;
+  for (const Command& command : commands()) {
+    names.emplace_back(command.name);
+    if (command.name.starts_with(word + " ")) groups.emplace_back(command.name.substr(word.size() + 1));
+  }
+  if (!groups.empty()) return fmt::format("{}: say what of it: {}", word, list_of(groups));
+  if (std::ranges::find(kLater, word) != kLater.end()) {
+    return fmt::format("{}: this version does not have the command; it has {}", word, list_of(names));
+  }
+  std::optional<std::string> meant = nearest(word, names);
+  for (const auto& [foreign, ours] : kForeignCommands) {
+    if (foreign == word) meant = ours;
+  }
+  return fmt::format("{}: there is no such command{}; see mantissa --help", word,
+                     meant ? fmt::format(", did you mean {}?", *meant) : "");
+}
+
+std::string unknown_option(const Command& command, std::string_view option, std::string_view value) {
+  const std::string meant = meant_option(command, option, value);
+  return fmt::format("{}: {} takes no such option{}", option, command.name,
+                     meant.empty() ? "" : "; " + meant);
+}
+
+}  // namespace mantissa::cli

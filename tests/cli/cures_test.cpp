@@ -1,0 +1,161 @@
+// What the program prints to go on with is a command that runs as it stands.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <vector>
+
+#include "cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::mantissa;
+using testing::Result;
+using testing::shell;
+using testing::TemporaryFolder;
+using testing::tiny_config;
+using testing::write;
+
+/// The commands of an error or a warning: the lines behind "fix:" and "or:".
+std::vector<std::string> commands_in(const std::string& text) {
+  std::vector<std::string> commands;
+  std::istringstream lines(text);
+  bool next = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (next) commands.push_back(line.substr(line.find_first_not_of(' ')));
+    next = line.ends_with(':');
+  }
+  return commands;
+}
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// A folder with a run that stops in step 3: the scale is at its minimum.
+void stopped_run(const TemporaryFolder& folder, const std::string& flags, Result& stopped) {
+  write(folder / "my run.toml", tiny_config(6, "16-mixed loss_scale=dynamic:2^24") +
+                                    "[precision.loss_scale]\nmin_loss_scale = 8388608\n");
+  stopped = mantissa(folder, "train 'my run.toml' --out 'a b' " + flags);
+  EXPECT_EQ(stopped.code, 1) << stopped.err;
+}
+
+TEST(Cures, OfAStoppedRunAreCommandsThatRun) {
+  const std::string flags = "--threads 1 --set run.name=it --rule 'model.norm: compute=f32' --quiet";
+  for (std::size_t which = 0; which < 3; ++which) {
+    const TemporaryFolder folder;
+    Result stopped;
+    stopped_run(folder, flags, stopped);
+    const std::vector<std::string> commands = commands_in(stopped.err);
+    ASSERT_EQ(commands.size(), 3U) << stopped.err;
+    EXPECT_EQ(
+        commands[0].find(MANTISSA_BINARY_DIR "/mantissa train 'my run.toml' --out 'a b' --threads 1 --set "
+                                             "run.name=it --rule 'model.norm: compute=f32' --quiet --resume "
+                                             "--rule '"),
+        0U)
+        << commands[0];
+    EXPECT_TRUE(has(stopped.err,
+                    "\nor (skips such steps for ever; a higher min_loss_scale stops sooner, not later):\n"));
+    // One op is cured at a time: the next one that overflows has its own.
+    Result mended = shell(folder, commands[which]);
+    for (int times = 0; which == 0 && mended.code == 1 && times < 20; ++times)
+      mended = shell(folder, commands_in(mended.err).at(0));
+    EXPECT_EQ(mended.code, 0) << commands[which] << "\n" << mended.err;
+    EXPECT_TRUE(std::filesystem::exists(folder / "a b/model")) << commands[which];
+  }
+}
+
+TEST(Cures, KeepADeepSpeedFileAndDropKeysOfTheOldPolicy) {
+  const TemporaryFolder folder;
+  write(folder / "ds.json",
+        "{'fp16': {'enabled': True, 'initial_scale_power': 24, 'min_loss_scale': 8388608}, "
+        "'zero_optimization': {'stage': 2}}");
+  write(folder / "run.toml", tiny_config(6, "32-true"));
+  const Result stopped = mantissa(
+      folder, "train run.toml --out r --deepspeed ds.json --set precision.loss_scale.loss_scale_window=500");
+  EXPECT_EQ(stopped.code, 1) << stopped.err;
+  const std::vector<std::string> commands = commands_in(stopped.err);
+  ASSERT_EQ(commands.size(), 3U) << stopped.err;
+  for (const std::string& command : commands) {
+    EXPECT_TRUE(has(command, "train run.toml --out r --deepspeed ds.json ")) << command;
+    EXPECT_EQ(has(command, "loss_scale_window"), !has(command, "--precision")) << command;
+  }
+  const Result mended = shell(folder, commands[1]);
+  EXPECT_EQ(mended.code, 0) << commands[1] << "\n" << mended.err;
+}
+
+TEST(Cures, OfARunDirectoryThatHoldsAState) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet --set run.steps=3").code, 0);
+  const Result refused = mantissa(folder, "train run.toml --out r --quiet");
+  EXPECT_EQ(refused.code, 2);
+  const std::vector<std::string> commands = commands_in(refused.err);
+  ASSERT_EQ(commands.size(), 1U) << refused.err;
+  const Result resumed = shell(folder, commands[0]);
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_TRUE(has(resumed.out, "work        3 of 6 steps, 384 tokens in ")) << resumed.out;
+}
+
+TEST(Cures, OfADamagedStateIsTheOneBeforeIt) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  std::filesystem::resize_file(folder / "r/state/step-00000006/state.safetensors", 100);
+  const Result damaged = mantissa(folder, "train run.toml --out r --resume --quiet");
+  EXPECT_EQ(damaged.code, 2);
+  const std::vector<std::string> commands = commands_in(damaged.err);
+  ASSERT_EQ(commands.size(), 1U) << damaged.err;
+  EXPECT_TRUE(has(commands[0], "train run.toml --out r --quiet --resume=3")) << commands[0];
+  EXPECT_EQ(shell(folder, commands[0]).code, 0);
+}
+
+TEST(Cures, OfAWarningAreUnderIt) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(12, "16-mixed loss_scale=dynamic:2^40"));
+  const Result r = mantissa(folder, "train run.toml --out r");
+  EXPECT_EQ(r.code, 0) << r.err;
+  const std::size_t at =
+      r.out.find("\nwarn    the loss scale fell 4x in 4 steps, always lm_head; fix:\n        ");
+  ASSERT_NE(at, std::string::npos) << r.out;
+  const std::string command = commands_in(r.out.substr(at)).front();
+  EXPECT_EQ(command,
+            MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume --rule 'lm_head: compute=f32'");
+  EXPECT_EQ(shell(folder, command).code, 0);
+}
+
+TEST(Cures, OfResultsThatAreNotFinite) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  ASSERT_EQ(
+      mantissa(folder,
+               "train run.toml --out r --quiet --set model.initializer_range=60 --set optimizer.lr=1e-9")
+          .code,
+      0);
+  for (const char* arguments : {"generate r --prompt 'Ada said' --precision 16-mixed --max-new-tokens 3",
+                                "eval r --data kk --puzzles 0 --precision 16-mixed --json"}) {
+    const Result broken = mantissa(folder, arguments);
+    EXPECT_EQ(broken.code, 1) << arguments << broken.err;
+    EXPECT_EQ(broken.out, "") << arguments;
+    EXPECT_TRUE(has(broken.err, "the first value that is not finite is model.")) << broken.err;
+    const std::vector<std::string> commands = commands_in(broken.err);
+    ASSERT_FALSE(commands.empty()) << broken.err;
+    EXPECT_TRUE(has(commands.back(), "--precision 32-true")) << commands.back();
+    const Result mended = shell(folder, commands.back());
+    EXPECT_EQ(mended.code, 0) << commands.back() << mended.err;
+    EXPECT_FALSE(has(mended.out, "nan")) << mended.out;
+  }
+  const Result trained = mantissa(folder,
+                                  "train run.toml --out nan --set run.steps=1 --set schedule.warmup_steps=0 "
+                                  "--set optimizer.lr=3000 --precision '16-mixed loss_scale=128' --quiet");
+  EXPECT_EQ(trained.code, 1) << trained.err;
+  EXPECT_TRUE(has(trained.err, "the loss on held-out rows is nan")) << trained.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "nan/model"));
+  for (const std::string& command : commands_in(trained.err))
+    EXPECT_NE(shell(folder, command).code, 2) << command;
+  EXPECT_EQ(shell(folder, commands_in(trained.err).back()).code, 0);
+}
+
+}  // namespace
+}  // namespace mantissa

@@ -1,0 +1,230 @@
+// Help, manual and completion from one table, and hints for the spellings of other programs.
+#include "mantissa/cli/help.h"
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "cli/run_program.h"
+#include "mantissa/base/words.h"
+#include "mantissa/cli/arguments.h"
+
+namespace mantissa::cli {
+namespace {
+
+using mantissa::testing::Result;
+using mantissa::testing::shell;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+using mantissa::testing::write;
+
+bool has(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+void expect_80_columns(const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(width_of(line), 80U) << line;
+}
+
+TEST(Help, OfACommandListsTheOptionsThatItTakesInEightyColumns) {
+  expect_80_columns(help());
+  for (const Command& command : commands()) {
+    const std::string text = help(command);
+    expect_80_columns(text);
+    EXPECT_TRUE(has(help(), command.name)) << command.name;
+    for (const Option& option : options()) {
+      const bool there =
+          has(text, "\n  " + written(option) + "\n") || has(text, "\n  " + written(option) + " ");
+      EXPECT_EQ(there, find_option(command, option.name) != nullptr &&
+                           written(*find_option(command, option.name)) == written(option))
+          << command.name << " " << option.name << "\n"
+          << text;
+    }
+  }
+  EXPECT_TRUE(has(help(*find_command("train")), "[optimizer]\n  name = \"adamw\""));
+}
+
+TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
+  for (const Option& option : options()) {
+    EXPECT_TRUE(option.name.starts_with("--")) << option.name;
+    EXPECT_EQ(option.takes == Takes::nothing, option.argument.empty()) << option.name;
+    EXPECT_FALSE(option.description.empty() || option.description.ends_with('.')) << option.name;
+    for (const std::string_view name : split_words(option.commands, ",")) {
+      EXPECT_NE(find_command(trimmed(name)), nullptr) << option.name << ": " << name;
+    }
+  }
+  for (const Command& command : commands()) {
+    std::vector<std::string_view> names;
+    for (const Option* option : options_of(command)) names.push_back(option->name);
+    std::ranges::sort(names);
+    EXPECT_EQ(std::ranges::adjacent_find(names), names.end()) << command.name;
+  }
+}
+
+TEST(Help, IsAskedForInSeveralWays) {
+  const TemporaryFolder folder;
+  const Result none = mantissa::testing::mantissa(folder, "");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_EQ(none.err, help());
+  EXPECT_EQ(none.out, "");
+  for (const char* arguments : {"help", "--help", "-h"}) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments;
+    EXPECT_EQ(r.out, help()) << arguments;
+  }
+  for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
+  for (const char* arguments : {"help data", "data --help", "data kk --help"})
+    EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
+        << arguments;
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out,
+            mantissa::testing::mantissa(folder, "--version").out);
+  EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out.find("mantissa "), 0U);
+  const Result unknown = mantissa::testing::mantissa(folder, "help trian");
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_TRUE(has(unknown.err, "did you mean train?")) << unknown.err;
+}
+
+TEST(Manual, HasEveryCommandAndOptionAndIsRoff) {
+  const std::string text = manual();
+  for (const Command& command : commands()) {
+    std::string name(command.name);
+    if (const std::size_t dash = name.find('-'); dash != std::string::npos) name.insert(dash, "\\");
+    EXPECT_TRUE(has(text, ".SS mantissa " + name)) << name;
+  }
+  for (const char* option : {".B \\-\\-max\\-new\\-tokens N", ".B \\-\\-resume[=STEP]", ".B 130"})
+    EXPECT_TRUE(has(text, option)) << option;
+  const TemporaryFolder folder;
+  write(folder / "mantissa.1", text);
+  if (shell(folder, "command -v groff").code == 0) {
+    const Result r = shell(folder, "groff -man -Tutf8 -ww -Kutf8 -P-cbou mantissa.1");
+    EXPECT_EQ(r.code, 0);
+    EXPECT_EQ(r.err, "");
+    EXPECT_TRUE(has(r.out, "SYNOPSIS"));
+  }
+}
+
+TEST(Completion, OfEveryShellHasEveryOption) {
+  for (const char* shell_name : {"bash", "zsh", "fish"}) {
+    const std::string text = completion(shell_name);
+    for (const Option& option : options()) {
+      const std::string name = std::string(shell_name) == "fish" ? "-l " + std::string(option.name.substr(2))
+                                                                 : std::string(option.name);
+      EXPECT_TRUE(has(text, name)) << shell_name << " " << name;
+    }
+  }
+  EXPECT_THROW(completion("tcsh"), ConfigError);
+}
+
+TEST(Completion, OfBashCompletes) {
+  const TemporaryFolder folder;
+  write(folder / "words", completion("bash"));
+  const auto completed = [&](const std::string& words, int at) {
+    return shell(folder, "bash -c 'source words; COMP_WORDS=(" + words +
+                             "); COMP_CWORD=" + std::to_string(at) + "; _mantissa; echo ${COMPREPLY[@]}'")
+        .out;
+  };
+  EXPECT_EQ(completed("mantissa tra", 1), "train trace\n");
+  EXPECT_EQ(completed("mantissa generate r --top", 3), "--top-k --top-p\n");
+  EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512\n");
+  EXPECT_EQ(completed("mantissa data kk --split te", 4), "test\n");
+  EXPECT_EQ(completed("mantissa completion z", 2), "zsh\n");
+  std::filesystem::create_directories(folder / "some_run");
+  EXPECT_EQ(completed("mantissa generate some", 2), "some_run\n");
+}
+
+TEST(Hints, NameTheRightSpelling) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"generate r --max-tokens 3", "did you mean --max-new-tokens?"},
+      {"generate r --max_tokens=3", "did you mean --max-new-tokens?"},
+      {"generate r --max_new_tokens 3", "did you mean --max-new-tokens?"},
+      {"generate r --max-length 3", "did you mean --max-new-tokens?"},
+      {"generate r -n 3", "did you mean --max-new-tokens?"},
+      {"generate r --temp 1", "did you mean --temperature?"},
+      {"generate r --tempreature 1", "did you mean --temperature?"},
+      {"generate r --topk 1", "did you mean --top-k?"},
+      {"generate r --top_p 1", "did you mean --top-p?"},
+      {"generate r --ctx-size 512", "--max-new-tokens"},
+      {"generate r --batch-size 4", "did you mean --streams?"},
+      {"generate r --dtype bf16", "did you mean --precision?"},
+      {"generate r --bf16", "did you mean --precision bf16-mixed?"},
+      {"generate --model r", "the first argument: mantissa generate r"},
+      {"generate r --prompt x --device cuda", "this build runs on the cpu"},
+      {"generate r --gpu 0", "did you mean --device?"},
+      {"train run.toml --learning_rate 1e-3", "write --set optimizer.lr=1e-3"},
+      {"train run.toml --lr=1e-3", "write --set optimizer.lr=1e-3"},
+      {"train run.toml --gradient_clipping 1", "--set optimizer.max_grad_norm"},
+      {"train run.toml --save_steps 5", "write --set checkpoint.interval=5"},
+      {"train run.toml --per_device_train_batch_size 5", "write --set batch.micro_batch_size=5"},
+      {"train run.toml --num_train_epochs 5", "steps = epochs"},
+      {"train run.toml --max-tokens 5", "--set run.steps"},
+      {"train run.toml --batch-size 5", "--set batch.global_batch_size=N"},
+      {"train run.toml --output_dir x", "did you mean --out?"},
+      {"train run.toml --seed 3", "write --set run.seed=3"},
+      {"train run.toml --samples 3", "it is an option of generate"},
+      {"train --config run.toml", "the first argument: mantissa train run.toml"},
+      {"train run.toml --set learning_rate=1", "write optimizer.lr"},
+      {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
+      {"train run.toml --out", "--out: DIR is missing"},
+      {"train run.toml --json=yes", "--json: takes no value"},
+      {"generate r --prompt x --seed -1", "at most 19 digits"},
+      {"generate r --prompt x --max-new-tokens many", "--max-new-tokens many: must be a whole number"},
+      {"generate r --prompt x --temperature hot", "--temperature hot: must be a number"},
+      {"generate r --prompt-ids 1,x", "\"x\" is not a token id"},
+      {"inspect r --precision bf16", "inspect takes no such option"},
+      {"convert a b --dtype fp4", "nvfp4 or mxfp4"},
+      {"evaluate r", "did you mean eval?"},
+      {"data", "kk"}};
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  write(folder / "a", "x");
+  for (const auto& [arguments, expected] : cases) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments << r.err;
+    EXPECT_TRUE(has(r.err, expected)) << arguments << "\n" << r.err;
+    EXPECT_EQ(std::count(r.err.begin(), r.err.end(), '\n'), 1) << arguments << "\n" << r.err;
+  }
+}
+
+TEST(Arguments, AreReadInAnyOrder) {
+  const auto parsed = [](const std::vector<std::string>& words) { return Arguments("mantissa", words); };
+  const Arguments a = parsed({"train", "--set", "run.steps=3", "optimizer.lr=1", "--rule=*: compute=f32",
+                              "--json", "run.toml", "--threads", "2", "--threads=3"});
+  EXPECT_EQ(a.at(0), "run.toml");
+  EXPECT_EQ(a.texts("--set"), (std::vector<std::string>{"run.steps=3", "optimizer.lr=1"}));
+  EXPECT_EQ(a.text("--rule"), "*: compute=f32");
+  EXPECT_EQ(a.integer("--threads", 0, 9), 3) << "the last one counts";
+  EXPECT_EQ(a.text("--device"), "cpu") << "the default of the table";
+  EXPECT_FALSE(a.has("--quiet"));
+  EXPECT_THROW(a.has("--prompt"), InternalError);
+  // A list leaves what positional arguments need.
+  EXPECT_EQ(parsed({"eval", "--data", "a", "b", "model"}).at(0), "model");
+  EXPECT_EQ(parsed({"train", "--set", "run.steps=3", "run.toml"}).at(0), "run.toml");
+  EXPECT_EQ(parsed({"convert", "--", "-in", "-out"}).at(0), "-in");
+  EXPECT_EQ(parsed({"generate", "m", "--prompt=--x"}).texts("--prompt"), (std::vector<std::string>{"--x"}));
+  EXPECT_TRUE(parsed({"train", "run.toml", "--resume", "--quiet"}).text("--resume").empty());
+  EXPECT_EQ(parsed({"train", "run.toml", "--resume=7"}).text("--resume"), "7");
+}
+
+TEST(Arguments, WithACureAreACommand) {
+  const std::vector<std::string> words = {
+      "train",          "run.toml",    "--overwrite",
+      "--precision",    "16-mixed",    "--rule",
+      "a: compute=f16", "--set",       "precision.loss_scale.hysteresis=1",
+      "run.steps=9",    "--resume=4",  "--quiet",
+      "--set",          "run.name=a b"};
+  const Arguments a("./mantissa", words);
+  EXPECT_EQ(a.with({{"--resume", "--precision", "32-true"}}),
+            "./mantissa train run.toml --rule 'a: compute=f16' --set run.steps=9 --quiet --set 'run.name=a "
+            "b' --resume "
+            "--precision 32-true");
+  EXPECT_EQ(a.with({{"--resume=2", "--rule", "b: compute=f32"}}),
+            "./mantissa train run.toml --precision 16-mixed --rule 'a: compute=f16' --set "
+            "precision.loss_scale.hysteresis=1 --set run.steps=9 --quiet --set 'run.name=a b' --resume=2 "
+            "--rule 'b: "
+            "compute=f32'");
+}
+
+}  // namespace
+}  // namespace mantissa::cli

@@ -1,0 +1,197 @@
+// What a person sees: a plan on a narrow terminal, lines of a run without one, the end of a run.
+#include "mantissa/cli/terminal.h"
+
+#include <gtest/gtest.h>
+#include <pty.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <thread>
+
+#include "cli/run_program.h"
+#include "mantissa/base/words.h"
+#include "mantissa/cli/fit.h"
+
+namespace mantissa::cli {
+namespace {
+
+using mantissa::testing::read_all;
+using mantissa::testing::Result;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+using mantissa::testing::write;
+
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+/// What the program prints on a terminal of `columns`.
+std::string on_terminal(const TemporaryFolder& folder, const std::string& arguments, unsigned short columns) {
+  winsize size{};
+  size.ws_row = 24;
+  size.ws_col = columns;
+  int terminal = -1;
+  const pid_t child = forkpty(&terminal, nullptr, nullptr, &size);
+  if (child == 0) {
+    const std::string command =
+        "cd " + folder.path().string() + " && exec " MANTISSA_BINARY_DIR "/mantissa " + arguments;
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  std::string text;
+  char part[4096];
+  for (ssize_t n = 0; (n = read(terminal, part, sizeof part)) > 0;)
+    text.append(part, static_cast<std::size_t>(n));
+  close(terminal);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << text;
+  std::erase(text, '\r');
+  return text;
+}
+
+std::string without_spaces(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+
+TEST(Explain, FitsATerminalOfEightyColumns) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
+  for (const char* arguments :
+       {"explain run.toml --target v100 --set model.num_hidden_layers=3",
+        "explain run.toml --rule 'model.layers.0.mlp.down_proj: compute=f32 residual=f32' --set "
+        "model.num_hidden_layers=3",
+        "train run.toml --dry-run"}) {
+    std::istringstream lines(on_terminal(folder, arguments, 80));
+    for (std::string line; std::getline(lines, line);)
+      EXPECT_LE(width_of(line), 80U) << arguments << "\n" << line;
+  }
+  const std::string narrow = on_terminal(folder, "explain run.toml", 80);
+  EXPECT_TRUE(has(narrow,
+                  "\nmodel.layers.*\n  input_layernorm           rmsnorm    f32    –     f32   bf16     "
+                  "bf16-mixed\n"))
+      << narrow;
+  const std::string wide = on_terminal(folder, "explain run.toml", 200);
+  EXPECT_TRUE(has(wide, "\nmodel.layers.*.input_layernorm           rmsnorm ")) << wide;
+  EXPECT_TRUE(
+      has(mantissa::testing::mantissa(folder, "explain run.toml").out, "\nmodel.layers.*.input_layernorm  "));
+}
+
+TEST(Fit, KeepsEveryWord) {
+  const std::string text =
+      "policy  a line that is longer than the columns there are\nscope            op      out   decided by\n"
+      "a.layers.3.b     matmul  f32   --rule 1\na.layers.{0,2}.b matmul  bf16  bf16-mixed\nhead             "
+      "log     "
+      "f32   --rule 1+--rule 2\n\nshort\n";
+  EXPECT_EQ(fit(text, 0), text);
+  EXPECT_EQ(fit(text, 100), text);
+  const std::string narrow = fit(text, 30);
+  EXPECT_EQ(
+      narrow,
+      "policy  a line that is longer\n        than the columns there\n        are\n"
+      "scope  op      out   decided\n       by\na.layers.3\n  b    matmul  f32   --rule 1\na.layers.{0,2}\n"
+      "  b    matmul  bf16\n       bf16-mixed\nhead   log     f32   --rule\n       1+--rule 2\n\nshort\n");
+}
+
+api::Step step(std::int64_t number) {
+  api::Step s;
+  s.step = number;
+  s.steps = 100000;
+  return s;
+}
+
+TEST(StepTable, HasALineNowAndThenAndMoreWhereTheyAreSlow) {
+  using namespace std::chrono_literals;
+  const auto printed = [](std::chrono::milliseconds longest) {
+    ::testing::internal::CaptureStdout();
+    {
+      StepTable table(false, longest);
+      for (int i = 1; i <= 20; ++i) table.show(step(i));
+    }
+    const std::string text = ::testing::internal::GetCapturedStdout();
+    return std::count(text.begin(), text.end(), '\n');
+  };
+  EXPECT_EQ(printed(1h), 2) << "the heads and the first step";
+  EXPECT_EQ(printed(0ms), 21) << "every step is overdue";
+}
+
+TEST(StepTable, TellsThatALongStepIsRunning) {
+  using namespace std::chrono_literals;
+  ::testing::internal::CaptureStdout();
+  {
+    StepTable table(false, 20ms);
+    table.show(step(1));
+    std::this_thread::sleep_for(200ms);
+  }
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  EXPECT_TRUE(has(text, "\n     2 running, 0:00 so far\n")) << text;
+  ::testing::internal::CaptureStdout();
+  {
+    StepTable quiet(true, 1ms);
+    std::this_thread::sleep_for(30ms);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "");
+}
+
+TEST(Train, OfACompleteRunTellsSoAndNoSpeed) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-mixed checkpoint=bf16"));
+  const Result first = mantissa::testing::mantissa(folder, "train run.toml --out r");
+  EXPECT_TRUE(has(first.out, "\nwork        6 steps, 768 tokens in ")) << first.out;
+  EXPECT_TRUE(has(first.out, "\nmodel       r/model (bf16, xxh64 ")) << first.out;
+  const Result again = mantissa::testing::mantissa(folder, "train run.toml --out r --resume");
+  EXPECT_EQ(again.code, 0) << again.err;
+  EXPECT_TRUE(has(again.out, "\nwork        the run was complete: all 6 steps were done before\n"))
+      << again.out;
+  EXPECT_FALSE(has(again.out, "tokens/s")) << again.out;
+  EXPECT_FALSE(has(again.out, "at the first step")) << again.out;
+  EXPECT_EQ(first.out.substr(first.out.find("xxh64")), again.out.substr(again.out.find("xxh64")));
+}
+
+TEST(RunDirectory, IsAModelToEveryCommand) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
+  ASSERT_EQ(mantissa::testing::mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  for (const char* arguments : {"generate r --prompt Ada --max-new-tokens 3", "explain r", "inspect r",
+                                "convert r c --dtype bf16 --data kk", "eval r --data kk --puzzles 0"}) {
+    const Result r = mantissa::testing::mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 0) << arguments << r.err;
+  }
+  // Without data, a run is measured over its own held-out rows, whatever its config's run.out.
+  const Result own = mantissa::testing::mantissa(folder, "eval r --puzzles 0 --json");
+  ASSERT_EQ(own.code, 0) << own.err;
+  const double loss = nlohmann::json::parse(own.out)["loss"];
+  const double expected = nlohmann::json::parse(read_all(folder / "r/summary.json"))["validation_loss"];
+  EXPECT_NEAR(loss, expected, 1e-12);
+}
+
+TEST(LossScale, IsReplayedAsADeepSpeedFileHasIt) {
+  const TemporaryFolder folder;
+  const std::string fp16 =
+      "'fp16': {'enabled': True, 'initial_scale_power': 4, 'loss_scale_window': 3, 'hysteresis': 2}";
+  write(folder / "ds.json", "{" + fp16 + ", 'zero_optimization': {'stage': 2}}");
+  write(folder / "zero.json", "{" + fp16 + ", 'zero_optimization': {'stage': 0}}");
+  write(folder / "constant.json", "{'fp16': {'enabled': True, 'loss_scale': 128}}");
+  write(folder / "bf16.json", "{'bf16': {'enabled': True}}");
+  const auto scales = [&](const std::string& arguments) {
+    const Result r = mantissa::testing::mantissa(folder, "loss-scale --json " + arguments);
+    EXPECT_EQ(r.code, 0) << arguments << r.err;
+    return nlohmann::json::parse(r.out)["scales"];
+  };
+  // The golden trace of docs/numerics.md.
+  EXPECT_EQ(scales("--deepspeed ds.json --overflows 1110000100000001"),
+            nlohmann::json({16, 8, 4, 4, 4, 4, 8, 8, 8, 8, 8, 16, 16, 16, 32, 32}));
+  EXPECT_EQ(scales("--deepspeed ds.json --initial-scale-power 5 --overflows 11"), nlohmann::json({32, 16}));
+  EXPECT_EQ(scales("--deepspeed constant.json --overflows 11"), nlohmann::json({128, 128}));
+  const Result zero =
+      mantissa::testing::mantissa(folder, "loss-scale --deepspeed zero.json --overflows 1 --json");
+  EXPECT_EQ(nlohmann::json::parse(zero.out)["scales"], nlohmann::json({8})) << "stage 0 has no hysteresis";
+  EXPECT_TRUE(has(zero.err, "warning: zero.json: zero_optimization.stage is 0")) << zero.err;
+  const Result none = mantissa::testing::mantissa(folder, "loss-scale --deepspeed bf16.json --overflows 1");
+  EXPECT_EQ(none.code, 2);
+  EXPECT_TRUE(has(none.err, "fp16 is not enabled")) << none.err;
+}
+
+}  // namespace
+}  // namespace mantissa::cli
