@@ -1,13 +1,21 @@
 #!/usr/bin/env python3
-"""Random models of every family, traced by Mantissa and by transformers: logits, log-probabilities, loss and all gradients.
+"""Random models of every family, computed by Mantissa and by transformers.
 
-    check_families.py --mantissa build/mantissa [--only qwen2] [--work DIR] [--keep]
+    check_families.py --mantissa build/mantissa [--only qwen2] [--work DIR]
 
-The reference runs transformers' own model code in f64: what that code casts to float32 stays f64. `64-true` must agree
-to 1e-9 of each tensor's largest value; `32-true` must be within 8 times the distance of transformers in f32 (at least
-half an f32 ulp of the largest value). Then the generation of Mantissa must give the log-probabilities of its trace bit
-for bit, and what `mantissa convert` writes must load in transformers without a warning and give the same logits.
-The exit status is 1 where anything differs.
+The reference runs transformers' own model code in f64: what that code casts to float32 stays f64. Checked are
+
+  trace     logits, log-probabilities, loss and all gradients. `64-true` agrees to 1e-12 of each tensor's largest value;
+            `32-true` is within 8 times the distance of transformers in f32 (at least half an f32 ulp of the largest value)
+  training  losses and gradient norms of 20 steps of AdamW with clipping and a cosine schedule, and the weights at their
+            end. `64-true` agrees to 1e-8, which is two units of the nine digits of metrics.jsonl; `32-true` is within 8
+            times the largest distance of PyTorch in f32. AdamW's eps is 1e-6: at 1e-8 the first update of an element whose
+            gradient is near zero is the learning rate times a sign that f32 does not know, and one element decides
+  decoding  the log-probabilities of a generation are those of a trace of its tokens, bit for bit
+  files     what `convert` and `train` write loads in transformers without a warning and gives the same logits
+
+Sequences are longer than every window and than the original context of scaled positions. The exit status is 1 where
+anything differs.
 """
 import argparse
 import json
@@ -22,9 +30,35 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-VOCABULARY, LENGTH, ROWS = 97, 41, 2
-DECODER = dict(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6,
-               num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.15)
+import torch_llama
+from families import VOCABULARY, AllF64, distance, make, trace, widened
+
+LENGTH, ROWS = 41, 2
+RUN = """\
+[run]
+steps = 20
+
+[model]
+path = "{model}"
+
+[data]
+source = "{tokens}"
+format = "tokens"
+shuffle = false
+sequence_length = {length}
+validation = 0
+
+[batch]
+global_batch_size = 4
+micro_batch_size = 2
+
+[optimizer]
+lr = 5e-3
+eps = 1e-6
+
+[schedule]
+warmup_steps = 5
+"""
 
 
 def cases():
@@ -54,7 +88,7 @@ def cases():
     yield "qwen3", Qwen3Config, dict(head_dim=12)
     yield "qwen3-bias-window", Qwen3Config, dict(head_dim=16, attention_bias=True, use_sliding_window=True,
                                                  sliding_window=11, max_window_layers=2)
-    yield "gpt2", GPT2Config, dict(n_embd=48, n_layer=3, n_head=4, n_positions=64)
+    yield "gpt2", GPT2Config, {}
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)
     yield "gemma2", Gemma2Config, dict(head_dim=8, sliding_window=6, query_pre_attn_scalar=11)
@@ -69,111 +103,153 @@ def cases():
                              sliding_attention=dict(rope_type="default", rope_theta=5000.0)))
 
 
-def make(config_class, fields):
-    base = dict(vocab_size=VOCABULARY, initializer_range=0.15) if config_class.model_type == "gpt2" else DECODER
-    config = config_class(**(base | fields), attn_implementation="eager")
-    torch.manual_seed(5)
-    model = transformers.AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():  # norms and biases are 1 and 0 by default: a swapped pair would not show
-        for name, p in model.named_parameters():
-            p.copy_(p + 0.2 * torch.randn_like(p) if p.dim() == 1 else 0.15 * torch.randn_like(p))
-    return model
+def run_mantissa(args, *words):
+    """None, or what was wrong."""
+    done = subprocess.run([args.mantissa, *map(str, words)], capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else None, done.stderr.strip()
 
 
-class AllF64:
-    """transformers' model code with every cast to float32 made a cast to float64."""
+class Case:
+    """A model on disk, its twins in f32 and f64, and its tokens."""
 
-    def __enter__(self):
-        self.f32, self.float = torch.float32, torch.Tensor.float
-        torch.float32 = torch.float = torch.float64
-        torch.Tensor.float = torch.Tensor.double
-        torch.set_default_dtype(torch.float64)
-        return self
-
-    def __exit__(self, *_):
-        torch.set_default_dtype(self.f32)
-        torch.float32 = torch.float = self.f32
-        torch.Tensor.float = self.float
-
-
-def run(model, ids, tied_name):
-    model.zero_grad(set_to_none=True)
-    logits = model(input_ids=ids).logits
-    log_probs = torch.log_softmax(logits.to(torch.float64 if logits.dtype == torch.float64 else logits.dtype), -1)[:, :-1]
-    picked = log_probs.gather(-1, ids[:, 1:, None])[..., 0]
-    loss = -picked.mean()
-    loss.backward()
-    out = {"logits": logits.detach().clone(), "log_probs": picked.detach().clone(), "loss": loss.detach().reshape(1)}
-    for name, p in model.named_parameters():
-        out["grad." + name] = p.grad.clone()
-    return out
-
-
-def distance(a, b):
-    return (a.double() - b.double()).abs().max().item()
+    def __init__(self, label, config_class, fields, work):
+        self.label, self.directory = label, work / label
+        self.model = make(config_class, fields)
+        self.model.save_pretrained(self.directory, max_shard_size="20KB" if "yarn" in label or "untied" in label else "5GB")
+        generator = torch.Generator().manual_seed(3)
+        self.ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=generator)
+        save_file({"input_ids": self.ids.int()}, self.directory / "ids.safetensors")
+        stream = torch.randint(0, VOCABULARY, (9 * LENGTH + 1,), generator=generator)
+        (self.directory / "tokens.bin").write_bytes(stream.numpy().astype("<u2").tobytes())
+        (self.directory / "run.toml").write_text(RUN.format(model=self.directory.resolve(), length=LENGTH,
+                                                            tokens=(self.directory / "tokens.bin").resolve()))
 
 
 def check(label, config_class, fields, args, work):
-    model = make(config_class, fields)
-    directory = work / label
-    model.save_pretrained(directory, max_shard_size="20KB" if "yarn" in label or "untied" in label else "5GB")
-    ids = torch.randint(0, VOCABULARY, (ROWS, LENGTH), generator=torch.Generator().manual_seed(3))
-    save_file({"input_ids": ids.int()}, directory / "ids.safetensors")
-    f32 = run(model, ids, None)
+    case = Case(label, config_class, fields, work)
     with AllF64():
-        reference_model = make(config_class, fields)
-        reference_model.load_state_dict(model.state_dict())
-        for module in reference_model.modules():  # tables that were made in f32
-            if hasattr(module, "compute_default_rope_parameters") or "RotaryEmbedding" in type(module).__name__:
-                module.__init__(reference_model.config)
-        reference = run(reference_model.double(), ids, None)
+        reference = trace(widened(case.model), case.ids)
+    faults = check_trace(case, reference, args)
+    faults += check_generation(case, args)
+    faults += check_training(case, args)
+    faults += check_written(case, reference, args)
+    return faults
+
+
+def check_trace(case, reference, args):
+    f32 = trace(case.model, case.ids)
     faults = []
     for policy in ("64-true", "32-true"):
-        out = directory / f"{policy}.safetensors"
-        done = subprocess.run([args.mantissa, "trace", directory, "--tokens", directory / "ids.safetensors", "--out", out,
-                               "--grads", "--precision", policy], capture_output=True, text=True)
-        if done.returncode != 0:
-            return [f"trace {policy}: {done.stderr.strip()}"]
+        out = case.directory / f"{policy}.safetensors"
+        _, error = run_mantissa(args, "trace", case.directory, "--tokens", case.directory / "ids.safetensors", "--out", out,
+                                "--grads", "--precision", policy)
+        if error:
+            return [f"trace {policy}: {error}"]
         mine = load_file(out)
         worst = (0.0, "")
         for name, wanted in reference.items():
             if name not in mine:
                 faults.append(f"{policy}: {name} is missing")
                 continue
-            largest = wanted.double().abs().max().item()
-            allowed = 1e-9 * largest if policy == "64-true" else 8 * max(distance(f32[name], wanted), largest * 2.0**-24)
+            largest = wanted.abs().max().item()
+            allowed = 1e-12 * largest if policy == "64-true" else 8 * max(distance(f32[name], wanted), largest * 2.0**-24)
             off = distance(mine[name], wanted)
             worst = max(worst, (off / allowed if allowed else off, name))
             if not off <= allowed:
                 faults.append(f"{policy}: {name} is {off:.2e} off, allowed {allowed:.2e}")
-        for name in mine:
-            if name.startswith("grad.") and name not in reference:
-                faults.append(f"{policy}: {name} is not a parameter of transformers")
-        print(f"  {policy}: worst {worst[0]:.3f} of the allowance ({worst[1]})")
-    faults += check_generation(directory, ids, args)
-    faults += check_written(directory, ids, reference, args)
+        faults += [f"{policy}: {name} is not a parameter of transformers"
+                   for name in mine if name.startswith("grad.") and name not in reference]
+        print(f"  trace {policy}: worst {worst[0]:.3f} of the allowance ({worst[1]})")
     return faults
 
 
-def check_generation(directory, ids, args):
+def check_generation(case, args):
     """Greedy continuation of a prefix; its log-probabilities are those of a trace over prompt and continuation."""
-    prompt = ",".join(str(i) for i in ids[0, :11].tolist())
-    done = subprocess.run([args.mantissa, "generate", directory, "--prompt-ids", prompt, "--max-new-tokens", "20", "--json"],
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        return [f"generate: {done.stderr.strip()}"]
-    g = json.loads(done.stdout)
+    count = 20
+    prompt = ",".join(str(i) for i in case.ids[0, :11].tolist())
+    out, error = run_mantissa(args, "generate", case.directory, "--prompt-ids", prompt, "--max-new-tokens", count, "--json")
+    if error:
+        return [f"generate: {error}"]
+    g = json.loads(out)
+    if "dynamic" in case.label and len(g["ids"]) != count:
+        return []  # the angles depend on the planned length
     whole = torch.tensor([g["prompt_ids"] + g["ids"]], dtype=torch.int32)
-    if "dynamic" in directory.name and len(g["ids"]) != 20:
-        return []  # the table depends on the planned length
-    save_file({"input_ids": whole}, directory / "whole.safetensors")
-    done = subprocess.run([args.mantissa, "trace", directory, "--tokens", directory / "whole.safetensors", "--out",
-                           directory / "whole-out.safetensors"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return [f"trace of the generation: {done.stderr.strip()}"]
-    traced = load_file(directory / "whole-out.safetensors")["log_probs"][0, len(g["prompt_ids"]) - 1:]
+    tokens, traced = case.directory / "whole.safetensors", case.directory / "whole-out.safetensors"
+    save_file({"input_ids": whole}, tokens)
+    _, error = run_mantissa(args, "trace", case.directory, "--tokens", tokens, "--out", traced)
+    if error:
+        return [f"trace of the generation: {error}"]
+    wanted = load_file(traced)["log_probs"][0, len(g["prompt_ids"]) - 1:]
     mine = torch.tensor(g["log_probs"], dtype=torch.float64).to(torch.float32)
-    return [] if torch.equal(traced, mine) else [f"generate: log-probabilities differ by {distance(traced, mine):.2e}"]
+    return [] if torch.equal(wanted, mine) else [f"generate: log-probabilities differ by {distance(wanted, mine):.2e}"]
+
+
+def train(model, run):
+    """Losses and gradient norms of the run's steps; the model's weights move."""
+    settings, steps, schedule = run["optimizer"], run["run"]["steps"], run["schedule"]
+    data = torch_llama.TokenFile(run["data"]["source"], VOCABULARY, run["data"]["sequence_length"],
+                                 run["batch"]["global_batch_size"])
+    optimizer = torch_llama.adamw(list(model.parameters()), settings)
+    losses, norms = [], []
+    for step in range(1, steps + 1):
+        rows = data.step(step)
+        logits = model(input_ids=rows[:, :-1]).logits
+        loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), settings["max_grad_norm"]).item())
+        for group in optimizer.param_groups:
+            group["lr"] = torch_llama.learning_rate(schedule["name"], settings["lr"], step, steps, schedule["warmup_steps"],
+                                                    schedule["min_lr_ratio"])
+        optimizer.step()
+        losses.append(loss.item())
+    return torch.tensor(losses, dtype=torch.float64), torch.tensor(norms, dtype=torch.float64)
+
+
+def check_training(case, args):
+    run, _, _ = torch_llama.read_run(case.directory / "run.toml")
+    with AllF64():
+        twin = widened(case.model)
+        reference = train(twin, run)
+        weights = dict(twin.named_parameters())
+    with_f32 = type(case.model)(case.model.config).eval()
+    with_f32.load_state_dict(case.model.state_dict())
+    f32 = train(with_f32, run)
+    faults = []
+    for policy in ("64-true", "32-true"):
+        out = case.directory / f"run-{policy}"
+        _, error = run_mantissa(args, "train", case.directory / "run.toml", "--out", out, "--overwrite", "--quiet",
+                                "--precision", policy)
+        if error:
+            return [f"train {policy}: {error}"]
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        for name, wanted, other in zip(("loss", "grad_norm"), reference, f32):
+            mine = torch.tensor([line[name] for line in lines], dtype=torch.float64)
+            if mine.numel() != wanted.numel():
+                faults.append(f"train {policy}: {mine.numel()} steps")
+                continue
+            spread = max(distance(other, wanted), wanted.max().item() * 2.0**-24)
+            allowed = 1e-8 * wanted if policy == "64-true" else torch.full_like(wanted, 8 * spread)
+            share = ((mine - wanted).abs() / allowed).max().item()
+            print(f"  train {policy}: {name} {share:.3f} of the allowance")
+            if not share <= 1:
+                faults.append(f"train {policy}: {name} is {distance(mine, wanted):.2e} off")
+        if policy == "64-true":
+            faults += check_weights(out / "model", weights)
+    return faults
+
+
+def check_weights(directory, weights):
+    """Masters of 64-true, written in f32: half an ulp of each, and 1e-8 of the largest for 20 steps in another order of sums."""
+    written = {}
+    for file in sorted(directory.glob("*.safetensors")):
+        written |= load_file(file)
+    faults = []
+    for name, wanted in weights.items():
+        allowed = wanted.abs() * 2.0**-24 + 1e-8 * wanted.abs().max()
+        if not torch.all((written[name].double() - wanted).abs() <= allowed):
+            faults.append(f"train 64-true: {name} is {distance(written[name], wanted):.2e} off at the end")
+    return faults
 
 
 class Warnings(logging.Handler):
@@ -185,32 +261,29 @@ class Warnings(logging.Handler):
         self.seen.append(record.getMessage())
 
 
-def check_written(directory, ids, reference, args):
-    out = directory / "written"
-    done = subprocess.run([args.mantissa, "convert", directory, out, "--dtype", "f32", "--overwrite"], capture_output=True, text=True)
-    if done.returncode != 0:
-        return [f"convert: {done.stderr.strip()}"]
-    config = directory / "run.toml"
-    config.write_text(f'[run]\nsteps = 1\nout = "{directory / "run"}"\n[model]\npath = "{directory}"\n[data]\nsource = "{directory / "tokens.bin"}"\n'
-                      'format = "tokens"\nshuffle = false\nsequence_length = 16\nvalidation = 0\n[batch]\nglobal_batch_size = 2\n'
-                      'micro_batch_size = 1\n[optimizer]\nlr = 0.0\n[schedule]\nwarmup_steps = 0\n')
-    (directory / "tokens.bin").write_bytes(ids.flatten().numpy().astype("uint16").tobytes())
-    done = subprocess.run([args.mantissa, "train", config, "--overwrite", "--quiet", "--set", "optimizer.lr=1e-30"], capture_output=True, text=True)
-    faults = [] if done.returncode == 0 else [f"train: {done.stderr.strip()}"]
-    for written in (out, directory / "run" / "model"):
-        if not written.exists():
-            continue
+def check_written(case, reference, args):
+    _, error = run_mantissa(args, "convert", case.directory, case.directory / "written", "--dtype", "f32", "--overwrite")
+    if error:
+        return [f"convert: {error}"]
+    # An update of this size changes no f32 weight.
+    _, error = run_mantissa(args, "train", case.directory / "run.toml", "--out", case.directory / "run", "--overwrite", "--quiet",
+                            "--set", "optimizer.lr=1e-30")
+    if error:
+        return [f"train: {error}"]
+    faults = []
+    for written in (case.directory / "written", case.directory / "run" / "model"):
         handler = Warnings()
         logging.getLogger("transformers").addHandler(handler)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            model = transformers.AutoModelForCausalLM.from_pretrained(written, attn_implementation="eager", dtype=torch.float32).eval()
+            model = transformers.AutoModelForCausalLM.from_pretrained(written, attn_implementation="eager",
+                                                                      dtype=torch.float32).eval()
         logging.getLogger("transformers").removeHandler(handler)
         said = handler.seen + [str(w.message) for w in caught]
         if said:
             faults.append(f"{written.name}: transformers warns: {said[0][:200]}")
         with torch.no_grad():
-            off = distance(model(input_ids=ids).logits, reference["logits"])
+            off = distance(model(input_ids=case.ids).logits, reference["logits"])
         if off > 1e-4 * reference["logits"].abs().max().item():
             faults.append(f"{written.name}: logits of the written model are {off:.2e} off")
     return faults

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the house's floors (docs/architecture.md) in the tree at $1: a file of src/mantissa/<room> may include headers of its
-# own room and of the rooms that CMakeLists.txt lets it use, directly or through others; and only cli may print, exit or read
-# the environment. Prints each fault as FILE:LINE: what, and fails where there is one.
+# own room and of the rooms that CMakeLists.txt lets it use, directly or through others; only cli may print, exit or read
+# the environment; only graph may compare the names of ops. Prints each fault as FILE:LINE: what, and fails where there is one.
 set -euo pipefail
 root=${1:-.}
 cd "$root"
@@ -37,6 +37,12 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     return text
   }
 
+  # Compares an op id or name with a string?
+  function code_names(text) {
+    sub(/\/\/.*/, "", text)
+    return text ~ /op->(id|op)[ \t]*[!=]=[ \t]*"/ || text ~ /"[ \t]*[!=]=[ \t]*[A-Za-z_.]*op->(id|op)/
+  }
+
   function check(file,   line, text, room, parts, used, name, number) {
     split(file, parts, "/")
     room = parts[3]
@@ -51,6 +57,8 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
         if (!(used in uses)) fault(number, "includes \"" used "\", which is not a room")
         else if (!may(room, used)) fault(number, "room \"" room "\" may not use room \"" used "\"")
       }
+      if (room != "graph" && code_names(line))
+        fault(number, "ops are told apart by their traits (graph/op.h), not by name")
       if (room == "cli") continue
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")

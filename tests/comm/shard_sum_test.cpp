@@ -1,4 +1,5 @@
-// Gradients of shards: the tree against its definition by recursion in every format, and how many sums wait.
+// Sums of the gradients of shards: the tree against its recursive definition in every format, and the number
+// of waiting sums.
 #include "mantissa/comm/shard_sum.h"
 
 #include <gtest/gtest.h>
@@ -15,10 +16,10 @@ namespace {
 
 using Values = std::vector<double>;
 
-constexpr std::int64_t kCount = 5000;  // of the larger parameter: more than a tile, and no multiple of one
+constexpr std::int64_t kCount = 5000;  // of the larger parameter: more than a tile, and not a multiple of one
 const kernels::Context kContext{.simd = kernels::best_simd(), .threads = 2};
 
-/// The sum of gradients[begin … end): of the largest power of two of them that is not all, and of the rest.
+/// Sums gradients[begin … end): those of the largest power of two less than their number, plus the rest.
 Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t end, Scalar reduce) {
   Values sum = gradients[begin];
   if (end - begin > 1) {
@@ -34,7 +35,7 @@ Values tree(const std::vector<Values>& gradients, std::size_t begin, std::size_t
   return sum;
 }
 
-/// Memory of a gradient in `type`.
+/// Memory for a gradient in `type`.
 struct Held {
   Held(std::int64_t count, Scalar type) : bytes(static_cast<std::size_t>(count) * bytes_of(type)) {
     gradient = {{bytes.data(), type, count}, count};
@@ -57,7 +58,7 @@ struct Formats {
 
 class ShardSums : public ::testing::TestWithParam<Formats> {};
 
-TEST_P(ShardSums, AreTheTreeOfTheirDefinition) {
+TEST_P(ShardSums, EqualTheTreeOfTheirDefinition) {
   const auto [type, reduce] = GetParam();
   std::mt19937 random(7);
   std::normal_distribution<double> normal;
@@ -70,7 +71,7 @@ TEST_P(ShardSums, AreTheTreeOfTheirDefinition) {
       for (std::int64_t shard = 0; shard < shards; ++shard) {
         for (Held* g : {&large, &small}) {
           Values values(static_cast<std::size_t>(g->gradient.count));
-          // Sums of e4m3 stay below its largest value: a nan is equal to nothing.
+          // Keeps sums of e4m3 below its largest value: NaN does not compare equal.
           const int most = type == Scalar::e4m3 ? 3 : 11;
           for (double& x : values)
             x = normal(random) * std::ldexp(1.0, most - static_cast<int>(random() % 24));
@@ -100,7 +101,7 @@ INSTANTIATE_TEST_SUITE_P(
       return std::string(name(i.param.gradient)) + "_in_" + std::string(name(i.param.reduce));
     });
 
-TEST(ShardSum, OneShardIsLeftAsItIs) {
+TEST(ShardSum, OneShardStaysUnchanged) {
   Held g(kCount, Scalar::f32);
   g.set(Values(kCount, 1.0 / 3));
   const std::vector<std::byte> before = g.bytes;
@@ -110,7 +111,7 @@ TEST(ShardSum, OneShardIsLeftAsItIs) {
   EXPECT_EQ(shard_sum_bytes(kCount, 1, Scalar::f32), 0U);
 }
 
-TEST(ShardSum, AnInterruptedStepLeavesNothingBehind) {
+TEST(ShardSum, AnInterruptedStepDoesNotAffectTheNext) {
   Held g(3, Scalar::f32);
   const std::vector<Gradient> gradients = {g.gradient};
   ShardSum sum(gradients, 4, Scalar::f32);
@@ -123,7 +124,7 @@ TEST(ShardSum, AnInterruptedStepLeavesNothingBehind) {
   EXPECT_EQ(g.get(), Values(3, 10.0));
 }
 
-TEST(ShardSum, AsManyWaitAsABinaryCounterHasOnes) {
+TEST(ShardSum, WaitingSumsAreTheOnesOfABinaryCounter) {
   for (std::int64_t shards = 1; shards <= 64; ++shards) {
     int most = 0;
     for (std::uint64_t done = 1; done < static_cast<std::uint64_t>(shards); ++done)

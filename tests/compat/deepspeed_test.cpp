@@ -1,4 +1,4 @@
-// DeepSpeed's JSON: what each key means here, which scaler the ZeRO stage gives, and what is refused.
+// Reading of DeepSpeed's JSON: the config keys it sets, the scaler of each ZeRO stage, and the errors.
 #include "mantissa/compat/deepspeed.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ DeepSpeedFile parse(std::string_view text) {
   return parse_deepspeed(text, "runs/ds.json");
 }
 
-/// The value of "section.key"; "" where the file does not set it.
+/// Returns the value of "section.key", or "" if the file does not set it.
 std::string value(const DeepSpeedFile& file, std::string_view name) {
   const std::size_t dot = name.rfind('.');
   const DeepSpeedSetting* setting = file.find(name.substr(0, dot), name.substr(dot + 1));
@@ -58,8 +58,8 @@ TEST(DeepSpeed, TheFp16BlockIsReadUnderEveryStageOfZero) {
   }
 }
 
-TEST(DeepSpeed, StageZeroHasNoHysteresisAndSkipsForEverAndThatIsSaid) {
-  // No block, and one without a stage, are stage 0; so is the boolean that once stood there.
+TEST(DeepSpeed, StageZeroWarnsThatTheScalerHasNoHysteresisAndNeverStops) {
+  // Stage 0 is the default without a block or a stage, and the meaning of the boolean false in old files.
   for (const std::string& text : {with_stage("0"), std::string("{\"train_batch_size\": 8, ") + kBlock + "}",
                                   std::string("{") + kBlock + ", \"zero_optimization\": {}}",
                                   std::string("{") + kBlock + ", \"zero_optimization\": false}"}) {
@@ -71,7 +71,7 @@ TEST(DeepSpeed, StageZeroHasNoHysteresisAndSkipsForEverAndThatIsSaid) {
   EXPECT_EQ(scaler(parse(std::string("{") + kBlock + ", \"zero_optimization\": true}"), "hysteresis"), "2");
 }
 
-TEST(DeepSpeed, ABlockThatWasCutOutSaysNothingOfTheStage) {
+TEST(DeepSpeed, ASinglePrecisionBlockImpliesNoStage) {
   for (const std::string& text :
        {std::string("{") + kBlock + "}", std::string(kBlock) + ",\n",
         std::string("{'enabled': True, 'loss_scale': 0, 'loss_scale_window': 1000, 'hysteresis': 2}")}) {
@@ -90,7 +90,7 @@ TEST(DeepSpeed, APositiveLossScaleIsConstant) {
   EXPECT_EQ(file.policy_line(), "16-mixed residual=f16 loss_scale=128");
 }
 
-TEST(DeepSpeed, ThePolicyIsWhatTheBlocksSwitchOn) {
+TEST(DeepSpeed, EnabledBlocksDecideThePolicy) {
   const std::pair<const char*, const char*> cases[] = {
       {"{\"bf16\": {\"enabled\": true}}", "\"bf16-mixed residual=bf16\""},
       {"{\"bfloat16\": {\"enabled\": true}, \"fp16\": {\"enabled\": false}}", "\"bf16-mixed residual=bf16\""},
@@ -126,7 +126,7 @@ TEST(DeepSpeed, AFormatOf16BitsIsTheWholeModulesAndThatIsNoted) {
   EXPECT_EQ(autocast.policy_note, "");
 }
 
-TEST(DeepSpeed, MomentsIn16BitsAreRoundedStochasticallyAndThatIsSaid) {
+TEST(DeepSpeed, SixteenBitMomentsWarnOfStochasticRounding) {
   const DeepSpeedFile file = parse(
       "{'bf16': {'enabled': true, 'bf16_master_weights_and_grads': true, 'bf16_optimizer_states': true}}");
   EXPECT_EQ(file.policy_line(), "bf16-true optimizer=bf16 rounding=stochastic");
@@ -135,7 +135,7 @@ TEST(DeepSpeed, MomentsIn16BitsAreRoundedStochasticallyAndThatIsSaid) {
   EXPECT_EQ(file.warnings[0].find("bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest"), 0U);
 }
 
-TEST(DeepSpeed, FormatsOfGradientsAndOfSumsOverRanksAreFields) {
+TEST(DeepSpeed, GradientAndCommunicationFormatsSetPolicyFields) {
   const DeepSpeedFile file = parse(
       "{\"bf16\": {\"enabled\": true}, \"data_types\": {\"grad_accum_dtype\": \"bf16\"}, "
       "\"communication_data_type\": \"fp32\"}");
@@ -165,12 +165,12 @@ TEST(DeepSpeed, BatchSizesMultiply) {
     EXPECT_EQ(value(file, "batch.global_batch_size"), global) << text;
     EXPECT_EQ(value(file, "batch.micro_batch_size"), micro) << text;
   }
-  // The last one is of eight ranks, and that is said.
+  // The last case is for eight ranks, which a note reports.
   EXPECT_NE(parse(std::string("{") + cases[7].text + "}").notes.front().find("8 ranks"), std::string::npos);
   EXPECT_EQ(parse("{'gradient_accumulation_steps': 8}").accumulation, 8);
 }
 
-TEST(DeepSpeed, OptimizerAndSchedulerSayWhatTheyMeanHere) {
+TEST(DeepSpeed, TranslatesOptimizerAndScheduler) {
   const DeepSpeedFile file = parse(
       "{'gradient_clipping': 0.5, 'optimizer': {'type': 'Adam', 'params': {'lr': 2e-4, 'betas': (0.9, 0.98), "
       "'eps': 1e-6, 'weight_decay': 0, 'torch_adam': True, 'adam_w_mode': False}}, 'scheduler': {'type': "
@@ -186,7 +186,7 @@ TEST(DeepSpeed, OptimizerAndSchedulerSayWhatTheyMeanHere) {
   EXPECT_EQ(file.ignored, Strings{});
 }
 
-TEST(DeepSpeed, WhatHasNoCounterpartIsWarnedOf) {
+TEST(DeepSpeed, WarnsAboutSettingsWithoutCounterpart) {
   const DeepSpeedFile file = parse(
       "{'optimizer': {'type': 'Lamb', 'params': {'lr': 1e-3}}, 'scheduler': {'type': 'WarmupDecayLR', "
       "'params': "
@@ -200,7 +200,7 @@ TEST(DeepSpeed, WhatHasNoCounterpartIsWarnedOf) {
   EXPECT_EQ(value(file, "schedule.name"), "\"linear\"");
 }
 
-TEST(DeepSpeed, EveryAutoAndEveryIgnoredKeyIsNamedOnce) {
+TEST(DeepSpeed, NamesEveryAutoAndEveryIgnoredKeyOnce) {
   const DeepSpeedFile file = parse(
       "{'train_batch_size': 'auto', 'optimizer': {'type': 'AdamW', 'params': {'lr': 'auto'}}, "
       "'zero_optimization': "
@@ -214,14 +214,14 @@ TEST(DeepSpeed, EveryAutoAndEveryIgnoredKeyIsNamedOnce) {
                                    "gradient_cliping; did you mean \"gradient_clipping\"?"}));
 }
 
-TEST(DeepSpeed, AMisspeltSwitchIsNamedAndTheRightOneIsNot) {
+TEST(DeepSpeed, NamesAMisspeltSwitchButNotACorrectOne) {
   const std::pair<const char*, const char*> blocks[] = {
       {"bf16", "enable"}, {"fp16", "enabeld"}, {"amp", "enable"}, {"torch_autocast", "Enabled"}};
   for (const auto& [block, key] : blocks) {
     const DeepSpeedFile file = parse(fmt::format("{{'{}': {{'{}': true}}}}", block, key));
     EXPECT_EQ(file.ignored, Strings{fmt::format("{}.{}; did you mean \"enabled\"?", block, key)});
     for (const DeepSpeedSetting& s : file.settings)
-      EXPECT_EQ(s.from, fmt::format("{}, which does not say enabled", block));
+      EXPECT_EQ(s.from, fmt::format("{}, which does not set enabled", block));
   }
   EXPECT_EQ(parse("{'fp16': {'loss_scale': 0, 'hysteresis': 2}}").ignored, Strings{});
 }
@@ -235,10 +235,10 @@ TEST(DeepSpeed, ContradictionsNameBothKeys) {
        "fp16.enabled and torch_autocast.enabled"},
       {"{'bf16': {}, 'bfloat16': {}}", "bf16 and bfloat16 are the same block"},
       {"{'train_batch_size': 30, 'train_micro_batch_size_per_gpu': 4, 'gradient_accumulation_steps': 2}",
-       "train_batch_size = 30 is no multiple of train_micro_batch_size_per_gpu = 4 times "
+       "train_batch_size = 30 is not a multiple of train_micro_batch_size_per_gpu = 4 times "
        "gradient_accumulation_steps"},
       {"{'train_batch_size': 8, 'train_micro_batch_size_per_gpu': 16}",
-       "train_batch_size = 8 is no multiple of"},
+       "train_batch_size = 8 is not a multiple of"},
       {"{'bf16': {'enabled': true, 'bf16_optimizer_states': true}}",
        "needs bf16.bf16_master_weights_and_grads"}};
   for (const auto& [text, expected] : faults) {
@@ -260,8 +260,7 @@ TEST(DeepSpeed, ValuesOfTheWrongKindNameTheirKey) {
       {"{'fp16': {'enabled': true, 'hysteresis': 1.5}}", "fp16.hysteresis = 1.5: must be a whole number"},
       {"{'fp16': {'enabled': true, 'initial_scale_power': 200}}", "must be at most 127"},
       {"{'fp16': {'enabled': true, 'min_loss_scale': 0}}", "fp16.min_loss_scale = 0: must be above 0"},
-      {"{'zero_optimization': {'stage': 4}}",
-       "zero_optimization.stage = 4: ZeRO has the stages 0, 1, 2 and 3"},
+      {"{'zero_optimization': {'stage': 4}}", "zero_optimization.stage = 4: must be 0, 1, 2 or 3"},
       {"{'train_batch_size': 0}", "train_batch_size = 0: must be at least 1"},
       {"{'train_batch_size': [8]}", "train_batch_size = an array: must be a number"},
       {"{'gradient_clipping': -1}", "gradient_clipping = -1: must be at least 0"},

@@ -1,4 +1,4 @@
-// How other systems spell a policy, and what it is called here.
+// Translation of other systems' policy spellings.
 #include "mantissa/compat/foreign.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ using namespace precision;
 
 using Pairs = std::vector<std::pair<const char*, const char*>>;
 
-/// The line of this language; "" where the text is no foreign spelling.
+/// Returns the translated policy line, or "" if the text is not a foreign spelling.
 std::string line_of(const char* text) {
   const std::optional<Foreign> foreign = read_foreign(text);
   return foreign ? foreign->line : "";
@@ -34,7 +34,7 @@ TEST(Foreign, FabricsNamesArePresets) {
   EXPECT_EQ(Policy::parse("'bf16'").preset(), "bf16-mixed");
 }
 
-TEST(Foreign, CallsAndOptionsAreReadAsTheyArePasted) {
+TEST(Foreign, ReadsPastedCallsAndOptions) {
   const Pairs lines = {{"Fabric(precision=\"bf16-mixed\")", "bf16-mixed"},
                        {"L.Trainer(precision=16)", "16"},
                        {"Fabric(precision=None)", "32-true"},
@@ -50,7 +50,7 @@ TEST(Foreign, CallsAndOptionsAreReadAsTheyArePasted) {
   EXPECT_EQ(Policy::parse("compute=MXFP8"), Policy::parse("compute=mxfp8"));
 }
 
-TEST(Foreign, DtypesNameThePresetThatComputesInThem) {
+TEST(Foreign, ADtypeMeansThePresetThatComputesInIt) {
   const Pairs names = {{"torch.float64", "64-true"},
                        {"torch.float32", "32-true"},
                        {"torch.bfloat16", "bf16-mixed"},
@@ -70,7 +70,7 @@ TEST(Foreign, DtypesNameThePresetThatComputesInThem) {
   for (const auto& [text, preset] : names) EXPECT_EQ(Policy::parse(text).preset(), preset) << text;
 }
 
-TEST(Foreign, PrecisionsOfProductsAreWhatATpuDoes) {
+TEST(Foreign, MatmulPrecisionsFollowATpu) {
   const Pairs words = {{"default", "bf16-matmul"},
                        {"fastest", "bf16-matmul"},
                        {"high", "bf16-matmul-x3"},
@@ -106,13 +106,13 @@ TEST(Foreign, TransformerEngineInF16HasALossScale) {
   EXPECT_EQ(Policy::parse("transformer-engine"), Policy::parse("fp8-hybrid"));
 }
 
-TEST(Foreign, TheKeySaysWhoseWordItIs) {
-  // A dtype's name alone is a preset's alias; under a key of JAX it is a precision of products.
+TEST(Foreign, TheKeyDecidesWhichSystemAWordBelongsTo) {
+  // A dtype name alone is an alias of a preset. Under a JAX key it is a matmul precision.
   EXPECT_EQ(Policy::parse("bfloat16").preset(), "bf16-mixed");
   EXPECT_EQ(line_of("jax_default_matmul_precision=bfloat16"), "bf16-matmul");
   EXPECT_EQ(Policy::parse("float32").preset(), "32-true");
   EXPECT_EQ(line_of("matmul_precision=float32"), "bf16-matmul-x6");
-  // torch and JAX share two words.
+  // torch and JAX share two words with different meanings.
   EXPECT_EQ(line_of("torch.set_float32_matmul_precision('highest')"), "32-true");
   EXPECT_EQ(line_of("float32_matmul_precision=high"), "tf32");
   EXPECT_EQ(line_of("medium"), "bf16-matmul");
@@ -149,7 +149,7 @@ TEST(Foreign, FsdpCastsTheWeightsAndKeepsMastersInF32) {
   EXPECT_EQ(Policy::parse(lines.front().first), Policy::parse("bf16-mixed residual=bf16"));
 }
 
-TEST(Foreign, BuffersStayAsTheyAreAndThatIsSaid) {
+TEST(Foreign, BuffersKeepTheirFormatWithANote) {
   std::vector<std::string> notes;
   EXPECT_EQ(Policy::parse("param_dtype=bf16 buffer_dtype=bf16", &notes),
             Policy::parse("bf16-mixed residual=bf16 reduce=bf16"));
@@ -175,7 +175,7 @@ TEST(Foreign, FsdpsParamDtypeIsTheWholeModulesAndThatIsNoted) {
   EXPECT_TRUE(notes.empty());
 }
 
-TEST(Foreign, JmpFillsInWhatIsNotSaid) {
+TEST(Foreign, FillsInJmpDefaults) {
   const Pairs lines = {
       {"params=float32,compute=bfloat16,output=float32", "bf16-mixed"},
       {"p=f32,c=bf16,o=f32", "bf16-mixed"},
@@ -193,25 +193,25 @@ TEST(Foreign, JmpFillsInWhatIsNotSaid) {
   for (const auto& [text, line] : lines) EXPECT_EQ(line_of(text), line) << text;
   EXPECT_EQ(line_of("params=float32,compute=bfloat16"), "bf16-mixed output=bf16");
   EXPECT_EQ(line_of("params=full, compute=half"), "16-mixed output=f16");
-  // Fewer than the three, as this language writes them, are its fields.
+  // With fewer than three keys and this language's dtype names, the line is a policy line.
   EXPECT_EQ(line_of("params=f32,compute=bf16"), "");
   EXPECT_EQ(Policy::parse("compute=bf16").fields().kv, Scalar::f32);
 }
 
-TEST(Foreign, WhatIsWrongIsNamedWithTheNearestSpelling) {
+TEST(Foreign, ErrorsNameTheNearestSpelling) {
   const Pairs faults = {
       {"MixedPrecision(param_dtyp=torch.bfloat16)", "did you mean \"param_dtype\"?"},
       {"MixedPrecision(param_dtype=torch.bfloat15)", "param_dtype="},
-      {"MixedPrecision(param_dtype=bf16, param_dtype=f32)", "param_dtype is said twice"},
+      {"MixedPrecision(param_dtype=bf16, param_dtype=f32)", "param_dtype is set twice"},
       {"MixedPrecision(param_dtype=torch.int8)", "(dtypes: float64, float32, bfloat16, float16)"},
       {"MixedPrecision(keep_low_precision_grads=1)", "must be True or False"},
-      {"p=f32,c=bf16,p=f32", "params is said twice"},
-      {"jmp.Policy(dtype=f32)", "a policy of jmp has no \"dtype\""},
-      {"F16_F16_F32", "no policy rounds factors alone to f16; write 16-mixed"},
+      {"p=f32,c=bf16,p=f32", "params is set twice"},
+      {"jmp.Policy(dtype=f32)", "jmp.Policy has no \"dtype\""},
+      {"F16_F16_F32", "no policy rounds only operands to f16; write 16-mixed"},
       {"lax.DotAlgorithmPreset.TF32_TF32_F32_X3", "write bf16-matmul-x6"},
       {"jax_default_matmul_precision=BF16_BF16_F32_X9", "write bf16-matmul-x6"},
       {"ANY_F8_ANY_F8_F32", "write fp8-hybrid"},
-      {"Trainer(devices=1)", "Trainer(…) says no precision"},
+      {"Trainer(devices=1)", "Trainer(…) has no precision"},
       {"{'param_dtype': 'bf17'}", "(dtypes: float64"},
       {"{'param_dtype': 'bf16', 'reduce': 'f32'}", "MixedPrecision has no \"reduce\""},
       {"transformer-engin", "did you mean \"transformer-engine\"?"},

@@ -1,4 +1,4 @@
-// JSON with what people leave in it.
+// JSON with common deviations.
 #include "mantissa/compat/relaxed_json.h"
 
 #include <gtest/gtest.h>
@@ -55,22 +55,22 @@ TEST(RelaxedJson, NamesTheLineOfAFault) {
   const std::pair<const char*, const char*> faults[] = {
       {"", "ds.json:1: must be an object"},
       {"[1]", "ds.json:1: must be an object"},
-      {"\n{\"a\": 1", "ds.json:2: the bracket of line 2 is not closed"},
+      {"\n{\"a\": 1", "ds.json:2: the bracket on line 2 is not closed"},
       {"{\"a\": 1\n \"b\": 2}", "ds.json:2: a comma is missing before \"\"\""},
       {"{\"a\" 1}", "a colon is missing after \"a\", before \"1\""},
-      {"{\"a\": 1, \"a\": 2}", "\"a\" is said twice"},
-      {"{\"a\": enable_fp16}", "\"enable_fp16\" is a name and no value"},
-      {"{\"a\": }", "a value should stand where \"}\" is"},
-      {"{\"a\":", "a value should stand where the end of the file is"},
-      {"{,}", "a key should stand where \",\" is"},
-      {"{\"a\": \"x\n\"}", "a string does not end on its line"},
+      {"{\"a\": 1, \"a\": 2}", "\"a\" is set twice"},
+      {"{\"a\": enable_fp16}", "expected a value, got the name \"enable_fp16\""},
+      {"{\"a\": }", "expected a value, got \"}\""},
+      {"{\"a\":", "expected a value, got the end of the file"},
+      {"{,}", "expected a key, got \",\""},
+      {"{\"a\": \"x\n\"}", "a string is not closed on its line"},
       {"{\"a\": \"\\u12\"}", "four hexadecimal digits"},
-      {"{\"a\": 1.2.3}", "\"1.2.3\" is no number"},
-      {"{\"a\": 1e999}", "is beyond the numbers of f64"},
+      {"{\"a\": 1.2.3}", "\"1.2.3\" is not a number"},
+      {"{\"a\": 1e999}", "is outside the range of f64"},
       {"{\"a\": -inf}", "is not finite"},
-      {"{\"a\": NaN}", "\"NaN\" is a name and no value"},
-      {"{} {}", "nothing may follow the object, but there is \"{\""},
-      {"{\"a\": 1 /* ", "does not end"},
+      {"{\"a\": NaN}", "expected a value, got the name \"NaN\""},
+      {"{} {}", "expected the end of the file after the object, got \"{\""},
+      {"{\"a\": 1 /* ", "is not closed"},
   };
   for (const auto& [text, expected] : faults) {
     const std::string message = message_of([&] { parse(text); });
@@ -78,7 +78,7 @@ TEST(RelaxedJson, NamesTheLineOfAFault) {
   }
 }
 
-TEST(RelaxedJson, RefusesWhatIsNoText) {
+TEST(RelaxedJson, RejectsFilesThatAreNotText) {
   EXPECT_THROW(parse(std::string_view("{\"a\": \0}", 8)), FileError);
   EXPECT_THROW(parse("{\"\xff\": 1}"), FileError);
   EXPECT_THROW(parse("{\"\xed\xa0\x80\": 1}"), FileError);

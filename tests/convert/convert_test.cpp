@@ -1,4 +1,4 @@
-// Checkpoints rewritten: files, directories, states; what is kept, what is refused.
+// Rewriting of checkpoints: files, directories and states, the kept contents, and the errors.
 #include "mantissa/convert/convert.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,8 @@ using test::contents_of;
 using test::message_of;
 using test::put;
 
-constexpr std::int64_t kRows = 3, kColumns = 100'003;  // more than a piece, and no multiple of anything
+constexpr std::int64_t kRows = 3,
+                       kColumns = 100'003;  // more than a piece, and not a multiple of a block or piece
 
 class Convert : public test::TemporaryFolder {
  protected:
@@ -88,7 +89,7 @@ TEST_F(Convert, RoundsEveryValueAsItsDefinitionDoes) {
   }
 }
 
-TEST_F(Convert, SaysWhatWasLost) {
+TEST_F(Convert, ReportsLosses) {
   const Result r = run(write_file(), folder / "out.safetensors", {Scalar::f16});
   ASSERT_EQ(r.tensors.size(), 3U);
   ErrorStats want;
@@ -125,7 +126,7 @@ TEST_F(Convert, DoesNotDependOnThreads) {
   EXPECT_FALSE(contents_of(folder / "1") == contents_of(folder / "other"));
 }
 
-TEST_F(Convert, LeavesWhatIsNoNumberAndWithoutAFormatEverything) {
+TEST_F(Convert, CopiesOtherTypesAndWithoutAFormatEverything) {
   const fs::path in = write_file({{"author", "somebody"}});
   run(in, folder / "same", {});
   const io::SafetensorsReader same(folder / "same"), before(in);
@@ -148,7 +149,7 @@ TEST_F(Convert, LeavesWhatIsNoNumberAndWithoutAFormatEverything) {
   EXPECT_EQ(small.metadata().at("author"), "somebody");
 }
 
-TEST_F(Convert, MovesTypesThatAreNoFormatAsTheyAre) {
+TEST_F(Convert, CopiesTypesThatAreNotFormats) {
   std::vector<std::uint8_t> bytes(16);
   for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(37 * i);
   std::vector<io::TensorToWrite> all = tensors();
@@ -160,7 +161,7 @@ TEST_F(Convert, MovesTypesThatAreNoFormatAsTheyAre) {
   }
   io::write_safetensors(folder / "in.safetensors", all);
   const Result r = run(folder / "in.safetensors", folder / "out", {Scalar::bf16});
-  EXPECT_NE(r.notes.front().find("9 tensors are as they were"), std::string::npos) << r.notes.front();
+  EXPECT_NE(r.notes.front().find("9 tensors were copied unchanged"), std::string::npos) << r.notes.front();
   const io::SafetensorsReader out(folder / "out");
   for (const char* name : {"U64", "U32", "U16", "C64", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
     const io::TensorInfo* tensor = out.find(name);
@@ -172,7 +173,7 @@ TEST_F(Convert, MovesTypesThatAreNoFormatAsTheyAre) {
   }
 }
 
-/// `values` of rows of `width` in blocks of `f`, block by block with the definition, stored in `stored`.
+/// Rounds `values` in rows of `width` to blocks of `f`, block by block by the definition, stored as `stored`.
 std::vector<float> blocks_of(BlockFormat f, std::vector<float> values, std::size_t width, Scalar stored) {
   float amax = 0;
   for (const float x : values) amax = std::isfinite(x) ? std::max(amax, std::abs(x)) : amax;
@@ -233,13 +234,13 @@ TEST_F(Convert, RoundsToBlocksAlongTheLastAxis) {
       EXPECT_EQ(t.errors.vanished, errors.vanished);
       EXPECT_EQ(t.errors.overflows, 0U);
     }
-    // A wider dtype after it changes nothing of where the weights come from.
+    // Converting to a wider dtype afterwards does not change the recorded format.
     run(folder / "out", folder / "again", {Scalar::f64}, true);
     EXPECT_EQ(io::SafetensorsReader(folder / "again").metadata().at(kRoundedToKey), traits(f).name);
   }
 }
 
-/// A block of `values` from its definition, in f64 throughout, under a tensor's scale of 1.
+/// Rounds a block of `values` by its definition, in f64 throughout, with a tensor scale of 1.
 std::vector<double> block_in_f64(BlockFormat f, std::vector<double> values) {
   const BlockTraits t = traits(f);
   double amax = 0;
@@ -259,7 +260,8 @@ TEST_F(Convert, RoundsF64ToBlocksOnce) {
   std::mt19937_64 random(3);
   std::vector<double> wide;
   for (std::size_t b = 0; b < kBlocks; ++b) {
-    // The largest lies just below or above where the scale moves; so many at and around middles of elements.
+    // The largest value lies just below or above a change of the scale; many values lie at and near
+    // midpoints.
     const double nudge = std::ldexp(1.0, -30 - static_cast<int>(b % 20));
     const double largest = b % 4 == 0   ? 1 - 0x1p-40
                            : b % 4 == 1 ? 6.375 * (1 + nudge)
@@ -270,11 +272,11 @@ TEST_F(Convert, RoundsF64ToBlocksOnce) {
       const double middle =
           std::ldexp(static_cast<double>(2 * (random() % 16) + 1), static_cast<int>(random() % 4) - 6);
       const double near = middle * (1 + (random() % 3 == 0 ? 0 : random() % 2 == 0 ? nudge : -nudge));
-      const double unit = b % 4 == 1 && random() % 2 == 0 ? 1.125 : 1;  // nvfp4's scale there
+      const double unit = b % 4 == 1 && random() % 2 == 0 ? 1.125 : 1;  // the nvfp4 scale in this case
       wide.push_back(std::ldexp((random() % 2 == 0 ? near : -near) * unit, std::ilogb(largest) - 3));
     }
   }
-  wide[16] = 448 * 6;  // with which nvfp4's scale of the tensor is 1
+  wide[16] = 448 * 6;  // makes nvfp4's tensor scale 1
   const std::vector<io::TensorToWrite> tensors = {
       of("wide", io::Dtype::f64, {static_cast<std::int64_t>(wide.size())}, std::as_bytes(std::span(wide)))};
   io::write_safetensors(folder / "in.safetensors", tensors);
@@ -297,7 +299,7 @@ TEST_F(Convert, RoundsF64ToBlocksOnce) {
   }
 }
 
-TEST_F(Convert, SaysHowManyValuesOfABlockBecameNan) {
+TEST_F(Convert, ReportsHowManyValuesOfABlockBecameNan) {
   values[40] = INFINITY;  // in a block of 31 finite values
   const fs::path in = write_file();
   Change change;
@@ -310,10 +312,10 @@ TEST_F(Convert, SaysHowManyValuesOfABlockBecameNan) {
   ASSERT_EQ(r.warnings.size(), 1U);
   EXPECT_EQ(r.warnings[0],
             "31 of 300009 values of up_proj.weight became nan: they share a block of mxfp8 with inf, nan or "
-            "what is beyond f32");
+            "a value beyond f32");
 }
 
-TEST_F(Convert, CarriesTheOriginOn) {
+TEST_F(Convert, KeepsTheOrigin) {
   const fs::path in = write_file({{kPolicyKey, "params=f32"}, {kRoundedToKey, "f32"}});
   run(in, folder / "half", {Scalar::bf16, Rounding::stochastic, false, 3});
   run(folder / "half", folder / "wide", {Scalar::f32});
@@ -329,7 +331,7 @@ TEST_F(Convert, CarriesTheOriginOn) {
   EXPECT_EQ(io::SafetensorsReader(folder / "tf32").find("up_proj.weight")->dtype, io::Dtype::f32);
 }
 
-TEST_F(Convert, OverflowGoesThroughAndIsSaid) {
+TEST_F(Convert, OverflowSucceedsWithAWarning) {
   values[kLarge] = 70000;
   const fs::path in = write_file();
   struct Case {
@@ -360,7 +362,7 @@ TEST_F(Convert, OverflowGoesThroughAndIsSaid) {
   EXPECT_NE(nans.warnings.at(0).find("became nan: the largest e4m3 is 448,"), std::string::npos);
 }
 
-TEST_F(Convert, ManyTensorsThatOverflowAreOneWarning) {
+TEST_F(Convert, ManyOverflowingTensorsGiveOneWarning) {
   const std::vector<float> large = {1e6F, 1, -2e6F};
   std::vector<io::TensorToWrite> all;
   for (int i = 0; i < 6; ++i)
@@ -373,10 +375,10 @@ TEST_F(Convert, ManyTensorsThatOverflowAreOneWarning) {
       << r.warnings[0];
 }
 
-TEST_F(Convert, WritesOverNothingUnasked) {
+TEST_F(Convert, NeverOverwritesWithoutPermission) {
   const fs::path in = write_file();
   put(folder / "out", "mine");
-  EXPECT_NE(message_of<FileError>([&] { run(in, folder / "out", {}); }).find("is there already"),
+  EXPECT_NE(message_of<FileError>([&] { run(in, folder / "out", {}); }).find("exists already"),
             std::string::npos);
   EXPECT_EQ(contents_of(folder / "out"), "mine");
   run(in, folder / "out", {}, true);
@@ -391,7 +393,7 @@ TEST_F(Convert, WritesOverNothingUnasked) {
 class ConvertModel : public Convert {
  protected:
   fs::path model() const { return folder / "model"; }
-  /// Two shards, a tokenizer, pickles, a folder.
+  /// Writes two shards, a tokenizer, pickles and a folder.
   void write_model() const {
     const std::vector<io::TensorToWrite> all = tensors();
     io::ModelToWrite m;
@@ -429,31 +431,31 @@ TEST_F(ConvertModel, KeepsADirectoryAndNamesTheNewDtype) {
     EXPECT_EQ(shard.metadata().at("format"), "pt");
     EXPECT_EQ(shard.metadata().at(kPolicyKey), "params=f32");
   }
-  // As it is where no format is asked for.
+  // Without a format everything stays unchanged.
   run(model(), folder / "same", {});
   EXPECT_EQ(contents_of(folder / "same/config.json"), contents_of(model() / "config.json"));
 }
 
-TEST_F(ConvertModel, ReplacesModelsOnly) {
+TEST_F(ConvertModel, ReplacesOnlyModels) {
   write_model();
   EXPECT_THROW(run(model(), model(), {}, true), FileError);
-  EXPECT_NE(message_of<FileError>([&] { run(model(), folder, {}, true); }).find("holds the input"),
+  EXPECT_NE(message_of<FileError>([&] { run(model(), folder, {}, true); }).find("contains the input"),
             std::string::npos);
   fs::create_directories(folder / "home");
   put(folder / "home/letter", "dear");
-  EXPECT_NE(message_of<FileError>([&] { run(model(), folder / "home", {}, true); }).find("is no model"),
+  EXPECT_NE(message_of<FileError>([&] { run(model(), folder / "home", {}, true); }).find("is not a model"),
             std::string::npos);
   EXPECT_EQ(contents_of(folder / "home/letter"), "dear");
   fs::create_directories(folder / "empty");
   run(model(), folder / "empty", {Scalar::bf16});
-  EXPECT_NE(message_of<FileError>([&] { run(model(), folder / "empty", {}); }).find("is there already"),
+  EXPECT_NE(message_of<FileError>([&] { run(model(), folder / "empty", {}); }).find("exists already"),
             std::string::npos);
   run(model(), folder / "empty", {Scalar::f16}, true);
   EXPECT_EQ(json::parse(contents_of(folder / "empty/config.json"))["torch_dtype"], "float16");
   EXPECT_FALSE(fs::exists(folder / "empty.partial"));
 }
 
-TEST_F(ConvertModel, StopsWithoutATrace) {
+TEST_F(ConvertModel, LeavesNothingWhenStopped) {
   write_model();
   std::stop_source stop;
   stop.request_stop();
@@ -462,7 +464,7 @@ TEST_F(ConvertModel, StopsWithoutATrace) {
   EXPECT_FALSE(fs::exists(folder / "out.partial"));
 }
 
-TEST_F(ConvertModel, TakesTheMastersOfAState) {
+TEST_F(ConvertModel, ConvertsTheMastersOfAState) {
   io::StateHeader header;
   header.step = 12;
   header.config_toml = "[run]\n";
@@ -485,8 +487,8 @@ TEST_F(ConvertModel, TakesTheMastersOfAState) {
   }
 }
 
-TEST_F(ConvertModel, MultipliesEightBitWeightsWithTheirScales) {
-  // 3 × 5 codes of 1, 2, 3, …; a scale for the tensor, for each row, for each block of 2 × 3.
+TEST_F(ConvertModel, MultipliesEightBitWeightsByTheirScales) {
+  // 3 × 5 codes of 1, 2, 3, …; a scale for the tensor, each row, or each block of 2 × 3.
   std::vector<std::uint8_t> codes;
   std::vector<double> numbers;
   for (int i = 0; i < 15; ++i) {
@@ -542,7 +544,7 @@ TEST_F(ConvertModel, ReadsScalesThatArePowersOfTwo) {
   EXPECT_EQ(got, (std::vector<float>{3.0F, 3 * 0x1p-7F, 3 * 0x1p-127F}));
 }
 
-TEST_F(ConvertModel, RefusesScalesThatFitNothing) {
+TEST_F(ConvertModel, RejectsScalesThatDoNotFit) {
   const std::vector<std::uint8_t> codes(15);
   const std::vector<float> scales(4);
   const std::vector<io::TensorToWrite> all = {

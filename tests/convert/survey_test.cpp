@@ -1,4 +1,4 @@
-// What a survey says of every format is what a conversion to it then does, to the last bit.
+// A survey's figures for each format equal those of a conversion to it, bit for bit.
 #include "mantissa/convert/survey.h"
 
 #include <gtest/gtest.h>
@@ -69,7 +69,7 @@ class Surveys : public test::TemporaryFolder {
     tensors_.push_back({std::to_string(tensors_.size()), dtype, shape, bytes, nullptr});
   }
 
-  /// Of all tensors in their order.
+  /// Surveys of all tensors in order.
   std::vector<Survey> surveys(const kernels::Context& ctx) const {
     const io::WeightFiles files(folder / "in");
     std::vector<Survey> all;
@@ -88,7 +88,7 @@ class Surveys : public test::TemporaryFolder {
   std::vector<io::TensorToWrite> tensors_;
 };
 
-TEST_F(Surveys, SayWhatAConversionDoes) {
+TEST_F(Surveys, EqualTheFiguresOfAConversion) {
   std::vector<std::vector<RewrittenTensor>> plain, blocks;
   for (const Scalar format : kSurveyed) plain.push_back(converted(format, {}));
   for (const BlockFormat f : kBlockFormats) blocks.push_back(converted(stored_as(f), f));
@@ -110,20 +110,20 @@ TEST_F(Surveys, SayWhatAConversionDoes) {
   }
 }
 
-TEST_F(Surveys, CountWhatSharesABlockWithInfAsOverflow) {
+TEST_F(Surveys, CountValuesThatShareABlockWithInfAsOverflow) {
   const io::WeightFiles files(folder / "in");
   for (const io::TensorInfo& t : files.tensors()) {
     if (t.dtype != io::Dtype::f32 || t.shape != std::vector<std::int64_t>{300'009}) continue;
     const Survey seen = survey(files, t, {});
     if (seen.values.nonfinite == 0) continue;
     EXPECT_EQ(seen.values.nonfinite, 2U);
-    // inf is one of a whole block, nan the last of one that the row ends in: 300009 = 9375 · 32 + 9.
+    // inf shares a full block; nan shares the last block of a row: 300009 = 9375 · 32 + 9.
     for (const std::size_t f : {0, 1, 2}) EXPECT_EQ(seen.block_losses[f].overflows, 31U + 8U);
     EXPECT_EQ(seen.block_losses[3].overflows, 15U + 8U);
     EXPECT_EQ(seen.block_losses[3].nonfinite, 2U);
     return;
   }
-  FAIL() << "the tensor is gone";
+  FAIL() << "the tensor is missing";
 }
 
 }  // namespace

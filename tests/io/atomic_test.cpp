@@ -18,7 +18,7 @@ class Atomic : public test::TemporaryFolder {
   std::ptrdiff_t entries() const { return std::distance(std::filesystem::directory_iterator(folder), {}); }
 };
 
-TEST_F(Atomic, AFileIsReplacedWhole) {
+TEST_F(Atomic, ReplacesAFileCompletely) {
   put(folder / "f", "a long old text");
   write_file_atomic(folder / "f", "new");
   EXPECT_EQ(contents_of(folder / "f"), "new");
@@ -37,7 +37,7 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(Atomic, WhatACrashLeftIsWrittenOver) {
+TEST_F(Atomic, OverwritesFilesLeftByACrash) {
   put(folder / "f.partial", "half of something longer than what comes");
   write_file_atomic(folder / "f", "new");
   EXPECT_EQ(contents_of(folder / "f"), "new");
@@ -51,14 +51,14 @@ TEST_F(Atomic, WhatACrashLeftIsWrittenOver) {
   EXPECT_EQ(entries(), 2);
 }
 
-TEST_F(Atomic, FilesHaveTheRightsOfTheUmask) {
+TEST_F(Atomic, FilesHaveThePermissionsOfTheUmask) {
   const mode_t before = ::umask(027);
   write_file_atomic(folder / "f", "x");
   ::umask(before);
   EXPECT_EQ(static_cast<int>(std::filesystem::status(folder / "f").permissions()), 0640);
 }
 
-TEST_F(Atomic, ADirectoryAppearsWhole) {
+TEST_F(Atomic, ADirectoryAppearsComplete) {
   {
     AtomicDirectory directory(folder / "a" / "b");
     put(directory.beside() / "f", "x");
@@ -74,7 +74,7 @@ TEST_F(Atomic, ADirectoryAppearsWhole) {
 TEST_F(Atomic, ADirectoryReplacesTheOldOne) {
   std::filesystem::create_directory(folder / "d");
   put(folder / "d" / "old", "x");
-  AtomicDirectory directory(folder / "d/");  // with a slash behind it
+  AtomicDirectory directory(folder / "d/");  // with a trailing slash
   put(directory.beside() / "new", "y");
   EXPECT_TRUE(std::filesystem::exists(folder / "d" / "old"));
   directory.commit();
@@ -94,7 +94,7 @@ TEST_F(Atomic, ADirectoryThatIsNotCommittedChangesNothing) {
   EXPECT_EQ(entries(), 1);
 }
 
-TEST_F(Atomic, WhereOneCannotWriteTheMessageNamesThePlace) {
+TEST_F(Atomic, ErrorsNameAnUnwritablePath) {
   put(folder / "f", "a file");
   EXPECT_NE(message_of<FileError>([&] { write_file_atomic(folder / "none" / "f", "x"); }).find("none"),
             std::string::npos);

@@ -67,7 +67,7 @@ TEST_F(Checkpoint, AModelIsAConfigAndItsWeights) {
   EXPECT_EQ(values, c);
 }
 
-TEST_F(Checkpoint, FurtherFilesAreWrittenBeside) {
+TEST_F(Checkpoint, WritesAdditionalFiles) {
   ModelToWrite model;
   model.config_json = "{}";
   model.generation_config_json = R"({"eos_token_id":2})";
@@ -79,7 +79,7 @@ TEST_F(Checkpoint, FurtherFilesAreWrittenBeside) {
 }
 
 TEST_F(Checkpoint, LargeModelsAreShardedWithAnIndex) {
-  write(24);  // a and b fill the first to the last byte
+  write(24);  // a and b exactly fill the first shard
   EXPECT_EQ(files(),
             (std::set<std::string>{"config.json", "model-00001-of-00002.safetensors",
                                    "model-00002-of-00002.safetensors", "model.safetensors.index.json"}));
@@ -101,12 +101,12 @@ TEST_F(Checkpoint, LargeModelsAreShardedWithAnIndex) {
   }
 }
 
-TEST_F(Checkpoint, ATensorLargerThanAShardHasOneOfItsOwn) {
+TEST_F(Checkpoint, ATensorLargerThanAShardHasItsOwnShard) {
   write(1);
   EXPECT_EQ(WeightFiles(directory()).path_of("b").filename(), "model-00002-of-00003.safetensors");
 }
 
-TEST_F(Checkpoint, TheHashDependsOnTheValuesAlone) {
+TEST_F(Checkpoint, TheHashDependsOnlyOnTheValues) {
   std::vector<float> all = a;
   all.insert(all.end(), b.begin(), b.end());
   all.insert(all.end(), c.begin(), c.end());
@@ -122,7 +122,7 @@ TEST_F(Checkpoint, WritingAgainReplacesTheWholeDirectory) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
-TEST_F(Checkpoint, WhereWritingFailsTheOldModelStays) {
+TEST_F(Checkpoint, AFailedWriteKeepsTheOldModel) {
   write(1000);
   const std::vector<TensorToWrite> tensors = {
       {"a", Dtype::f32, {2}, {}, [](std::uint64_t, std::span<std::byte>) {
@@ -135,7 +135,7 @@ TEST_F(Checkpoint, WhereWritingFailsTheOldModelStays) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
 }
 
-TEST_F(Checkpoint, TwoWeightsOfOneNameAreRefusedAlsoAcrossShards) {
+TEST_F(Checkpoint, RejectsTwoWeightsOfOneNameAlsoAcrossShards) {
   const std::vector<TensorToWrite> tensors = {of("a", a, {4}), of("a", a, {4})};
   ModelToWrite model;
   model.tensors = tensors;
@@ -145,7 +145,7 @@ TEST_F(Checkpoint, TwoWeightsOfOneNameAreRefusedAlsoAcrossShards) {
   }
 }
 
-TEST_F(Checkpoint, TheOnlySafetensorsFileOfADirectoryIsItsWeights) {
+TEST_F(Checkpoint, UsesTheOnlySafetensorsFileOfADirectory) {
   write_safetensors(folder / "rwkv.safetensors", weights());
   EXPECT_EQ(WeightFiles(folder).tensors().size(), 3U);
   EXPECT_EQ(WeightFiles(folder / "rwkv.safetensors").tensors().size(), 3U);
@@ -154,7 +154,7 @@ TEST_F(Checkpoint, TheOnlySafetensorsFileOfADirectoryIsItsWeights) {
             std::string::npos);
 }
 
-TEST_F(Checkpoint, ADirectoryWithoutWeightsSaysWhatItHas) {
+TEST_F(Checkpoint, ADirectoryWithoutWeightsIsReportedWithItsContents) {
   EXPECT_NE(message_of<FileError>([&] { WeightFiles files(folder); }).find("has no model.safetensors"),
             std::string::npos);
   put(folder / "pytorch_model.bin", "PK");
@@ -164,7 +164,7 @@ TEST_F(Checkpoint, ADirectoryWithoutWeightsSaysWhatItHas) {
             std::string::npos);
 }
 
-TEST_F(Checkpoint, AnIndexThatDoesNotFitItsShardsIsRefused) {
+TEST_F(Checkpoint, RejectsAnIndexThatDoesNotMatchItsShards) {
   write_safetensors(folder / "x.safetensors", weights());
   const std::vector<TensorToWrite> other = {of("a", a, {4})};
   write_safetensors(folder / "y.safetensors", other);
@@ -178,22 +178,22 @@ TEST_F(Checkpoint, AnIndexThatDoesNotFitItsShardsIsRefused) {
            {"{}", "has no weight_map"},
            {R"({"weight_map":[]})", "has no weight_map"},
            {R"({"weight_map":{}})", "has no weight_map"},
-           {R"({"weight_map":{"a":1}})", "places \"a\" in something that is not a file"},
-           {R"({"weight_map":{"a":"../x.safetensors"}})", "places \"a\" in something that is not a file"},
-           {R"({"weight_map":{"a":"/etc/passwd"}})", "places \"a\" in something that is not a file"},
-           {R"({"weight_map":{"a":".."}})", "places \"a\" in something that is not a file"},
-           {R"({"weight_map":{"a":""}})", "places \"a\" in something that is not a file"},
+           {R"({"weight_map":{"a":1}})", "does not name a file in its folder for \"a\""},
+           {R"({"weight_map":{"a":"../x.safetensors"}})", "does not name a file in its folder for \"a\""},
+           {R"({"weight_map":{"a":"/etc/passwd"}})", "does not name a file in its folder for \"a\""},
+           {R"({"weight_map":{"a":".."}})", "does not name a file in its folder for \"a\""},
+           {R"({"weight_map":{"a":""}})", "does not name a file in its folder for \"a\""},
            {R"({"weight_map":{"a":"z.safetensors"}})", "no such file"},
            {R"({"weight_map":{"d":"x.safetensors"}})",
-            "places \"d\" in x.safetensors, which does not hold it"},
-           {R"({"weight_map":{"a":"x.safetensors","b":"y.safetensors"}})", "is in x.safetensors too"},
+            "assigns \"d\" to x.safetensors, which does not contain it"},
+           {R"({"weight_map":{"a":"x.safetensors","b":"y.safetensors"}})", "is also in x.safetensors"},
            {R"({"weight_map":{"a":"x.safetensors","a":"x.safetensors"}})", "twice"}}) {
     EXPECT_NE(refused(index).find(says), std::string::npos) << index;
   }
   EXPECT_NE(refused(std::string(100'000, '[')).find("deeper than"), std::string::npos);
 }
 
-TEST_F(Checkpoint, AnUnfitRequestNamesTheTensor) {
+TEST_F(Checkpoint, ErrorsOfAReadNameTheTensor) {
   const std::vector<std::byte> bytes(8);
   const std::vector<TensorToWrite> tensors = {{"ids", Dtype::i64, {1}, bytes, nullptr}, of("a", a, {2, 2})};
   write_safetensors(folder / "model.safetensors", tensors);
@@ -221,7 +221,7 @@ double value_of(std::uint32_t bits, int exponent_bits, int mantissa_bits) {
   return sign * std::ldexp(mantissa + hidden, std::max(exponent, 1) - bias - mantissa_bits);
 }
 
-TEST_F(Checkpoint, EverySixteenBitValueIsReadExactly) {
+TEST_F(Checkpoint, ReadsEverySixteenBitValueExactly) {
   std::vector<std::uint16_t> all(65536);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::uint16_t>(i);
   const std::vector<TensorToWrite> tensors = {
@@ -249,7 +249,7 @@ TEST_F(Checkpoint, EverySixteenBitValueIsReadExactly) {
   }
 }
 
-TEST_F(Checkpoint, F64RoundsToNearestEvenWhereF32IsAskedFor) {
+TEST_F(Checkpoint, F64RoundsToNearestEvenInF32) {
   // Ties at 1 + 2^-24 and 1 + 3·2^-24, above the largest f32, below its smallest subnormal.
   const std::vector<double> values = {1 + 0x1p-24, 1 + 0x3p-24, 1 + 0x1.8p-24, 0x1.ffffffp127,
                                       0x1p-150,    0x1.8p-150,  -0.0};
@@ -267,7 +267,7 @@ TEST_F(Checkpoint, F64RoundsToNearestEvenWhereF32IsAskedFor) {
   EXPECT_EQ(std::memcmp(f32.data(), expected.data(), 7 * sizeof(float)), 0);
 }
 
-TEST_F(Checkpoint, PiecesJoinWithoutASeam) {
+TEST_F(Checkpoint, ReadsTensorsOfSeveralPieces) {
   // 1,200,001 values of 2 bytes: three pieces, the last one short.
   std::vector<std::uint16_t> values(1'200'001);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint16_t>(i % 0x7f80);

@@ -17,7 +17,7 @@ using test::message_of;
 
 class Lock : public test::TemporaryFolder {};
 
-TEST_F(Lock, TheSecondIsRefusedAndToldByWhom) {
+TEST_F(Lock, RejectsASecondHolderAndNamesTheFirst) {
   const RunLock first(folder);
   EXPECT_TRUE(first.held());
   const std::string message = message_of<FileError>([&] { RunLock second(folder); });
@@ -28,24 +28,24 @@ TEST_F(Lock, TheSecondIsRefusedAndToldByWhom) {
   EXPECT_NE(message.find("--out"), std::string::npos);
 }
 
-TEST_F(Lock, ItIsGivenBackAndLeavesNothing) {
+TEST_F(Lock, ReleasesTheLockAndRemovesItsFile) {
   std::optional<RunLock> lock(std::in_place, folder);
   lock.reset();
   EXPECT_TRUE(std::filesystem::is_empty(folder));
   EXPECT_NO_THROW(RunLock again(folder));
 }
 
-TEST_F(Lock, ARefusedOneDoesNotBreakTheLock) {
+TEST_F(Lock, AFailedAttemptKeepsTheLock) {
   const RunLock first(folder);
   EXPECT_THROW(RunLock second(folder), FileError);
   EXPECT_THROW(RunLock third(folder), FileError);
 }
 
-TEST_F(Lock, ADirectoryThatIsNotThereIsRefused) {
+TEST_F(Lock, RejectsAMissingDirectory) {
   EXPECT_THROW(RunLock lock(folder / "none"), FileError);
 }
 
-TEST_F(Lock, AProcessThatIsKilledLetsGo) {
+TEST_F(Lock, AKilledProcessReleasesTheLock) {
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();

@@ -41,7 +41,7 @@ std::vector<float> counted(std::size_t n) {
   return values;
 }
 
-TEST_F(Safetensors, WhatIsWrittenIsRead) {
+TEST_F(Safetensors, ReadsWhatItWrites) {
   const std::vector<float> a = counted(6), b = counted(1);
   const std::vector<TensorToWrite> tensors = {
       tensor_of("z", a, {2, 3}), tensor_of("a scalar", b, {}), {"nothing", Dtype::bf16, {0, 7}, {}, nullptr}};
@@ -87,7 +87,7 @@ TEST_F(Safetensors, EveryDtypeKeepsItsNameAndSize) {
   }
 }
 
-TEST_F(Safetensors, TheDataBeginsAtAMultipleOfEightBytes) {
+TEST_F(Safetensors, TheDataStartsAtAMultipleOfEightBytes) {
   const std::vector<float> value = counted(1);
   for (std::size_t n = 1; n <= 9; ++n) {
     const std::vector<TensorToWrite> tensors = {tensor_of(std::string(n, 'x'), value, {1})};
@@ -102,7 +102,7 @@ TEST_F(Safetensors, TheDataBeginsAtAMultipleOfEightBytes) {
 }
 
 TEST_F(Safetensors, AStreamedTensorHasTheBytesOfOneInMemory) {
-  // More than one piece, and no multiple of a piece.
+  // More than one piece, and not a multiple of the piece size.
   const std::vector<float> values = counted(700'001);
   const std::vector<TensorToWrite> whole = {tensor_of("w", values, {700'001})};
   const std::uint64_t hash = write_safetensors(file(), whole);
@@ -128,7 +128,7 @@ TEST_F(Safetensors, TheHashIsXxh64OfTheDataSection) {
             XXH64(all.data(), all.size() * sizeof(float), 0));
 }
 
-TEST_F(Safetensors, OrderIsThatOfTheFileNotOfTheHeader) {
+TEST_F(Safetensors, TensorsAreInFileOrderNotHeaderOrder) {
   put(file(),
       with_length(
           R"({"b":{"dtype":"U8","shape":[1],"data_offsets":[1,2]},"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})",
@@ -138,7 +138,7 @@ TEST_F(Safetensors, OrderIsThatOfTheFileNotOfTheHeader) {
   EXPECT_EQ(reader.tensors()[1].name, "b");
 }
 
-TEST_F(Safetensors, WhatTheFormatDoesNotDefineIsPassedOver) {
+TEST_F(Safetensors, IgnoresUndefinedKeys) {
   put(file(),
       with_length(
           R"({"__metadata__":null,"a":{"dtype":"U8","since":2,"by":"x","ok":true,"no":null,"f":1.5,"shape":[],"data_offsets":[0,1]}}  )",
@@ -148,12 +148,12 @@ TEST_F(Safetensors, WhatTheFormatDoesNotDefineIsPassedOver) {
   EXPECT_TRUE(reader.metadata().empty());
 }
 
-TEST_F(Safetensors, AFileWithoutTensorsIsOne) {
+TEST_F(Safetensors, AFileWithoutTensorsIsValid) {
   write_safetensors(file(), {});
   EXPECT_TRUE(SafetensorsReader(file()).tensors().empty());
 }
 
-TEST_F(Safetensors, ReadingOutsideATensorIsRefused) {
+TEST_F(Safetensors, RejectsReadsOutsideATensor) {
   const std::vector<float> a = counted(2), b = counted(2);
   const std::vector<TensorToWrite> tensors = {tensor_of("a", a, {2}), tensor_of("b", b, {2})};
   write_safetensors(file(), tensors);
@@ -164,7 +164,7 @@ TEST_F(Safetensors, ReadingOutsideATensorIsRefused) {
   EXPECT_NO_THROW(reader.read(*reader.find("a"), {}, 8));
 }
 
-TEST_F(Safetensors, AFileCutWhileItIsOpenIsSaid) {
+TEST_F(Safetensors, ReportsAFileTruncatedWhileOpen) {
   const std::vector<float> values = counted(4);
   const std::vector<TensorToWrite> tensors = {tensor_of("a", values, {4})};
   write_safetensors(file(), tensors);
@@ -175,8 +175,8 @@ TEST_F(Safetensors, AFileCutWhileItIsOpenIsSaid) {
             std::string::npos);
 }
 
-// One malformed file: the header, the bytes of data behind it, and what the message must hold besides the
-// file's name.
+// A malformed file: the header, the number of data bytes after it, and a required part of the message besides
+// the file's name.
 struct Malformed {
   const char* name;
   std::string header;
@@ -205,8 +205,8 @@ std::vector<Malformed> malformed() {
   return {
       {"NotJson", "{this is not json}", 0, "not JSON"},
       {"CutJson", "{" + entry(f32, "[1]", "[0,4]"), 4, "not JSON"},
-      {"TextBehindTheHeader", object(entry(f32, "[1]", "[0,4]")) + "x", 4, "not JSON"},
-      {"ZerosBehindTheHeader", object(entry(f32, "[1]", "[0,4]")) + std::string(4, '\0'), 4, "not JSON"},
+      {"TextAfterTheHeader", object(entry(f32, "[1]", "[0,4]")) + "x", 4, "not JSON"},
+      {"ZerosAfterTheHeader", object(entry(f32, "[1]", "[0,4]")) + std::string(4, '\0'), 4, "not JSON"},
       {"BadUtf8", object(entry(f32, "[1]", "[0,4]", "\xff\xfe")), 4, "not JSON"},
       {"LeadingSpace", " " + object(entry(f32, "[1]", "[0,4]")), 4, "does not begin with '{'"},
       {"ListAtTheTop", "[1]", 0, "does not begin with '{'"},
@@ -221,8 +221,7 @@ std::vector<Malformed> malformed() {
       {"LowerCaseDtype", object(entry(R"("f32")", "[1]", "[0,4]")), 4, "unknown dtype \"f32\""},
       {"DtypeIsANumber", object(entry("32", "[1]", "[0,4]")), 4, "\"w\" has a dtype of the wrong type"},
       {"ShapeIsANumber", object(entry(f32, "1", "[0,4]")), 4, "\"w\" has a shape of the wrong type"},
-      {"ShapeHoldsText", object(entry(f32, R"(["1"])", "[0,4]")), 4,
-       "\"w\" has something else than whole numbers"},
+      {"ShapeHoldsText", object(entry(f32, R"(["1"])", "[0,4]")), 4, "\"w\" must have whole numbers"},
       {"ShapeHoldsAFraction", object(entry(f32, "[1.5]", "[0,4]")), 4, "\"w\" has \"1.5\" in its shape"},
       {"ShapeHoldsAList", object(entry(f32, "[[1]]", "[0,4]")), 4, "\"w\" is nested too deep"},
       {"NegativeSize", object(entry(f32, "[-1]", "[0,4]")), 4, "\"w\" has -1 in its shape"},
@@ -232,9 +231,8 @@ std::vector<Malformed> malformed() {
       {"SizeBeyond64Bits", object(entry(f32, "[18446744073709551616]", "[0,4]")), 4,
        "\"w\" has \"18446744073709551616\""},
       {"ProductWrapsToZero", object(entry(f32, "[4294967296,4294967296]", "[0,0]")), 0,
-       "more than any file holds"},
-      {"BytesWrapToZero", object(entry(f32, "[4611686018427387904]", "[0,0]")), 0,
-       "more than any file holds"},
+       "which exceeds any file"},
+      {"BytesWrapToZero", object(entry(f32, "[4611686018427387904]", "[0,0]")), 0, "which exceeds any file"},
       {"TooManyDimensions", object(entry(f32, ones(65), "[0,4]")), 4, "more than 64 numbers in its shape"},
       {"OneOffset", object(entry(f32, "[1]", "[0]")), 4, "\"w\" has 1 data_offsets"},
       {"ThreeOffsets", object(entry(f32, "[1]", "[0,4,8]")), 4, "\"w\" has 3 data_offsets"},
@@ -243,7 +241,7 @@ std::vector<Malformed> malformed() {
       {"OffsetsInReverse", object(entry(f32, "[1]", "[4,0]")), 4,
        "\"w\" ends at byte 0 before it begins at 4"},
       {"OutOfTheFile", object(entry(f32, "[2]", "[0,8]")), 4,
-       "\"w\" ends at byte 8 of the data, of which the file has 4"},
+       "\"w\" ends at byte 8 of the data, but the file has 4"},
       {"OffsetNear64Bits", object(entry(f32, "[1]", "[9223372036854775803,9223372036854775807]")), 4,
        "\"w\" ends at byte"},
       {"TooFewBytes", object(entry(f32, "[2]", "[0,4]")), 4, "\"w\" has 4 bytes, but F32 [2] needs 8"},
@@ -258,10 +256,10 @@ std::vector<Malformed> malformed() {
       {"GapAtTheStart", object(entry(f32, "[1]", "[4,8]")), 8, "\"w\" leaves a gap of 4 bytes"},
       {"BytesLeftOver", object(entry(f32, "[1]", "[0,4]")), 5, "1 bytes after its last tensor"},
       {"NameTwice", object(entry(f32, "[1]", "[0,4]") + "," + entry(f32, "[1]", "[4,8]")), 8,
-       "\"w\" is there twice"},
+       "\"w\" occurs twice"},
       {"FieldTwice", R"({"w":{"dtype":"F32","dtype":"F32","shape":[1],"data_offsets":[0,4]}})", 4,
        "\"w\" has dtype twice"},
-      {"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0, "\"__metadata__\" is there twice"},
+      {"MetadataTwice", R"({"__metadata__":{},"__metadata__":{}})", 0, "\"__metadata__\" occurs twice"},
       {"MetadataKeyTwice", R"({"__metadata__":{"a":"1","a":"2"}})", 0, "has \"a\" twice"},
       {"MetadataIsText", R"({"__metadata__":"pt"})", 0, "\"__metadata__\" is not an object"},
       {"MetadataHoldsANumber", R"({"__metadata__":{"a":1}})", 0, "\"a\", which is not text"},
@@ -273,7 +271,7 @@ std::vector<Malformed> malformed() {
 
 class SafetensorsMalformed : public Safetensors, public ::testing::WithParamInterface<Malformed> {};
 
-TEST_P(SafetensorsMalformed, IsRefusedInOneMessageThatNamesTheFile) {
+TEST_P(SafetensorsMalformed, IsRejectedWithOneMessageThatNamesTheFile) {
   put(file(), with_length(GetParam().header, std::string(GetParam().data, '\0')));
   const std::string message = message_of<FileError>([&] { SafetensorsReader reader(file()); });
   EXPECT_EQ(message.rfind(file().string() + ": ", 0), 0U) << message;
@@ -285,7 +283,7 @@ TEST_P(SafetensorsMalformed, IsRefusedInOneMessageThatNamesTheFile) {
 INSTANTIATE_TEST_SUITE_P(Headers, SafetensorsMalformed, ::testing::ValuesIn(malformed()),
                          [](const auto& param) { return std::string(param.param.name); });
 
-TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
+TEST_F(Safetensors, RejectsOtherKindsOfFiles) {
   const auto refused = [&](std::string_view contents) {
     put(file(), contents);
     return message_of<FileError>([&] { SafetensorsReader reader(file()); });
@@ -293,16 +291,16 @@ TEST_F(Safetensors, FilesThatAreNoneAreRefused) {
   EXPECT_NE(refused("").find("0 bytes"), std::string::npos);
   EXPECT_NE(refused(std::string("\x08\0\0", 3)).find("3 bytes"), std::string::npos);
   EXPECT_NE(refused(std::string(8, '\xff')).find("18446744073709551615"), std::string::npos);
-  EXPECT_NE(
-      refused(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8)).find("100000001 bytes, and 100000000 is the most"),
-      std::string::npos);
-  EXPECT_NE(refused(std::string("\x09\0\0\0\0\0\0\0{}", 10)).find("cut short"), std::string::npos);
+  EXPECT_NE(refused(std::string("\x01\xe1\xf5\x05\0\0\0\0", 8))
+                .find("100000001 bytes, above the limit of 100000000"),
+            std::string::npos);
+  EXPECT_NE(refused(std::string("\x09\0\0\0\0\0\0\0{}", 10)).find("is truncated"), std::string::npos);
   EXPECT_NE(refused("version https://git-lfs.github.com/spec/v1\noid sha256:0\n").find("git lfs pull"),
             std::string::npos);
   EXPECT_NE(refused("PK\x03\x04zip and so on").find("save_file"), std::string::npos);
 }
 
-TEST_F(Safetensors, AHeaderWhoseLengthHasTheBytesOfAPickleIsRead) {
+TEST_F(Safetensors, ReadsAHeaderWhoseLengthLooksLikeAPickle) {
   std::string header = R"({"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
   header.append(0x0280 - header.size(), ' ');
   put(file(), with_length(header, "x"));
@@ -312,7 +310,7 @@ TEST_F(Safetensors, AHeaderWhoseLengthHasTheBytesOfAPickleIsRead) {
             std::string::npos);
 }
 
-TEST_F(Safetensors, WhatIsNotAFileIsRefused) {
+TEST_F(Safetensors, RejectsPathsThatAreNotFiles) {
   const auto refused = [](const std::filesystem::path& path) {
     return message_of<FileError>([&] { SafetensorsReader reader(path); });
   };
@@ -322,7 +320,7 @@ TEST_F(Safetensors, WhatIsNotAFileIsRefused) {
   EXPECT_NE(refused(folder / "pipe").find("not a regular file"), std::string::npos);
 }
 
-TEST_F(Safetensors, WhatCannotBeWrittenIsRefusedBeforeAFileIsTouched) {
+TEST_F(Safetensors, RejectsUnwritableTensorsBeforeTouchingAFile) {
   const std::vector<float> values = counted(4);
   const auto write = [&](std::vector<TensorToWrite> tensors) { write_safetensors(file(), tensors); };
   EXPECT_THROW(write({tensor_of("w", values, {5})}), ShapeError);
@@ -335,7 +333,7 @@ TEST_F(Safetensors, WhatCannotBeWrittenIsRefusedBeforeAFileIsTouched) {
   EXPECT_THROW(write_safetensors(folder / "none" / "file", {}), FileError);
 }
 
-TEST_F(Safetensors, WhereFillThrowsTheOldFileStays) {
+TEST_F(Safetensors, AnExceptionInFillKeepsTheOldFile) {
   put(file(), "old");
   const std::vector<TensorToWrite> tensors = {
       {"w", Dtype::f32, {4}, {}, [](std::uint64_t, std::span<std::byte>) {
@@ -346,8 +344,8 @@ TEST_F(Safetensors, WhereFillThrowsTheOldFileStays) {
   EXPECT_FALSE(std::filesystem::exists(file().string() + ".partial"));
 }
 
-// A limit of the process stands in for a full disk: the write fails in the middle in the same way.
-TEST_F(Safetensors, WhereSpaceEndsTheOldFileStaysAndNothingIsLeft) {
+// A process limit stands in for a full disk: the write fails midway in the same way.
+TEST_F(Safetensors, AFullDiskKeepsTheOldFileAndLeavesNoOther) {
   put(file(), "old");
   const std::vector<float> values(1 << 20);
   const std::vector<TensorToWrite> tensors = {tensor_of("w", values, {1 << 20})};

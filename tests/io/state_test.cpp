@@ -65,7 +65,7 @@ class State : public test::TemporaryFolder {
   const std::vector<std::uint16_t> moment = {0x3f80, 0xff80};
 };
 
-TEST_F(State, WhatIsWrittenIsRead) {
+TEST_F(State, ReadsWhatItWrites) {
   write(100);
   EXPECT_EQ(steps(), std::vector<std::int64_t>{100});
   EXPECT_EQ(find_states(folder)[0].path, folder / "state" / "step-00000100");
@@ -79,7 +79,7 @@ TEST_F(State, WhatIsWrittenIsRead) {
   EXPECT_EQ(bf16, moment);
 }
 
-TEST_F(State, ARunWithoutAScalerHasNone) {
+TEST_F(State, KeepsTheAbsenceOfAScaler) {
   StateHeader plain = header(1);
   plain.scaler.reset();
   plain.changes.clear();
@@ -97,19 +97,19 @@ TEST_F(State, TheSameStateHasTheSameBytes) {
   EXPECT_EQ(contents_of(state(1) / "state.safetensors"), tensors);
 }
 
-TEST_F(State, ARunThatHasNoneHasNone) {
+TEST_F(State, ARunWithoutStatesHasNone) {
   EXPECT_TRUE(steps().empty());
   EXPECT_TRUE(find_states(folder / "none").empty());
 }
 
-TEST_F(State, TheNewestAreKept) {
+TEST_F(State, KeepsTheNewestStates) {
   for (const int step : {1, 2, 3, 4}) write(step, 2);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{3, 4}));
   write(5, 0);  // never fewer than the one just written
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{5}));
 }
 
-TEST_F(State, StatesOfALaterStepAreNotCountedAndNotRemoved) {
+TEST_F(State, NeitherCountsNorRemovesStatesOfLaterSteps) {
   for (const int step : {10, 20, 30, 40}) write(step);
   write(15, 1);
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{15, 20, 30, 40}));
@@ -122,7 +122,7 @@ TEST_F(State, StepsAreOrderedByNumber) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{7, 99'999'999, 100'000'000}));
 }
 
-TEST_F(State, WhatACrashLeftIsNoStateAndGoesWithTheNextOne) {
+TEST_F(State, IgnoresPartialStatesAndRemovesThemWithTheNextWrite) {
   write(1);
   std::filesystem::copy(state(1), folder / "state" / "step-00000002.partial");
   EXPECT_EQ(steps(), std::vector<std::int64_t>{1});
@@ -130,7 +130,7 @@ TEST_F(State, WhatACrashLeftIsNoStateAndGoesWithTheNextOne) {
   EXPECT_FALSE(std::filesystem::exists(folder / "state" / "step-00000002.partial"));
 }
 
-TEST_F(State, WhatIsNotNamedAsAStateIsNone) {
+TEST_F(State, IgnoresFoldersWithOtherNames) {
   for (const char* name : {"step-1", "step-000000001", "step-0000000x", "step-", "step--0000001",
                            "copy-00000001", "step-00000001 "}) {
     std::filesystem::create_directories(folder / "state" / name);
@@ -139,7 +139,7 @@ TEST_F(State, WhatIsNotNamedAsAStateIsNone) {
   EXPECT_TRUE(steps().empty());
 }
 
-TEST_F(State, WhereWritingFailsTheOldStatesStay) {
+TEST_F(State, AFailedWriteKeepsTheOldStates) {
   write(1, 1);
   const std::vector<TensorToWrite> tensors = {
       {"w", Dtype::f32, {2}, {}, [](std::uint64_t, std::span<std::byte>) {
@@ -151,7 +151,7 @@ TEST_F(State, WhereWritingFailsTheOldStatesStay) {
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "state"), {}), 1);
 }
 
-TEST_F(State, EveryAlteredBitOfTheTensorsIsFound) {
+TEST_F(State, DetectsEveryAlteredBitOfTheTensors) {
   write(1);
   const std::size_t size = contents_of(state(1) / "state.safetensors").size();
   for (std::size_t at = 0; at < size; ++at) {
@@ -163,7 +163,7 @@ TEST_F(State, EveryAlteredBitOfTheTensorsIsFound) {
   EXPECT_NO_THROW(StateReader reader(state(1)));
 }
 
-TEST_F(State, EveryAlteredBitOfTheHeaderThatMeansSomethingIsFound) {
+TEST_F(State, DetectsEveryAlteredBitOfTheHeaderThatMatters) {
   write(1);
   const std::string text = contents_of(state(1) / "state.json");
   int found = 0;
@@ -171,7 +171,7 @@ TEST_F(State, EveryAlteredBitOfTheHeaderThatMeansSomethingIsFound) {
     flip(state(1) / "state.json", at);
     try {
       const StateReader reader(state(1));
-      EXPECT_EQ(reader.header(), header(1)) << "byte " << at;  // blanks between the entries: the same header
+      EXPECT_EQ(reader.header(), header(1)) << "byte " << at;  // white space between entries: the same header
     } catch (const FileError& error) {
       EXPECT_NE(std::string(error.what()).find("state.json"), std::string::npos) << error.what();
       ++found;
@@ -181,7 +181,7 @@ TEST_F(State, EveryAlteredBitOfTheHeaderThatMeansSomethingIsFound) {
   EXPECT_GT(found, 0);
 }
 
-TEST_F(State, ATruncatedOneIsRefusedByName) {
+TEST_F(State, RejectsATruncatedFileByName) {
   write(1);
   std::filesystem::resize_file(state(1) / "state.safetensors", 20);
   EXPECT_NE(refused(1).find("state.safetensors: this state is damaged: it has 20 bytes"), std::string::npos);
@@ -193,7 +193,7 @@ TEST_F(State, ATruncatedOneIsRefusedByName) {
   EXPECT_NE(refused(1).find("state.json: there is no such file"), std::string::npos);
 }
 
-TEST_F(State, TheNewestWholeOneBeforeADamagedOneIsOffered) {
+TEST_F(State, SuggestsTheNewestIntactStateBeforeADamagedOne) {
   for (const int step : {10, 20, 30, 40}) write(step);
   flip(state(30) / "state.safetensors", 50);
   EXPECT_NE(refused(30).find("; the state before it is whole. Fix: --resume=20"), std::string::npos)
@@ -201,25 +201,25 @@ TEST_F(State, TheNewestWholeOneBeforeADamagedOneIsOffered) {
   flip(state(20) / "state.safetensors", 50);
   EXPECT_NE(refused(30).find("--resume=10"), std::string::npos);
   flip(state(10) / "state.json", 50);
-  EXPECT_NE(refused(30).find("no whole state before it: start anew with --overwrite"), std::string::npos);
+  EXPECT_NE(refused(30).find("no intact state before it: start again with --overwrite"), std::string::npos);
   EXPECT_NO_THROW(StateReader reader(state(40)));
 }
 
-TEST_F(State, AnotherVersionOrAnotherFileIsRefused) {
+TEST_F(State, RejectsOtherVersionsAndOtherFiles) {
   write(1);
   std::string text = contents_of(state(1) / "state.json");
   const std::size_t at = text.find("\"version\": 1");
   ASSERT_NE(at, std::string::npos);
   text[at + 11] = '2';
   put(state(1) / "state.json", text);
-  EXPECT_NE(refused(1).find("is of version 2"), std::string::npos);
+  EXPECT_NE(refused(1).find("has version 2"), std::string::npos);
   for (const char* other : {"{}", "[]", "1", R"({"format":"x"})", R"({"format":"mantissa.state"})"}) {
     put(state(1) / "state.json", other);
     EXPECT_NE(refused(1).find("state.json: "), std::string::npos) << other;
   }
 }
 
-TEST_F(State, ATextThatIsNotUtf8IsRefusedAndLeavesNoState) {
+TEST_F(State, RejectsTextThatIsNotUtf8AndLeavesNoState) {
   StateHeader bad = header(1);
   bad.policy = "\xff";
   EXPECT_THROW(write_state(folder, bad, {}, 1), ConfigError);

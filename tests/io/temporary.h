@@ -1,4 +1,4 @@
-// A folder for the files of one test.
+// A temporary folder for the files of a test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ inline std::string contents_of(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-/// The message of the `E` that `f` throws; fails the test where it throws nothing or something else.
+/// Returns the message of the `E` that `f` throws. Fails the test if `f` throws nothing or something else.
 template <class E, class F>
 std::string message_of(F f) {
   try {

@@ -41,7 +41,7 @@ std::uint64_t read_code(const std::byte* p, Scalar s) {
 template <class T>
 constexpr Scalar kOwn = std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32;
 
-/// Where the bits only move, a signalling nan stays one.
+/// True for conversions that only move bits: a signalling NaN stays signalling.
 template <class T>
 bool only_moves(Scalar s) {
   return s == kOwn<T> || (std::is_same_v<T, float> && (s == Scalar::bf16 || s == Scalar::tf32));
@@ -84,7 +84,7 @@ void expect_loaded_as_scalar(const std::vector<std::byte>& stored, Scalar s, Sim
   }
 }
 
-/// Every code of the small formats, random ones of the others.
+/// Every code of the small formats; random codes of the others.
 std::vector<std::byte> codes(Scalar s) {
   const std::size_t count = bytes_of(s) <= 2 ? testing::code_count(s) : 1'000'003;
   std::vector<std::byte> out(count * bytes_of(s));
@@ -116,7 +116,7 @@ TEST_P(Rows, NarrowRandomF64AsTheScalarCode) {
   expect_rounded_as_scalar(row, scalar(), target());
 }
 
-TEST_P(Rows, NarrowWhatAHairDecidesAsTheScalarCode) {
+TEST_P(Rows, NarrowValuesNearTiesAsTheScalarCode) {
   const Scalar grid = traits(scalar()).mantissa_bits > 10 ? Scalar::bf16 : scalar();
   const std::vector<double> wide = testing::critical_values(grid);
   expect_stored_as_scalar(wide, scalar(), target());
@@ -131,7 +131,7 @@ TEST_P(Rows, NarrowWhatAHairDecidesAsTheScalarCode) {
   expect_rounded_as_scalar(row, scalar(), target());
 }
 
-TEST_P(Rows, TouchOnlyTheirElements) {
+TEST_P(Rows, WriteOnlyTheirElements) {
   const Scalar s = scalar();
   const std::vector<float> row = testing::random_f32(70, 14);
   constexpr std::size_t kOffset = 3, kMargin = 8;
@@ -158,7 +158,7 @@ TEST_P(Rows, TouchOnlyTheirElements) {
   }
 }
 
-TEST_P(Rows, RoundingTwiceIsRoundingOnce) {
+TEST_P(Rows, RoundingIsIdempotent) {
   std::vector<float> row = testing::random_f32(100'003, 15);
   round_row(row.data(), row.size(), scalar(), target());
   std::vector<float> again = row;
@@ -166,7 +166,7 @@ TEST_P(Rows, RoundingTwiceIsRoundingOnce) {
   EXPECT_EQ(std::memcmp(again.data(), row.data(), row.size() * sizeof(float)), 0);
 }
 
-TEST(SimdTargets, HoldEveryCompiledOneOfThisMachine) {
+TEST(SimdTargets, ListEveryCompiledTargetOfThisMachine) {
   const std::vector<SimdTarget> targets = simd_targets();
   ASSERT_FALSE(targets.empty());
   std::vector<std::size_t> indices;
@@ -176,8 +176,8 @@ TEST(SimdTargets, HoldEveryCompiledOneOfThisMachine) {
   EXPECT_EQ(simd_index(kBestTarget), indices.front());
 }
 
-/// The code of every f32 in order of magnitude, from the list of the format's values: a value belongs to the
-/// last midpoint before it, and a midpoint to the even code.
+/// Yields the code of every f32 in order of magnitude, from the list of the format's values: a value rounds
+/// according to the last midpoint before it, and a midpoint to the even code.
 class GridWalk {
  public:
   explicit GridWalk(Scalar s) : grid_(testing::positive_values(s)) {}
@@ -195,7 +195,7 @@ class GridWalk {
   }
   std::uint32_t overflow() const {
     return static_cast<std::uint32_t>(grid_.size() - 1);
-  }  // inf, or e4m3's nan
+  }  // inf, or the NaN of e4m3
 
   std::vector<double> grid_;
   std::size_t code_ = 0;
@@ -207,7 +207,7 @@ INSTANTIATE_TEST_SUITE_P(Slow, SlowRows,
                                             ::testing::ValuesIn(testing::kNarrow)),
                          case_name);
 
-TEST_P(SlowRows, NarrowEveryF32AsTheListOfValuesSays) {
+TEST_P(SlowRows, NarrowEveryF32ToTheNearestListedValue) {
   const Scalar s = scalar();
   constexpr std::uint32_t kInf = 0x7f800000, kChunk = 1 << 16;
   GridWalk walk(s);

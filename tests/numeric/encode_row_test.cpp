@@ -46,7 +46,7 @@ void expect_codes(std::vector<T> row, Scalar s, Rounding rounding, bool saturate
       std::memcpy(&code, stored.data() + i * bytes_of(s), bytes_of(s));
       const auto x = static_cast<double>(row[i]);
       if (s == Scalar::f64 && saturate && std::isinf(x)) continue;
-      if (std::isnan(x) && s == (sizeof(T) == 4 ? Scalar::f32 : Scalar::f64)) continue;  // the bits only move
+      if (std::isnan(x) && s == (sizeof(T) == 4 ? Scalar::f32 : Scalar::f64)) continue;  // a copy of the bits
       const std::uint64_t expected = encode(x, s, {rounding, saturate}, kStream.bits(5 + i));
       ASSERT_EQ(code, expected) << std::hexfloat << x << " at " << i << " target " << target;
     }

@@ -19,8 +19,8 @@ ErrorStats stats_of(const std::vector<double>& values, Scalar s, RoundingMode mo
   return stats;
 }
 
-TEST(ErrorStats, MeasuresErrorsWithTheirSign) {
-  // In bf16 1 + 2^-9 becomes 1, 1 + 3 × 2^-9 becomes 1 + 2^-7.
+TEST(ErrorStats, MeasuresSignedErrors) {
+  // In bf16 1 + 2^-9 rounds to 1, and 1 + 3 × 2^-9 to 1 + 2^-7.
   const ErrorStats stats = stats_of({1.0, 1 + 0x1p-9, 1 + 0x3p-9, -2.0}, Scalar::bf16);
   EXPECT_EQ(stats.count, 4u);
   EXPECT_EQ(stats.measured, 4u);
@@ -31,7 +31,7 @@ TEST(ErrorStats, MeasuresErrorsWithTheirSign) {
   EXPECT_EQ(stats_of({1 + 0x1p-9}, Scalar::bf16).mean(), -0x1p-9);
 }
 
-TEST(ErrorStats, CountsWhatIsLost) {
+TEST(ErrorStats, CountsOverflowsUnderflowsAndNonfiniteValues) {
   const ErrorStats stats =
       stats_of({1e6, -1e6, 1e-9, 0.0, kInf, std::nan(""), 65504.0, 65505.0}, Scalar::f16);
   EXPECT_EQ(stats.count, 8u);
@@ -70,13 +70,13 @@ TEST(ErrorStats, MergesParts) {
   EXPECT_EQ(parts.nonfinite, whole.nonfinite);
   EXPECT_EQ(parts.max_abs, whole.max_abs);
   EXPECT_EQ(parts.max_ulp, whole.max_ulp);
-  // The sums are the same numbers in another order: n roundings of at most the sum of magnitudes.
+  // Both sums add the same numbers in different orders: n roundings of at most the sum of magnitudes.
   const double bound = 1000 * std::numeric_limits<double>::epsilon();
   EXPECT_NEAR(parts.rms(), whole.rms(), bound * whole.rms());
   EXPECT_NEAR(parts.mean(), whole.mean(), bound * whole.max_abs);
 }
 
-TEST(ErrorStats, MeasureErrorsAgainstTheValues) {
+TEST(ErrorStats, MeasuresErrorsRelativeToTheValues) {
   // 1 + 2^-9 becomes 1 and 1 + 3 × 2^-9 becomes 1 + 2^-7; 1e-45 vanishes whole.
   const ErrorStats stats = stats_of({1 + 0x1p-9, 1 + 0x3p-9, 0.0}, Scalar::bf16);
   EXPECT_EQ(stats.max_relative, 0x1p-9 / (1 + 0x1p-9));
@@ -86,8 +86,8 @@ TEST(ErrorStats, MeasureErrorsAgainstTheValues) {
   EXPECT_EQ(stats_of({1e30}, Scalar::f16).largest, 1e30);
 }
 
-TEST(ErrorStats, CountValuesThatAreRoundedBeyondTheRange) {
-  ErrorStats stats;  // 65505 is nearer to 65504, and stochastic rounding may go up
+TEST(ErrorStats, CountsValuesRoundedBeyondTheRange) {
+  ErrorStats stats;  // 65505 is nearer to 65504, but stochastic rounding may round up
   stats.add(65505, kInf, Scalar::f16);
   EXPECT_EQ(stats.overflows, 1U);
   EXPECT_EQ(stats.measured, 0U);
@@ -142,7 +142,7 @@ void expect_row_stats(std::vector<T> row, Scalar s, RoundingMode mode) {
   }
 }
 
-TEST(ErrorStats, OfRowsAreThoseOfTheirValuesOnEveryTarget) {
+TEST(ErrorStats, OfRowsEqualThoseOfTheirValuesOnEveryTarget) {
   for (const Scalar s : testing::kNarrow) {
     for (const RoundingMode mode :
          {RoundingMode{}, RoundingMode{Rounding::toward_zero}, RoundingMode{Rounding::nearest, true}}) {
@@ -154,7 +154,7 @@ TEST(ErrorStats, OfRowsAreThoseOfTheirValuesOnEveryTarget) {
   }
 }
 
-TEST(ErrorStats, OfNothingAreZero) {
+TEST(ErrorStats, AreZeroWithoutValues) {
   const ErrorStats stats;
   EXPECT_EQ(stats.mean(), 0);
   EXPECT_EQ(stats.rms(), 0);

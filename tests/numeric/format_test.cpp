@@ -8,14 +8,14 @@
 namespace mantissa {
 namespace {
 
-TEST(Traits, FollowFromTheBits) {
+TEST(Traits, FollowFromTheBitWidths) {
   for (const Scalar s : kScalars) {
     const ScalarTraits& t = traits(s);
     SCOPED_TRACE(std::string(name(s)));
     EXPECT_EQ(t.min_normal_exp, 2 - (1 << (t.exponent_bits - 1)));
     const std::size_t used = static_cast<std::size_t>(1 + t.exponent_bits + t.mantissa_bits);
     EXPECT_EQ(8 * t.bytes, s == Scalar::tf32 ? 32 : used);
-    // IEEE keeps the top binade for inf and nan; e4m3 only its last code.
+    // IEEE 754 reserves the top binade for inf and NaN; e4m3 reserves only its last code.
     const int top = (1 << (t.exponent_bits - 1)) - (t.has_infinity ? 1 : 0);
     const double last =
         t.has_infinity ? 2 - std::ldexp(1.0, -t.mantissa_bits) : 2 - std::ldexp(2.0, -t.mantissa_bits);
@@ -24,7 +24,7 @@ TEST(Traits, FollowFromTheBits) {
   }
 }
 
-TEST(Traits, AreThoseOfTheContract) {
+TEST(Traits, HaveTheDocumentedValues) {
   EXPECT_EQ(traits(Scalar::f16).max_finite, 65504);
   EXPECT_EQ(traits(Scalar::e5m2).max_finite, 57344);
   EXPECT_EQ(traits(Scalar::e4m3).max_finite, 448);
@@ -55,7 +55,7 @@ TEST(ParseScalar, ReadsForeignSpellings) {
     EXPECT_EQ(parse_scalar(text), Scalar::e4m3) << text;
 }
 
-TEST(ParseScalar, RefusesWhatIsNotOne) {
+TEST(ParseScalar, RejectsUnknownNames) {
   for (const char* text :
        {"", "int8", "bf", "torch.", "torch", "bf16 ", "float8_e4m3", "float8_e4m3fnuz", "torch.torch.half"}) {
     EXPECT_EQ(parse_scalar(text), std::nullopt) << text;

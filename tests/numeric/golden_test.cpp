@@ -1,5 +1,5 @@
-// Blocks under scales against what microxcaling, torchao and Transformer Engine make of them
-// (tools/golden_blocks.py made the file).
+// Compares blocks with shared scales with the results of microxcaling, torchao and Transformer Engine
+// (tools/golden_blocks.py writes the file).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -36,13 +36,13 @@ class GoldenBlocks : public testing::Test {
                               "tests/data/golden/blocks.safetensors"};
 };
 
-/// `got` is `want`, element by element under `same`.
+/// Expects `got` to equal `want`, element by element under `same`.
 void expect_all(const std::vector<float>& got, const std::vector<float>& want,
                 const std::vector<float>& values, const std::function<bool(float, float)>& same) {
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
     ASSERT_TRUE(same(got[i], want[i]))
-        << "element " << i << ": " << values[i] << " became " << got[i] << ", there " << want[i];
+        << "element " << i << ": " << values[i] << " became " << got[i] << ", expected " << want[i];
   }
 }
 
@@ -53,7 +53,7 @@ bool same_bits(float a, float b) {
   return std::memcmp(&a, &b, sizeof(float)) == 0;
 }
 
-TEST_F(GoldenBlocks, AreThoseOfMicroxcaling) {
+TEST_F(GoldenBlocks, EqualMicroxcaling) {
   for (const SimdTarget target : simd_targets()) {
     for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4}) {
       SCOPED_TRACE(traits(f).name);
@@ -63,9 +63,9 @@ TEST_F(GoldenBlocks, AreThoseOfMicroxcaling) {
   }
 }
 
-// The largest magnitude just below a power of two, elements just below half of the smallest one, and zeros
-// with a sign: there microxcaling departs from the text, and torchao does not.
-TEST_F(GoldenBlocks, AreThoseOfTheTextWhereMicroxcalingDepartsFromIt) {
+// Cases where microxcaling deviates from the specification and torchao does not: a largest magnitude just
+// below a power of two, elements just below half of the smallest one, and signed zeros.
+TEST_F(GoldenBlocks, FollowTheSpecificationWhereMicroxcalingDeviates) {
   for (const SimdTarget target : simd_targets()) {
     for (const BlockFormat f : {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2, BlockFormat::mxfp4}) {
       SCOPED_TRACE(traits(f).name);
@@ -75,7 +75,7 @@ TEST_F(GoldenBlocks, AreThoseOfTheTextWhereMicroxcalingDepartsFromIt) {
   }
 }
 
-TEST_F(GoldenBlocks, OfNvfp4AreThoseOfTransformerEngine) {
+TEST_F(GoldenBlocks, OfNvfp4EqualTransformerEngine) {
   const std::vector<float> values = read("nv.values"), scales = read("nv.scale"), want = read("nv.nvfp4");
   const std::size_t width = values.size() / scales.size();
   for (const SimdTarget target : simd_targets()) {

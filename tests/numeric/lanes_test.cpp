@@ -14,7 +14,7 @@ namespace {
 
 using testing::bits;
 
-/// The definition: lane i mod 16 takes element i, then the tree 8, 4, 2, 1.
+/// The definition: element i adds to lane i mod 16; then the tree 8, 4, 2, 1 joins the lanes.
 template <class T>
 struct Lanes {
   std::array<T, 16> lane{};

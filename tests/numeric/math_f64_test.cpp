@@ -18,13 +18,13 @@ using testing::kFunctions;
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-/// The errors in f64 that numeric/math-inl.h states, in ulp.
+/// The f64 errors stated in numeric/math-inl.h, in ulp.
 double stated_ulp(MathFunction f) {
   constexpr double kStated[] = {0.82, 0.80, 0.95, 1.25, 1.97, 1.50, 0.65, 0.65};
   return kStated[static_cast<int>(f)];
 }
 
-/// A number of MPFR's with bits to spare, also for a cosine that nearly vanishes.
+/// An MPFR number with enough bits even for a cosine that nearly vanishes.
 class Exact {
  public:
   Exact() { mpfr_init2(value_, 200); }
@@ -67,7 +67,7 @@ class Exact {
 
   double rounded() const { return mpfr_get_d(value_, MPFR_RNDN); }
 
-  /// |got - this| in ulp; where this has no finite f64, 0 if `got` is what it rounds to, else inf.
+  /// |got - this| in ulp. If this has no finite f64, 0 if `got` is what it rounds to, else inf.
   double error_in_ulp(double got) const {
     const double nearest = rounded();
     if (std::isnan(nearest)) return std::isnan(got) ? 0 : kInf;
@@ -92,7 +92,7 @@ std::vector<double> mapped(MathFunction f, const std::vector<double>& in, SimdTa
   return out;
 }
 
-/// The errors are within the stated bound, the bits the same on every target.
+/// Expects errors within the stated bound and the same bits on every target.
 void expect_within_stated(MathFunction f, const std::vector<double>& in) {
   const std::vector<double> out = mapped(f, in);
   for (std::size_t i = 0; i < in.size(); ++i) {
@@ -112,7 +112,7 @@ void expect_within_stated(MathFunction f, const std::vector<double>& in) {
   }
 }
 
-/// Uniform between the bounds within which the function's value changes, which any bit patterns rarely meet.
+/// Uniform samples from the range in which the function's value changes; random bit patterns rarely hit it.
 std::vector<double> where_it_changes(MathFunction f, std::size_t n, std::uint64_t seed) {
   const auto [low, high] = [f]() -> std::pair<double, double> {
     switch (f) {
@@ -146,7 +146,8 @@ std::vector<double> where_it_changes(MathFunction f, std::size_t n, std::uint64_
   return in;
 }
 
-/// Where a function's path turns: c · (i + 1/2) or c · i for |i| ≤ `last`, with the f64 on either side.
+/// Points where a function changes its code path: c · (i + 1/2) or c · i for |i| ≤ `last`, with the f64 on
+/// either side.
 void push_multiples(std::vector<double>& in, double c, int last, double offset) {
   for (int i = -last; i <= last; ++i) {
     const double x = c * (i + offset);
@@ -154,7 +155,7 @@ void push_multiples(std::vector<double>& in, double c, int last, double offset) 
   }
 }
 
-/// Every power of two and its neighbours, of either sign, times `factor`, but for zeros.
+/// Every power of two times `factor` and its neighbours, of either sign, except zeros.
 void push_binades(std::vector<double>& in, double factor) {
   for (int exponent = -1074; exponent < 1024; ++exponent) {
     const double x = std::ldexp(factor, exponent);
@@ -186,7 +187,7 @@ void push_quarter_turns(std::vector<double>& in) {
 class FunctionsF64 : public ::testing::TestWithParam<MathFunction> {};
 INSTANTIATE_TEST_SUITE_P(Math, FunctionsF64, ::testing::ValuesIn(kFunctions), function_name);
 
-TEST_P(FunctionsF64, AreWithinTheStatedErrorOnAnyBits) {
+TEST_P(FunctionsF64, AreWithinTheStatedErrorOnRandomBits) {
   expect_within_stated(GetParam(), testing::random_f64(10'000, 1));
 }
 
@@ -201,12 +202,12 @@ TEST_P(FunctionsF64, AreWithinTheStatedErrorInEveryBinade) {
   expect_within_stated(GetParam(), in);
 }
 
-TEST(MathF64, ExpTanhAndSigmoidKeepTheirErrorWhereTheReductionTurns) {
+TEST(MathF64, ExpTanhAndSigmoidKeepTheirErrorWhereTheReductionSwitches) {
   std::vector<double> in;
   push_multiples(in, std::log(2.0), 1080, 0.5);
   push_multiples(in, std::log(2.0), 1080, 0);
   push_multiples(in, std::log(2.0) / 2, 64, 0.5);
-  // Overflow, the last normal and the last subnormal result; where tanh is 1.
+  // Overflow, the last normal and the last subnormal result, and the point from which tanh is 1.
   for (const double x : {0x1.62e42fefa39efp+9, -0x1.6232bdd7abcd2p+9, -0x1.74385446d71c3p+9,
                          -0x1.74910d52d3051p+9, 0x1.30fc1931f09cap+4}) {
     for (const double near : {std::nextafter(x, -kInf), x, std::nextafter(x, kInf)}) in.push_back(near);
@@ -216,7 +217,7 @@ TEST(MathF64, ExpTanhAndSigmoidKeepTheirErrorWhereTheReductionTurns) {
   }
 }
 
-TEST(MathF64, ErfKeepsItsErrorWhereItsPathTurns) {
+TEST(MathF64, ErfKeepsItsErrorWhereItsPathSwitches) {
   std::vector<double> in;
   std::mt19937_64 random(6);
   std::uniform_real_distribution<double> below(0.75, 1), above(1, 1.5), last(5.5, 6.5);
@@ -237,13 +238,13 @@ TEST(MathF64, SinAndCosKeepTheirErrorWhereTheAngleIsNearlyAQuarterTurnOrLarge) {
   push_quarter_turns(in);
   push_multiples(in, std::acos(-1.0) / 2, 1000, 0.5);
   push_multiples(in, std::acos(-1.0) / 2, 1000, 0);
-  push_multiples(in, 0x1p30, 4, 0);      // beyond 2^30 the reduction is another
+  push_multiples(in, 0x1p30, 4, 0);      // beyond 2^30 the reduction uses another path
   in.push_back(0x1.6ac5b262ca1ffp+849);  // the nearest of all f64 to a multiple of π/2
   expect_within_stated(MathFunction::sin, in);
   expect_within_stated(MathFunction::cos, in);
 }
 
-TEST_P(FunctionsF64, GiveTheBitsOfAnElementWhateverStandsBesideIt) {
+TEST_P(FunctionsF64, GiveBitsThatDoNotDependOnNeighbouringElements) {
   std::vector<double> in = testing::random_f64(40, 3);
   const std::vector<double> more = where_it_changes(GetParam(), 40, 4);
   for (std::size_t i = 0; i < more.size(); ++i)
@@ -273,7 +274,7 @@ void expect_values(MathFunction f, const std::vector<double>& in, const std::vec
   }
 }
 
-TEST(MathF64, KnowsTheSpecialValues) {
+TEST(MathF64, HandlesSpecialValues) {
   const double signalling = std::bit_cast<double>(std::uint64_t{0x7ff0000000000001});
   const std::vector<double> in = {0.0, -0.0, kInf, -kInf, kNan, -kNan, signalling};
   expect_values(MathFunction::exp, in, {1, 1, kInf, 0, kNan, kNan, kNan});

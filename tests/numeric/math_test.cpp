@@ -18,13 +18,13 @@ using testing::kFunctions;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-/// The largest errors that numeric/math-inl.h states, in ulp.
+/// The largest errors stated in numeric/math-inl.h, in ulp.
 double stated_ulp(MathFunction f) {
   constexpr double kStated[] = {0.78, 0.84, 1.35, 1.08, 1.97, 1.50, 0.5000001, 0.5000001};
   return kStated[static_cast<int>(f)];
 }
 
-/// The C library in f64: its error is 2^-29 of an f32 ulp.
+/// The C library's f64 result; its error is 2^-29 of an f32 ulp.
 double exact(MathFunction f, double x) {
   switch (f) {
     case MathFunction::exp:
@@ -51,7 +51,7 @@ double f32_ulp(double y) {
   return std::ldexp(1.0, std::max(y == 0 ? -126 : std::ilogb(y), -126) - 23);
 }
 
-/// |got - exact| in ulp; where the exact value has no finite f32, 0 if `got` is what it rounds to, else inf.
+/// |got - exact| in ulp. If the exact value has no finite f32, 0 if `got` is what it rounds to, else inf.
 double error_in_ulp(float got, double expected) {
   const float rounded = static_cast<float>(expected);
   if (std::isnan(rounded)) return std::isnan(got) ? 0 : kInf;
@@ -65,8 +65,8 @@ std::vector<float> mapped(MathFunction f, const std::vector<float>& in, SimdTarg
   return out;
 }
 
-/// The f32 patterns first, first + step, … (n of them at most) have errors within the stated bound on every
-/// target, with the same bits.
+/// Expects errors within the stated bound and the same bits on every target for at most n f32 patterns:
+/// first, first + step, and so on.
 void expect_within_stated(MathFunction f, std::uint64_t first, std::uint64_t step, std::size_t n) {
   std::vector<float> in;
   for (std::uint64_t code = first; in.size() < n && code < (std::uint64_t{1} << 32); code += step) {
@@ -94,7 +94,7 @@ TEST_P(Functions, AreWithinTheStatedErrorOnASample) {
   expect_within_stated(GetParam(), 0, 2003, std::size_t{1} << 22);
 }
 
-TEST_P(Functions, GiveTheBitsOfAnElementWhateverStandsBesideIt) {
+TEST_P(Functions, GiveBitsThatDoNotDependOnNeighbouringElements) {
   const std::vector<float> in = testing::random_f32(67, 3);
   const std::vector<float> all = mapped(GetParam(), in);
   for (const SimdTarget target : simd_targets()) {
@@ -118,7 +118,7 @@ void expect_values(MathFunction f, const std::vector<float>& in, const std::vect
   }
 }
 
-TEST(Math, KnowsTheSpecialValues) {
+TEST(Math, HandlesSpecialValues) {
   const std::vector<float> in = {0.0f, -0.0f, kInf, -kInf, kNan};
   expect_values(MathFunction::exp, in, {1, 1, kInf, 0, kNan});
   expect_values(MathFunction::log, in, {-kInf, -kInf, kInf, kNan, kNan});
@@ -155,8 +155,8 @@ double by_mpfr(MathFunction f, double x) {
   return result;
 }
 
-/// Angles that are hard to reduce: the f32 nearest to multiples of π/2 in every binade, and their neighbours;
-/// and those of a rotary table, positions times frequencies.
+/// Angles that are hard to reduce: the f32 nearest to multiples of π/2 in every binade, with their
+/// neighbours, and the angles of a rotary table (positions times frequencies).
 TEST(Math, SinAndCosKeepTheirErrorWhereTheAngleIsNearlyAQuarterTurnOrLarge) {
   std::vector<float> angles;
   for (int exponent = 0; exponent < 128; ++exponent) {
@@ -177,7 +177,7 @@ TEST(Math, SinAndCosKeepTheirErrorWhereTheAngleIsNearlyAQuarterTurnOrLarge) {
   }
   for (int position = 0; position < 4000; ++position)
     angles.push_back(static_cast<float>(position * 37) * std::exp2(-static_cast<float>(position % 17)));
-  // The nearest of all f32 to a multiple of π/2.
+  // The f32 nearest to a multiple of π/2.
   angles.push_back(0x1.f37c8ap+95f);
   for (const MathFunction f : {MathFunction::sin, MathFunction::cos}) {
     const std::vector<float> out = mapped(f, angles);

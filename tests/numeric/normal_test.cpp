@@ -21,7 +21,8 @@ std::vector<double> normals(std::uint64_t first, std::size_t n, SimdTarget targe
   return out;
 }
 
-// Means of n independent draws lie within 6 standard errors of the expectation (a chance of 2e-9 each).
+// Means of n independent samples lie within 6 standard errors of the expectation (2e-9 probability of failure
+// each).
 double six_errors(double variance) {
   return 6 * std::sqrt(variance / kDraws);
 }
@@ -43,7 +44,7 @@ TEST(Normal, HasTheMomentsAndTailsOfTheStandardNormal) {
   EXPECT_NEAR(beyond_two, p, six_errors(p * (1 - p)));
 }
 
-/// √(−2 ln u) cos 2πv of the block's words by MPFR.
+/// Computes √(−2 ln u) cos 2πv of the block's words with MPFR.
 double by_mpfr(const PhiloxBlock& words) {
   const auto integer = [](std::uint32_t upper, std::uint32_t lower) {
     return static_cast<double>((std::uint64_t{upper} << 32 | lower) >> 11);
@@ -63,9 +64,10 @@ double by_mpfr(const PhiloxBlock& words) {
   return result;
 }
 
-/// Relative errors in units of 2^-52, which an ulp's are at most: 0.8 of ln halved by the root, 0.5 of the
-/// root and 0.65 of cos are 1.55, at most 3.1 ulp of the result; the product's own rounding is 0.5 of those.
-TEST(Normal, IsTheFormulaOfItsBlock) {
+/// Relative errors in units of 2^-52, which is at least an ulp: 0.8 of ln (halved by the root), 0.5 of the
+/// root and 0.65 of cos add up to 1.55, at most 3.1 ulp of the result. The rounding of the product adds 0.5
+/// ulp.
+TEST(Normal, EqualsBoxMullerOfItsBlock) {
   constexpr std::size_t kCount = 20'000;
   const RandomStream stream(5, RandomUse::initial_weights, hash_name("n"), 0);
   const std::vector<double> got = normals(0, kCount);
@@ -76,7 +78,7 @@ TEST(Normal, IsTheFormulaOfItsBlock) {
   }
 }
 
-TEST(Normal, DependsOnItsIndexAlone) {
+TEST(Normal, DependsOnlyOnItsIndex) {
   const std::vector<double> all = normals(1000, 301);
   for (const SimdTarget target : simd_targets()) {
     for (const std::size_t skip : {0U, 1U, 7U, 64U, 300U}) {

@@ -8,7 +8,7 @@
 namespace mantissa {
 namespace {
 
-TEST(Philox, GivesTheKnownAnswersOfRandom123) {
+TEST(Philox, MatchesTheTestVectorsOfRandom123) {
   EXPECT_EQ(philox({0, 0, 0, 0}, {0, 0}), (PhiloxBlock{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   constexpr std::uint32_t kOnes = 0xffffffff;
   EXPECT_EQ(philox({kOnes, kOnes, kOnes, kOnes}, {kOnes, kOnes}),
@@ -40,7 +40,8 @@ TEST(RandomStream, BitsAreTheWordsOfItsBlocks) {
   for (std::uint64_t i = 0; i < 100; ++i) EXPECT_EQ(stream.bits(i), stream.block(i / 4)[i % 4]);
 }
 
-// Means of n independent draws lie within 6 standard errors of the expectation (a chance of 2e-9 each).
+// Means of n independent samples lie within 6 standard errors of the expectation (2e-9 probability of failure
+// each).
 constexpr std::size_t kDraws = 1'000'000;
 double six_errors(double variance) {
   return 6 * std::sqrt(variance / kDraws);

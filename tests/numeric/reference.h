@@ -1,5 +1,5 @@
-// Two references for rounding that share nothing with the code under test: MPFR, and the list of all values
-// of a format.
+// Two references for rounding that share no code with the implementation: MPFR, and the list of all values of
+// a format.
 #pragma once
 
 #include <mpfr.h>
@@ -18,12 +18,12 @@ namespace mantissa::testing {
 inline constexpr Scalar kNarrow[] = {Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3};
 inline constexpr Scalar kSmall[] = {Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3};
 
-/// Codes of a small format, signs included.
+/// Number of codes of a small format, signs included.
 inline std::uint64_t code_count(Scalar s) {
   return std::uint64_t{1} << (8 * bytes_of(s));
 }
 
-/// `value` rounded by MPFR to the precision and exponent range of `s`.
+/// Rounds `value` with MPFR to the precision and exponent range of `s`.
 inline double round_by_mpfr(double value, Scalar s, Rounding rounding) {
   const ScalarTraits& t = traits(s);
   const mpfr_rnd_t mode = rounding == Rounding::nearest ? MPFR_RNDN : MPFR_RNDZ;
@@ -41,15 +41,15 @@ inline double round_by_mpfr(double value, Scalar s, Rounding rounding) {
   mpfr_set_emin(emin);
   mpfr_set_emax(emax);
   if (!t.has_infinity && std::fabs(result) > t.max_finite) {
-    // The last code of e4m3's last binade is nan: toward zero stops before it, but an infinity has no value
-    // to go to.
+    // The last code of e4m3's last binade is NaN. Rounding toward zero stops before it; an infinity becomes
+    // NaN.
     const bool stops = rounding == Rounding::toward_zero && std::isfinite(value);
     result = stops ? std::copysign(t.max_finite, value) : std::numeric_limits<double>::quiet_NaN();
   }
   return result;
 }
 
-/// The values of `s` that are not negative, in order, and after them the one that would follow the largest:
+/// Returns the nonnegative values of `s` in order, followed by the value that would come after the largest:
 /// code c has value [c].
 inline std::vector<double> positive_values(Scalar s) {
   const ScalarTraits& t = traits(s);
@@ -64,7 +64,7 @@ inline std::vector<double> positive_values(Scalar s) {
   }
 }
 
-/// What is decided by a hair: every value of `s`, every midpoint, and the f64 neighbours of both, with either
+/// Returns values near ties: every value of `s`, every midpoint, and the f64 neighbours of both, with either
 /// sign.
 inline std::vector<double> critical_values(Scalar s) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -82,7 +82,7 @@ inline std::vector<double> critical_values(Scalar s) {
   return out;
 }
 
-/// Any bit pattern is as likely as any other.
+/// Returns uniformly random bit patterns.
 inline std::vector<double> random_f64(std::size_t n, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::vector<double> out(n);
@@ -97,8 +97,7 @@ inline std::vector<float> random_f32(std::size_t n, std::uint64_t seed) {
   return out;
 }
 
-/// f64 values whose exponents lie within and around the range of `s`, with runs of equal low bits as ties
-/// have.
+/// Returns f64 values with exponents in and around the range of `s`, many with trailing zeros, as ties have.
 inline std::vector<double> random_near_range(Scalar s, std::size_t n, std::uint64_t seed) {
   const ScalarTraits& t = traits(s);
   std::mt19937_64 random(seed);
@@ -114,7 +113,7 @@ inline std::vector<double> random_near_range(Scalar s, std::size_t n, std::uint6
   return out;
 }
 
-/// The same bits, so that nan equals nan and 0 differs from -0.
+/// Returns the bits, so that NaN equals NaN and 0 differs from -0.
 inline std::uint64_t bits(double x) {
   return std::bit_cast<std::uint64_t>(x);
 }

@@ -27,7 +27,7 @@ std::string scalar_name(const ::testing::TestParamInfo<Scalar>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(Round, EveryNarrow, ::testing::ValuesIn(kNarrow), scalar_name);
 
-/// Rounds `value` in both directions that MPFR knows, and expects its bits. Nans agree as nans.
+/// Rounds `value` to nearest and toward zero and expects MPFR's bits. NaNs compare equal.
 void expect_as_mpfr(double value, Scalar s) {
   for (const Rounding rounding : {Rounding::nearest, Rounding::toward_zero}) {
     const double expected = testing::round_by_mpfr(value, s, rounding);
@@ -38,7 +38,7 @@ void expect_as_mpfr(double value, Scalar s) {
   }
 }
 
-TEST(Decode, GivesEveryValueOfTheSmallFormats) {
+TEST(Decode, ReturnsEveryValueOfTheSmallFormats) {
   for (const Scalar s : kSmall) {
     SCOPED_TRACE(std::string(name(s)));
     const std::vector<double> grid = testing::positive_values(s);
@@ -47,7 +47,7 @@ TEST(Decode, GivesEveryValueOfTheSmallFormats) {
       ASSERT_EQ(bits(decode(code, s)), bits(grid[code])) << code;
       ASSERT_EQ(bits(decode(half | code, s)), bits(-grid[code])) << code;
     }
-    std::uint64_t code = grid.size() - 1;  // the first after the largest finite value
+    std::uint64_t code = grid.size() - 1;  // the first code after the largest finite value
     if (traits(s).has_infinity) {
       EXPECT_EQ(decode(code, s), kInf);
       EXPECT_EQ(decode(half | code, s), -kInf);
@@ -89,9 +89,9 @@ TEST(Encode, AgreesWithTheHardwareForF32AndF64) {
   }
 }
 
-TEST_P(EveryNarrow, RoundsCriticalValuesAsMpfr) {
+TEST_P(EveryNarrow, RoundsCriticalValuesLikeMpfr) {
   std::vector<double> values = testing::critical_values(GetParam());
-  // tf32 has 2^19 positive codes; every 16th with its neighbours and the ends are enough here.
+  // tf32 has 2^19 positive codes; a stride of 19 keeps this test short.
   const std::size_t step = GetParam() == Scalar::tf32 ? 19 : 1;
   for (std::size_t i = 0; i < values.size(); i += step) {
     expect_as_mpfr(values[i], GetParam());
@@ -99,7 +99,7 @@ TEST_P(EveryNarrow, RoundsCriticalValuesAsMpfr) {
   }
 }
 
-TEST_P(EveryNarrow, RoundsRandomValuesAsMpfr) {
+TEST_P(EveryNarrow, RoundsRandomValuesLikeMpfr) {
   constexpr std::uint64_t kSeed = 20240611;
   SCOPED_TRACE("seed " + std::to_string(kSeed));
   for (const double x : testing::random_near_range(GetParam(), 1'000'000, kSeed)) {
@@ -116,11 +116,11 @@ TEST_P(EveryNarrow, RoundsRandomValuesAsMpfr) {
   }
 }
 
-TEST_P(EveryNarrow, OverflowsPastTheMidpointOfTheTop) {
+TEST_P(EveryNarrow, OverflowsPastTheTopMidpoint) {
   const Scalar s = GetParam();
   const double max = traits(s).max_finite;
   const double midpoint = max + ulp(max, s) / 2;
-  // The largest code of an IEEE format is odd, so the tie overflows; e4m3's is even, so it does not.
+  // The largest code of an IEEE format is odd, so the tie overflows; that of e4m3 is even, so it does not.
   const bool tie_overflows = traits(s).has_infinity;
   EXPECT_EQ(round_to(std::nextafter(midpoint, 0.0), s), max);
   EXPECT_EQ(std::isfinite(round_to(midpoint, s)), !tie_overflows);
@@ -151,7 +151,7 @@ TEST_P(EveryNarrow, FlushesResultsBelowTheSmallestNormal) {
     if (std::isnan(expected) && std::isnan(got)) continue;
     ASSERT_EQ(bits(got), bits(expected)) << x;
   }
-  // What rounds up to the smallest normal is one.
+  // A value that rounds up to the smallest normal is kept.
   EXPECT_EQ(round_to(std::nextafter(smallest, 0.0), s, kFlush), smallest);
 }
 
@@ -168,11 +168,11 @@ TEST_P(EveryNarrow, KeepsNansQuietWithSignAndPayload) {
   }
 }
 
-TEST_P(EveryNarrow, StochasticChoosesTheUpperNeighbourBelowTheFraction) {
+TEST_P(EveryNarrow, StochasticRoundsUpWhileRandomIsBelowTheFraction) {
   const Scalar s = GetParam();
   const RoundingMode mode = {.rounding = Rounding::stochastic};
-  // 1 + 3/8 of the last place: up exactly where random < 3/8 × 2^32; so in the subnormals and for negative
-  // values.
+  // 1 + 3/8 of the last place rounds up exactly when random < 3/8 × 2^32; the same holds for subnormals and
+  // negative values.
   for (const double unit : {1.0, -1.0, std::ldexp(1.0, traits(s).min_normal_exp - 1)}) {
     const double last = std::copysign(ulp(unit, s), unit);
     const double x = unit + 0.375 * last;

@@ -1,5 +1,5 @@
-// Blocks under scales: the vector code against the definition, the definition against the specifications'
-// words and values worked out by hand.
+// Blocks with shared scales: compares the vector code with the definition, and the definition with the
+// specifications' rules and values computed by hand.
 #include "mantissa/numeric/scaled.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace mantissa {
 namespace {
 
-TEST(BlockFormats, AreKnownInAnyCase) {
+TEST(BlockFormats, ParseInAnyLetterCase) {
   EXPECT_EQ(parse_block_format("MXFP8-E5M2"), BlockFormat::mxfp8_e5m2);
   EXPECT_EQ(parse_block_format("NvFp4"), BlockFormat::nvfp4);
   EXPECT_EQ(parse_block_format("mxfp"), std::nullopt);
@@ -30,11 +30,11 @@ std::vector<float> rounded(BlockFormat f, std::vector<float> values, float tenso
   return values;
 }
 
-TEST(RoundBlock, OfMxfp4IsTheExampleByHand) {
+TEST(RoundBlock, OfMxfp4EqualsAHandComputedExample) {
   // amax 5 lies in [4, 8): the scale is 2^(2 − 2) = 1, and elements are 0, 0.5, 1, 1.5, 2, 3, 4, 6.
   EXPECT_EQ(rounded(BlockFormat::mxfp4, {5, -2.5F, 0.25F, 0.75F, 1.25F, -3.5F, 0.2F, 0}),
             (std::vector<float>{4, -2, 0, 1, 1, -4, 0, 0}));
-  // amax 7 rounds to 8, beyond 6: it saturates. The scale of 0.07 is 2^(−4 − 2).
+  // amax 7 rounds to 8, beyond 6, and saturates. The scale for 0.07 is 2^(−4 − 2).
   EXPECT_EQ(rounded(BlockFormat::mxfp4, {7, 5.5F}), (std::vector<float>{6, 6}));
   EXPECT_EQ(rounded(BlockFormat::mxfp4, {0.07F, 0.01F}), (std::vector<float>{0.0625F, 0.0078125F}));
 }
@@ -42,23 +42,24 @@ TEST(RoundBlock, OfMxfp4IsTheExampleByHand) {
 TEST(RoundBlock, OfMxfp8KeepsThreeBitsBelowTheLargest) {
   // amax 448 · 2^4: the scale is 2^(12 − 8).
   EXPECT_EQ(rounded(BlockFormat::mxfp8, {7168, 1000, 17, 0.01F}), (std::vector<float>{7168, 1024, 16, 0}));
-  EXPECT_EQ(rounded(BlockFormat::mxfp8, {7680}), (std::vector<float>{7168})) << "beyond 448 it saturates";
+  EXPECT_EQ(rounded(BlockFormat::mxfp8, {7680}), (std::vector<float>{7168})) << "saturates beyond 448";
 }
 
-TEST(RoundBlock, OfMxfp8WithE5m2KeepsTwoBitsAndReachesFurtherDown) {
+TEST(RoundBlock, OfMxfp8WithE5m2KeepsTwoBitsAndSmallerElements) {
   // amax 57344: the scale is 1. 17 lies between 16 and 20; 2^-16 is the smallest element.
   EXPECT_EQ(rounded(BlockFormat::mxfp8_e5m2, {57344, 1000, 17, 0x1p-16F, 0x1p-18F}),
             (std::vector<float>{57344, 1024, 16, 0x1p-16F, 0}));
   EXPECT_EQ(rounded(BlockFormat::mxfp8_e5m2, {65000}), (std::vector<float>{57344}))
-      << "beyond it it saturates";
+      << "saturates beyond 57344";
 }
 
 TEST(RoundBlock, OfNvfp4HasAnE4m3Scale) {
-  // 6 / 6 = 1; elements on the grid of e2m1.
+  // 6 / 6 = 1; the elements lie on the grid of e2m1.
   EXPECT_EQ(rounded(BlockFormat::nvfp4, {6, 2.6F, -0.3F}), (std::vector<float>{6, 3, -0.5F}));
-  // 10 / 6 = 1.667 becomes 1.625: 10 / 1.625 = 6.15 saturates at 6.
+  // 10 / 6 = 1.667 rounds to 1.625, and 10 / 1.625 = 6.15 saturates at 6.
   EXPECT_EQ(rounded(BlockFormat::nvfp4, {10, 1.7F}), (std::vector<float>{9.75F, 1.625F}));
-  // Under a tensor scale of 2^-10, 2^-10 as large values have the same codes, and the scale is left out.
+  // Under a tensor scale of 2^-10, values 2^-10 times as large have the same codes; the result omits the
+  // scale.
   EXPECT_EQ(
       rounded(BlockFormat::nvfp4, {std::ldexp(6.0F, -10), std::ldexp(2.6F, -10)}, std::ldexp(1.0F, -10)),
       (std::vector<float>{6, 3}));
@@ -75,16 +76,16 @@ TEST(RoundBlock, HasAtMostAsManyValuesAsTheFormatHasCodes) {
     for (int trial = 0; trial < 20000; ++trial) {
       std::vector<float> block(static_cast<std::size_t>(traits(format).block));
       for (float& x : block) x = std::exp(3 * normal(random)) * (normal(random) > 0 ? 1.0F : -1.0F);
-      block[0] = 6 * 64;  // every block has the same scale: amax is at least this
+      block[0] = 6 * 64;  // gives every block the same amax and scale
       for (float& x : block) x = std::clamp(x, -384.0F, 384.0F);
       for (const float x : rounded(format, block)) seen.insert(x);
     }
     EXPECT_LE(seen.size(), codes);
-    EXPECT_GE(seen.size(), codes / 2) << "the test reaches most of them";
+    EXPECT_GE(seen.size(), codes / 2) << "the samples reach most codes";
   }
 }
 
-TEST(RoundBlock, IsNoFurtherThanHalfAStepOfTheLargest) {
+TEST(RoundBlock, HasErrorsWithinHalfAStepOfTheLargestElement) {
   std::mt19937 random(kSeed);
   std::normal_distribution<float> normal;
   for (const BlockFormat f : kFormats) {
@@ -96,8 +97,8 @@ TEST(RoundBlock, IsNoFurtherThanHalfAStepOfTheLargest) {
       float amax = 0;
       for (const float x : block) amax = std::max(amax, std::abs(x));
       for (std::size_t i = 0; i < block.size(); ++i) {
-        // Elements of the topmost binade are a step of 2^-mantissa_bits of it apart, but the last ones
-        // saturate: of mx, up to 2^(max_exp + 1) / max_finite; of nvfp4 by the rounding of its scale, 1/16.
+        // Elements of the topmost binade are 2^-mantissa_bits of it apart, but the last ones saturate: in mx
+        // up to 2^(max_exp + 1) / max_finite, in nvfp4 by the rounding of the scale, 1/16.
         const double top =
             t.power_of_two_scale ? std::ldexp(1.0, t.max_exp + 1) / t.max_finite - 1 : 1.0 / 16;
         EXPECT_LE(std::abs(to[i] - block[i]),
@@ -107,7 +108,7 @@ TEST(RoundBlock, IsNoFurtherThanHalfAStepOfTheLargest) {
   }
 }
 
-TEST(RoundBlock, MakesWhatIsNotFiniteNanAndZerosZero) {
+TEST(RoundBlock, TurnsNonfiniteBlocksIntoNanAndKeepsZeros) {
   for (const BlockFormat f : kFormats) {
     for (const float bad :
          {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
@@ -117,7 +118,7 @@ TEST(RoundBlock, MakesWhatIsNotFiniteNanAndZerosZero) {
   }
 }
 
-TEST(RoundBlocks, HaveTheBitsOfTheDefinitionOnEveryInstructionSet) {
+TEST(RoundBlocks, EqualTheDefinitionOnEveryInstructionSet) {
   std::mt19937 random(kSeed);
   std::normal_distribution<float> normal;
   for (const BlockFormat f : kFormats) {
@@ -143,11 +144,11 @@ TEST(RoundBlocks, HaveTheBitsOfTheDefinitionOnEveryInstructionSet) {
   }
 }
 
-TEST(TensorScales, LetTheLargestValueBeTheLargestFiniteOne) {
+TEST(TensorScales, MapTheLargestMagnitudeToTheLargestFiniteValue) {
   EXPECT_EQ(tensor_scale(Scalar::e4m3, 7, 0), 64);
   EXPECT_EQ(tensor_scale(Scalar::e4m3, 7, 2), 16);
   EXPECT_EQ(tensor_scale(Scalar::e5m2, 57344, 0), 1);
-  EXPECT_EQ(tensor_scale(Scalar::e4m3, 0, 0), 1) << "nothing seen yet";
+  EXPECT_EQ(tensor_scale(Scalar::e4m3, 0, 0), 1) << "no magnitude recorded yet";
   EXPECT_EQ(nvfp4_tensor_scale(2688), 1);
   EXPECT_EQ(nvfp4_tensor_scale(0), 1);
 }

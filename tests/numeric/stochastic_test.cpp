@@ -72,7 +72,7 @@ TEST_P(Stochastic, TowardZeroGivesTheScalarCodesOnEveryTarget) {
   }
 }
 
-TEST_P(Stochastic, DoesNotDependOnHowTheArrayIsCut) {
+TEST_P(Stochastic, DoesNotDependOnTheSplitOfTheArray) {
   const Scalar s = GetParam();
   const std::vector<float> row = testing::random_f32(1'000, 23);
   std::vector<std::byte> whole(row.size() * bytes_of(s)), pieces(whole.size());
@@ -89,13 +89,13 @@ TEST_P(Stochastic, IsUnbiased) {
   constexpr std::size_t kDraws = 200'000;
   std::vector<std::byte> stored(kDraws * bytes_of(s));
   std::vector<double> back(kDraws);
-  // In the normal range, of either sign, in the subnormals, and just below the largest value.
+  // In the normal range with either sign, in the subnormals, and just below the largest value.
   const double subnormal = std::ldexp(1.0, traits(s).min_normal_exp - 1);
   for (const double base : {1.0, -1.5, subnormal, traits(s).max_finite - ulp(traits(s).max_finite, s)}) {
     for (const double fraction : {0.03125, 0.3, 0.5, 0.8125}) {
       const double last = ulp(base, s);
       const float x = static_cast<float>(base + fraction * last);
-      const double p = (x - base) / last;  // the fraction after x became an f32, exact
+      const double p = (x - base) / last;  // the exact fraction of x as an f32
       const std::vector<float> row(kDraws, x);
       stochastic_round(row.data(), kDraws, stored.data(), s, kStream);
       load_row(stored.data(), s, 0, kDraws, back.data());
@@ -104,7 +104,7 @@ TEST_P(Stochastic, IsUnbiased) {
         ASSERT_TRUE(y == base || y == base + last) << y;
         up += y == base ? 0 : 1;
       }
-      // Draws are binomial: within 6 standard deviations.
+      // The count is binomial: within 6 standard deviations.
       EXPECT_NEAR(up, kDraws * p, 6 * std::sqrt(kDraws * p * (1 - p))) << base << " + " << fraction;
     }
   }

@@ -10,7 +10,7 @@
 namespace mantissa {
 namespace {
 
-TEST(ValueStats, SayWhatValuesAre) {
+TEST(ValueStats, DescribeTheValues) {
   const double inf = std::numeric_limits<double>::infinity();
   ValueStats stats;
   for (const double x : {3.0, -4.0, 0.0, -0.0, 1e-3, inf, std::nan("")}) stats.add(x);
@@ -24,7 +24,7 @@ TEST(ValueStats, SayWhatValuesAre) {
   EXPECT_EQ(ValueStats().rms(), 0);
 }
 
-TEST(ValueStats, OfRowsAreThoseOfTheirValuesOnEveryTarget) {
+TEST(ValueStats, OfRowsEqualThoseOfTheirValuesOnEveryTarget) {
   std::vector<float> row = testing::random_f32(1'003, 41);
   row[7] = 0;
   row[900] = std::numeric_limits<float>::infinity();

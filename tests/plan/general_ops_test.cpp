@@ -154,6 +154,17 @@ TEST(GeneralOps, LeaveNoCastInMixedPrecisionButForGradientsOfBiases) {
   }
 }
 
+TEST(GeneralOps, AddTheResidualInTheProductThatHasABias) {
+  for (const char* policy : {"32-true", "bf16-mixed", "bf16-true"}) {
+    const Program p = compile(model(16), precision::Policy::parse(policy), {16, 16}, {});
+    for (const Step& s : p.steps) {
+      if (s.op->id != "matmul" || !s.scope.ends_with("c_proj")) continue;
+      EXPECT_EQ(s.inputs.size(), 3U) << s.scope;
+      EXPECT_NE(s.addend, kNoBuffer) << policy << ", " << s.scope;
+    }
+  }
+}
+
 /// A term that is broadcast does not become a product's addend, which has the product's shape.
 TEST(GeneralOps, AreFusedWithOperandsThatAreBroadcast) {
   const Program p = compile(model(16), precision::Policy::parse("32-true"), {16, 16}, {});

@@ -1,4 +1,4 @@
-// What is not there of a rule that speaks of nothing.
+// The explanation of a rule that matches nothing.
 #include "mantissa/precision/coverage.h"
 
 #include <gtest/gtest.h>
@@ -34,14 +34,14 @@ std::string why(const char* rule) {
   return why_unmatched(Policy().with_rule(rule, "--rule 1").rules().front(), places());
 }
 
-TEST(Coverage, AScopeThatIsNotThereIsAnsweredWithTheNearest) {
+TEST(Coverage, AnUnknownScopeGetsTheNearestAsASuggestion) {
   EXPECT_EQ(why("lm_haed: compute=f32"), "did you mean \"lm_head\"?");
   EXPECT_EQ(why("*.qproj: compute=f32"), "did you mean \"*.q_proj\"?");
   EXPECT_EQ(why("layers.0.mlp.down_proj: compute=f32"), "did you mean \"model.layers.0.mlp.down_proj\"?");
   EXPECT_EQ(why("zzzzzzzzzzzz: compute=f32"), "");
 }
 
-TEST(Coverage, AScopeOfAnotherSystemIsAnsweredWithTheOneHere) {
+TEST(Coverage, AForeignScopeGetsItsLocalNameAsASuggestion) {
   for (const auto& [theirs, ours] : std::vector<std::pair<std::string, std::string>>{
            {"*.ln_f", "model.norm"},
            {"ln_f", "model.norm"},
@@ -64,18 +64,18 @@ TEST(Coverage, AScopeOfAnotherSystemIsAnsweredWithTheOneHere) {
   }
 }
 
-TEST(Coverage, ASlipInOnePartLeavesTheOthersAsTheyAre) {
+TEST(Coverage, ACorrectionOfOnePartKeepsTheOthers) {
   EXPECT_EQ(why("*.mpl: compute=f32"), "did you mean \"*.mlp\"?");
   EXPECT_EQ(why("model.layers.*.mpl: compute=f32"), "did you mean \"model.layers.*.mlp\"?");
   EXPECT_EQ(why("model.layer.{0,1}.mlp: compute=f32"), "did you mean \"model.layers.{0,1}.mlp\"?");
 }
 
-TEST(Coverage, AWeightIsNoPartOfAScope) {
+TEST(Coverage, AScopeDoesNotContainAWeight) {
   EXPECT_EQ(why("model.layers.0.mlp.down_proj.weight: compute=f32"),
-            "\".weight\" is no part of a scope; write \"model.layers.0.mlp.down_proj\"");
+            "a scope does not contain \".weight\"; write \"model.layers.0.mlp.down_proj\"");
 }
 
-TEST(Coverage, AnOpOfAnotherSystemIsAnsweredWithTheOneHere) {
+TEST(Coverage, AForeignOpGetsItsLocalNameAsASuggestion) {
   for (const auto& [theirs, ours] :
        std::vector<std::pair<std::string, std::string>>{{"linear", "matmul"},
                                                         {"layer_norm", "rmsnorm"},
@@ -84,25 +84,26 @@ TEST(Coverage, AnOpOfAnotherSystemIsAnsweredWithTheOneHere) {
                                                         {"cross_entropy", "log_prob"},
                                                         {"loss", "log_prob"},
                                                         {"sdpa", "attention"}}) {
-    const std::string said = why(("*: op=" + theirs + " compute=f32").c_str());
-    EXPECT_NE(said.find("; did you mean \"" + ours + "\"?"), std::string::npos) << said;
+    const std::string message = why(("*: op=" + theirs + " compute=f32").c_str());
+    EXPECT_NE(message.find("; did you mean \"" + ours + "\"?"), std::string::npos) << message;
   }
 }
 
-TEST(Coverage, AnOpThatIsNotThereIsAnsweredWithTheNearest) {
+TEST(Coverage, AnUnknownOpGetsTheNearestAsASuggestion) {
   EXPECT_EQ(why("*: op=matmull compute=f32"),
             "the model has no op \"matmull\"; did you mean \"matmul\"? (ops: attention, gather, log_prob, "
             "matmul, rmsnorm, softmax, swiglu)");
-  EXPECT_EQ(why("lm_head: op=attention compute=f32"), "there is no op \"attention\" (but log_prob)");
+  EXPECT_EQ(why("lm_head: op=attention compute=f32"), "the scope has no op \"attention\" (ops: log_prob)");
 }
 
-TEST(Coverage, APassOrAnOperandThatIsNotThereIsNamed) {
-  EXPECT_EQ(why("model.norm: pass=backward compute=f32"), "it has no part in the backward pass");
-  EXPECT_EQ(why("*.q_proj: operand=inputs compute=f32"),
-            "no product there has an operand \"inputs\"; did you mean \"input\"? (operands: gradient, input, "
-            "weight)");
+TEST(Coverage, AnUnmatchedPassOrOperandIsNamed) {
+  EXPECT_EQ(why("model.norm: pass=backward compute=f32"), "the matching ops do not run in the backward pass");
+  EXPECT_EQ(
+      why("*.q_proj: operand=inputs compute=f32"),
+      "the matching ops have no operand \"inputs\"; did you mean \"input\"? (operands: gradient, input, "
+      "weight)");
   EXPECT_EQ(why("model.norm: operand=weight compute=f32"),
-            "no product is there whose factors a rule could tell apart");
+            "the matching ops have no operands that a rule can select");
 }
 
 }  // namespace

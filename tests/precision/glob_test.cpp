@@ -56,14 +56,14 @@ TEST(Glob, MatchesTheWholeScope) {
       {"{a,}b", "b", true},
       {"{,*.}norm", "model.norm", true},
       {"{a*,b}c*", "axxcc", true},
-      {"a[b", "a[b", true},  // what nothing closes stands for itself
+      {"a[b", "a[b", true},  // an unclosed bracket matches itself
       {"a*b*c", "aXbXbXc", true},
   };
   for (const Case& c : cases)
     EXPECT_EQ(glob_match(c.pattern, c.scope), c.matches) << c.pattern << " on " << c.scope;
 }
 
-TEST(Glob, AScopePatternAlsoSpeaksOfTheScopesBelow) {
+TEST(Glob, AScopePatternAlsoMatchesTheScopesBelow) {
   EXPECT_TRUE(scope_match("model.layers.5", "model.layers.5"));
   EXPECT_TRUE(scope_match("model.layers.5", "model.layers.5.mlp.up_proj"));
   EXPECT_TRUE(scope_match("model.layers.[0-3].self_attn", "model.layers.2.self_attn.q_proj"));
@@ -80,7 +80,7 @@ TEST(Glob, TakesPolynomialTimeOnHostilePatterns) {
   EXPECT_TRUE(glob_match(pattern, std::string(300, 'a')));
 }
 
-TEST(Glob, MalformedPatternsAreRefused) {
+TEST(Glob, RejectsMalformedPatterns) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"", "scope pattern \"\": is empty; write * for every scope"},
       {"a[0-3", "scope pattern \"a[0-3\": \"[\" is never closed; write a set as [0-3]"},
@@ -90,7 +90,7 @@ TEST(Glob, MalformedPatternsAreRefused) {
        "scope pattern \"a,b\": no scope contains \",\"; patterns are made of names, dots, * ? [0-3] {a,b}"},
       {"a b",
        "scope pattern \"a b\": no scope contains \" \"; patterns are made of names, dots, * ? [0-3] {a,b}"},
-      {"a[ ]", "scope pattern \"a[ ]\": \" \" cannot stand in a set"},
+      {"a[ ]", "scope pattern \"a[ ]\": \" \" is not allowed in a set"},
       {"{{{{{{{{{a}}}}}}}}}", "scope pattern \"{{{{{{{{{a}}}}}}}}}\": braces are nested more than 8 deep"},
   };
   for (const auto& [pattern, message] : cases) EXPECT_EQ(message_of([&] { check_glob(pattern); }), message);

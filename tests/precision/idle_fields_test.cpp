@@ -1,4 +1,4 @@
-// Fields that are set and do nothing are said, and those that may do something are not.
+// Fields that are set without effect are reported; fields that may have an effect are not.
 #include "mantissa/precision/idle_fields.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@ Strings idle(const char* line) {
   return idle_fields(Policy::parse(line));
 }
 
-TEST(IdleFields, AreSaidWithTheReason) {
+TEST(IdleFields, AreReportedWithTheReason) {
   EXPECT_EQ(idle("accumulate_block=32"),
             Strings{"accumulate_block=32 has no effect: no sum is rounded under accumulate=f32"});
   EXPECT_EQ(idle("64-true accumulate_block=32"),
@@ -23,20 +23,20 @@ TEST(IdleFields, AreSaidWithTheReason) {
       idle("bf16-mixed; lm_head: accumulate_block=32"),
       Strings{"rule \"lm_head: accumulate_block=32\" (policy rule 1): accumulate_block=32 has no effect: "
               "no sum is rounded under accumulate=f32"});
-  const std::string none = " has no effect: no format of the policy has scales";
+  const std::string none = " has no effect: no format in the policy has scales";
   EXPECT_EQ(idle("bf16-mixed scaling=current scale_margin=2 amax_history=16"),
             (Strings{"scaling=current" + none, "scale_margin=2" + none, "amax_history=16" + none}));
   EXPECT_EQ(idle("compute=mxfp8 scale_margin=2"),
-            Strings{"scale_margin=2 has no effect: blocks of mx formats take their scales from themselves"});
+            Strings{"scale_margin=2 has no effect: blocks of mx formats derive their own scales"});
   EXPECT_EQ(idle("compute=nvfp4 scale_margin=2 amax_history=16"),
-            Strings{"scale_margin=2 has no effect: the scale of a tensor of nvfp4 has no margin"});
+            Strings{"scale_margin=2 has no effect: the tensor scale of nvfp4 has no margin"});
   EXPECT_EQ(idle("fp8-hybrid scaling=current amax_history=16"),
             Strings{"amax_history=16 has no effect: only scaling=delayed has a history"});
   EXPECT_EQ(idle("fp8-hybrid scaling=none scale_margin=1"),
             Strings{"scale_margin=1 has no effect: scaling=none has no scales"});
 }
 
-TEST(IdleFields, AreNotThoseThatARuleMayUse) {
+TEST(IdleFields, DoNotIncludeFieldsThatARuleMayUse) {
   for (const char* line :
        {"accumulate_block=32; lm_head: accumulate=bf16", "accumulate=f16 accumulate_block=32",
         "bf16-mixed scale_margin=2; *.mlp: compute=e4m3", "compute=nvfp4 scaling=current",

@@ -1,4 +1,4 @@
-// Loss scales move as DeepSpeed's and PyTorch's do.
+// Loss scales follow the rules of DeepSpeed and PyTorch.
 #include "mantissa/precision/loss_scaler.h"
 
 #include <gtest/gtest.h>
@@ -24,14 +24,14 @@ ScalerOptions from(double initial, std::int64_t window, std::int64_t hysteresis)
   return options;
 }
 
-TEST(LossScaler, MovesAsTheGoldenTrace) {
+TEST(LossScaler, FollowsTheGoldenTrace) {
   const ScalerReplay r = replay(from(16, 3, 2), flags("1 1 1 0 0 0 0 1 0 0 0 0 0 0 0 1"));
   EXPECT_EQ(r.scales, (std::vector<double>{16, 8, 4, 4, 4, 4, 8, 8, 8, 8, 8, 16, 16, 16, 32, 32}));
   EXPECT_EQ(r.hysteresis, (std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 2, 1, 1, 1, 1, 2, 2, 2, 2, 1}));
   EXPECT_EQ(r.error, "");
 }
 
-TEST(LossScaler, StopsAtTheMinimumUnlessToldNotTo) {
+TEST(LossScaler, StopsAtTheMinimumUnlessDisabled) {
   ScalerOptions options = from(16, 3, 2);
   const ScalerReplay r = replay(options, flags("11111111"));
   EXPECT_EQ(r.scales, (std::vector<double>{16, 8, 4, 2, 1}));
@@ -45,7 +45,7 @@ TEST(LossScaler, GrowsAfterWindowPlusOneCleanStepsFirst) {
   EXPECT_EQ(replay(from(1, 2, 1), flags("0000000")).scales, (std::vector<double>{1, 1, 2, 2, 4, 4, 8}));
 }
 
-TEST(LossScaler, ConsecutiveHysteresisForgivesAfterACleanStep) {
+TEST(LossScaler, ConsecutiveHysteresisResetsAfterACleanStep) {
   ScalerOptions options = from(16, 1000, 2);
   options.consecutive_hysteresis = true;
   EXPECT_EQ(replay(options, flags("101010")).scales, (std::vector<double>(6, 16)));
@@ -53,7 +53,7 @@ TEST(LossScaler, ConsecutiveHysteresisForgivesAfterACleanStep) {
   EXPECT_EQ(replay(options, flags("101010")).scales, (std::vector<double>{16, 16, 8, 8, 4, 4}));
 }
 
-TEST(LossScaler, OfPyTorchHalvesAtOnceAndGrowsAfterItsInterval) {
+TEST(LossScaler, UnderTorchHalvesAtOnceAndGrowsAfterItsInterval) {
   ScalerOptions options = ScalerOptions::torch();
   EXPECT_EQ(options.initial_scale, 65536);
   EXPECT_EQ(options.window, 2000);
@@ -63,13 +63,13 @@ TEST(LossScaler, OfPyTorchHalvesAtOnceAndGrowsAfterItsInterval) {
             (std::vector<double>{8, 16, 8, 8, 16, 16, 8, 4, 2, 1}));
 }
 
-TEST(LossScaler, AConstantScaleNeverMoves) {
+TEST(LossScaler, AConstantScaleNeverChanges) {
   const ScalerReplay r = replay(ScalerOptions::constant(128), flags("0110111111"));
   EXPECT_EQ(r.scales, std::vector<double>(10, 128));
   EXPECT_EQ(r.error, "");
 }
 
-TEST(LossScaler, GoesOnFromAState) {
+TEST(LossScaler, ContinuesFromAState) {
   const ScalerOptions options = from(16, 3, 2);
   const std::vector<bool> pattern = flags("1 1 1 0 0 0 0 1 0 0 0 0 0 0 0 1");
   const std::vector<double> want = replay(options, pattern).scales;

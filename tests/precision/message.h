@@ -1,4 +1,4 @@
-// The message of the ConfigError that something throws.
+// Returns the message of the ConfigError that a function throws.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ std::string message_of(F&& f) {
   } catch (const ConfigError& e) {
     return e.what();
   }
-  ADD_FAILURE() << "nothing was refused";
+  ADD_FAILURE() << "expected a ConfigError, got none";
   return {};
 }
 

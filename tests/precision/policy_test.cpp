@@ -19,7 +19,7 @@ constexpr const char* kLine32 =
     "kv=f32 checkpoint=f32 rounding=nearest kahan=false saturate=false flush_subnormals=false "
     "loss_scale=none";
 
-TEST(Policy, IsThirtyTwoTrueUnlessSaid) {
+TEST(Policy, DefaultsToThirtyTwoTrue) {
   EXPECT_EQ(Policy().preset(), "32-true");
   EXPECT_EQ(Policy().line(), kLine32);
   EXPECT_EQ(Policy::parse(kLine32), Policy());
@@ -72,7 +72,7 @@ TEST(Policy, APresetWithALossScaleKeepsItsNameUnderAnotherScale) {
   EXPECT_EQ(Policy::parse("bf16-mixed loss_scale=128").preset(), "custom");
 }
 
-TEST(Policy, AliasesAreAnsweredWithTheCanonicalName) {
+TEST(Policy, AliasesGiveTheCanonicalName) {
   const std::vector<std::pair<const char*, const char*>> aliases = {{"64", "64-true"},
                                                                     {"float64", "64-true"},
                                                                     {"torch.float64", "64-true"},
@@ -91,20 +91,20 @@ TEST(Policy, AliasesAreAnsweredWithTheCanonicalName) {
   for (const auto& [alias, canonical] : aliases) EXPECT_EQ(Policy::parse(alias).preset(), canonical) << alias;
 }
 
-TEST(Policy, ALineThatSaysWhatAPresetSaysHasItsName) {
+TEST(Policy, ALineWithTheFieldsOfAPresetHasItsName) {
   EXPECT_EQ(Policy::parse("params=f32 compute=bf16 kv=bf16").preset(), "bf16-mixed");
   EXPECT_EQ(Policy::parse("params=f32 compute=f16").preset(), "custom");
   EXPECT_EQ(Policy::parse("bf16-mixed residual=bf16").preset(), "custom");
 }
 
-TEST(Policy, FieldsChangeThePresetTheyFollow) {
+TEST(Policy, FieldsOverrideThePresetBeforeThem) {
   const Policy policy = Policy::parse("bf16-mixed residual=bf16 loss_scale=dynamic:2^12");
   EXPECT_EQ(policy.fields().compute, Scalar::bf16);
   EXPECT_EQ(policy.fields().residual, Scalar::bf16);
   EXPECT_EQ(policy.loss_scale(), (LossScale{LossScale::Kind::dynamic, 4096}));
 }
 
-TEST(Policy, ForeignSpellingsOfFieldsAndFormatsAreRead) {
+TEST(Policy, ReadsForeignSpellingsOfFieldsAndFormats) {
   EXPECT_EQ(Policy::parse("params=float32,compute=bfloat16,output=float32").line(),
             Policy::parse("params=f32 compute=bf16 output=f32").line());
   EXPECT_EQ(Policy::parse("param_dtype=torch.float32 reduce_dtype=float32 kv_cache=bf16"),
@@ -181,7 +181,7 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
   }
 }
 
-TEST(Policy, TomlSaysPresetLineAndRules) {
+TEST(Policy, TomlHoldsPresetLineAndRules) {
   EXPECT_EQ(Policy().toml(),
             std::string("[precision]\npolicy = \"") + kLine32 + "\"  # 32-true\nrules = []\n");
   const std::string toml =
@@ -209,7 +209,7 @@ TEST(PolicyErrors, NameTheNearestPreset) {
             "fp8-hybrid)");
 }
 
-TEST(Policy, LeavesUsualScalingOutOfItsLine) {
+TEST(Policy, OmitsUsualScalingFromItsLine) {
   EXPECT_EQ(Policy::parse("fp8-hybrid").line().find("scaling"), std::string::npos);
   const Policy policy = Policy::parse("fp8-hybrid scaling=current margin=1 amax_history=16");
   EXPECT_NE(policy.line().find("scaling=current scale_margin=1 amax_history=16"), std::string::npos);
@@ -223,14 +223,14 @@ TEST(PolicyErrors, NameFieldAndValue) {
       {"  ",
        "the policy is empty; write a preset (64-true, 32-true, bf16-mixed) or fields such as compute=bf16"},
       {"compute=bff16",
-       "policy \"compute=bff16\": compute=\"bff16\": no number format has this name; did you mean \"bf16\"? "
+       "policy \"compute=bff16\": compute=\"bff16\": unknown number format; did you mean \"bf16\"? "
        "(formats: f64, f32, tf32, bf16, f16, e5m2, "
        "e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, nvfp4)"},
       {"residual=mxfp8",
-       "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of factors of products only; write "
+       "policy \"residual=mxfp8\": residual=mxfp8: mxfp8 is a format of product operands only; write "
        "compute=mxfp8, and for residual a number format such as bf16"},
       {"compute=",
-       "policy \"compute=\": compute=\"\": no number format has this name (formats: f64, f32, tf32, bf16, "
+       "policy \"compute=\": compute=\"\": unknown number format (formats: f64, f32, tf32, bf16, "
        "f16, e5m2, e4m3, fp8-hybrid, fp8-hybrid-f16, bf16x1, bf16x3, bf16x6, mxfp8, mxfp8-e5m2, mxfp4, "
        "nvfp4)"},
       {"accumulate_block=-1",
@@ -239,22 +239,21 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "policy \"accumulate_block=12x\": accumulate_block=\"12x\": must be a whole number, 0 or more"},
       {"kahan=yes", "policy \"kahan=yes\": kahan=\"yes\": must be true or false"},
       {"rounding=nearst",
-       "policy \"rounding=nearst\": rounding=\"nearst\": no way of rounding has this name; did you mean "
+       "policy \"rounding=nearst\": rounding=\"nearst\": unknown rounding; did you mean "
        "\"nearest\"? (nearest, "
        "toward-zero, stochastic)"},
       {"loss_scale=0",
        "policy \"loss_scale=0\": loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic "
-       "(what DeepSpeed means by "
-       "0) or loss_scale=none"},
+       "(DeepSpeed's meaning of 0) or loss_scale=none"},
       {"loss_scale=-4",
        "policy \"loss_scale=-4\": loss_scale=\"-4\": not a loss scale; write none, dynamic:2^16 (the initial "
        "scale), or a positive "
        "constant such as 128"},
-      {"compute=bf16 compute=f16", "policy \"compute=bf16 compute=f16\": compute is said twice; keep one"},
-      {"params=f32 param_dtype=f32", "policy \"params=f32 param_dtype=f32\": params is said twice; keep one"},
+      {"compute=bf16 compute=f16", "policy \"compute=bf16 compute=f16\": compute is set twice; keep one"},
+      {"params=f32 param_dtype=f32", "policy \"params=f32 param_dtype=f32\": params is set twice; keep one"},
       {"compute=bf16 bf16-mixed",
-       "policy \"compute=bf16 bf16-mixed\": \"bf16-mixed\" is not field=value; write for instance "
-       "compute=bf16, without spaces"},
+       "policy \"compute=bf16 bf16-mixed\": \"bf16-mixed\" is not field=value; write it without spaces, such "
+       "as compute=bf16"},
       {"lm_head: compute=f32",
        "policy \"lm_head: compute=f32\": \"lm_head: compute=f32\" is a rule; a policy begins with a preset "
        "or fields, and rules "
@@ -267,7 +266,7 @@ TEST(PolicyErrors, NameFieldAndValue) {
             std::string::npos);
 }
 
-TEST(PolicyErrors, LossScalesOutsideF32AreRefused) {
+TEST(PolicyErrors, RejectLossScalesOutsideF32) {
   for (const char* text :
        {"nan", "inf", "1e39", "2^128", "2^", "dynamic:", "dynamic:0", "dynamic:2^16x", "1e-500", "static"}) {
     EXPECT_NE(message_of([&] { Policy::parse(std::string("loss_scale=") + text); }).find("not a loss scale"),

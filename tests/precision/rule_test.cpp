@@ -1,4 +1,4 @@
-// Rules: which uses they match, and that later ones win.
+// Rules: the uses that they match, and their order of precedence.
 #include "mantissa/precision/rule.h"
 
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Rule, TableFormNamesOpPassOperandAndSteps) {
   EXPECT_EQ(parse_rule(rule.str(), ""), rule);
 }
 
-TEST(Rule, ShortFormTakesTheSamePatterns) {
+TEST(Rule, ShortFormAcceptsTheSamePatterns) {
   EXPECT_EQ(parse_rule("*: op=softmax pass=forward steps=500: compute=f32", ""),
             parse_rule(R"({op = "softmax", pass = "forward", steps = "500:", compute = "f32"})", ""));
 }
@@ -47,7 +47,7 @@ TEST(Rule, AScopeMayBeginWithAlternatives) {
   EXPECT_EQ(parse_rule("{q,k}_proj: compute=f32", "").match, "{q,k}_proj");
 }
 
-TEST(Rule, WhereItWasWrittenIsNoPartOfItsValue) {
+TEST(Rule, EqualityIgnoresTheOrigin) {
   EXPECT_EQ(parse_rule("*: compute=f32", "a"), parse_rule("*: compute=f32", "b"));
 }
 
@@ -72,14 +72,14 @@ TEST(Rule, LaterRulesWin) {
   EXPECT_EQ(who_computes("lm_head"), "bf16-mixed");
 }
 
-TEST(Rule, DecidedByNamesTheLastThatSetAnyOfTheFields) {
+TEST(Rule, DecidedByNamesTheLastRuleThatSetsAnyOfTheFields) {
   const Policy policy = Policy::parse("compute=f16").with_rule("*: kv=f32", "--rule 1");
   static constexpr std::string_view kCompute[] = {"compute"}, kKv[] = {"kv", "compute"};
   EXPECT_EQ(policy.decided_by({.scope = "lm_head", .op = "log_prob"}, kCompute), "policy line");
   EXPECT_EQ(policy.decided_by({.scope = "lm_head", .op = "log_prob"}, kKv), "--rule 1");
 }
 
-TEST(Rule, EveryFieldOfThePolicyReachesTheAnswer) {
+TEST(Rule, ResolveReturnsEveryFieldOfThePolicy) {
   const Resolved r =
       Policy::parse(
           "params=f64 compute=tf32 accumulate=bf16 accumulate_block=32 residual=f16 output=e5m2 grads=e4m3 "
@@ -102,7 +102,7 @@ TEST(Rule, EveryFieldOfThePolicyReachesTheAnswer) {
   EXPECT_EQ(r.amax_history, 16);
 }
 
-TEST(Rule, OfSomeStepsIsThereInThoseOnly) {
+TEST(Rule, WithStepsAppliesOnlyInThoseSteps) {
   const Policy policy = Policy::parse("bf16-mixed; *: steps=0:500 compute=f32; lm_head: steps=100: kv=f32");
   EXPECT_EQ(policy.changes(), (std::vector<std::int64_t>{100, 500}));
   EXPECT_EQ(policy.at_step(0).rules().size(), 1U);
@@ -113,7 +113,7 @@ TEST(Rule, OfSomeStepsIsThereInThoseOnly) {
   EXPECT_TRUE(Policy::parse("bf16-mixed; *: compute=f32").changes().empty());
 }
 
-TEST(Rule, OfAnOperandSpeaksOfThatOnly) {
+TEST(Rule, WithAnOperandAppliesOnlyToThatOperand) {
   const Policy policy = Policy::parse("bf16-mixed; *: operand=weight compute=tf32");
   const auto compute = [&](std::string_view operand) {
     return policy.resolve({.scope = "x", .op = "matmul", .operand = operand}).compute;
@@ -142,7 +142,7 @@ TEST(Rule, MatchesByScopeOpPassAndStep) {
             (Indices{0, 1, 2, 3}));
 }
 
-TEST(RuleErrors, SayWhatIsWrongAndHowToWriteIt) {
+TEST(RuleErrors, NameTheMistakeAndTheCorrectForm) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"compute=f32",
        "rule \"compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: to "
@@ -154,26 +154,25 @@ TEST(RuleErrors, SayWhatIsWrongAndHowToWriteIt) {
        "rule \"lm_head:\": the rule for \"lm_head\" sets nothing; add a field, such as compute=f32"},
       {": compute=f32", "rule \": compute=f32\": scope pattern \"\": is empty; write * for every scope"},
       {"lm_head: compute f32",
-       "rule \"lm_head: compute f32\": \"compute\" is not field=value; write for instance compute=f32, "
-       "without spaces"},
+       "rule \"lm_head: compute f32\": \"compute\" is not field=value; write it without spaces, such as "
+       "compute=f32"},
       {"lm_head: loss_scale=128",
-       "rule \"lm_head: loss_scale=128\": loss_scale belongs to the whole run; say it in the policy, not in "
+       "rule \"lm_head: loss_scale=128\": loss_scale belongs to the whole run; set it in the policy, not in "
        "a rule"},
       {"lm_head: checkpoint=bf16",
-       "rule \"lm_head: checkpoint=bf16\": checkpoint belongs to the whole run; say it in the policy, not in "
+       "rule \"lm_head: checkpoint=bf16\": checkpoint belongs to the whole run; set it in the policy, not in "
        "a rule"},
       {"*: pass=foward compute=f32",
-       "rule \"*: pass=foward compute=f32\": pass=\"foward\": no pass has this name; did you mean "
+       "rule \"*: pass=foward compute=f32\": pass=\"foward\": unknown pass; did you mean "
        "\"forward\"? (passes: forward, "
        "backward, update)"},
       {"*: steps=500:0 compute=f32",
        "rule \"*: steps=500:0 compute=f32\": steps=\"500:0\": not a range of steps; write 0:500 for the "
-       "first 500 steps, 500: for "
-       "all after them"},
+       "first 500 steps, or 500: for all later steps"},
       {"*: op=mat*mul compute=f32",
        "rule \"*: op=mat*mul compute=f32\": op=\"mat*mul\": must be a name, such as matmul"},
       {"*: compute=f32 compute=f16",
-       "rule \"*: compute=f32 compute=f16\": \"compute\" is said twice; keep one"},
+       "rule \"*: compute=f32 compute=f16\": \"compute\" is set twice; keep one"},
       {"{match = 3, compute = \"f32\", op = [1]}",
        "rule \"{match = 3, compute = \"f32\", op = [1]}\": \"op\": must be a string, a number, true or "
        "false"},
@@ -198,7 +197,7 @@ TEST(RuleErrors, SayWhatIsWrongAndHowToWriteIt) {
   }
 }
 
-TEST(RuleErrors, ARuleBuiltInCodeIsCheckedToo) {
+TEST(RuleErrors, IncludeRulesBuiltInCode) {
   Rule rule;
   rule.match = "a[";
   rule.fields.compute = Scalar::f32;

@@ -40,7 +40,7 @@ TEST(Dataset, SequenceJHoldsIdsFromJTtoJTplusT) {
   EXPECT_EQ(step.sequence_length, 10);
   EXPECT_EQ(step.origin, (std::vector<std::int64_t>{0, 1}));
   Ids expected = counting(11);
-  for (std::int32_t id = 10; id <= 20; ++id) expected.push_back(id);  // the neighbours share id 10
+  for (std::int32_t id = 10; id <= 20; ++id) expected.push_back(id);  // neighbouring rows share id 10
   EXPECT_EQ(step.ids, expected);
 }
 
@@ -53,14 +53,14 @@ TEST(Dataset, WithoutShufflingRowsComeInOrderAndWrapWithinABatch) {
   EXPECT_EQ(data.step(2, 7).origin, (std::vector<std::int64_t>{1, 2, 0, 1, 2, 0, 1}));
 }
 
-TEST(Dataset, TheLastSequencesAreHeldOutAtLeastOne) {
+TEST(Dataset, HoldsOutTheLastSequencesAtLeastOne) {
   const Dataset tenth = in_order(1001, 10, 0.1);
   EXPECT_EQ(tenth.training_rows(), 90);
   EXPECT_EQ(tenth.validation_rows(), 10);
   EXPECT_EQ(tenth.validation(0, 10).origin.front(), 90);
   EXPECT_EQ(tenth.validation(8, 2).origin, (std::vector<std::int64_t>{98, 99}));
   EXPECT_EQ(tenth.validation(9, 1).ids.back(), 1000);
-  EXPECT_EQ(tenth.step(1, 91).origin.back(), 0);  // training never reaches them
+  EXPECT_EQ(tenth.step(1, 91).origin.back(), 0);  // training wraps before the held-out rows
   EXPECT_EQ(in_order(31, 10, 0.001).validation_rows(), 1);
   EXPECT_EQ(in_order(31, 10, 0).validation_rows(), 0);
   EXPECT_EQ(tenth.validation(10, 0).rows, 0);
@@ -68,7 +68,7 @@ TEST(Dataset, TheLastSequencesAreHeldOutAtLeastOne) {
   EXPECT_THROW(tenth.validation(-1, 1), ConfigError);
 }
 
-TEST(Dataset, AnEpochTakesEveryRowOnce) {
+TEST(Dataset, AnEpochVisitsEveryRowOnce) {
   const Dataset data(counting(1001), {.sequence_length = 10, .shuffle = true, .validation = 0.1, .seed = 7},
                      "data");
   for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
@@ -92,20 +92,20 @@ TEST(Dataset, TheOrderDependsOnSeedAndEpochAndNotOnTheBatchSize) {
   std::vector<std::int64_t> all = epoch_rows(data, 0);
   const std::vector<std::int64_t> second = epoch_rows(data, 1);
   all.insert(all.end(), second.begin(), second.end());
-  for (std::int64_t step = 1; step <= 28; ++step) {  // batches of 7 straddle the end of an epoch
+  for (std::int64_t step = 1; step <= 28; ++step) {  // batches of 7 cross the end of an epoch
     const std::vector<std::int64_t> rows = data.step(step, 7).origin;
     EXPECT_TRUE(std::equal(rows.begin(), rows.end(), all.begin() + (step - 1) * 7)) << "step " << step;
   }
 }
 
-TEST(Dataset, AStepFarAwayCostsNoMoreThanTheFirst) {
+TEST(Dataset, ADistantStepCostsNoMoreThanTheFirst) {
   const Dataset data = in_order(31, 10);
   const std::int64_t step = std::int64_t{1} << 60;
-  // Row number (2^60 − 1) · 8 mod 3, without overflow: 2^60 ≡ 1, so that it is 0.
+  // Row number (2^60 − 1) · 8 mod 3 without overflow: 2^60 ≡ 1, so the row is 0.
   EXPECT_EQ(data.step(step, 8).origin, (std::vector<std::int64_t>{0, 1, 2, 0, 1, 2, 0, 1}));
 }
 
-TEST(Dataset, TooLittleDataSaysHowMuchIsNeeded) {
+TEST(Dataset, TooLittleDataIsReportedWithTheAmountNeeded) {
   const std::string message = error_of<ConfigError>([] { in_order(10, 10); });
   EXPECT_TRUE(has(message, "10 tokens"));
   EXPECT_TRUE(has(message, "at least 1, that is 11 tokens"));
@@ -114,7 +114,7 @@ TEST(Dataset, TooLittleDataSaysHowMuchIsNeeded) {
   EXPECT_EQ(in_order(11, 10).training_rows(), 1);
 }
 
-TEST(Dataset, OptionsAndRequestsOutOfRangeAreRefused) {
+TEST(Dataset, RejectsOptionsAndRequestsOutOfRange) {
   EXPECT_TRUE(has(error_of<ConfigError>([] { in_order(31, 0); }), "sequence_length is 0"));
   for (const double share : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_TRUE(has(error_of<ConfigError>([&] { in_order(31, 10, share); }), "data.validation"));

@@ -24,7 +24,7 @@ std::vector<std::byte> stored(const std::vector<double>& values, Scalar format) 
   return bytes;
 }
 
-TEST(IdDtype, NamesFloatingPointNumbers) {
+TEST(IdDtype, DetectsFloatingPointNumbers) {
   for (const Scalar format : {Scalar::f64, Scalar::f32, Scalar::f16, Scalar::bf16}) {
     EXPECT_EQ(stranger_among_ids(stored(ids(64), format), 256), name(format));
     std::vector<double> values = ids(64);
@@ -35,7 +35,7 @@ TEST(IdDtype, NamesFloatingPointNumbers) {
   EXPECT_EQ(stranger_among_ids(std::as_bytes(std::span("\x93NUMPY\x01", 7)), 256), ".npy");
 }
 
-TEST(IdDtype, TakesIds) {
+TEST(IdDtype, AcceptsIds) {
   std::mt19937_64 random(4);
   for (const std::int64_t vocabulary : {2, 256, 32'000, 65'000}) {
     std::vector<std::uint16_t> narrow(64);

@@ -1,4 +1,4 @@
-// Reads puzzles back from what is printed, and decides their truth, without the generator's own code.
+// Parses printed puzzles and evaluates their statements without the generator's code.
 #pragma once
 
 #include <cctype>
@@ -11,7 +11,7 @@
 
 namespace mantissa::text {
 
-/// A statement read from a row's field `statements`: "('or', ('lying', 1), ('telling-truth', 0))".
+/// A statement of a row's field `statements`: "('or', ('lying', 1), ('telling-truth', 0))".
 struct ParsedStatement {
   std::string op;
   int person = -1;
@@ -47,7 +47,7 @@ class TupleParser {
       all.push_back(statement());
     } while (accept(','));
     expect(')');
-    if (at_ != text_.size()) throw std::runtime_error("text behind the statements");
+    if (at_ != text_.size()) throw std::runtime_error("text after the statements");
     return all;
   }
 
@@ -82,7 +82,7 @@ class TupleParser {
   std::size_t at_ = 0;
 };
 
-/// Every assignment of roles under which exactly the knights' statements are true.
+/// Returns every assignment of roles in which exactly the knights' statements are true.
 inline std::vector<std::uint32_t> brute_force(const std::vector<ParsedStatement>& statements) {
   std::vector<std::uint32_t> found;
   for (std::uint32_t knights = 0; knights >> statements.size() == 0; ++knights) {

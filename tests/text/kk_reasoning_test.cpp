@@ -1,4 +1,4 @@
-// Every sentence of a reasoning is read back and proved, each step from one person's words and the roles told
+// Parses every sentence of a reasoning and proves each step from one person's words and the roles listed
 // before.
 #include "mantissa/text/kk_reasoning.h"
 
@@ -13,7 +13,7 @@
 namespace mantissa::text {
 namespace {
 
-/// Roles told so far.
+/// The roles listed so far.
 using Roles = std::map<int, bool>;
 
 class Checker {
@@ -21,7 +21,7 @@ class Checker {
   Checker(std::vector<std::string> names, std::vector<ParsedStatement> statements)
       : names_(std::move(names)), statements_(std::move(statements)) {}
 
-  /// "If REFUTATION. So ROLE, ROLE, ROLE." for each sentence; at the end every role is told.
+  /// Checks sentences of the form "If REFUTATION. So ROLE, ROLE, ROLE." At the end every role is known.
   Roles check(const std::vector<std::string>& sentences) {
     Roles known;
     for (const std::string& sentence : sentences) {
@@ -42,8 +42,8 @@ class Checker {
   }
 
  private:
-  /// "A is a knight, then B is a knave, C is a knight (if C is a knave, B's words are true), but A's words
-  /// are false": the assumed role.
+  /// Parses "A is a knight, then B is a knave, C is a knight (if C is a knave, B's words are true), but A's
+  /// words are false". Returns the assumed role.
   std::pair<int, bool> refutation(Roles known) {
     const auto [person, role] = claim();
     EXPECT_EQ(known.count(person), 0U) << text_;
@@ -74,7 +74,7 @@ class Checker {
     known[person] = role;
   }
 
-  /// A role that the words of one person and the known roles leave no choice in.
+  /// Checks that a role follows from the words of one person and the known roles.
   void follows(Roles& known) {
     const auto [person, role] = claim();
     EXPECT_EQ(known.count(person), 0U) << text_;
@@ -87,7 +87,7 @@ class Checker {
     known[person] = role;
   }
 
-  /// "A's words are false" of a knight, "… true" of a knave, or "A can be neither".
+  /// Checks "A's words are false" of a knight, "… true" of a knave, or "A can be neither".
   void misfit(const Roles& known) {
     const int person = name();
     const auto speaker = static_cast<std::size_t>(person);
@@ -103,7 +103,7 @@ class Checker {
     EXPECT_EQ(known.at(person), !truth) << text_;
   }
 
-  /// Whether some roles of the unknown people make the speaker's words fit the speaker.
+  /// True if some roles of the unknown people make the speaker's words fit the speaker.
   bool can_fit(std::size_t speaker, const Roles& known) const {
     for (std::uint32_t knights = 0; knights >> names_.size() == 0; ++knights) {
       bool agrees = true;
@@ -190,7 +190,7 @@ TEST(KkReasoning, OneAssumptionIsEnoughForMostPuzzles) {
                 "knight, Max is a knight."}));
 }
 
-TEST(KkReasoning, AHarderOneRefutesWithinARefutation) {
+TEST(KkReasoning, AHarderPuzzleNestsRefutations) {
   const std::vector<std::string> names = {"Ruth", "Ivan", "Mia", "Ben"};
   const std::vector<KkStatement> statements = {
       same(says(Kind::knave, 3), says(Kind::knave, 1)), same(says(Kind::knave, 3), says(Kind::knave, 2)),

@@ -26,7 +26,7 @@ TEST(KkReward, TheFourTotals) {
   EXPECT_EQ(kk_reward("Assistant: " + kRight, kSolution).total(), -3);
 }
 
-TEST(KkReward, EachTagMustStandExactlyOnce) {
+TEST(KkReward, EachTagMustOccurExactlyOnce) {
   const auto format = [](const std::string& text) {
     return kk_reward("Assistant:" + text, kSolution).format;
   };
@@ -40,7 +40,7 @@ TEST(KkReward, EachTagMustStandExactlyOnce) {
   }
 }
 
-TEST(KkReward, TheTagsMustComeInOrder) {
+TEST(KkReward, TheTagsMustBeInOrder) {
   const auto format = [](const std::string& text) {
     return kk_reward("Assistant:" + text, kSolution).format;
   };
@@ -50,7 +50,7 @@ TEST(KkReward, TheTagsMustComeInOrder) {
   EXPECT_EQ(format("<think><answer></think></answer>"), -1);
 }
 
-TEST(KkReward, ABadFormatMakesARightAnswerWorthless) {
+TEST(KkReward, ABadFormatVoidsARightAnswer) {
   const KkReward reward = kk_reward("Assistant: <answer>" + kRight + "</answer>", kSolution);
   EXPECT_EQ(reward.format, -1);
   EXPECT_EQ(reward.answer, -2);
@@ -72,7 +72,7 @@ TEST(KkReward, TextOutsideTheTagsIsAllowed) {
       3);
 }
 
-TEST(KkReward, WhatCountsIsBehindTheFirstMarker) {
+TEST(KkReward, OnlyTheTextAfterTheFirstMarkerCounts) {
   const std::string tags_in_prompt = "Use <think> </think> <answer> </answer>. Zoey said … ";
   EXPECT_EQ(kk_reward(tags_in_prompt + response(kRight), kSolution).total(), 3);
   EXPECT_EQ(
@@ -80,18 +80,18 @@ TEST(KkReward, WhatCountsIsBehindTheFirstMarker) {
                 kSolution)
           .total(),
       3);
-  // A second marker is text like any other: the tags before it count too.
+  // A second marker is ordinary text: the tags before it count too.
   EXPECT_EQ(kk_reward(response(kRight) + response(kRight), kSolution).total(), -3);
   EXPECT_EQ(kk_reward(response(kRight) + "Assistant:", kSolution).total(), 3);
 }
 
-TEST(KkReward, AssistantWinsOverTheChatMarkerWhereverItStands) {
+TEST(KkReward, AssistantTakesPrecedenceOverTheChatMarkerInAnyOrder) {
   const std::string tags = "<think></think><answer>" + kRight + "</answer>";
   EXPECT_EQ(kk_reward("<|im_start|>assistant" + tags + "Assistant:", kSolution).total(), -3);
   EXPECT_EQ(kk_reward("<|im_start|>assistant<think> Assistant:" + tags, kSolution).total(), 3);
 }
 
-TEST(KkReward, WithoutAMarkerTheFormatIsJudgedOnTheWholeTextAndTheAnswerIsLost) {
+TEST(KkReward, WithoutAMarkerTheFormatCoversTheWholeTextAndTheAnswerIsLost) {
   const KkReward good = kk_reward("<think></think><answer>" + kRight + "</answer>", kSolution);
   EXPECT_EQ(good.format, 1);
   EXPECT_EQ(good.answer, -2);
@@ -124,13 +124,13 @@ TEST(KkReward, EachNameMustBeGivenItsRoleInWholeWords) {
 }
 
 TEST(KkReward, TheFirstRoleOfANameCounts) {
-  EXPECT_EQ(answer_part("Zoey is a knight, Zoey is a knave"), -2);  // nothing on Oliver
+  EXPECT_EQ(answer_part("Zoey is a knight, Zoey is a knave"), -2);  // no role for Oliver
   EXPECT_EQ(
       answer_part("Ann is a knave, Ann is a knight", "Ann is a knight\nAnn is a knight\nBob is a knave"), -2);
   EXPECT_EQ(answer_part("Zoey is aknave Zoey is a knight", "Zoey is a knight"), -2);
 }
 
-TEST(KkReward, WordsEndWhereUnicodeSaysSo) {
+TEST(KkReward, WordsEndByUnicodeRules) {
   // Letters of any script continue a word; quotes, dashes and combining marks do not.
   EXPECT_EQ(answer_part("\u00e9Zoey is a knight, Oliver is a knave"), -2);
   EXPECT_EQ(answer_part("Zoey is a knight\u4e2d, Oliver is a knave"), -2);
@@ -139,9 +139,10 @@ TEST(KkReward, WordsEndWhereUnicodeSaysSo) {
   EXPECT_EQ(answer_part("\xffZoey is a knight\x80, Oliver is a knave\xe2\x82"), 2);  // not UTF-8: ends a word
 }
 
-TEST(KkReward, AnyWhiteSpaceOfUnicodeMayStandBetweenWords) {
+TEST(KkReward, AnyUnicodeWhiteSpaceMaySeparateWords) {
   EXPECT_EQ(answer_part("Zoey\u00a0is\u2003a\u3000knight\nOliver \t\n is\u0085a\x1cknave"), 2);
-  EXPECT_EQ(answer_part("Zoey\u200bis a knight, Oliver is a knave"), -2);  // zero width space is none
+  EXPECT_EQ(answer_part("Zoey\u200bis a knight, Oliver is a knave"),
+            -2);  // zero width space is not white space
 }
 
 TEST(KkReward, ABlankAnswerIsUnreadable) {

@@ -46,7 +46,7 @@ TEST_P(KkOfSize, ThePrintedStatementsHaveExactlyThePrintedSolution) {
   }
 }
 
-TEST_P(KkOfSize, NobodySpeaksOfThemselvesButInAJoinOfAPuzzleOfTwo) {
+TEST_P(KkOfSize, StatementsAreNotAboutTheirSpeakerExceptInJoinsOfPuzzlesOfTwo) {
   for (const KkPuzzle& puzzle : generate(people(GetParam(), 300))) {
     const auto statements = TupleParser(row_of(puzzle)["statements"].get<std::string>()).statements();
     for (std::size_t i = 0; i < statements.size(); ++i) {
@@ -60,7 +60,7 @@ TEST_P(KkOfSize, NobodySpeaksOfThemselvesButInAJoinOfAPuzzleOfTwo) {
   }
 }
 
-TEST_P(KkOfSize, TheTextEarnsTheWholeReward) {
+TEST_P(KkOfSize, TheTextEarnsTheFullReward) {
   for (const KkStyle style : {KkStyle::brief, KkStyle::logic_rl}) {
     KkOptions options = people(GetParam(), 100);
     options.style = style;
@@ -81,7 +81,7 @@ TEST_P(KkOfSize, NamesDiffer) {
 
 INSTANTIATE_TEST_SUITE_P(Sizes, KkOfSize, ::testing::Range(2, 9));
 
-// Reads "Zoe is a knave or Max is not a knight" into the form of the field `statements`.
+// Translates "Zoe is a knave or Max is not a knight" to the form of the field `statements`.
 std::string tuple_of_words(const std::string& words, const std::vector<std::string>& names) {
   const auto join = [&](const std::string& op, const std::string& a, const std::string& b) {
     return "('" + op + "', " + tuple_of_words(a, names) + ", " + tuple_of_words(b, names) + ")";
@@ -104,7 +104,7 @@ std::string tuple_of_words(const std::string& words, const std::vector<std::stri
   return claim.starts_with(" is not ") ? "('not', " + leaf + ")" : leaf;
 }
 
-TEST(Kk, TheQuizSaysInWordsWhatTheStatementsSay) {
+TEST(Kk, TheQuizExpressesTheStatementsInWords) {
   KkOptions options;
   options.count = 500;
   for (const KkPuzzle& puzzle : generate(options)) {
@@ -123,7 +123,7 @@ TEST(Kk, TheQuizSaysInWordsWhatTheStatementsSay) {
   }
 }
 
-TEST(Kk, EveryStyleTellsTheSamePuzzles) {
+TEST(Kk, EveryStyleHasTheSamePuzzles) {
   KkOptions options;
   options.count = 100;
   const std::vector<KkPuzzle> brief = generate(options);
@@ -133,13 +133,13 @@ TEST(Kk, EveryStyleTellsTheSamePuzzles) {
     EXPECT_EQ(brief[i].statements, full[i].statements);
     EXPECT_EQ(brief[i].names, full[i].names);
     EXPECT_EQ(brief[i].reasoning, full[i].reasoning);
-    for (std::size_t p = 0; p < full[i].names.size(); ++p) {  // but for a first letter in a quotation
+    for (std::size_t p = 0; p < full[i].names.size(); ++p) {  // except for the first letter of a quotation
       EXPECT_TRUE(has(full[i].quiz, full[i].statements[p].words(full[i].names).substr(1)));
     }
   }
 }
 
-TEST(Kk, NestedPartsStandInParentheses) {
+TEST(Kk, NestedPartsAreInParentheses) {
   using Kind = KkStatement::Kind;
   const std::vector<std::string> names = {"Ada", "Ben"};
   const KkStatement ada{Kind::knight, 0, {}}, ben{Kind::knave, 1, {}};
@@ -152,7 +152,7 @@ TEST(Kk, NestedPartsStandInParentheses) {
             "('<=>', ('not', ('lying', 1)), ('and', ('telling-truth', 0), ('lying', 1)))");
 }
 
-TEST(Kk, EveryKindOfStatementAndEverySizeComesUp) {
+TEST(Kk, EveryKindOfStatementAndEverySizeOccurs) {
   KkOptions options;
   options.count = 2000;
   std::set<std::string> kinds;
@@ -171,7 +171,7 @@ TEST(Kk, TrainAndTestOfAllSeedsShareNoStatements) {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     KkOptions options;
     options.seed = seed;
-    options.people_max = 4;  // small puzzles, so that seeds repeat each other
+    options.people_max = 4;  // small puzzles, so that seeds produce duplicates
     options.count = 3000;
     for (const KkPuzzle& puzzle : generate(options))
       train.insert(row_of(puzzle)["statements"].get<std::string>());
@@ -180,12 +180,12 @@ TEST(Kk, TrainAndTestOfAllSeedsShareNoStatements) {
     for (const KkPuzzle& puzzle : generate(options))
       test.insert(row_of(puzzle)["statements"].get<std::string>());
   }
-  EXPECT_LT(train.size(), 6 * 3000U);  // some did come up again
+  EXPECT_LT(train.size(), 6 * 3000U);  // some occurred more than once
   EXPECT_LT(test.size(), 6 * 500U);
   for (const std::string& statements : test) EXPECT_EQ(train.count(statements), 0U) << statements;
 }
 
-TEST(Kk, AShorterListIsTheBeginningOfALongerOne) {
+TEST(Kk, AShorterListIsAPrefixOfALongerOne) {
   KkOptions options;
   options.count = 50;
   const std::vector<KkPuzzle> few = generate(options);
@@ -200,7 +200,7 @@ TEST(Kk, AShorterListIsTheBeginningOfALongerOne) {
   EXPECT_TRUE(generate(options).empty());
 }
 
-// XXH3 of the first hundred rows: they are the same on every machine and stay what they are.
+// XXH3 of the first hundred rows. They are the same on every machine and must not change.
 std::uint64_t fingerprint(const KkOptions& options) {
   std::string rows;
   for (const KkPuzzle& puzzle : generate(options)) rows += to_jsonl_row(puzzle) + "\n";
@@ -246,7 +246,7 @@ TEST(Kk, ARowHasTheFieldsOfLogicRl) {
   EXPECT_EQ(puzzle.answer, "(1) " + role(0) + "\n(2) " + role(1) + "\n(3) " + role(2));
 }
 
-TEST(Kk, APuzzleOfTwoFitsIntoARowOf328BytesAndOneOfThreeInto528) {
+TEST(Kk, APuzzleOfTwoFitsIn328BytesAndOneOfThreeIn528) {
   for (const auto& [n, bytes] : {std::pair<int, std::size_t>{2, 328}, {3, 528}}) {
     for (const KkPuzzle& puzzle : generate(people(n, 2000))) EXPECT_LT(puzzle.text().size(), bytes);
   }
@@ -263,7 +263,7 @@ TEST(Kk, NamesBeginWithLettersThatBeginNoOtherWord) {
   for (const char used : {'A', 'I', 'S', 'W'}) EXPECT_EQ(names.count(used), 0U);  // Assistant, If, So, Who
 }
 
-TEST(Kk, WhatCannotBeMadeIsRefused) {
+TEST(Kk, RejectsOptionsOutOfRange) {
   for (const auto& [least, most] : {std::pair{1, 3}, {2, 9}, {5, 4}}) {
     KkOptions options;
     options.people_min = least;
@@ -272,13 +272,13 @@ TEST(Kk, WhatCannotBeMadeIsRefused) {
   }
   KkOptions options;
   options.count = -1;
-  EXPECT_TRUE(has(error_of<ConfigError>([&] { generate(options); }), "-1 puzzles"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { generate(options); }), "count -1 is negative"));
   options = {};
   options.depth = 4;
   EXPECT_TRUE(has(error_of<ConfigError>([&] { generate(options); }), "depths of 1 to 3"));
   EXPECT_EQ(parse_kk_style("short"), KkStyle::brief);
   EXPECT_EQ(parse_kk_style("logic-rl"), KkStyle::logic_rl);
-  EXPECT_TRUE(has(error_of<ConfigError>([] { parse_kk_style("long"); }), "short and logic-rl"));
+  EXPECT_TRUE(has(error_of<ConfigError>([] { parse_kk_style("long"); }), "short or logic-rl"));
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_F(Sources, APlainTextFileIsExactlyItsBytes) {
   EXPECT_EQ(text_of({files_.write("a.txt", bytes)}), bytes);
 }
 
-TEST_F(Sources, BetweenTextFilesStandsAZeroByte) {
+TEST_F(Sources, AZeroByteSeparatesTextFiles) {
   const std::string a = files_.write("a.txt", "one"), b = files_.write("b.md", "two");
   EXPECT_EQ(text_of({b, a}), "two\0one"s);
 }
@@ -74,27 +74,27 @@ TEST_F(Sources, LinesMayCrossTheReadersChunks) {
   EXPECT_TRUE(text_of({rows}) == long_text + "\0b\0"s);
 }
 
-TEST_F(Sources, ALineThatWouldFillTheMemoryIsRefused) {
+TEST_F(Sources, RejectsALineThatWouldExhaustMemory) {
   const std::string path = files_.write("rows.jsonl", "{\"text\": \"a\"}\n");
-  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // zero bytes that take no place on the disk
+  std::filesystem::resize_file(path, std::uintmax_t{1} << 40);  // a sparse file of zero bytes
   EXPECT_TRUE(has(error<FileError>({path}), "rows.jsonl:2: the line has more than 256 MiB"));
 }
 
-TEST_F(Sources, TokenFilesAreRawLittleEndianIdsOfTheWidthTheVocabularyNeeds) {
+TEST_F(Sources, TokenFilesAreRawLittleEndianIdsOfTheVocabularysWidth) {
   const std::string narrow = files_.write("n.bin", "\x01\x00\x34\x12\xfe\xff"s);
   EXPECT_EQ(read({narrow}, "auto", 65535), (Ids{1, 0x1234, 65534}));
   const std::string wide = files_.write("w.tokens", "\x01\x00\x00\x00\xff\xff\x00\x00\x04\x03\x02\x01"s);
   EXPECT_EQ(read({wide}, "auto", 0x01020305), (Ids{1, 65535, 0x01020304}));
-  // 65,536 entries are the first that are stored in four bytes.
+  // 65,536 is the smallest vocabulary that is stored in four bytes.
   EXPECT_EQ(read({files_.write("e.bin", "\xff\xff\x00\x00"s)}, "tokens", 65536), (Ids{65535}));
 }
 
-TEST_F(Sources, TokenFilesFollowEachOtherWithoutSeparators) {
+TEST_F(Sources, TokenFilesJoinWithoutSeparators) {
   const std::string a = files_.write("a.bin", "\x01\x00\x02\x00"s), b = files_.write("b.bin", "\x03\x00"s);
   EXPECT_EQ(read({a, b}), (Ids{1, 2, 3}));
 }
 
-TEST_F(Sources, ATokenFileLongerThanTheReadBuffer) {
+TEST_F(Sources, ReadsATokenFileLongerThanTheReadBuffer) {
   std::string bytes;
   for (int i = 0; i < 1'200'000; ++i) {
     bytes += static_cast<char>(i % 251);
@@ -105,17 +105,17 @@ TEST_F(Sources, ATokenFileLongerThanTheReadBuffer) {
   for (int i = 0; i < 1'200'000; ++i) ASSERT_EQ(ids[static_cast<std::size_t>(i)], i % 251 + 256 * (i % 7));
 }
 
-TEST_F(Sources, AnIdOutsideTheVocabularyIsRefusedWithItsPosition) {
+TEST_F(Sources, RejectsAnIdOutsideTheVocabularyWithItsPosition) {
   const std::string path = files_.write("bad.bin", "\x01\x00\xff\x00\x00\x01"s);
   const std::string message = error<FileError>({path});
   EXPECT_TRUE(has(message, "bad.bin"));
   EXPECT_TRUE(has(message, "id 256 at position 2"));
-  // Beyond 2^31 too, where the id would be negative.
+  // Also beyond 2^31, where the id would be negative.
   EXPECT_TRUE(has(error<FileError>({files_.write("w.bin", "\xff\xff\xff\xff"s)}, "tokens", 70000),
                   "id 4294967295 at position 0"));
 }
 
-TEST_F(Sources, ASizeThatIsNotWholeIdsIsRefused) {
+TEST_F(Sources, RejectsASizeThatIsNotWholeIds) {
   EXPECT_TRUE(has(error<FileError>({files_.write("odd.bin", "abc")}), "3 bytes are not whole uint16 ids"));
   EXPECT_TRUE(has(error<FileError>({files_.write("odd.bin", "abcdef")}, "tokens", 70000),
                   "6 bytes are not whole uint32 ids"));
@@ -133,18 +133,18 @@ TEST_F(Sources, GlobsAreSortedAndNamesKeepTheirOrder) {
   EXPECT_EQ(expand_files({odd}), (std::vector<std::string>{odd}));
 }
 
-TEST_F(Sources, WhatIsNotThereIsSaidByName) {
+TEST_F(Sources, MissingFilesAreNamed) {
   EXPECT_TRUE(has(error<FileError>({files_.path("no.txt")}), "no.txt"));
   EXPECT_TRUE(has(error<FileError>({files_.path("no*.txt")}), "no*.txt"));
   EXPECT_TRUE(has(error<FileError>({files_.path("")}), "is a directory"));
   EXPECT_TRUE(has(error<FileError>({"/dev/zero"}, "text"), "not a regular file"));
-  EXPECT_TRUE(has(error_of<ConfigError>([&] { read({}); }), "no file is named"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { read({}); }), "no file given"));
 }
 
 TEST_F(Sources, EmptyDataIsAnError) {
-  EXPECT_TRUE(has(error<FileError>({files_.write("e.txt", "")}), "holds no token"));
-  EXPECT_TRUE(has(error<FileError>({files_.write("e.jsonl", "\n\n")}), "holds no token"));
-  EXPECT_TRUE(has(error<FileError>({files_.write("e.bin", "")}), "holds no token"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.txt", "")}), "contains no tokens"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.jsonl", "\n\n")}), "contains no tokens"));
+  EXPECT_TRUE(has(error<FileError>({files_.write("e.bin", "")}), "contains no tokens"));
 }
 
 TEST_F(Sources, AnEmptyFileAddsNothingBetweenOthers) {
@@ -152,23 +152,23 @@ TEST_F(Sources, AnEmptyFileAddsNothingBetweenOthers) {
   EXPECT_EQ(text_of({a, empty, a}), "a\0a"s);
 }
 
-TEST_F(Sources, TheFormatIsWhatTheConfigSaysOrTheEndingOfTheName) {
+TEST_F(Sources, TheConfigOrTheExtensionDecidesTheFormat) {
   const std::string path = files_.write("data.log", "{\"text\": \"a\"}");
   EXPECT_EQ(text_of({path}, "text"), "{\"text\": \"a\"}");
   EXPECT_EQ(text_of({path}, "jsonl"), "a\0"s);
-  EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the ending of"));
+  EXPECT_TRUE(has(error<ConfigError>({path}), "does not know the extension of"));
   EXPECT_TRUE(has(error<ConfigError>({path}, "parquet"), "\"parquet\" is not a format"));
 }
 
-TEST_F(Sources, BinidxIsRecognisedAndRefusedByName) {
+TEST_F(Sources, RecognisesAndRejectsBinidx) {
   const std::string bin = files_.write("m.bin", "\x01\x00"s), idx = files_.write("m.idx", "MMIDIDX");
   EXPECT_TRUE(has(error<ConfigError>({bin}), "binidx"));
   EXPECT_TRUE(has(error<ConfigError>({idx}), "binidx"));
   EXPECT_TRUE(has(error<ConfigError>({bin}, "binidx"), "binidx"));
-  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // said to be raw ids, it is taken as such
+  EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // explicit format: read as raw ids
 }
 
-TEST_F(Sources, TextNeedsAVocabularyAsLargeAsTheTokenizers) {
+TEST_F(Sources, TextNeedsAVocabularyOfAtLeastTheTokenizersSize) {
   const std::string path = files_.write("a.txt", "a");
   EXPECT_TRUE(has(error<ConfigError>({path}, "auto", 255), "vocab_size to at least 256"));
   EXPECT_EQ(read({path}, "auto", 50277), (Ids{97}));

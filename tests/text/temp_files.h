@@ -1,4 +1,4 @@
-// A folder that lives as long as a test, and the errors that functions throw.
+// A temporary folder for a test, and the messages of expected errors.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class TempFiles {
 
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  /// Writes a file and gives its path.
+  /// Writes a file and returns its path.
   std::string write(const std::string& name, std::string_view content) const {
     std::ofstream stream(path(name), std::ios::binary);
     stream.write(content.data(), static_cast<std::streamsize>(content.size()));
@@ -37,7 +37,8 @@ class TempFiles {
   std::filesystem::path folder_;
 };
 
-/// The message of the `ErrorType` that `call` throws; empty, and a failed test, where it throws none.
+/// Returns the message of the `ErrorType` that `call` throws. Fails the test and returns "" if it throws
+/// none.
 template <class ErrorType, class Call>
 std::string error_of(Call&& call) {
   try {
@@ -49,10 +50,10 @@ std::string error_of(Call&& call) {
   return {};
 }
 
-/// Whether `message` holds `part`; shows both where it does not.
+/// True if `message` contains `part`; reports both otherwise.
 inline ::testing::AssertionResult has(const std::string& message, std::string_view part) {
   if (message.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << '"' << message << "\" does not say \"" << part << '"';
+  return ::testing::AssertionFailure() << '"' << message << "\" does not contain \"" << part << '"';
 }
 
 }  // namespace mantissa::text

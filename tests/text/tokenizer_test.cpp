@@ -8,7 +8,7 @@
 namespace mantissa::text {
 namespace {
 
-TEST(ByteTokenizer, EveryByteIsItsOwnIdAndComesBack) {
+TEST(ByteTokenizer, EveryByteIsItsOwnIdAndRoundTrips) {
   const auto tokenizer = make_tokenizer("byte");
   EXPECT_EQ(tokenizer->name(), "byte");
   EXPECT_EQ(tokenizer->vocabulary(), 256);
@@ -21,13 +21,13 @@ TEST(ByteTokenizer, EveryByteIsItsOwnIdAndComesBack) {
   EXPECT_EQ(tokenizer->decode(ids), every);
 }
 
-TEST(ByteTokenizer, NothingGivesNothing) {
+TEST(ByteTokenizer, EmptyTextHasNoIds) {
   const auto tokenizer = make_tokenizer("byte");
   EXPECT_TRUE(tokenizer->encode("").empty());
   EXPECT_EQ(tokenizer->decode({}), "");
 }
 
-TEST(ByteTokenizer, AnIdOutOfRangeIsNamedWithItsPlace) {
+TEST(ByteTokenizer, ReportsAnIdOutOfRangeWithItsPosition) {
   const auto tokenizer = make_tokenizer("byte");
   for (const std::int32_t bad : {256, -1, 50277}) {
     const std::vector<std::int32_t> ids = {65, 66, bad};
@@ -37,7 +37,7 @@ TEST(ByteTokenizer, AnIdOutOfRangeIsNamedWithItsPlace) {
   }
 }
 
-TEST(MakeTokenizer, AnythingElseIsRefusedAndTheMessageSaysWhatThereIs) {
+TEST(MakeTokenizer, RejectsOtherNamesAndListsTheKnownOnes) {
   for (const char* spec : {"tokenizer.json", "", "bytes", "model"}) {
     const std::string message = error_of<ConfigError>([&] { make_tokenizer(spec); });
     EXPECT_TRUE(has(message, std::string("\"") + spec + "\""));

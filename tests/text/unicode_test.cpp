@@ -14,16 +14,16 @@ std::vector<char32_t> decoded(std::string_view text) {
   return points;
 }
 
-TEST(Utf8, SequencesOfOneToFourBytes) {
+TEST(Utf8, DecodesSequencesOfOneToFourBytes) {
   EXPECT_EQ(decoded("a\u00e9\u20ac\U0001f600"), (std::vector<char32_t>{U'a', 0xe9, 0x20ac, 0x1f600}));
 }
 
-TEST(Utf8, WhatIsNotUtf8GivesOneReplacementPerByte) {
+TEST(Utf8, InvalidBytesGiveOneReplacementEach) {
   const char32_t r = kReplacement;
   EXPECT_EQ(decoded("\xff"), (std::vector<char32_t>{r}));
   EXPECT_EQ(decoded("\x80z"), (std::vector<char32_t>{r, U'z'}));          // continuation without a start
-  EXPECT_EQ(decoded("\xe2\x82"), (std::vector<char32_t>{r, r}));          // cut short by the end
-  EXPECT_EQ(decoded("\xe2(z"), (std::vector<char32_t>{r, U'(', U'z'}));   // cut short by a letter
+  EXPECT_EQ(decoded("\xe2\x82"), (std::vector<char32_t>{r, r}));          // truncated by the end
+  EXPECT_EQ(decoded("\xe2(z"), (std::vector<char32_t>{r, U'(', U'z'}));   // truncated by a letter
   EXPECT_EQ(decoded("\xc0\x80"), (std::vector<char32_t>{r, r}));          // overlong
   EXPECT_EQ(decoded("\xed\xa0\x80"), (std::vector<char32_t>{r, r, r}));   // surrogate
   EXPECT_EQ(decoded("\xf4\x90\x80\x80"), (std::vector<char32_t>(4, r)));  // beyond U+10FFFF
@@ -41,7 +41,7 @@ TEST(UnicodeClasses, WordsAreLettersNumbersAndTheUnderscoreOfAnyScript) {
   }
 }
 
-TEST(UnicodeClasses, WhiteSpace) {
+TEST(UnicodeClasses, WhiteSpaceIncludesTheInformationSeparators) {
   int count = 0;
   for (char32_t c = 0; c <= 0x10ffff; ++c) count += is_space(c) ? 1 : 0;
   EXPECT_EQ(count, 29);  // the 25 of property White_Space and U+001C to U+001F

@@ -56,6 +56,7 @@ plant model/env.cpp 'auto x = getenv("HOME");' "$says getenv"
 plant kernels/cpu/print.cpp 'void f() { printf("x"); }' "$says printf"
 plant model/cout.cpp 'void f() { std::cout << 1; }' "$says std::cout"
 plant model/stderr.cpp 'void f() { std::fputs("x", stderr); }' "$says stderr"
+plant model/name.cpp 'bool f(const Step& s) { return s.op->id == "matmul"; }' "ops are told apart by their traits (graph/op.h), not by name"
 plant model/fmt.cpp 'void f() { fmt::print("x"); }' "$says fmt::print"
 
 status=0

@@ -1,7 +1,6 @@
 // A run's config.
 #pragma once
 
-#include <cstddef>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -43,13 +42,14 @@ class Config {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Returns the names, defaults and descriptions of all config keys, in lines of at most `columns`.
+/// The names, defaults and descriptions of every config key.
 std::string config_help(std::size_t columns = 80);
 
-/// A key of a config, found by its own name ("lr") or by another trainer's ("learning_rate").
+/// A key of a config, by its own name ("lr") or another trainer's ("learning_rate"), and how the two relate;
+/// without a name if there is no such key.
 struct ConfigKey {
-  std::string name;  // "optimizer.lr"; "" where no key has that meaning
-  std::string note;  // how the key relates to another trainer's
+  std::string name;  // "optimizer.lr"
+  std::string note;
 };
 ConfigKey find_config_key(std::string_view word);
 

@@ -29,12 +29,12 @@ struct LossScaleReplay {
 };
 LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
 
-/// The scaler of a DeepSpeed file, and what differs from it here.
+/// The scaler of a DeepSpeed file, and the differences of Mantissa's rule from it. Throws ConfigError if the
+/// file has none.
 struct LossScaleFile {
   LossScaleOptions options;
   std::vector<std::string> warnings;
 };
-/// Throws ConfigError where the file has no loss scale.
 LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed);
 
 }  // namespace mantissa::api

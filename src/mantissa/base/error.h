@@ -1,5 +1,5 @@
-// The errors a user can cause. Each says what is wrong, where, and how to mend it; nothing in the library
-// prints or exits.
+// Exceptions for errors that a user can cause. Each message states what is wrong, where, and how to fix it.
+// The library never prints or exits.
 #pragma once
 
 #include <stdexcept>
@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-/// A fault of the program itself, such as a look-up of an op that is not registered. Thrown in every build.
+/// A bug in the program, such as a lookup of an op that is not registered. Thrown in every build type.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -29,7 +29,7 @@ struct Warning {
   std::string str() const;
 };
 
-/// Base of every error that the user can correct.
+/// Base class of every error that the user can correct.
 class Error : public std::runtime_error {
  public:
   /// what() returns the message with the cures behind it.
@@ -49,25 +49,25 @@ class ConfigError : public Error {
   using Error::Error;
 };
 
-/// A tensor has not the shape that its use needs.
+/// A tensor does not have the expected shape.
 class ShapeError : public Error {
  public:
   using Error::Error;
 };
 
-/// A tensor has not the number format that its use needs.
+/// A tensor does not have the expected number format.
 class DtypeError : public Error {
  public:
   using Error::Error;
 };
 
-/// A file is missing, damaged, or not of the kind it should be.
+/// A file is missing, damaged, or of an unexpected kind.
 class FileError : public Error {
  public:
   using Error::Error;
 };
 
-/// Memory, disk or hardware that the request needs is not there.
+/// Memory, disk space or hardware that the request needs is unavailable.
 class ResourceError : public Error {
  public:
   using Error::Error;

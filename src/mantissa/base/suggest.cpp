@@ -9,7 +9,7 @@ namespace mantissa {
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   // Three rows of the table whose entry (i, j) is the distance between the first i letters of a and the first
-  // j of b.
+  // j letters of b.
   std::vector<std::size_t> before(b.size() + 1), above(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

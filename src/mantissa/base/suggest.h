@@ -1,4 +1,4 @@
-// "Did you mean …": the known word that a misspelt one is nearest to.
+// "Did you mean …": finds the known word nearest to a misspelt one.
 #pragma once
 
 #include <optional>
@@ -8,12 +8,12 @@
 
 namespace mantissa {
 
-/// Insertions, deletions, substitutions and swaps of neighbours that turn `a` into `b` (no part edited
-/// twice).
+/// Returns the number of insertions, deletions, substitutions and swaps of neighbouring letters that turn `a`
+/// into `b`, where no substring is edited twice (optimal string alignment distance).
 std::size_t edit_distance(std::string_view a, std::string_view b);
 
-/// The candidate with the smallest edit distance to `word`, the first of equals; none where even that one
-/// differs in more than a third of the longer word's letters (at least one edit is always allowed).
+/// Returns the candidate with the smallest edit distance to `word`, the first one among equals. Returns null
+/// if that distance exceeds a third of the longer word's length; one edit is always allowed.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> candidates);
 
 }  // namespace mantissa

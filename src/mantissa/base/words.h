@@ -1,4 +1,4 @@
-// How the policy language talks about words it does not know.
+// Text helpers for parsers and their error messages.
 #pragma once
 
 #include <span>
@@ -8,26 +8,26 @@
 
 namespace mantissa {
 
-/// `text` in double quotes, control characters escaped, cut after 60 characters: safe to put into a message
-/// whatever it is.
+/// Returns `text` in double quotes, with control characters escaped and cut after 60 bytes at a UTF-8
+/// character boundary. Any text is safe to put into a message this way.
 std::string in_quotes(std::string_view text);
 
-/// "; did you mean \"bf16\"?" where a candidate is near `word`, else "".
+/// Returns "; did you mean \"bf16\"?" if a candidate is near `word`, else "".
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
 
-/// `text` without white space at its ends.
+/// Returns `text` without leading and trailing white space.
 std::string_view trimmed(std::string_view text);
 
-/// `text` without the quotes, of one kind, around it.
+/// Returns `text` without white space and without one pair of equal quotes around it.
 std::string_view unquoted(std::string_view text);
 
-/// `text` with ASCII letters in lower case.
+/// Returns `text` with ASCII letters in lower case.
 std::string lowered(std::string_view text);
 
-/// The pieces of `text` between any of `separators`; empty pieces are left out.
+/// Splits `text` at any of `separators` and drops empty pieces.
 std::vector<std::string_view> split_words(std::string_view text, std::string_view separators);
 
-/// "a, b, c".
+/// Returns "a, b, c".
 std::string list_of(std::span<const std::string> words);
 
 /// Characters of `text`, which is UTF-8.

@@ -9,12 +9,12 @@
 namespace mantissa::comm {
 namespace {
 
-/// What a sum is kept in: tf32 has no storage of its own.
+/// The storage format of a sum; tf32 is stored as f32.
 Scalar stored(Scalar reduce) {
   return reduce == Scalar::tf32 ? Scalar::f32 : reduce;
 }
 
-/// to = from, rounded to `reduce`.
+/// Computes to = from, rounded to `reduce`.
 void round_into(const kernels::Context& ctx, std::int64_t count, Matrix from, Matrix to, Scalar reduce) {
   kernels::ExpressionBuilder b;
   b.store(b.round(b.load(0), reduce), 0);
@@ -23,7 +23,7 @@ void round_into(const kernels::Context& ctx, std::int64_t count, Matrix from, Ma
   kernels::pointwise(ctx, b.build(), 1, count, inputs, outputs);
 }
 
-/// to = older + newer, rounded to `reduce`, as is `newer` before.
+/// Computes to = older + newer, rounded to `reduce`, after rounding `newer` to `reduce`.
 void add_into(const kernels::Context& ctx, std::int64_t count, Matrix older, Matrix newer, Matrix to,
               Scalar reduce) {
   kernels::ExpressionBuilder b;
@@ -63,9 +63,9 @@ ShardSum::ShardSum(std::span<const Gradient> gradients, std::int64_t shards, Sca
 void ShardSum::add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard) {
   assert(shard < shards_ && gradients.size() == sums_.size());
   if (shards_ == 1) return;
-  if (shard == 0) waiting_ = 0;  // an interrupted step may have left some
+  if (shard == 0) waiting_ = 0;  // an interrupted step may have left sums
   const bool last = shard + 1 == shards_;
-  // As in a binary counter: shard 7 is the second of a pair, of a pair of pairs, and of a pair of those.
+  // Like a binary counter: shard 7 completes a pair, a pair of pairs, and a pair of those.
   const std::size_t joins =
       last ? waiting_ : static_cast<std::size_t>(std::countr_one(static_cast<std::uint64_t>(shard)));
   for (std::size_t p = 0; p < gradients.size(); ++p) {

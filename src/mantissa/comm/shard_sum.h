@@ -1,5 +1,5 @@
-// Gradients of the shards of a batch, summed by a fixed tree in the policy's `reduce` format: what ranks that
-// each own some shards would communicate.
+// Sums the gradients of a batch's shards by a fixed tree in the policy's `reduce` format. Ranks that each own
+// some shards would communicate these sums.
 #pragma once
 
 #include <cstddef>
@@ -12,26 +12,27 @@
 
 namespace mantissa::comm {
 
-/// One parameter's, of the shard at hand: `count` elements, dense.
+/// The gradient of one parameter for the current shard: `count` elements, dense.
 struct Gradient {
   Matrix values;
   std::int64_t count = 0;
 };
 
-/// Sums that wait for their neighbours, at most, while `shards` shards are added.
+/// Returns the largest number of sums that wait for their neighbours while `shards` shards are added.
 std::int64_t waiting_sums(std::int64_t shards);
 
-/// Bytes of those of one parameter with `count` elements.
+/// Returns the bytes of these sums for one parameter with `count` elements.
 std::size_t shard_sum_bytes(std::int64_t count, std::int64_t shards, Scalar reduce);
 
-/// Shards come one after the other. Each gradient is rounded to nearest to `reduce`; neighbours are added as
-/// soon as both are there, ((0 + 1) + (2 + 3)) + (4 + 5) for six, each sum formed in f32 (f64 where reduce is
-/// f64) and rounded to `reduce`. The order depends on the number of shards alone.
+/// Adds shards in sequence. Each gradient is rounded to nearest in `reduce`. Neighbours are added as soon as
+/// both exist, ((0 + 1) + (2 + 3)) + (4 + 5) for six shards. Each sum is computed in f32 (f64 if reduce is
+/// f64) and rounded to `reduce`. The order depends only on the number of shards.
 class ShardSum {
  public:
   ShardSum(std::span<const Gradient> gradients, std::int64_t shards, Scalar reduce);
 
-  /// The gradients of shard `shard` (0, 1, …) are complete. After the last one they hold the sum of all.
+  /// Adds the complete gradients of shard `shard` (0, 1, …). After the last shard `gradients` hold the sum of
+  /// all.
   void add(const kernels::Context& ctx, std::span<const Gradient> gradients, std::int64_t shard);
 
  private:

@@ -20,10 +20,11 @@ namespace {
 constexpr std::string_view kPrecision = "precision";
 constexpr std::string_view kLossScale = "precision.loss_scale";
 
-/// Whether a block switches its format on.
+/// The state of a block's "enabled" key. DeepSpeed's default is off.
 enum class Switch { unsaid, off, on, automatic };
 
-/// A block that does not say whether it is on, and so is off, may have meant to: keys but `known` are named.
+/// A block without "enabled" is off. Reports its keys outside `known`, among which may be a misspelt
+/// "enabled".
 void look_for_switch(DeepSpeedBlock& block, std::initializer_list<std::string_view> known) {
   if (!block.exists() || block.has("enabled")) return;
   for (const std::string_view key : known) block.skip(key);
@@ -36,17 +37,17 @@ Switch enabled(DeepSpeedBlock& block) {
     block.flag("enabled", {kPrecision, "policy"});
     return Switch::automatic;
   }
-  return block.flag("enabled").value_or(false) ? Switch::on : Switch::off;  // DeepSpeed's default is off
+  return block.flag("enabled").value_or(false) ? Switch::on : Switch::off;
 }
 
-/// What said so: "bf16.enabled", or the block where it lacks that key.
+/// Returns the key that decides: "bf16.enabled", or the block if it lacks that key.
 std::string switch_of(const DeepSpeedBlock& block) {
   const std::string key = block.path("enabled");
   return block.has("enabled") ? key
-                              : fmt::format("{}, which does not say enabled", key.substr(0, key.rfind('.')));
+                              : fmt::format("{}, which does not set enabled", key.substr(0, key.rfind('.')));
 }
 
-/// "fp32", "fp16", "bf16" and what DeepSpeed takes for them.
+/// Reads "fp32", "fp16", "bf16" or another spelling that DeepSpeed accepts.
 std::optional<std::string> dtype(DeepSpeedBlock& block, std::string_view key, ConfigKey config) {
   constexpr std::array kFloats = {Scalar::f32, Scalar::bf16, Scalar::f16};
   const std::optional<std::string> text = block.text(key, config);
@@ -74,16 +75,17 @@ struct Reader {
     throw ConfigError(fmt::format("{}: {} and {} are both true; keep one", out.name, a, b));
   }
 
-  /// The stage of ZeRO; none where the file is nothing but a block of precision, and says nothing of it.
+  /// Returns the stage of ZeRO, or null for a file that consists only of precision blocks and omits the
+  /// stage.
   std::optional<std::int64_t> stage(DeepSpeedBlock& root, bool fragment) {
     if (root.has("zero_optimization")) {
       DeepSpeedBlock zero = root.block("zero_optimization", true);
       if (!zero.exists()) {
-        // The value was a boolean once: true for stage 1.
+        // Old files have a boolean: true means stage 1.
         return root.flag("zero_optimization").value_or(false) ? 1 : 0;
       }
       const std::optional<std::int64_t> said = zero.whole("stage", 0);
-      if (said && *said > 3) zero.refuse("stage", "ZeRO has the stages 0, 1, 2 and 3");
+      if (said && *said > 3) zero.refuse("stage", "must be 0, 1, 2 or 3");
       zero.rest();
       return said.value_or(0);
     }
@@ -120,10 +122,10 @@ struct Reader {
             std::pair{"raise_error_at_min_scale", "false"}})
         set_scaler(key, value, "zero_optimization.stage");
       out.scaler_warning =
-          "zero_optimization.stage is 0: DeepSpeed's scaler has no hysteresis there, and skips steps for "
-          "ever where "
-          "gradients overflow at the minimum; the loss scale follows that rule. Stage 1, 2 or 3 gives the "
-          "other one";
+          "zero_optimization.stage is 0: DeepSpeed's scaler then has no hysteresis and never stops at the "
+          "minimum scale, where it skips every step that overflows; this run does the same. Stages 1, 2 and "
+          "3 "
+          "use hysteresis and stop at the minimum";
       return;
     }
     set_from("hysteresis", std::to_string(hysteresis.value_or(2)));
@@ -131,7 +133,7 @@ struct Reader {
     set_scaler("raise_error_at_min_scale", "true", "zero_optimization.stage", false);
   }
 
-  /// NVIDIA apex: the levels O0 to O3, and a scaler that moves as PyTorch's.
+  /// NVIDIA apex: the levels O0 to O3, and a scaler with PyTorch's rule.
   std::optional<std::string> amp(DeepSpeedBlock& amp) {
     if (enabled(amp) != Switch::on) {
       look_for_switch(amp, {"opt_level"});
@@ -173,8 +175,9 @@ struct Reader {
     }
     if (!moments) return low ? "bf16-true" : "bf16-mixed residual=bf16";
     out.warnings.push_back(
-        "bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest, which leaves a second moment "
-        "where it is; here weights and moments in bf16 are rounded stochastically");
+        "bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest, which discards small changes "
+        "of "
+        "the second moment; this run rounds bf16 weights and moments stochastically");
     return "bf16-true optimizer=bf16 rounding=stochastic";
   }
 
@@ -197,7 +200,7 @@ struct Reader {
     const std::optional<std::int64_t> zero = stage(root, fragment);
     const std::optional<std::string> by_amp = amp(apex), by_torch = autocast(torch);
     if (by_amp && by_torch) contradiction("amp.enabled", "torch_autocast.enabled");
-    // torch's autocast inside DeepSpeed's own 16 bits says the same twice.
+    // torch_autocast in the same 16-bit format as DeepSpeed's own block is not a contradiction.
     const bool same =
         (f16 == Switch::on && by_torch == "16-mixed") || (b16 == Switch::on && by_torch == "bf16-mixed");
     for (const auto& [by, key] :
@@ -234,12 +237,12 @@ struct Reader {
     look_for_switch(bf16, {"bf16_master_weights_and_grads", "bf16_optimizer_states"});
   }
 
-  /// Some trainers put an "fp8" block beside DeepSpeed's own.
+  /// Some trainers put an "fp8" block next to DeepSpeed's own.
   void fp8(DeepSpeedBlock& root) {
     DeepSpeedBlock block = root.switched("fp8");
     if (enabled(block) != Switch::on) return;
     out.warnings.push_back(
-        "fp8.enabled is no key of DeepSpeed's and changes nothing; say --precision fp8-hybrid");
+        "fp8.enabled is not a DeepSpeed key and has no effect; use --precision fp8-hybrid");
   }
 
   void formats(DeepSpeedBlock& root) {
@@ -252,7 +255,7 @@ struct Reader {
   }
 };
 
-/// Whether the object is the fp16 block itself, cut out of a file.
+/// True if the object is the fp16 block itself, without the file around it.
 bool is_fp16_block(const JsonValue& root) {
   return root.find("enabled") != nullptr &&
          (root.find("loss_scale") != nullptr || root.find("loss_scale_window") != nullptr ||
@@ -316,11 +319,11 @@ DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name) {
 }
 
 DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by) {
-  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than is taken
+  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte above the limit
   std::ifstream in(path, std::ios::binary);
   if (!in || std::filesystem::is_directory(path)) {
-    throw FileError(
-        fmt::format("{} {}: cannot be read; is it the path of a DeepSpeed JSON?", named_by, path.string()));
+    throw FileError(fmt::format("{} {}: cannot be read; expected the path of a DeepSpeed JSON file", named_by,
+                                path.string()));
   }
   std::string text(kLimit, '\0');
   in.read(text.data(), static_cast<std::streamsize>(kLimit));

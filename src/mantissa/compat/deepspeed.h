@@ -1,5 +1,4 @@
-// DeepSpeed's JSON, read for what it says about precision, the loss scale, batch, clipping, optimizer and
-// schedule.
+// Reads the precision, loss scale, batch, clipping, optimizer and schedule settings of a DeepSpeed JSON file.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace mantissa::compat {
 
-/// A key of the file as a key of a run's config.
+/// A key of the file, as a key of a run's config.
 struct DeepSpeedSetting {
   std::string section, key;  // "optimizer", "max_grad_norm"
   std::string value;         // as TOML
@@ -19,7 +18,7 @@ struct DeepSpeedSetting {
   bool said = true;          // false: DeepSpeed's own default
 };
 
-/// An "auto" of the file, and the key of a config that has the value; empty where nothing here has one.
+/// An "auto" in the file, and the config key that supplies its value; empty if there is no such key.
 struct DeepSpeedAuto {
   std::string from, section, key;
 };
@@ -27,31 +26,31 @@ struct DeepSpeedAuto {
 struct DeepSpeedFile {
   std::string name;                        // path of the file, for messages
   std::vector<DeepSpeedSetting> settings;  // in the order of a config's sections; [precision] first
-  /// [precision.loss_scale]; they count under a policy that computes in f16.
+  /// Settings of [precision.loss_scale]. They apply under a policy that computes in f16.
   std::vector<DeepSpeedSetting> scaler;
   std::vector<DeepSpeedAuto> autos;
-  std::vector<std::string> ignored;   // keys that say nothing here, each once
-  std::vector<std::string> notes;     // how something is done here that comes to the same
-  std::vector<std::string> warnings;  // what here differs from what DeepSpeed would do
-  std::string scaler_warning;         // the same of the scaler
-  std::string policy_note;            // what the policy of the file means, where it counts
-  /// gradient_accumulation_steps where the file does not say both batch sizes with it: what global_batch_size
-  /// is of micro_batch_size.
+  std::vector<std::string> ignored;   // keys without effect here, each once
+  std::vector<std::string> notes;     // a different way to the same result
+  std::vector<std::string> warnings;  // differences from DeepSpeed's behaviour
+  std::string scaler_warning;         // a difference of the loss scaler
+  std::string policy_note;            // the meaning of the file's policy, if it applies
+  /// gradient_accumulation_steps, if the file does not also set both batch sizes: the ratio of
+  /// global_batch_size to micro_batch_size.
   std::optional<std::int64_t> accumulation;
 
-  /// The name of the file without its folder, for notes.
+  /// Returns the file name without its folder, for notes.
   std::string short_name() const;
   const DeepSpeedSetting* find(std::string_view section, std::string_view key) const;
-  /// The policy as one line, with its loss scale; none where the file leaves the policy to others.
+  /// Returns the policy as one line with its loss scale, or null if the file does not set a policy.
   std::optional<std::string> policy_line() const;
 };
 
-/// Reads `text`; it may have what parse_relaxed_json allows. An object that is the fp16 block itself is read
-/// as that. Throws FileError for what is no text, ConfigError for bad syntax, a value of the wrong kind, and
-/// keys that contradict each other: the message names the file, the key or both, and the cure.
+/// Parses `text`, which may use the extensions of parse_relaxed_json. An object that is the fp16 block itself
+/// is accepted as one. Throws FileError if `text` is not a text, and ConfigError for bad syntax, a value of
+/// the wrong kind, or contradicting keys. The message names the file and the keys, and how to fix them.
 DeepSpeedFile parse_deepspeed(std::string_view text, const std::string& name);
 
-/// The same of a file. Throws FileError where it cannot be read; `named_by`: what the message begins with.
+/// Reads and parses a file. Throws FileError if it cannot be read; the message begins with `named_by`.
 DeepSpeedFile read_deepspeed(const std::filesystem::path& path, const std::string& named_by = "--deepspeed");
 
 }  // namespace mantissa::compat

@@ -35,7 +35,7 @@ std::string shown(const JsonValue& value) {
   return {};
 }
 
-/// A key as it stands in a message.
+/// Escapes a key for a message, without quotes.
 std::string plain(std::string_view key) {
   const std::string text = in_quotes(key);
   return text.substr(1, text.size() - 2);

@@ -22,7 +22,7 @@ struct Run {
   DeepSpeedFile& out;
 
   void set(ConfigKey to, std::string value, std::string from) {
-    // A scheduler's rate comes after the optimizer's, and wins.
+    // A scheduler's learning rate is read after the optimizer's and overrides it.
     std::erase_if(out.settings,
                   [&](const DeepSpeedSetting& s) { return s.section == to.section && s.key == to.key; });
     out.settings.push_back({std::string(to.section), std::string(to.key), std::move(value), std::move(from)});
@@ -31,8 +31,8 @@ struct Run {
     if (const auto value = block.number(key, to)) set(to, toml(*value), block.path(key));
   }
 
-  /// train_batch_size = train_micro_batch_size_per_gpu · gradient_accumulation_steps · ranks. There is one
-  /// rank here, which does the steps of all.
+  /// train_batch_size = train_micro_batch_size_per_gpu · gradient_accumulation_steps · ranks. This run has
+  /// one rank, which runs the accumulation steps of all.
   void batch() {
     constexpr ConfigKey kGlobal = {kBatch, "global_batch_size"}, kMicro = {kBatch, "micro_batch_size"};
     constexpr const char* kMicroName = "train_micro_batch_size_per_gpu";
@@ -46,14 +46,14 @@ struct Run {
         if (steps) {
           product += fmt::format("{}gradient_accumulation_steps = {}", micro ? " times " : "", times);
         }
-        throw ConfigError(fmt::format(
-            "{}: train_batch_size = {} is no multiple of {}; change one of them, or leave one out", out.name,
-            *total, product));
+        throw ConfigError(
+            fmt::format("{}: train_batch_size = {} is not a multiple of {}; change or remove one of them",
+                        out.name, *total, product));
       }
       if (micro && steps && *total / part / times > 1) {
         out.notes.push_back(
             fmt::format("train_batch_size {} = {} sequences × {} accumulation steps × {} ranks; one process "
-                        "does it in {} steps; --set batch.shards={} adds their gradients as ranks would",
+                        "runs them in {} steps; --set batch.shards={} adds their gradients as ranks would",
                         *total, part, times, *total / part / times, *total / part, *total / part / times));
       }
       if (!micro) micro = *total / times;
@@ -69,7 +69,7 @@ struct Run {
     } else if (steps) {
       out.accumulation = steps;
     } else if (micro && !root.has("train_batch_size") && !root.has("gradient_accumulation_steps")) {
-      set(kGlobal, std::to_string(*micro), kMicroName);  // DeepSpeed accumulates nothing then
+      set(kGlobal, std::to_string(*micro), kMicroName);  // DeepSpeed then accumulates nothing
     }
     if (micro)
       set(kMicro, std::to_string(*micro), root.has(kMicroName) ? kMicroName : "gradient_accumulation_steps");
@@ -101,8 +101,8 @@ struct Run {
     if (!adam) {
       block.skip("params");
       out.warnings.push_back(
-          fmt::format("optimizer.type {} is not available: the optimizer of the config stays, AdamW with its "
-                      "own settings",
+          fmt::format("optimizer.type {} is not available: the run keeps the optimizer of the config, AdamW, "
+                      "and its settings",
                       in_quotes(type)));
       return;
     }
@@ -111,24 +111,24 @@ struct Run {
     betas(params);
     number(params, "eps", {kOptimizer, "eps"});
     number(params, "weight_decay", {kOptimizer, "weight_decay"});
-    // "Adam" is AdamW to DeepSpeed unless adam_w_mode is false.
+    // DeepSpeed treats "Adam" as AdamW unless adam_w_mode is false.
     const bool decoupled = params.flag("adam_w_mode").value_or(true);
     const DeepSpeedSetting* decay = out.find(kOptimizer, "weight_decay");
     if (!decoupled && (decay == nullptr || decay->value != "0.0")) {
       out.warnings.push_back(
-          "optimizer.params.adam_w_mode = false adds the decay to the gradients; here it is decoupled "
+          "optimizer.params.adam_w_mode = false adds the decay to the gradients; this run decouples it "
           "(AdamW)");
     }
     if (!params.flag("bias_correction").value_or(true)) {
       out.warnings.push_back(
-          "optimizer.params.bias_correction = false: here the moments are always corrected");
+          "optimizer.params.bias_correction = false: this run always corrects the moments");
     }
     params.skip("torch_adam");
     params.rest();
     block.rest();
   }
 
-  /// warmup_num_steps and the rate that the warm-up reaches.
+  /// Reads warmup_num_steps and the peak learning rate of the warm-up.
   void warmup(DeepSpeedBlock& params) {
     constexpr ConfigKey kSteps = {kSchedule, "warmup_steps"};
     if (const auto steps = params.whole("warmup_num_steps", 0, kSteps))
@@ -138,12 +138,12 @@ struct Run {
     const double bottom = params.number("warmup_min_lr").value_or(0);
     const double share = params.number("warmup_min_ratio").value_or(0);
     if (bottom != 0 || share != 0) {
-      out.warnings.push_back(fmt::format("{} is not 0: here the warm-up begins at 0",
+      out.warnings.push_back(fmt::format("{} is not 0: this run's warm-up starts at 0",
                                          params.path(bottom != 0 ? "warmup_min_lr" : "warmup_min_ratio")));
     }
     const std::string course = params.text("warmup_type").value_or("log");
     if (!params.is_auto("warmup_type") && course != "linear") {
-      out.warnings.push_back(fmt::format("{} is log, DeepSpeed's default: here the warm-up is linear",
+      out.warnings.push_back(fmt::format("{} is log, DeepSpeed's default: this run's warm-up is linear",
                                          params.path("warmup_type")));
     }
     params.skip("last_batch_iteration");
@@ -164,7 +164,7 @@ struct Run {
       block.skip("params");
       static const std::vector<std::string> kNames = {"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"};
       out.warnings.push_back(
-          fmt::format("scheduler.type {} is not available{}: the schedule of the config stays",
+          fmt::format("scheduler.type {} is not available{}: the run keeps the schedule of the config",
                       in_quotes(*type), did_you_mean(*type, kNames)));
       return;
     }
@@ -177,7 +177,7 @@ struct Run {
     warmup(params);
     if (params.has("total_num_steps") && !params.is_auto("total_num_steps") && (linear || cosine)) {
       out.warnings.push_back(
-          "scheduler.params.total_num_steps is not used: here the rate decays until run.steps");
+          "scheduler.params.total_num_steps is ignored: the learning rate decays until run.steps");
     }
     params.rest();
     block.rest();

@@ -18,7 +18,8 @@ struct Word {
   std::string_view line;
 };
 
-/// jax.default_matmul_precision and lax.Precision under a TPU's products, and lax.DotAlgorithmPreset.
+/// Words of jax.default_matmul_precision and lax.Precision (as products run on a TPU) and of
+/// lax.DotAlgorithmPreset.
 constexpr Word kJax[] = {
     {"default", "bf16-matmul"},
     {"fastest", "bf16-matmul"},
@@ -37,25 +38,25 @@ constexpr Word kJax[] = {
     {"f64_f64_f64", "64-true"},
 };
 
-/// lax.DotAlgorithmPreset's that are nothing here, and what comes near.
+/// Unsupported values of lax.DotAlgorithmPreset, and the nearest supported policy.
 constexpr Word kJaxRefused[] = {
     {"f16_f16_f32",
-     "no policy rounds factors alone to f16; write 16-mixed, whose activations are f16 too, or "
-     "bf16-matmul, whose factors are bf16"},
-    {"f16_f16_f16", "write \"16-mixed accumulate=f16\", whose activations are f16 too"},
-    {"bf16_bf16_bf16", "write \"bf16-mixed accumulate=bf16\", whose activations are bf16 too"},
-    {"bf16_bf16_f32_x9", "six products of parts are the most; write bf16-matmul-x6, or 32-true"},
-    {"tf32_tf32_f32_x3", "tf32 is not split in parts; write bf16-matmul-x6, or 32-true"},
-    {"any_f8_any_f8_f32", "8-bit factors have scales here; write fp8-hybrid"},
-    {"any_f8_any_f8_f32_fast_accum", "8-bit factors have scales here; write fp8-hybrid"},
-    {"any_f8_any_f8_any", "8-bit factors have scales here; write fp8-hybrid"},
-    {"any_f8_any_f8_any_fast_accum", "8-bit factors have scales here; write fp8-hybrid"},
+     "no policy rounds only operands to f16; write 16-mixed, which also stores activations in f16, or "
+     "bf16-matmul, which rounds only operands, to bf16"},
+    {"f16_f16_f16", "write \"16-mixed accumulate=f16\", which also stores activations in f16"},
+    {"bf16_bf16_bf16", "write \"bf16-mixed accumulate=bf16\", which also stores activations in bf16"},
+    {"bf16_bf16_f32_x9", "at most six products of parts are supported; write bf16-matmul-x6, or 32-true"},
+    {"tf32_tf32_f32_x3", "tf32 cannot be split into parts; write bf16-matmul-x6, or 32-true"},
+    {"any_f8_any_f8_f32", "8-bit operands need scales; write fp8-hybrid"},
+    {"any_f8_any_f8_f32_fast_accum", "8-bit operands need scales; write fp8-hybrid"},
+    {"any_f8_any_f8_any", "8-bit operands need scales; write fp8-hybrid"},
+    {"any_f8_any_f8_any_fast_accum", "8-bit operands need scales; write fp8-hybrid"},
 };
 
-/// torch.set_float32_matmul_precision.
+/// Words of torch.set_float32_matmul_precision.
 constexpr Word kTorchMatmul[] = {{"highest", "32-true"}, {"high", "tf32"}, {"medium", "bf16-matmul"}};
 
-/// Words of their own: Composer, Keras, accelerate, Fabric.
+/// Words of other systems: Composer, Keras, accelerate, Fabric.
 constexpr Word kOthers[] = {
     {"medium", "bf16-matmul"},
     {"amp_bf16", "bf16-mixed"},
@@ -64,12 +65,12 @@ constexpr Word kOthers[] = {
     {"mixed_float16", "16-mixed"},
     {"mixed_bfloat16", "bf16-mixed"},
     {"transformer_engine", "fp8-hybrid"},
-    // What is not fp8 is f16, and f16 comes with its loss scale.
+    // Everything but the fp8 operands is f16, which needs a loss scale.
     {"transformer-engine-float16", "fp8-hybrid compute=fp8-hybrid-f16 kv=f16 loss_scale=dynamic:2^16"},
     {"no", "32-true"},
 };
 
-/// Whose words an option's or a function's value is of; empty: those of --precision.
+/// The option or function that a value belongs to, and its words; empty: those of --precision.
 struct Owner {
   std::string_view name;
   std::span<const Word> words;
@@ -108,8 +109,7 @@ std::optional<std::string> plain_word(std::string_view word) {
                         word.find("DotAlgorithmPreset.") != std::string_view::npos;
   if (jax_path) word = last_part(word);
   refuse_jax(word);
-  // Alone, the name of a dtype is the preset that computes in it; only under a key of JAX are they a
-  // precision of products.
+  // Alone, a dtype name means the preset that computes in it. Only under a JAX key is it a matmul precision.
   const bool dtype = word == "bfloat16" || word == "float32";
   const Word* found = dtype && !jax_path ? nullptr : find_word(kJax, word);
   if (found == nullptr) found = find_word(kOthers, word);
@@ -119,7 +119,7 @@ std::optional<std::string> plain_word(std::string_view word) {
   return preset.empty() ? std::nullopt : std::optional<std::string>(preset);
 }
 
-/// The value of an option or of a function's one argument, in its owner's words.
+/// Translates the value of an option, or the single argument of a function, by its owner's words.
 std::optional<std::string> owned_word(std::string_view owner, std::string_view value) {
   const auto found = std::ranges::find(kOwners, lowered(last_part(owner)), &Owner::name);
   if (found == std::end(kOwners)) return std::nullopt;
@@ -129,11 +129,11 @@ std::optional<std::string> owned_word(std::string_view owner, std::string_view v
   refuse_jax(last_part(value));
   std::vector<std::string> names;
   for (const Word& word : found->words) names.emplace_back(word.word);
-  throw ConfigError(fmt::format("{}={}: no precision of products has this name{} (names: {})", owner,
-                                in_quotes(value), did_you_mean(lowered(value), names), list_of(names)));
+  throw ConfigError(fmt::format("{}={}: unknown matmul precision{} (names: {})", owner, in_quotes(value),
+                                did_you_mean(lowered(value), names), list_of(names)));
 }
 
-/// The line that the value of an option is; the option of a command line, without its dashes.
+/// Translates a command-line option, given without its dashes.
 std::optional<Foreign> option_line(std::string_view option) {
   const std::size_t end = option.find_first_of("= \t");
   if (end == std::string_view::npos) return std::nullopt;
@@ -145,7 +145,7 @@ std::optional<Foreign> option_line(std::string_view option) {
   return inner ? inner : Foreign{std::string(value), {}};
 }
 
-/// The precision among the arguments of Fabric, Trainer or Accelerator.
+/// Translates the precision argument of Fabric, Trainer or Accelerator.
 std::optional<std::string> launcher_line(std::string_view function, std::string_view arguments) {
   if (function != "Fabric" && function != "Trainer" && function != "Accelerator") return std::nullopt;
   for (const std::string_view argument : split_words(arguments, ",\r\n")) {
@@ -153,14 +153,14 @@ std::optional<std::string> launcher_line(std::string_view function, std::string_
     const std::string_view key = trimmed(argument.substr(0, equals));
     if (equals == std::string_view::npos || (key != "precision" && key != "mixed_precision")) continue;
     const std::string_view value = trimmed(argument.substr(equals + 1));
-    return value == "None" ? "32-true" : owned_word(key, value);  // None is their default
+    return value == "None" ? "32-true" : owned_word(key, value);  // their default
   }
-  throw ConfigError(fmt::format("{}(…) says no precision; write for instance {}({}=\"{}\")", function,
+  throw ConfigError(fmt::format("{}(…) has no precision; write {}({}=\"{}\"), for example", function,
                                 function, function == "Accelerator" ? "mixed_precision" : "precision",
                                 function == "Accelerator" ? "bf16" : "bf16-mixed"));
 }
 
-/// "FUNCTION(ARGUMENTS)", or nothing.
+/// A call "FUNCTION(ARGUMENTS)".
 struct Call {
   std::string_view function, arguments;
 };
@@ -168,7 +168,7 @@ std::optional<Call> as_call(std::string_view text) {
   const std::size_t open = text.find('(');
   if (open == std::string_view::npos || text.back() != ')') return std::nullopt;
   std::string_view function = trimmed(text.substr(0, open));
-  // "mixed_precision=MixedPrecision(…)", as it stands in a call of FSDP.
+  // Also accepts "mixed_precision=MixedPrecision(…)", an argument of an FSDP call.
   function = trimmed(function.substr(function.rfind('=') + 1));
   const bool name = !function.empty() && std::ranges::all_of(function, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
@@ -181,7 +181,7 @@ std::optional<Call> as_call(std::string_view text) {
 
 std::optional<Foreign> read_foreign(std::string_view text) {
   text = trimmed(text);
-  while (text.ends_with(',')) text = trimmed(text.substr(0, text.size() - 1));  // cut out of a longer call
+  while (text.ends_with(',')) text = trimmed(text.substr(0, text.size() - 1));  // copied from a longer call
   if (text.starts_with("--")) {
     text.remove_prefix(2);
     if (std::optional<Foreign> line = option_line(text)) return line;

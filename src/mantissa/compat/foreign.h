@@ -1,4 +1,4 @@
-// Policies as other systems spell them: Fabric and Lightning, torch, FSDP, jmp, JAX, LWM, RWKV-LM,
+// Reads the policy spellings of other systems: Fabric and Lightning, torch, FSDP, jmp, JAX, LWM, RWKV-LM,
 // accelerate.
 #pragma once
 
@@ -9,25 +9,24 @@
 
 namespace mantissa::compat {
 
-/// A foreign spelling in this language.
+/// A foreign spelling translated to a policy line.
 struct Foreign {
   std::string line;                // "bf16-mixed reduce=bf16"
-  std::vector<std::string> notes;  // what was said and has no field here
+  std::vector<std::string> notes;  // settings without a field here
 };
 
-/// What `text`, the fields of a policy without its rules, says in another system's words:
+/// Translates `text`, the fields of a policy without its rules, from another system's spelling:
 ///   words: high, highest, bfloat16_3x (JAX), medium (torch), amp_bf16 (Composer), mixed_float16 (Keras), …;
-///     fields may follow;
-///   KEY=WORD and FUNCTION("WORD"), where the key or the function says whose word it is:
+///   fields may follow; KEY=WORD and FUNCTION("WORD"), where the key or function identifies the system:
 ///   dtype=fp32, precision="16-mixed", mixed_precision=no, jax_default_matmul_precision=float32,
-///     torch.set_float32_matmul_precision("high"), Fabric(precision="bf16-mixed");
-///   param_dtype=…, reduce_dtype=…, buffer_dtype=…, also inside MixedPrecision(…) (FSDP), or a dict or JSON
-///   of them; p=…,c=…,o=… and params=…,compute=…,output=… (the last may be left out of jmp's own dtypes),
-///   also jmp.Policy(…) and jmp.get_policy("…") (jmp).
-/// None where it is no such spelling. Throws ConfigError where it is one and says what cannot be.
+///   torch.set_float32_matmul_precision("high"), Fabric(precision="bf16-mixed"); FSDP: param_dtype=…,
+///   reduce_dtype=…, buffer_dtype=…, alone, in MixedPrecision(…), or as a dict or JSON; jmp: p=…,c=…,o=… and
+///   params=…,compute=…,output=… (the last is optional with jmp's own dtype names), also as jmp.Policy(…) and
+///   jmp.get_policy("…").
+/// Returns null for any other text. Throws ConfigError for such a spelling with an unsupported value.
 std::optional<Foreign> read_foreign(std::string_view text);
 
-/// The words that may stand in a preset's place, for suggestions.
+/// Returns the words that are allowed in place of a preset, for suggestions.
 std::vector<std::string> foreign_words();
 
 }  // namespace mantissa::compat

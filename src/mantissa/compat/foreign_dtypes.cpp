@@ -15,7 +15,7 @@ namespace mantissa::compat {
 namespace {
 
 struct Argument {
-  std::string_view key, value;  // no key: by place
+  std::string_view key, value;  // no key: a positional argument
 };
 
 std::vector<Argument> arguments_of(std::string_view text, std::string_view separators) {
@@ -32,7 +32,7 @@ std::vector<Argument> arguments_of(std::string_view text, std::string_view separ
   return arguments;
 }
 
-/// A dtype of torch, numpy, JAX or jmp: one that a master or an operand may have there.
+/// Parses a dtype of torch, numpy, JAX or jmp that a master weight or an operand can have.
 Scalar dtype(const Argument& argument) {
   constexpr std::array kFloats = {Scalar::f64, Scalar::f32, Scalar::bf16, Scalar::f16};
   const std::optional<Scalar> found =
@@ -50,12 +50,12 @@ bool flag(const Argument& argument) {
   throw ConfigError(fmt::format("{}={}: must be True or False", argument.key, in_quotes(argument.value)));
 }
 
-/// Throws where a key is said twice.
+/// Throws ConfigError if a key occurs twice.
 void check_once(std::span<const Argument> arguments) {
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
       if (!arguments[i].key.empty() && arguments[i].key == arguments[j].key)
-        throw ConfigError(fmt::format("{} is said twice; keep one", arguments[i].key));
+        throw ConfigError(fmt::format("{} is set twice; keep one", arguments[i].key));
     }
   }
 }
@@ -67,13 +67,13 @@ constexpr std::array<std::string_view, 8> kFsdpKeys = {"param_dtype",         "r
                                                        "cast_forward_inputs", "cast_root_forward_inputs",
                                                        "output_dtype",        "_module_classes_to_ignore"};
 
-/// The masters stay f32 under FSDP; param_dtype is what weights are cast to for the forward and backward
-/// pass, reduce_dtype what gradients are summed over ranks in: param_dtype where it is not said.
+/// FSDP keeps f32 masters. param_dtype is the format of weights in the forward and backward pass,
+/// reduce_dtype that of gradient sums over ranks; it defaults to param_dtype.
 struct Fsdp {
   std::optional<Scalar> param, reduce, buffer, output;
   bool low_grads = false;
 
-  /// Whether `argument` is one of FSDP's.
+  /// Reads `argument` and returns true if it is one of FSDP's.
   bool read(const Argument& argument) {
     const auto said = [&]() -> std::optional<Scalar> {
       return argument.value == "None" || argument.value == "null" ? std::nullopt
@@ -90,7 +90,7 @@ struct Fsdp {
     } else if (argument.key == "keep_low_precision_grads") {
       low_grads = flag(argument);
     } else if (argument.key == "cast_forward_inputs" || argument.key == "cast_root_forward_inputs") {
-      flag(argument);  // a model's inputs are ids
+      flag(argument);  // no effect: a model's inputs are ids
     } else {
       return false;
     }
@@ -132,7 +132,7 @@ Foreign fsdp_call(std::vector<Argument> arguments) {
     if (fsdp.read(argument)) continue;
     const std::vector<std::string> keys(kFsdpKeys.begin(), kFsdpKeys.end() - 1);
     const std::string_view word = argument.key.empty() ? argument.value : argument.key;
-    throw ConfigError(fmt::format("MixedPrecision has no {}{} (it has: {})", in_quotes(word),
+    throw ConfigError(fmt::format("MixedPrecision has no {}{} (fields: {})", in_quotes(word),
                                   did_you_mean(word, keys), list_of(keys)));
   }
   return fsdp.line();
@@ -140,7 +140,7 @@ Foreign fsdp_call(std::vector<Argument> arguments) {
 
 // ---- jmp -------------------------------------------------------------------------------------------------
 
-/// 0, 1, 2 for the masters, the computation and the output; none for another key.
+/// Returns 0, 1, 2 for the keys of the masters, the computation and the output; null for another key.
 std::optional<std::size_t> jmp_place(std::string_view key) {
   constexpr std::array<std::array<std::string_view, 3>, 3> kKeys = {
       {{"p", "params", "param_dtype"}, {"c", "compute", "compute_dtype"}, {"o", "output", "output_dtype"}}};
@@ -150,7 +150,8 @@ std::optional<std::size_t> jmp_place(std::string_view key) {
   return std::nullopt;
 }
 
-/// What is not said follows: compute the masters, the output the computation; masters are f32 by default.
+/// Missing dtypes have defaults: f32 for the masters, that of the masters for compute, that of compute for
+/// the output.
 Foreign jmp(std::vector<Argument> arguments) {
   constexpr std::array<std::string_view, 3> kNames = {"params", "compute", "output"};
   for (std::size_t i = 0; i < arguments.size() && arguments[i].key.empty() && i < 3; ++i)
@@ -159,10 +160,10 @@ Foreign jmp(std::vector<Argument> arguments) {
   for (const Argument& argument : arguments) {
     const std::optional<std::size_t> place = jmp_place(argument.key);
     if (!place) {
-      throw ConfigError(fmt::format("a policy of jmp has no {}; it has params, compute and output",
+      throw ConfigError(fmt::format("jmp.Policy has no {} (fields: params, compute, output)",
                                     in_quotes(argument.key.empty() ? argument.value : argument.key)));
     }
-    if (said[*place]) throw ConfigError(fmt::format("{} is said twice; keep one", kNames[*place]));
+    if (said[*place]) throw ConfigError(fmt::format("{} is set twice; keep one", kNames[*place]));
     said[*place] = dtype(argument);
   }
   const Scalar params = said[0].value_or(Scalar::f32);
@@ -180,14 +181,15 @@ Foreign jmp(std::vector<Argument> arguments) {
   return {line, {}};
 }
 
-/// A dtype as jmp names it, and this language's own lines do not.
+/// True for dtype names that jmp uses and this policy language does not print.
 bool is_jmp_dtype(std::string_view value) {
   constexpr std::array<std::string_view, 6> kNames = {"float64", "float32", "bfloat16",
                                                       "float16", "full",    "half"};
   return std::ranges::find(kNames, value) != kNames.end();
 }
 
-/// Only jmp's keys, and one of them a short one, or all three, or the first two with commas and jmp's dtypes.
+/// True if all keys are jmp's and at least one is short, or all three occur, or the first two with commas and
+/// jmp's dtype names.
 bool is_jmp(std::span<const Argument> arguments, bool commas) {
   bool short_key = false;
   std::array<bool, 3> seen = {};
@@ -239,7 +241,7 @@ std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_vie
   if (function == "Policy") return jmp(arguments_of(arguments, kBetween));
   if (function != "get_policy") return std::nullopt;
   const std::string_view line = unquoted(arguments);
-  // A dtype alone is the masters', and the rest follows.
+  // A single dtype is positional: it sets the masters, and the others default to it.
   return jmp(arguments_of(line, kBetween));
 }
 
@@ -263,7 +265,7 @@ std::optional<Foreign> dtypes_of_line(std::string_view line) {
   const auto has = [&](std::string_view key) {
     return std::ranges::find(arguments, key, &Argument::key) != arguments.end();
   };
-  // Beside compute, param_dtype is the masters' (jmp, Flax), and the names are those of fields.
+  // Next to compute, param_dtype means the masters (jmp, Flax), and the names are those of policy fields.
   if (!(has("param_dtype") || has("buffer_dtype") || has("cast_forward_inputs")) || has("compute") ||
       has("compute_dtype") || has("params")) {
     return std::nullopt;

@@ -1,4 +1,4 @@
-// Policies that other systems say as a few dtypes: FSDP's MixedPrecision, jmp's Policy.
+// Policies that other systems express as a few dtypes: FSDP's MixedPrecision, jmp's Policy.
 #pragma once
 
 #include <optional>
@@ -10,23 +10,22 @@
 
 namespace mantissa::compat {
 
-/// The preset with f32 masters that computes in `format` (64-true under f64); "" where there is none.
+/// Returns the preset with f32 masters that computes in `format` (64-true for f64), or "".
 std::string_view preset_computing(Scalar format);
 
-/// What `key`, which casts a module to a `format` of 16 bits and not only its products, means here.
+/// Returns a note on `key`, which casts a module to a 16-bit `format` and not only its products.
 std::string whole_module_note(std::string_view key, Scalar format);
 
-/// MixedPrecision, MixedPrecisionPolicy, dict (FSDP), Policy and get_policy (jmp) with their arguments, by
-/// name or by place; none for another function. Throws ConfigError.
+/// Translates a call of MixedPrecision, MixedPrecisionPolicy, dict (FSDP), Policy or get_policy (jmp) with
+/// named or positional arguments. Returns null for another function. Throws ConfigError.
 std::optional<Foreign> dtypes_of_call(std::string_view function, std::string_view arguments);
 
-/// {"param_dtype": "bfloat16", …} as FSDP means it, Python or JSON; none for another text. Throws
+/// Translates FSDP's {"param_dtype": "bfloat16", …}, in Python or JSON. Returns null for another text. Throws
 /// ConfigError.
 std::optional<Foreign> dtypes_of_dict(std::string_view text);
 
-/// "param_dtype=… reduce_dtype=…" as FSDP means it, "p=…,c=…,o=…" and params, compute and output as jmp means
-/// them; none for another line. Fields of this language may stand among FSDP's. Throws
-/// ConfigError.
+/// Translates FSDP's "param_dtype=… reduce_dtype=…", which may also contain policy fields, and jmp's
+/// "p=…,c=…,o=…" or params, compute and output. Returns null for another line. Throws ConfigError.
 std::optional<Foreign> dtypes_of_line(std::string_view line);
 
 }  // namespace mantissa::compat

@@ -9,7 +9,7 @@
 namespace mantissa::compat {
 namespace {
 
-/// What a part of a path is called here, below `parent` where that is not empty.
+/// The local name of a part of a path, below `parent` unless that is empty.
 struct Name {
   std::string_view theirs, ours, parent = {};
 };
@@ -94,6 +94,11 @@ constexpr Name kOps[] = {
     {"rotary_emb", "rope"},
     {"silu", "swiglu"},
     {"mlp", "swiglu"},
+    {"geglu", "geglu_tanh"},
+    {"gelu", "gelu_erf"},
+    {"gelu_new", "gelu_tanh"},
+    {"gelu_pytorch_tanh", "gelu_tanh"},
+    {"relu2", "relu_squared"},
     {"residual", "add"},
 };
 

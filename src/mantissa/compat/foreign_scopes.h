@@ -1,4 +1,4 @@
-// What modules and ops are called in other systems.
+// The names of modules and ops in other systems.
 #pragma once
 
 #include <optional>
@@ -7,12 +7,12 @@
 
 namespace mantissa::compat {
 
-/// `pattern`, a glob over the module paths of GPT-2, Lit-GPT, Meta's Llama, GPT-NeoX or RWKV, as one over
-/// those of Hugging Face's Llama: "transformer.h.0.attn" → "model.layers.0.self_attn". What has no other name
-/// stays.
+/// Translates `pattern`, a glob over the module paths of GPT-2, Lit-GPT, Meta's Llama, GPT-NeoX or RWKV, to
+/// the paths of Hugging Face's Llama: "transformer.h.0.attn" becomes "model.layers.0.self_attn". Unknown
+/// parts stay.
 std::string translated_scope(std::string_view pattern);
 
-/// The op that is called `name` elsewhere: "linear" → "matmul"; none where that is no name of one.
+/// Returns the local name of the op `name` of another system ("linear" gives "matmul"), or null.
 std::optional<std::string_view> translated_op(std::string_view name);
 
 }  // namespace mantissa::compat

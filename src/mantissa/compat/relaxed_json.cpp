@@ -25,7 +25,7 @@ bool begins_number(char c) {
   return (c >= '0' && c <= '9') || c == '-' || c == '+' || c == '.';
 }
 
-/// Bytes of the UTF-8 character that `text` begins with; 0 where it begins with none.
+/// Returns the length of the UTF-8 character at the start of `text`, or 0 if it is malformed.
 std::size_t utf8_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const std::size_t length = byte(0) < 0x80                       ? 1
@@ -37,7 +37,7 @@ std::size_t utf8_length(std::string_view text) {
   for (std::size_t i = 1; i < length; ++i) {
     if ((byte(i) & 0xc0) != 0x80) return 0;
   }
-  // Longer forms than needed, surrogates, and what is above the last character.
+  // Rejects overlong forms, surrogates, and code points above U+10FFFF.
   if (length == 3 && ((byte(0) == 0xe0 && byte(1) < 0xa0) || (byte(0) == 0xed && byte(1) > 0x9f))) return 0;
   if (length == 4 && ((byte(0) == 0xf0 && byte(1) < 0x90) || (byte(0) == 0xf4 && byte(1) > 0x8f))) return 0;
   return length;
@@ -77,7 +77,8 @@ class Parser {
     skip();
     if (peek() == ';') ++at_;
     skip();
-    if (at_ < text_.size()) fail(fmt::format("nothing may follow the object, but there is {}", here()));
+    if (at_ < text_.size())
+      fail(fmt::format("expected the end of the file after the object, got {}", here()));
     return value;
   }
 
@@ -89,7 +90,7 @@ class Parser {
   char peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
   bool begins(std::string_view word) const { return text_.substr(at_).starts_with(word); }
 
-  /// What stands here, for messages.
+  /// Describes the text at the current position, for messages.
   std::string here() const {
     if (at_ >= text_.size()) return "the end of the file";
     std::size_t end = at_;
@@ -100,7 +101,7 @@ class Parser {
 
   void skip_line() { at_ = std::min(text_.find('\n', at_), text_.size()); }
 
-  /// White space and comments.
+  /// Skips white space and comments.
   void skip() {
     while (at_ < text_.size()) {
       const char c = text_[at_];
@@ -113,7 +114,7 @@ class Parser {
         skip_line();
       } else if (begins("/*")) {
         const std::size_t end = text_.find("*/", at_ + 2);
-        if (end == std::string_view::npos) fail("a comment /* does not end");
+        if (end == std::string_view::npos) fail("a comment /* is not closed");
         line_ += static_cast<int>(std::count(text_.begin() + static_cast<std::ptrdiff_t>(at_),
                                              text_.begin() + static_cast<std::ptrdiff_t>(end), '\n'));
         at_ = end + 2;
@@ -123,7 +124,7 @@ class Parser {
     }
   }
 
-  /// "ds_config = {": what stands before the object in a Python file.
+  /// Skips "ds_config =" before the object of a Python file.
   void skip_assignment() {
     std::size_t end = at_;
     while (end < text_.size() && is_name(text_[end])) ++end;
@@ -134,7 +135,7 @@ class Parser {
     skip();
   }
 
-  /// "\"fp16\": {…}": a block that was cut out.
+  /// True for members without braces, such as "\"fp16\": {…}" copied from a file.
   bool bare_members() {
     if (peek() != '"' && peek() != '\'') return false;
     const std::size_t at = at_;
@@ -172,8 +173,8 @@ class Parser {
     return value;
   }
 
-  /// A comma, or `close`, after a member or an element; whether it was `close`. `open`: the line of the
-  /// bracket.
+  /// Reads the comma or `close` after a member or an element. Returns true for `close`. `open` is the line of
+  /// the opening bracket.
   bool closed(char close, int open) {
     skip();
     const bool comma = peek() == ',';
@@ -186,7 +187,7 @@ class Parser {
       ++at_;
       return true;
     }
-    if (at_ >= text_.size()) fail(fmt::format("the bracket of line {} is not closed", open));
+    if (at_ >= text_.size()) fail(fmt::format("the bracket on line {} is not closed", open));
     if (!comma) fail(fmt::format("a comma is missing before {}", here()));
     return false;
   }
@@ -205,9 +206,9 @@ class Parser {
       if (peek() != ':') fail(fmt::format("a colon is missing after {}, before {}", in_quotes(key), here()));
       ++at_;
       if (std::ranges::find(value.keys, key) != value.keys.end())
-        fail(fmt::format("{} is said twice; keep one", in_quotes(key)), line);
+        fail(fmt::format("{} is set twice; keep one", in_quotes(key)), line);
       if (value.keys.size() == kMostMembers)
-        fail(fmt::format("an object of more than {} members", kMostMembers));
+        fail(fmt::format("an object has more than {} members", kMostMembers));
       value.items.push_back(parse(depth + 1));
       value.keys.push_back(std::move(key));
     } while (!closed(close, open));
@@ -229,8 +230,8 @@ class Parser {
     const std::size_t begin = at_;
     while (at_ < text_.size() && is_name(text_[at_])) ++at_;
     if (at_ == begin) {
-      if (at_ >= text_.size()) fail("the file ends where a key should stand");
-      fail(fmt::format("a key should stand where {} is", here()));
+      if (at_ >= text_.size()) fail("expected a key, got the end of the file");
+      fail(fmt::format("expected a key, got {}", here()));
     }
     return std::string(text_.substr(begin, at_ - begin));
   }
@@ -239,7 +240,7 @@ class Parser {
     const char quote = text_[at_++];
     std::string out;
     while (true) {
-      if (at_ >= text_.size() || text_[at_] == '\n') fail("a string does not end on its line");
+      if (at_ >= text_.size() || text_[at_] == '\n') fail("a string is not closed on its line");
       const char c = text_[at_++];
       if (c == quote) return out;
       if (c == '\\') {
@@ -280,21 +281,21 @@ class Parser {
     if (plain.starts_with('+')) plain.erase(0, 1);
     const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value.number);
     if (error == std::errc::result_out_of_range && end == plain.data() + plain.size())
-      fail(fmt::format("{} is beyond the numbers of f64", in_quotes(value.text)));
+      fail(fmt::format("{} is outside the range of f64", in_quotes(value.text)));
     if (error != std::errc() || end != plain.data() + plain.size())
-      fail(fmt::format("{} is no number", in_quotes(value.text)));
+      fail(fmt::format("{} is not a number", in_quotes(value.text)));
     if (!std::isfinite(value.number)) fail(fmt::format("{} is not finite", in_quotes(value.text)));
   }
 
   void word(JsonValue& value) {
     const std::string found = here();
-    if (!is_name(peek())) fail(fmt::format("a value should stand where {} is", found));
+    if (!is_name(peek())) fail(fmt::format("expected a value, got {}", found));
     const std::string text = name();
     if (text == "true" || text == "True" || text == "false" || text == "False") {
       value.kind = JsonValue::Kind::boolean;
       value.flag = text == "true" || text == "True";
     } else if (text != "null" && text != "None") {
-      fail(fmt::format("{} is a name and no value; write what it stands for, a string in quotes", found));
+      fail(fmt::format("expected a value, got the name {}; write its value, or a string in quotes", found));
     }
   }
 
@@ -316,7 +317,7 @@ JsonValue parse_relaxed_json(std::string_view text, const std::string& file) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t length = utf8_length(text.substr(at));
     if (length == 0 || text[at] == '\0') {
-      throw FileError(fmt::format("{}: is no UTF-8 text (byte {})", file, at));
+      throw FileError(fmt::format("{}: is not UTF-8 text (byte {})", file, at));
     }
     at += length;
   }

@@ -1,4 +1,5 @@
-// Tensors in blocks that share a scale: along the last axis, from the first element of each row on.
+// Tensors in blocks with a shared scale. Blocks run along the last axis and start at the first element of
+// each row.
 #pragma once
 
 #include <cstddef>
@@ -11,24 +12,26 @@
 
 namespace mantissa::convert {
 
-/// What values in blocks of `f` are stored in: bf16; of nvfp4, whose tensors have a scale in f32, f32.
+/// Returns the format that stores values in blocks of `f`: bf16, or f32 for nvfp4, whose tensors have an f32
+/// scale.
 Scalar stored_as(BlockFormat f);
 
-/// Elements along the last axis; 1 of a scalar, and where there are none.
+/// Returns the number of elements along the last axis; 1 for a scalar or an empty axis.
 std::uint64_t row_length(const std::vector<std::int64_t>& shape);
 
-/// Elements of the piece that begins at element `first`, which begins a row or a piece: as many whole rows as
-/// `most` elements hold, or a row's part that blocks do not straddle. `most` is a multiple of all blocks.
+/// Returns the size of the piece that starts at element `first`, the start of a row or of a piece: as many
+/// whole rows as fit into `most` elements, or a part of a row that ends at a block boundary. `most` is a
+/// multiple of all block sizes.
 std::uint64_t block_piece(std::uint64_t row, std::uint64_t first, std::uint64_t most);
 
-/// values[0, n), a piece that begins at element `first` of a tensor with rows of `row`, as the elements times
-/// scales that they become, the scale of the tensor included.
+/// Rounds values[0, n), a piece that starts at element `first` of a tensor with rows of `row`, to elements
+/// times scales, including the tensor's scale.
 void round_in_blocks(BlockFormat f, float* values, std::size_t n, std::uint64_t row, std::uint64_t first,
                      float tensor_scale, SimdTarget target);
 
-/// Values on their way into blocks, in f32. Those in f64 are rounded to odd, toward zero with the last bit
-/// set where something was cut off, so that blocks of powers of two round as if from f64; what is beyond f32
-/// is inf.
+/// Converts values to f32 before rounding to blocks. f64 values are rounded to odd (toward zero, with the
+/// last bit set if anything was cut off), so that blocks with power-of-two scales round as if from f64.
+/// Values beyond f32 become inf.
 void to_blocks(const float* values, std::size_t n, float* out);
 void to_blocks(const double* values, std::size_t n, float* out);
 

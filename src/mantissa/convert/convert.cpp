@@ -20,11 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
-constexpr std::uint64_t kLargestBeside = std::uint64_t{1} << 30;  // a tokenizer's file
+constexpr std::uint64_t kLargestBeside = std::uint64_t{1} << 30;  // a tokenizer file
 constexpr const char* kWeights = "model.safetensors";
 constexpr std::string_view kIndexEnd = ".safetensors.index.json";
 
-/// Weights in files that are not rewritten: they would contradict the ones that are.
+/// True for weight files of other kinds. They are not rewritten and would contradict the rewritten ones.
 bool is_other_weights(const fs::path& file) {
   static constexpr std::array kEndings = {".safetensors", ".bin",       ".pt",      ".pth",   ".ckpt",
                                           ".gguf",        ".ggml",      ".h5",      ".ot",    ".npz",
@@ -40,7 +40,8 @@ bool is_model_directory(const fs::path& path) {
          fs::exists(path / "model.safetensors.index.json", error);
 }
 
-/// May `out` be written? Nothing is replaced unasked, and nothing but what this command writes.
+/// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never anything but
+/// a file or model directory.
 void check_place(const Request& request) {
   const fs::path& out = request.out;
   std::error_code error;
@@ -49,25 +50,26 @@ void check_place(const Request& request) {
   const bool directory = fs::is_directory(out, error);
   const bool whole = request.in.kind != Source::Kind::file;
   if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
-    throw FileError(fmt::format("{}: is the input itself; give another OUT", out.string()));
+    throw FileError(fmt::format("{}: is the input itself; choose another OUT", out.string()));
   if (whole != directory) {
-    throw FileError(fmt::format("{}: is a {}, and {} becomes a {}; give another OUT", out.string(),
+    throw FileError(fmt::format("{}: is a {}, but {} converts to a {}; choose another OUT", out.string(),
                                 directory ? "directory" : "file", request.in.path.string(),
                                 whole ? "directory" : "file"));
   }
   if (directory && fs::is_empty(out, error)) return;
   if (!request.overwrite) {
     throw FileError(
-        fmt::format("{}: is there already; give another OUT, or --overwrite to replace it", out.string()));
+        fmt::format("{}: exists already; choose another OUT, or replace it with --overwrite", out.string()));
   }
   if (!directory) return;
   const fs::path inside =
       fs::weakly_canonical(request.in.path, error).lexically_relative(fs::weakly_canonical(out, error));
   if (!inside.empty() && *inside.begin() != "..")
-    throw FileError(fmt::format("{}: holds the input; give another OUT", out.string()));
+    throw FileError(fmt::format("{}: contains the input; choose another OUT", out.string()));
   if (!is_model_directory(out)) {
-    throw FileError(fmt::format(
-        "{}: is no model directory, and --overwrite replaces nothing else; give another OUT", out.string()));
+    throw FileError(
+        fmt::format("{}: is not a model directory, and --overwrite replaces only models; choose another OUT",
+                    out.string()));
   }
 }
 
@@ -88,7 +90,7 @@ class Converter {
   }
 
  private:
-  /// Rewrites one file of weights; false where it was stopped.
+  /// Rewrites one weight file. Returns false if it was stopped.
   bool rewrite(const io::SafetensorsReader& in, std::span<const Part> parts, const fs::path& out,
                const Metadata& metadata) {
     const auto done = rewrite_file(in, parts, out, metadata, request_.change, ctx_, stop_);
@@ -117,7 +119,7 @@ class Converter {
     for (const io::SafetensorsReader& shard : files.shards()) {
       const std::vector<Part> parts = parts_of(files, shard);
       Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
-      metadata.emplace("format", "pt");  // transformers asks for it
+      metadata.emplace("format", "pt");  // required by transformers
       if (!rewrite(shard, parts, out.beside() / shard.path().filename(), metadata)) return false;
     }
     take_along(files, out.beside());
@@ -125,7 +127,7 @@ class Converter {
     return true;
   }
 
-  /// The files beside the weights.
+  /// Copies the files next to the weights.
   void take_along(const io::WeightFiles& files, const fs::path& to) {
     std::vector<fs::path> beside;
     for (const fs::directory_entry& entry : fs::directory_iterator(request_.in.path))
@@ -136,7 +138,7 @@ class Converter {
       const bool is_shard =
           std::any_of(files.shards().begin(), files.shards().end(),
                       [&](const io::SafetensorsReader& s) { return s.path().filename() == name; });
-      if (is_shard || from.filename() == to.filename()) continue;  // OUT may be made within IN
+      if (is_shard || from.filename() == to.filename()) continue;  // OUT may be inside IN
       if (name == "config.json" && request_.change.format) {
         const std::string text = io::read_text_file(from, kLargestConfig);
         io::write_file_atomic(
@@ -155,8 +157,7 @@ class Converter {
     }
   }
 
-  /// All tensors of a file under their own names; without the scales of weights that they are multiplied
-  /// into.
+  /// Returns all tensors of a file under their own names, except scales that are multiplied into weights.
   std::vector<Part> parts_of(const io::WeightFiles& files, const io::SafetensorsReader& in) {
     const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
     const bool quantised =
@@ -174,7 +175,7 @@ class Converter {
     return parts;
   }
 
-  /// Of config.json's quantization_config, where it says one.
+  /// Returns the block size in config.json's quantization_config, if it has one.
   static std::optional<BlockSize> block_size(const fs::path& config) {
     std::error_code error;
     if (!fs::exists(config, error)) return std::nullopt;
@@ -189,7 +190,7 @@ class Converter {
     return block.first > 0 && block.second > 0 ? std::optional(block) : std::nullopt;
   }
 
-  /// Places are as they were, but for scales that are gone; the size is new.
+  /// Writes the index: the same shards, without the removed scales, and the new total size.
   void write_index(const fs::path& from, const fs::path& to) const {
     nlohmann::json index = io::read_json_file(from);
     if (scaled_ > 0) {
@@ -200,7 +201,7 @@ class Converter {
     io::write_file_atomic(to, index.dump(2) + "\n");
   }
 
-  /// The masters, under the weights' names.
+  /// Writes the masters under the weights' names.
   bool state() {
     constexpr std::string_view kMaster = "master.";
     const io::StateReader state(request_.in.path);
@@ -256,23 +257,23 @@ class Converter {
     }
     if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
       result_.notes.push_back(
-          "PyTorch has no 8-bit models: give transformers dtype=torch.bfloat16, which holds every value, "
-          "when "
-          "it loads this one");
+          "PyTorch has no 8-bit models: to load this one with transformers, pass dtype=torch.bfloat16, which "
+          "represents every value");
     }
     if (format && others > 0)
-      result_.notes.push_back(fmt::format(
-          "{} tensors are as they were: integers, truth values, or other types that are no format "
-          "of weights here",
-          others));
+      result_.notes.push_back(
+          fmt::format("{} tensors were copied unchanged: integers, booleans, and types that are not number "
+                      "formats of this "
+                      "program",
+                      others));
     if (scaled_ > 0)
       result_.notes.push_back(
-          fmt::format("{} weights were multiplied with their scales, which are gone", scaled_));
+          fmt::format("{} weights were multiplied by their scales, and the scales were removed", scaled_));
     if (nonfinite > 0)
       result_.notes.push_back(fmt::format("{} values were inf or nan before the conversion", nonfinite));
   }
 
-  /// One line, with the first few tensors by name.
+  /// Adds one warning with the first few tensors by name.
   void warn() {
     constexpr std::size_t kNamed = 4;
     std::vector<std::string> named;
@@ -293,7 +294,7 @@ class Converter {
     const Change& change = request_.change;
     if (change.blocks) {
       result_.warnings.push_back(
-          fmt::format("{} became nan: they share a block of {} with inf, nan or what is beyond f32",
+          fmt::format("{} became nan: they share a block of {} with inf, nan or a value beyond f32",
                       fmt::join(named, ", "), rounded_to(change)));
       return;
     }
@@ -309,7 +310,7 @@ class Converter {
   const kernels::Context& ctx_;
   const std::stop_token& stop_;
   std::optional<BlockSize> block_;
-  std::uint64_t scaled_ = 0;  // weights that were multiplied with their scales
+  std::uint64_t scaled_ = 0;  // weights that were multiplied by their scales
   Result result_;
 };
 

@@ -78,7 +78,8 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   }
   if (!narrowest) return before;
   const auto known = before.find(kRoundedToKey);
-  if (known != before.end() && parse_block_format(known->second)) return before;  // narrower than any dtype
+  if (known != before.end() && parse_block_format(known->second))
+    return before;  // narrower than any plain format
   const std::optional<Scalar> last = known == before.end() ? std::nullopt : parse_scalar(known->second);
   if (!last || mantissa::bytes_of(*narrowest) < mantissa::bytes_of(*last))
     before[kRoundedToKey] = name(*narrowest);
@@ -87,7 +88,7 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
 
 std::string config_with_dtype(const std::string& text, const std::filesystem::path& file, io::Dtype stored,
                               bool dequantised) {
-  io::parse_json(text, file);  // with its checks; what follows keeps the order of the keys
+  io::parse_json(text, file);  // checks the text; the second parse keeps the order of the keys
   nlohmann::ordered_json config = nlohmann::ordered_json::parse(text);
   if (!config.is_object()) return text;
   set_dtype(config, std::string(io::torch_name(stored)), true);

@@ -16,10 +16,10 @@
 namespace mantissa::convert {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements that one thread takes at a time
-constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // of which so many are in the cache at once
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements per task of a thread
+constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // elements in the cache at once
 
-/// A tensor's way from file to file.
+/// The conversion of one tensor.
 struct Job {
   const io::TensorInfo* from = nullptr;
   std::string name;
@@ -29,7 +29,7 @@ struct Job {
   RowRounding how{};
   const WeightScale* scale = nullptr;
   std::uint64_t row = 1;   // elements along the last axis
-  float tensor_scale = 1;  // of nvfp4
+  float tensor_scale = 1;  // used by nvfp4
 };
 
 struct Piece {
@@ -37,7 +37,7 @@ struct Piece {
   std::uint64_t first = 0, count = 0;
 };
 
-/// Memory of one thread.
+/// Buffers of one thread.
 struct Buffers {
   std::vector<std::byte> in, out;
   std::vector<float> before, after, rounded;
@@ -62,7 +62,8 @@ void round_rows(const Job& job, const std::byte* in, std::byte* out, Scalar form
   }
 }
 
-/// The same for blocks. Pieces begin with a row, or a multiple of kRow elements after its beginning.
+/// Converts a piece to blocks. A piece starts with a row, or a multiple of kRow elements after the row's
+/// start.
 template <class T>
 void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, std::byte* out, Scalar format,
                      std::uint64_t first, std::uint64_t count, SimdTarget target, std::vector<T>& before,
@@ -84,7 +85,7 @@ void round_blocks_of(const Job& job, BlockFormat blocks, const std::byte* in, st
   }
 }
 
-/// The largest magnitude of `count` values that is finite in f32.
+/// Returns the largest magnitude of `count` values that is finite in f32.
 template <class T>
 float largest_of(const Job& job, const std::byte* in, std::uint64_t first, std::uint64_t count,
                  SimdTarget target, std::vector<T>& before, std::vector<float>& rounded) {
@@ -153,12 +154,12 @@ class Rewriter {
   }
 
  private:
-  /// Elements of the piece that begins at `first`.
+  /// Returns the size of the piece that starts at `first`.
   std::uint64_t piece_size(const Job& job, std::uint64_t first) const {
     return change_.blocks ? block_piece(job.row, first, kPiece) : kPiece;
   }
 
-  /// Calls work(piece, memory of the thread) for all pieces on all threads. Throws what one of them throws.
+  /// Calls work(piece, the thread's buffers) for all pieces on all threads. Rethrows an exception of `work`.
   template <class Work>
   void for_pieces(const std::stop_token& stop, const Work& work) const {
     std::vector<std::exception_ptr> faults(static_cast<std::size_t>(ctx_.threads));
@@ -177,7 +178,7 @@ class Rewriter {
     }
   }
 
-  /// The bytes of a piece as they are stored, in `memory`.
+  /// Reads a piece's stored bytes into `memory`.
   std::span<std::byte> read_piece(const Piece& piece, Buffers& memory) const {
     const Job& job = jobs_[piece.job];
     const std::uint64_t width = io::bytes_of(job.from->dtype);
@@ -187,7 +188,7 @@ class Rewriter {
     return stored;
   }
 
-  /// The scale of each tensor follows from its largest magnitude.
+  /// Sets the scale of each tensor from its largest magnitude.
   void scale_tensors(const std::stop_token& stop) {
     std::vector<float> largest(pieces_.size());
     for_pieces(stop, [&](std::size_t p, Buffers& memory) {
@@ -251,14 +252,14 @@ class Rewriter {
     return errors;
   }
 
-  /// What the pieces gave, tensor by tensor and in order, so that sums have the same bits every time.
+  /// Joins the results of the pieces by tensor, in order, so that sums always have the same bits.
   std::vector<RewrittenTensor> joined(const std::vector<ErrorStats>& errors) const {
     std::vector<RewrittenTensor> done;
     for (const Job& job : jobs_)
       done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied, {}});
     for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
     for (RewrittenTensor& t : done) {
-      if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing leaves the range
+      if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing exceeds the range
       if (!t.copied || !io::scalar_of(t.from)) continue;
       t.errors.count = t.errors.measured =
           static_cast<std::uint64_t>(io::byte_size(t.shape, t.from).value_or(0) / io::bytes_of(t.from));

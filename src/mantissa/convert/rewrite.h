@@ -1,5 +1,5 @@
-// One safetensors file rewritten in another format, piece by piece on all threads, with what that did to
-// every tensor's values.
+// Rewrites one safetensors file in another format, in pieces on all threads, and measures the effect on every
+// tensor's values.
 #pragma once
 
 #include <cstdint>
@@ -21,52 +21,54 @@
 
 namespace mantissa::convert {
 
-/// What floating-point tensors become.
+/// A conversion of floating-point tensors.
 struct Change {
-  std::optional<Scalar> format;  // of their values; nothing: every tensor stays as it is
+  std::optional<Scalar> format;  // the new format; null keeps every tensor
   Rounding rounding = Rounding::nearest;
-  bool saturate = false;   // values beyond the range become the largest; else infinities (e4m3: nans)
+  bool saturate = false;   // values beyond the range become the largest finite value; else inf (e4m3: NaN)
   std::uint64_t seed = 1;  // of stochastic rounding
-  /// Values are first rounded to blocks of this, along the last axis and from each row's first element on;
-  /// `format` is what holds them: bf16, of nvfp4, whose tensors have a scale in f32, f32.
+  /// If set, values are first rounded to blocks of this format, along the last axis from each row's first
+  /// element. `format` then is the format that stores them: bf16, or f32 for nvfp4, whose tensors have an f32
+  /// scale.
   std::optional<BlockFormat> blocks = {};
 };
 
-/// "mxfp4", "bf16": what `change` rounds values to, where it says a format.
+/// Returns the name of the format that `change` rounds to: "mxfp4", "bf16". `change.format` must be set.
 std::string_view rounded_to(const Change& change);
 
-/// A tensor that was rewritten.
+/// A rewritten tensor.
 struct RewrittenTensor {
   std::string name;
   std::vector<std::int64_t> shape;
   io::Dtype from = io::Dtype::f32, to = io::Dtype::f32;
-  bool copied = false;  // byte for byte: integers, truth values, and what has the format already
-  ErrorStats errors;    // of floating-point tensors; a copied one has none, and is not looked into
+  bool copied = false;  // copied byte for byte: integers, booleans, and tensors that already have the format
+  ErrorStats errors;    // of floating-point tensors; a copied one has no errors and is not examined
 
-  /// Values that were finite and are inf or nan.
+  /// Returns the number of finite values that became inf or NaN.
   std::uint64_t lost() const { return errors.count - errors.nonfinite - errors.measured; }
 };
 
-/// A tensor to write, under its own or another name.
+/// A tensor to write, with its name in the new file.
 struct Part {
   const io::TensorInfo* tensor = nullptr;
   std::string name;
-  std::shared_ptr<const WeightScale> scale = nullptr;  // multiplied in, in f32 (f64 into f64)
+  std::shared_ptr<const WeightScale> scale =
+      nullptr;  // multiplied into the values, in f32 (in f64 for output in f64)
 };
 
-/// What a tensor of `dtype` is stored as after `change`.
+/// Returns the dtype that stores a tensor of `dtype` after `change`.
 io::Dtype dtype_after(io::Dtype dtype, const Change& change);
 
-/// Whether `change` rounds values of `part`: its format does not hold all of them.
+/// True if `change` rounds values of `part`: its format cannot hold all of them.
 bool rounds(const Part& part, const Change& change);
 
-/// Whether `change` leaves the bytes of `part` as they are.
+/// True if `change` copies the bytes of `part` unchanged.
 bool keeps(const Part& part, const Change& change);
 
-/// Writes `parts` of `in` in their order to `out`, beside it first: it appears whole or not at all. Element i
-/// of a tensor is rounded stochastically with the bits of (seed, hash of the tensor's new name, i), so the
-/// bytes do not depend on threads, pieces or what else is in the file. Returns nothing where `stop` was
-/// used. Throws FileError and ResourceError as io does; there is no `out` then.
+/// Writes `parts` of `in` in order to `out`, atomically. Stochastic rounding of element i uses the random
+/// bits of (seed, hash of the tensor's new name, i), so the bytes do not depend on threads, pieces or other
+/// tensors of the file. Returns null if `stop` was requested. Throws FileError and ResourceError like io and
+/// then leaves no `out`.
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
                                                          std::span<const Part> parts,
                                                          const std::filesystem::path& out,

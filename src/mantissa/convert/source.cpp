@@ -19,10 +19,10 @@ Source state_in(const fs::path& folder) {
 }  // namespace
 
 Source find_source(const fs::path& path) {
-  std::error_code error;  // of a place that cannot be looked at
+  std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
     throw FileError(fmt::format(
-        "{}: there is no such file; give a safetensors file, a model directory or a run", path.string()));
+        "{}: there is no such file; expected a safetensors file, a model directory or a run", path.string()));
   }
   if (!fs::is_directory(path, error)) {
     if (path.extension() != ".json") return {Source::Kind::file, path, path};

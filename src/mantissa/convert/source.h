@@ -1,4 +1,4 @@
-// What a path means to the commands that look at weights: a file, a model directory, or the state of a run.
+// Resolves a path for commands that read weights: a file, a model directory, or the state of a run.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ struct Source {
   std::filesystem::path weights;  // what io::WeightFiles opens
 };
 
-/// A file is itself and an index its model; a directory is a model or a state, or a run, which means its
-/// model or else its newest state. Throws FileError where there is nothing.
+/// Resolves `path`. A file stands for itself and an index for its model. A directory is a model, a state, or
+/// a run; a run stands for its model or else for its newest state. Throws FileError if nothing is found.
 Source find_source(const std::filesystem::path& path);
 
 }  // namespace mantissa::convert

@@ -11,21 +11,21 @@
 namespace mantissa::convert {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements that one thread takes at a time
-constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // of which so many are in the cache at once
+constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements per task of a thread
+constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // elements in the cache at once
 
 struct Piece {
   std::uint64_t first = 0, count = 0;
 };
 
-/// Memory of one thread.
+/// Buffers of one thread.
 struct Buffers {
   std::vector<std::byte> stored;
   std::vector<float> before, after, rounded;
   std::vector<double> wide_before, wide_after;
 };
 
-/// What one piece gave, and its largest magnitude that is finite in f32.
+/// The result of one piece, and its largest magnitude that is finite in f32.
 struct Seen {
   Survey survey;
   float largest = 0;
@@ -58,7 +58,8 @@ void look(const std::byte* stored, Scalar type, std::uint64_t count, SimdTarget 
     seen.largest = static_cast<float>(std::max(std::abs(v.min), std::abs(v.max)));
 }
 
-/// The same for blocks. Pieces begin with a row, or a multiple of kRow elements after its beginning.
+/// Surveys a piece in blocks. A piece starts with a row, or a multiple of kRow elements after the row's
+/// start.
 template <class T>
 void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, std::uint64_t row,
                     float tensor_scale, SimdTarget target, std::vector<T>& before, std::vector<T>& after,
@@ -85,7 +86,7 @@ void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, st
   }
 }
 
-/// One tensor, whose pieces the threads take.
+/// Surveys one tensor, whose pieces run on all threads.
 class Surveyor {
  public:
   Surveyor(const io::WeightFiles& files, const io::TensorInfo& tensor, const kernels::Context& ctx)
@@ -128,7 +129,7 @@ class Surveyor {
   }
 
  private:
-  /// As a conversion cuts the tensor, so that sums have the same bits.
+  /// Splits the tensor as a conversion does, so that sums have the same bits.
   std::vector<Piece> pieces(bool blocks) const {
     std::vector<Piece> all;
     for (std::uint64_t first = 0; first < count_; first += all.back().count)
@@ -136,7 +137,7 @@ class Surveyor {
     return all;
   }
 
-  /// Calls work(piece, memory with the piece's bytes, what it sees) for all pieces on all threads.
+  /// Calls work(piece, buffers with the piece's bytes, its result) for all pieces on all threads.
   template <class Work>
   std::vector<Seen> over(const std::vector<Piece>& pieces, const Work& work) {
     std::vector<Seen> seen(pieces.size());

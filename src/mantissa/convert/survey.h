@@ -1,4 +1,4 @@
-// What tensors hold, and what each narrower format would lose of it.
+// Measures the values of tensors, and what a conversion to each narrower format would lose.
 #pragma once
 
 #include <array>
@@ -15,26 +15,25 @@
 
 namespace mantissa::convert {
 
-/// The plain formats that a survey tries, the widest first. It tries all formats of blocks after them.
+/// The plain formats of a survey, the widest first. All block formats follow.
 inline constexpr std::array kSurveyed = {Scalar::f32, Scalar::tf32, Scalar::bf16,
                                          Scalar::f16, Scalar::e5m2, Scalar::e4m3};
 
 struct Survey {
   ValueStats values;
-  std::array<ErrorStats, kSurveyed.size()> losses;  // of a cast to each, rounded to nearest
-  /// Of rounding to each format of blocks, as a conversion does it.
+  std::array<ErrorStats, kSurveyed.size()> losses;  // of a cast to each format, rounded to nearest
+  /// Of rounding to each block format, as a conversion does it.
   std::array<ErrorStats, std::size(kBlockFormats)> block_losses;
 
   void merge(const Survey& other);
-  /// The narrowest plain format of which every value is one; nothing where none is, or there is no value.
+  /// Returns the narrowest plain format that represents every value, or null if there is none or no value.
   std::optional<Scalar> lies_in() const;
-  /// All losses by the names of their formats, in the order of the survey.
+  /// Calls `look` for all losses with the names of their formats, in the order of the survey.
   void for_losses(const std::function<void(std::string_view format, const ErrorStats& loss)>& look) const;
 };
 
-/// Reads a floating-point tensor piece by piece, on all threads: twice, since blocks of nvfp4 need the
-/// largest magnitude of all values. The figures are those of a conversion (convert/rewrite.h), to the last
-/// bit.
+/// Surveys a floating-point tensor in pieces, on all threads. Reads it twice, since nvfp4 needs the largest
+/// magnitude of all values. The figures equal those of a conversion (convert/rewrite.h) bit for bit.
 Survey survey(const io::WeightFiles& files, const io::TensorInfo& tensor, const kernels::Context& ctx);
 
 }  // namespace mantissa::convert

@@ -18,7 +18,8 @@ std::int64_t blocks(std::int64_t size, std::int64_t block) {
   return (size + block - 1) / block;
 }
 
-/// The rows or columns of a block where `count` scales stand for `size` of them; nothing where none is sure.
+/// Returns the rows or columns per block if `count` scales cover `size` of them, or null if that is
+/// ambiguous.
 std::optional<std::int64_t> block_of(std::int64_t size, std::int64_t count,
                                      std::optional<std::int64_t> said) {
   constexpr std::int64_t kUsual = 128;
@@ -29,7 +30,7 @@ std::optional<std::int64_t> block_of(std::int64_t size, std::int64_t count,
   return size % count == 0 ? std::optional(size / count) : std::nullopt;
 }
 
-/// An E8M0 code is a power of two, 2^(code − 127); 255 is nan.
+/// An E8M0 code is a power of two, 2^(code − 127); 255 is NaN.
 void read_scales(const io::WeightFiles& files, const io::TensorInfo& scale, std::span<float> out) {
   if (scale.dtype != io::Dtype::e8m0) return files.read_f32(scale.name, out);
   std::vector<std::uint8_t> codes(out.size());
@@ -50,10 +51,11 @@ std::shared_ptr<const WeightScale> WeightScale::of(const io::WeightFiles& files,
   auto result = std::make_shared<WeightScale>();
   result->scales_.resize(static_cast<std::size_t>(scale->count()));
   const auto refuse = [&] {
-    throw ShapeError(fmt::format(
-        "{}: is [{}], and its scale \"{}\" [{}] fits neither the tensor, its rows nor its blocks; fetch the "
-        "model's files again, or load the weights before they were quantised",
-        weight.name, fmt::join(w, ", "), scale->name, fmt::join(s, ", ")));
+    throw ShapeError(
+        fmt::format("{}: is [{}], and its scale \"{}\" [{}] fits neither the tensor, its rows nor its "
+                    "blocks; download the "
+                    "model again, or use the unquantised weights",
+                    weight.name, fmt::join(w, ", "), scale->name, fmt::join(s, ", ")));
   };
   if (scale->count() == 1) {
     result->columns_ = result->block_columns_ =

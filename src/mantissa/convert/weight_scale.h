@@ -1,5 +1,5 @@
-// Scales of 8-bit weights that lie in tensors of their own, as checkpoints in fp8 have them: a weight's value
-// is its code's times its scale's.
+// Scales of 8-bit weights in separate tensors, as in fp8 checkpoints: a weight's value is its code's value
+// times its scale.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace mantissa::convert {
 
-/// Rows and columns of the blocks that share a scale, as config.json's quantization_config may say.
+/// Rows and columns per scale block, as config.json's quantization_config may specify.
 using BlockSize = std::pair<std::int64_t, std::int64_t>;
 
 class WeightScale {
  public:
-  /// The scale of `weight` in `files`; nothing where it has none. One for the tensor, one for each row of a
-  /// matrix, or one for each block: of `block` where it is given, else of 128 × 128, or what divides the
-  /// matrix evenly. Throws ShapeError where none of these fits.
+  /// Returns the scale of `weight` in `files`, or null if it has none. There is one scale for the tensor, one
+  /// for each row of a matrix, or one for each block: of size `block` if given, else of 128 × 128, or of a
+  /// size that divides the matrix evenly. Throws ShapeError if none of these fits.
   static std::shared_ptr<const WeightScale> of(const io::WeightFiles& files, const io::TensorInfo& weight,
                                                const std::optional<BlockSize>& block);
 
-  /// values[i] = values[i] × the scale of element first + i, i < n.
+  /// Multiplies values[i] by the scale of element first + i, for i < n.
   void multiply(std::uint64_t first, std::size_t n, float* values) const;
   void multiply(std::uint64_t first, std::size_t n, double* values) const;
 
@@ -36,10 +36,10 @@ class WeightScale {
   std::vector<float> scales_;
   std::uint64_t columns_ = 1;  // of the weight
   std::uint64_t block_rows_ = 1, block_columns_ = 1;
-  std::uint64_t across_ = 1;  // scales of a row of blocks
+  std::uint64_t across_ = 1;  // scales per row of blocks
 };
 
-/// Whether `name` is of a tensor that only a quantised model has: a scale of weights or of activations.
+/// True if `name` names a tensor that only a quantised model has: a scale of weights or activations.
 bool is_scale_name(std::string_view name);
 
 }  // namespace mantissa::convert

@@ -67,23 +67,15 @@ double product_work(const plan::Step& s, double flops) {
   return flops * products_of(s) / kWork.product_share + roundings * kWork.rounded_sum;
 }
 
-/// Where leaves are too long for their logits to be kept, the head makes them twice.
-double logits_made_again(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
-  if (s.op->id == "log_prob.grad") return 3.0 / 2.0;
-  if (s.op->id != "log_prob.training") return 1.0;
-  const std::int64_t vocabulary = program.buffer(s.inputs[1].buffer).shape.dim(0).size;
-  return kernels::keeps_logits(longest_leaf, vocabulary) ? 1.0 : 4.0 / 3.0;
-}
-
-double head_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
+double head_flops(const plan::Program& program, const plan::Step& s) {
   const double logits = static_cast<double>(program.token_capacity) *
                         static_cast<double>(program.buffer(s.inputs[1].buffer).shape.dim(0).size);
-  return product_work(s, s.flops * logits_made_again(program, s, longest_leaf)) + logits * kWork.logit;
+  return product_work(s, s.executed_flops) + logits * kWork.logit;
 }
 
 double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
   const double products = product_work(s, s.flops);
-  if (s.op->id != "matmul.dw") return products + kWork.product_call;
+  if (!s.op->sums_tokens) return products + kWork.product_call;
   const double leaves = static_cast<double>(program.token_capacity) /
                         static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
   return products + kWork.gradient_call +
@@ -92,26 +84,28 @@ double matmul_flops(const plan::Program& program, const plan::Step& s, std::int6
 
 double attention_flops(const plan::Step& s) {
   const auto head_dim = static_cast<double>(s.attributes.integer("head_dim"));
-  const bool forward = s.op->id == "attention";
+  const bool forward = s.op->gradient != nullptr;
   const double scores = s.flops / ((forward ? 4 : 8) * head_dim);
   const double products = s.flops * products_of(s);
   return forward ? products / kWork.forward_share + scores * kWork.forward_score
                  : products / kWork.backward_share + scores * kWork.backward_score;
 }
 
-double other_flops(const plan::Program& program, const plan::Step& s) {
-  const bool fused_exp = std::any_of(s.parts.begin(), s.parts.end(),
-                                     [](const std::string& part) { return part.starts_with("swiglu"); });
-  const auto& quantization = program.buffer(s.outputs.front()).quantization;
-  const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
-                         : s.op->op == "gather"              ? kWork.gathered_element
-                         : s.op->op == "swiglu" || fused_exp ? kWork.exp_element
-                                                             : kWork.element;
-  return kWork.call + elements_moved(program, s) * element;
+/// True where an exponential, or a function made of one, is among the instructions.
+bool takes_exponentials(const kernels::Expression& program) {
+  using kernels::Opcode;
+  return std::ranges::any_of(program.code, [](const kernels::Instruction& i) {
+    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf;
+  });
 }
 
-bool is_product(const plan::Step& s) {
-  return s.op->op == "matmul" || s.op->op == "log_prob";
+double other_flops(const plan::Program& program, const plan::Step& s) {
+  const auto& quantization = program.buffer(s.outputs.front()).quantization;
+  const double element = quantization ? quantization->blocks ? kWork.block_element : kWork.scaled_element
+                         : s.op->kind == graph::OpKind::lookup ? kWork.gathered_element
+                         : takes_exponentials(s.expression)    ? kWork.exp_element
+                                                               : kWork.element;
+  return kWork.call + elements_moved(program, s) * element;
 }
 
 /// What the update's sweep computes beside what it moves.
@@ -169,17 +163,28 @@ double product_flops(const plan::Program& program) {
   double flops = 0;
   for (const plan::Step& s : program.steps) {
     if (s.phase == graph::Phase::evaluate || s.recomputed) continue;
-    if (is_product(s) || s.op->op == "attention") flops += s.flops;
+    const graph::OpKind kind = s.op->kind;
+    if (kind == graph::OpKind::product || kind == graph::OpKind::head || kind == graph::OpKind::attention)
+      flops += s.flops;
   }
   return flops;
 }
 
 double step_seconds(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf,
                     const Machine& machine) {
-  const double flops = s.op->op == "matmul"      ? matmul_flops(program, s, longest_leaf)
-                       : s.op->op == "log_prob"  ? head_flops(program, s, longest_leaf)
-                       : s.op->op == "attention" ? attention_flops(s)
-                                                 : other_flops(program, s);
+  const auto flops_of = [&] {
+    switch (s.op->kind) {
+      case graph::OpKind::product:
+        return matmul_flops(program, s, longest_leaf);
+      case graph::OpKind::head:
+        return head_flops(program, s);
+      case graph::OpKind::attention:
+        return attention_flops(s);
+      default:
+        return other_flops(program, s);
+    }
+  };
+  const double flops = flops_of();
   return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
 }
 

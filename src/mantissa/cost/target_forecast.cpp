@@ -66,7 +66,8 @@ double forecast_seconds_on(const Target& target, const plan::Program& program, d
     trains = trains || s.phase == graph::Phase::backward;
     double arithmetic = 0;
     if (const std::string format = plan::factor_format(s); !format.empty()) {
-      const double share = s.op->op == "attention" ? target.attention_share : target.product_share;
+      const double share =
+          s.op->kind == graph::OpKind::attention ? target.attention_share : target.product_share;
       const double rate = format_on(target, format).flops_per_second;
       if (rate == 0) return 0;
       arithmetic = s.flops / (share * rate);

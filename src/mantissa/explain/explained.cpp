@@ -53,7 +53,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   t.shards = program.shards;
   t.reduce = program.reduce;
   for (const plan::Step& s : program.steps) {
-    if (s.op->id == "cast") t.casts.emplace_back(s.scope, s.bytes);
+    if (s.op->part == graph::Part::conversion) t.casts.emplace_back(s.scope, s.bytes);
   }
   t.casts_left = plan::casts_left(program);
   t.memory = memory;
@@ -111,7 +111,8 @@ Explained explain_generation(const model::ModelConfig& model, const precision::P
   // One token at a time reads every matrix once.
   double matrices = 0;
   for (const plan::Step& s : program.steps) {
-    if (s.op->id == "matmul") matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
+    if (s.op->kind == graph::OpKind::product)
+      matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));

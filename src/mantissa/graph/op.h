@@ -115,13 +115,38 @@ struct NodeView {
   const Shape& shape(std::size_t input) const { return graph.value(inputs[input]).shape; }
 };
 
+/// The kind of work that an op is. Plans, tables and forecasts treat all ops of a kind alike.
+enum class OpKind : std::uint8_t {
+  pointwise,  // an expression over elements
+  rows,       // reductions over rows or tokens: norms, rotary angles, sums
+  product,    // a matrix product
+  head,       // a product with its softmax
+  attention,
+  lookup,  // rows picked by index
+  move,    // values copied or converted
+};
+
+/// A role that an op has in the passes, beside its kind.
+enum class Part : std::uint8_t {
+  none,
+  sum,         // its result is the sum of its inputs
+  collect,     // adds a micro-batch's gradient to the one of the step
+  conversion,  // changes the format and nothing else
+  rounding,    // rounds as a rule says: stochastically, saturating
+};
+
 struct OpDef {
-  std::string_view id;                          // unique: "matmul.dx"
-  std::string_view op;                          // what rules, explain and traces call it: "matmul"
-  std::string_view doc;                         // one line: formula and rounding points
+  std::string_view id;   // unique: "matmul.dx"
+  std::string_view op;   // what rules, explain and traces call it: "matmul"
+  std::string_view doc;  // one line: formula and rounding points
+  OpKind kind = OpKind::pointwise;
+  Part part = Part::none;
   std::vector<Read> reads;                      // per input; the last one repeats
   std::vector<std::string_view> operands = {};  // what rules call the inputs that are factors of products
   bool takes_addend = false;                    // its kernel can add an f32 sum before the last rounding
+  bool rounds_before_addend = false;            // and round its own result before that
+  bool makes_factors = false;    // multiplies values that it computes itself, in the policy's compute format
+  bool sums_tokens = false;      // its result is a sum over the token axis
   bool rounds_gradient = false;  // its kernel can add to a weight gradient of fewer bits, rounding once
   bool in_place = false;         // output 0 may be the memory of an unbroadcast input or addend of its type
   std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)
@@ -136,6 +161,14 @@ struct OpDef {
   /// of a run. Null: every extent fits.
   void (*check)(const Extent&, const Attributes&, std::string_view scope) = nullptr;
   void (*run)(const Call&) = nullptr;
+  /// Flops that the kernel executes, where these are more than those needed (`cost`); null: the same.
+  double (*executed_flops)(const NodeView&, const Sizes&) = nullptr;
+  /// True where the sum of a product runs across the rows of input i, not along them; null: along.
+  bool (*sums_across_rows)(const Attributes&, std::size_t input) = nullptr;
+  /// A gradient op that can do this op's work on the way, and the op that does both: the ids.
+  std::string_view joins_gradient = {}, joint = {};
+  /// The id of the variant of a weight gradient's op that adds its rows to the gradient of another use.
+  std::string_view adding_variant = {};
   /// The same in plain doubles, without any rounding: what tests judge `run` by.
   void (*reference)(const ReferenceCall&) = nullptr;
 };

@@ -19,7 +19,7 @@ fs::path with_suffix(fs::path path, std::string_view suffix) {
   return path;
 }
 
-// A folder may be given with a slash behind it, which would put the suffix inside.
+// Removes a trailing slash, which would put the suffix inside the folder.
 fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
 }
@@ -28,7 +28,7 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
   if (std::rename(from.c_str(), to.c_str()) != 0) throw_write_error(to, errno);
 }
 
-// fsync through a descriptor for reading works on Linux; the file was written and closed by whoever filled
+// On Linux fsync also works through a read-only descriptor. The caller has written and closed every file in
 // the folder.
 void sync_tree(const fs::path& directory) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(directory)) {
@@ -49,7 +49,7 @@ AtomicFile::AtomicFile(const fs::path& path)
 AtomicFile::~AtomicFile() {
   if (!file_) return;
   file_.reset();
-  std::error_code ignored;  // the fault that brought us here is the one to hear of
+  std::error_code ignored;  // the original error matters more
   fs::remove(beside_, ignored);
 }
 
@@ -104,7 +104,7 @@ void AtomicDirectory::commit() {
     rename_or_throw(beside_, path_);
   } else if (::renameat2(AT_FDCWD, beside_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) == 0) {
     sync_directory(parent);
-    fs::remove_all(beside_, error);  // the old one
+    fs::remove_all(beside_, error);  // the previous folder
   } else {
     const fs::path replaced = with_suffix(path_, ".replaced");
     fs::remove_all(replaced, error);

@@ -1,9 +1,9 @@
-// Files and folders that appear whole or not at all: written beside, fsynced, renamed, the folder above
-// fsynced.
+// Files and folders that appear completely or not at all: written under a temporary name in the same folder,
+// fsynced and renamed; then the parent folder is fsynced.
 //
-// The name beside is the final one with ".partial" behind it. A crash leaves it there; nothing reads it, and
-// the next writing of the same name replaces it. So there is one writer of a name at a time: a run directory
-// is locked (io/lock.h).
+// The temporary name is the final one plus ".partial". After a crash it remains; nothing reads it, and the
+// next write of the same name replaces it. Each name may have only one writer at a time; io/lock.h locks a
+// run directory for that reason.
 #pragma once
 
 #include <cstddef>
@@ -18,18 +18,18 @@ namespace mantissa::io {
 
 inline constexpr std::string_view kPartial = ".partial";
 
-/// A file being written. Unless commit() returns, the file at `path` stays as it was.
+/// A file being written. Unless commit() returns, the file at `path` remains unchanged.
 class AtomicFile {
  public:
-  /// Throws FileError where the folder of `path` is missing or not writable.
+  /// Throws FileError if the folder of `path` is missing or not writable.
   explicit AtomicFile(const std::filesystem::path& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Throws ResourceError where the disk is full.
+  /// Appends `bytes`. Throws ResourceError if the disk is full.
   void write(std::span<const std::byte> bytes);
-  /// As File's, for files that are written in any order.
+  /// Like File's functions, for files written in any order.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
   void reserve(std::uint64_t bytes);
   void commit();
@@ -39,24 +39,23 @@ class AtomicFile {
   std::optional<File> file_;
 };
 
-/// Puts `bytes` at `path`. Throws as AtomicFile does; the old file is then untouched.
+/// Replaces the file at `path` by `bytes`. Throws like AtomicFile and then leaves the old file unchanged.
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomic(const std::filesystem::path& path, std::string_view text);
 
-/// A folder being written. Unless commit() returns, what was at `path` stays as it was.
+/// A folder being written. Unless commit() returns, the folder at `path` remains unchanged.
 class AtomicDirectory {
  public:
-  /// Makes the folders above `path` where they are missing. Throws FileError or ResourceError where it
-  /// cannot.
+  /// Creates missing parent folders of `path`. Throws FileError or ResourceError on failure.
   explicit AtomicDirectory(const std::filesystem::path& path);
   ~AtomicDirectory();
   AtomicDirectory(const AtomicDirectory&) = delete;
   AtomicDirectory& operator=(const AtomicDirectory&) = delete;
 
-  /// Where to write the files in the meantime.
+  /// Returns the temporary folder to write the files to.
   const std::filesystem::path& beside() const { return beside_; }
-  /// Fsyncs every file and renames. A folder that was at `path` is replaced: in one step where the file
-  /// system can exchange two names; elsewhere it is called "<path>.replaced" for a moment.
+  /// Fsyncs every file and renames the folder. An existing folder at `path` is replaced, in one step if the
+  /// file system can exchange two names; otherwise it is briefly named "<path>.replaced".
   void commit();
 
  private:

@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = 1 << 20;  // bytes converted at a time
 
-// The weights of a directory: model.safetensors, else an index, else the only safetensors file there is.
+// Finds the weights of a directory: model.safetensors, else an index, else the only safetensors file.
 fs::path find_weights(const fs::path& directory) {
   for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
     if (fs::exists(directory / name)) return directory / name;
@@ -32,8 +32,8 @@ fs::path find_weights(const fs::path& directory) {
   if (found.size() == 1) return found.front();
   if (!found.empty()) {
     throw FileError(
-        fmt::format("{}: has {} safetensors files and no model.safetensors.index.json; give the path of one, "
-                    "or fetch the index",
+        fmt::format("{}: has {} safetensors files and no model.safetensors.index.json; give the path of one "
+                    "file, or download the index",
                     directory.string(), found.size()));
   }
   throw FileError(fmt::format(
@@ -42,7 +42,7 @@ fs::path find_weights(const fs::path& directory) {
              : "; give the directory of a model"));
 }
 
-// A shard lies beside its index: a path could reach anywhere.
+// An index may only name files in its own folder; a path could point anywhere.
 bool is_plain_name(const fs::path& file) {
   return !file.empty() && file != "." && file != ".." && file.filename() == file;
 }
@@ -67,7 +67,7 @@ void WeightFiles::open(const fs::path& path) {
 
 void WeightFiles::open_index(const fs::path& index) {
   const auto fault = [&](const std::string& what) {
-    throw FileError(fmt::format("{}: {}; fetch the model's files again", index.string(), what));
+    throw FileError(fmt::format("{}: {}; download the model again", index.string(), what));
   };
   const nlohmann::json json = read_json_file(index);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
@@ -75,14 +75,15 @@ void WeightFiles::open_index(const fs::path& index) {
   std::set<std::string> files;
   for (const auto& [name, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {
-      fault(fmt::format("places {} in something that is not a file beside it", in_quotes(name)));
+      fault(fmt::format("does not name a file in its folder for {}", in_quotes(name)));
     }
     files.insert(file.get<std::string>());
   }
   for (const std::string& file : files) add_shard(index.parent_path() / file);
   for (const auto& [name, file] : map->items()) {
     if (find(name) == nullptr || path_of(name).filename() != file.get<std::string>()) {
-      fault(fmt::format("places {} in {}, which does not hold it", in_quotes(name), file.get<std::string>()));
+      fault(fmt::format("assigns {} to {}, which does not contain it", in_quotes(name),
+                        file.get<std::string>()));
     }
   }
 }
@@ -95,7 +96,7 @@ void WeightFiles::add_shard(const fs::path& path) {
     const Place place{shards_.size() - 1, tensors_.size()};
     const auto [other, added] = places_.emplace(tensor.name, place);
     if (!added) {
-      throw FileError(fmt::format("{}: tensor {} is in {} too; fetch the model's files again", path.string(),
+      throw FileError(fmt::format("{}: tensor {} is also in {}; download the model again", path.string(),
                                   in_quotes(tensor.name),
                                   shards_[other->second.shard].path().filename().string()));
     }
@@ -120,9 +121,9 @@ const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
   if (found != places_.end()) return found->second;
   throw FileError(fmt::format(
       "{}: has no tensor {}{}; check that it is a model of this type", path_.string(), in_quotes(name),
-      tensors_.empty()
-          ? ""
-          : fmt::format(" (its first of {} is {})", tensors_.size(), in_quotes(tensors_.front().name))));
+      tensors_.empty() ? ""
+                       : fmt::format(" (the first of its {} tensors is {})", tensors_.size(),
+                                     in_quotes(tensors_.front().name))));
 }
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
@@ -155,12 +156,12 @@ void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   const TensorInfo& tensor = tensors_[at.tensor];
   if (static_cast<std::int64_t>(out.size()) != tensor.count()) {
     throw ShapeError(fmt::format(
-        "{}: tensor {} is {}, which is {} values, and the model has {} there; check config.json",
+        "{}: tensor {} is {} with {} values, but the model expects {}; check config.json",
         shard.path().string(), in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
   }
   if (!is_readable_float(tensor.dtype)) {
     throw DtypeError(
-        fmt::format("{}: tensor {} is {}, and weights are F64, F32, BF16 or F16; convert the file first",
+        fmt::format("{}: tensor {} is {}, but weights must be F64, F32, BF16 or F16; convert the file first",
                     shard.path().string(), in_quotes(name), safetensors_name(tensor.dtype)));
   }
   const Dtype same = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;

@@ -22,7 +22,7 @@ struct Split {
   std::uint64_t bytes = 0;
 };
 
-// In order, a shard as full as it gets.
+// Splits the tensors in order, filling each shard.
 Split split(std::span<const TensorToWrite> tensors, std::uint64_t shard_bytes) {
   Split result;
   std::uint64_t held = 0;
@@ -50,8 +50,7 @@ void write_shards(const fs::path& directory, const ModelToWrite& model,
     stream_safetensors(directory / name, tensors, metadata, hash);
     for (const TensorToWrite& tensor : tensors) {
       if (!index["weight_map"].emplace(tensor.name, name).second) {
-        throw ConfigError(
-            fmt::format("two weights of one model are called {}; rename one", in_quotes(tensor.name)));
+        throw ConfigError(fmt::format("two weights have the name {}; rename one", in_quotes(tensor.name)));
       }
     }
   }

@@ -15,7 +15,7 @@
 namespace mantissa::io {
 namespace {
 
-// The kernel moves at most 2 GiB − 4 KiB in one call.
+// Linux transfers at most 2 GiB − 4 KiB in one call.
 constexpr std::size_t kLargestCall = std::size_t{1} << 30;
 
 std::string reason(int error) {
@@ -25,7 +25,7 @@ std::string reason(int error) {
 }  // namespace
 
 File File::open_to_read(const std::filesystem::path& path) {
-  // Without O_NONBLOCK the opening of a pipe would wait for ever.
+  // Without O_NONBLOCK, opening a pipe would block forever.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) {
     if (errno == ENOENT || errno == ENOTDIR) {
@@ -75,8 +75,8 @@ void File::read_at(std::uint64_t offset, std::span<std::byte> out) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) throw FileError(fmt::format("{}: cannot be read: {}", path_.string(), reason(errno)));
     if (got == 0) {
-      throw FileError(
-          fmt::format("{}: ends at byte {}, while it was read; copy it again", path_.string(), offset));
+      throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",
+                                  path_.string(), offset));
     }
     offset += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));
@@ -126,17 +126,16 @@ void make_directories(const std::filesystem::path& path) {
   std::filesystem::create_directories(path, error);
   if (error && (error.value() == ENOSPC || error.value() == EDQUOT)) throw_write_error(path, error.value());
   if (error || !std::filesystem::is_directory(path, error)) {
-    throw FileError(fmt::format("{}: cannot be made a directory: {}; choose another place",
+    throw FileError(fmt::format("{}: cannot create the directory: {}; choose another path",
                                 in_quotes(path.string()),
-                                error ? reason(error.value()) : "a file stands there"));
+                                error ? reason(error.value()) : "a file has this name"));
   }
 }
 
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor =
       ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0)
-    return;  // a folder one may write to but not read: its renames last when the system likes
+  if (descriptor < 0) return;  // a folder without read permission cannot be synced
   const int error = ::fsync(descriptor) == 0 ? 0 : errno;
   ::close(descriptor);
   if (error == EIO || error == ENOSPC || error == EDQUOT) throw_write_error(directory, error);
@@ -147,7 +146,7 @@ std::string read_text_file(const std::filesystem::path& path, std::uint64_t limi
   const std::uint64_t size = file.size();
   if (size > limit) {
     throw FileError(
-        fmt::format("{}: has {} bytes, and such a file has at most {}; it is not what its name says",
+        fmt::format("{}: has {} bytes, but such a file has at most {}; check that it is the right file",
                     path.string(), size, limit));
   }
   std::string text(size, '\0');
@@ -162,7 +161,7 @@ void throw_write_error(const std::filesystem::path& path, int error) {
       const auto space = std::filesystem::space(path.has_parent_path() ? path.parent_path() : ".", ignored);
       const std::uint64_t left = ignored ? 0 : space.available;
       throw ResourceError(
-          fmt::format("{}: the disk is full ({:.1f} MB are free); free some space or write to another disk",
+          fmt::format("{}: the disk is full ({:.1f} MB free); free some space or write to another disk",
                       path.string(), static_cast<double>(left) / 1e6));
     }
     case EDQUOT:
@@ -170,7 +169,7 @@ void throw_write_error(const std::filesystem::path& path, int error) {
           "{}: your disk quota is used up; free some space or write to another disk", path.string()));
     case EFBIG:
       throw ResourceError(fmt::format(
-          "{}: may not grow further; raise the limit (ulimit -f) or use a file system for larger files",
+          "{}: exceeds the file size limit; raise it (ulimit -f) or use a file system for larger files",
           path.string()));
     case ENOENT:
     case ENOTDIR:
@@ -181,17 +180,16 @@ void throw_write_error(const std::filesystem::path& path, int error) {
     case EACCES:
     case EPERM:
     case EROFS:
-      throw FileError(fmt::format("{}: cannot be written: {}; choose a place that you may write to",
-                                  path.string(), reason(error)));
+      throw FileError(
+          fmt::format("{}: cannot be written: {}; choose a writable path", path.string(), reason(error)));
     default:
-      throw ResourceError(
-          fmt::format("{}: writing failed: {}; check the disk", path.string(), reason(error)));
+      throw ResourceError(fmt::format("{}: write failed: {}; check the disk", path.string(), reason(error)));
   }
 }
 
 std::string in_quotes(std::string_view text) {
   constexpr std::size_t kShown = 120;
-  const auto character_start = [&](std::size_t at) {  // not within a character of UTF-8
+  const auto character_start = [&](std::size_t at) {  // moves to the start of a UTF-8 character
     while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xc0) == 0x80) --at;
     return at;
   };

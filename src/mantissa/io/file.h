@@ -1,4 +1,4 @@
-// A file descriptor that is closed when it goes, and the errors of the system turned into sentences.
+// An owned file descriptor, with system errors reported as messages.
 #pragma once
 
 #include <cstddef>
@@ -10,13 +10,14 @@
 
 namespace mantissa::io {
 
-/// An open regular file. Reading faults are FileErrors; writing faults are ResourceErrors where space or
-/// quota is missing.
+/// An open regular file. Read errors throw FileError. Write errors throw ResourceError if space or quota is
+/// exhausted.
 class File {
  public:
-  /// Throws FileError where `path` is missing, unreadable, or not a regular file.
+  /// Throws FileError if `path` is missing, unreadable, or not a regular file.
   static File open_to_read(const std::filesystem::path& path);
-  /// Opens for writing, created or emptied. Throws FileError where the folder is missing or not writable.
+  /// Opens for writing; creates or truncates the file. Throws FileError if the folder is missing or not
+  /// writable.
   static File create(const std::filesystem::path& path);
   ~File();
   File(File&& other) noexcept;
@@ -25,20 +26,20 @@ class File {
   File& operator=(const File&) = delete;
 
   std::uint64_t size() const;
-  /// Fills `out` from `offset`. Throws FileError where the file ends before.
+  /// Fills `out` from `offset`. Throws FileError if the file is too short.
   void read_at(std::uint64_t offset, std::span<std::byte> out) const;
-  /// Puts `bytes` at `offset`; several threads may at once.
+  /// Writes `bytes` at `offset`. Safe to call from several threads.
   void write_at(std::uint64_t offset, std::span<const std::byte> bytes);
-  /// Makes the file `bytes` long and takes the room on the disk now, where the file system can.
+  /// Sets the file's length to `bytes` and allocates the disk space now if the file system supports it.
   void reserve(std::uint64_t bytes);
   /// Appends all of `bytes`.
   void write(std::span<const std::byte> bytes);
   /// Returns when the contents are on the disk.
   void sync();
-  /// Closes and reports what the system held back until now.
+  /// Closes the file and reports deferred write errors.
   void close();
   const std::filesystem::path& path() const { return path_; }
-  /// For calls of the system that this class does not have.
+  /// For system calls that this class does not wrap.
   int descriptor() const { return descriptor_; }
 
  private:
@@ -47,21 +48,21 @@ class File {
   std::filesystem::path path_;
 };
 
-/// Makes renames and removals in `directory` last. Nothing happens on file systems that cannot.
+/// Makes renames and removals in `directory` durable. Does nothing on file systems without support.
 void sync_directory(const std::filesystem::path& directory);
 
-/// Makes `path` and the directories above it that are missing. Throws FileError where it cannot be a
-/// directory, ResourceError where the disk is full.
+/// Creates `path` and its missing parents. Throws FileError if it cannot be a directory, ResourceError if the
+/// disk is full.
 void make_directories(const std::filesystem::path& path);
 
-/// The whole of a small file. Throws FileError where it is larger than `limit` bytes.
+/// Returns the contents of a small file. Throws FileError if it is larger than `limit` bytes.
 std::string read_text_file(const std::filesystem::path& path, std::uint64_t limit);
 
-/// Throws what `error` (an errno) means for the writing of `path`.
+/// Throws the exception for errno `error` of a write to `path`.
 [[noreturn]] void throw_write_error(const std::filesystem::path& path, int error);
 
-/// `text` in double quotes, fit to stand in a message: control characters as '?', the middle of a long one
-/// left out.
+/// Returns `text` in double quotes for a message: control characters become '?', and the middle of a long
+/// text is cut.
 std::string in_quotes(std::string_view text);
 
 }  // namespace mantissa::io

@@ -1,4 +1,4 @@
-// xxh64 (seed 0) over bytes that come in pieces: what a file's checksum is made of. https://xxhash.com
+// xxh64 (seed 0) of bytes that arrive in pieces, used for file checksums. https://xxhash.com
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class Hash64 {
   Hash64& operator=(Hash64&&) noexcept;
 
   void update(std::span<const std::byte> bytes);
-  /// Of all bytes so far; more may follow.
+  /// Returns the hash of all bytes so far; more may follow.
   std::uint64_t digest() const;
 
  private:
@@ -27,10 +27,10 @@ class Hash64 {
   std::unique_ptr<State> state_;
 };
 
-/// 16 lower-case hexadecimal digits, as `xxhsum -H64` prints them.
+/// Formats a hash as 16 lower-case hexadecimal digits, as `xxhsum -H64` does.
 std::string hex(std::uint64_t hash);
 
-/// Of a whole file, read piece by piece.
+/// Returns the hash of a whole file, read in pieces.
 std::uint64_t hash_of(const File& file);
 
 }  // namespace mantissa::io

@@ -19,11 +19,11 @@ constexpr std::uint64_t kLargestFile = 100'000'000;
 
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& file) {
   using Event = nlohmann::json::parse_event_t;
-  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  std::vector<std::set<std::string>> keys;  // of the open objects
   const auto check = [&](int depth, Event event, nlohmann::json& parsed) {
     if (depth > kDeepest)
       throw FileError(
-          fmt::format("{}: nests deeper than {} levels; write it again", file.string(), kDeepest));
+          fmt::format("{}: nests deeper than {} levels; write the file again", file.string(), kDeepest));
     if (event == Event::object_start) keys.emplace_back();
     if (event == Event::object_end) keys.pop_back();
     if (event == Event::key && !keys.back().insert(parsed.get<std::string>()).second) {
@@ -33,17 +33,18 @@ nlohmann::json parse_json(std::string_view text, const std::filesystem::path& fi
     return true;
   };
   if (const std::size_t zero = text.find('\0');
-      zero != std::string_view::npos) {  // the parser would end there
+      zero != std::string_view::npos) {  // the parser would stop there
     throw FileError(
-        fmt::format("{}: is not JSON from byte {} on; mend it or write it again", file.string(), zero));
+        fmt::format("{}: is not JSON from byte {} on; fix the file or write it again", file.string(), zero));
   }
   try {
     return nlohmann::json::parse(text.begin(), text.end(), check);
   } catch (const nlohmann::json::parse_error& error) {
-    throw FileError(
-        fmt::format("{}: is not JSON from byte {} on; mend it or write it again", file.string(), error.byte));
+    throw FileError(fmt::format("{}: is not JSON from byte {} on; fix the file or write it again",
+                                file.string(), error.byte));
   } catch (const nlohmann::json::exception&) {
-    throw FileError(fmt::format("{}: has a number out of range; mend it or write it again", file.string()));
+    throw FileError(
+        fmt::format("{}: has a number out of range; fix the file or write it again", file.string()));
   }
 }
 

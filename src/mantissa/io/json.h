@@ -1,4 +1,4 @@
-// JSON files that others may have written or damaged: bounded in size and depth, faults as FileError.
+// JSON files from untrusted sources: limited in size and depth, with errors as FileError.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace mantissa::io {
 
-/// Parses `text`. Throws FileError, which names `file`, where it is not JSON, nests deeper than 64 levels, or
-/// has a key twice.
+/// Parses `text`. Throws FileError with the name of `file` if it is not JSON, nests deeper than 64 levels, or
+/// repeats a key.
 nlohmann::json parse_json(std::string_view text, const std::filesystem::path& file);
 
 /// Parses a file of at most 100 MB.

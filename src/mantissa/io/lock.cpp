@@ -23,8 +23,8 @@ std::string holder(int descriptor) {
   return process.empty() ? "another process" : "process " + process.substr(0, process.find('\n'));
 }
 
-// Whether `path` still is the file that is open: its last holder removes it, maybe between our opening and
-// our locking.
+// True if `path` still names the open file. Its last holder removes the file, possibly between our open and
+// our lock.
 bool is_still(const std::filesystem::path& path, int descriptor) {
   struct stat open {
   }, named{};
@@ -59,7 +59,7 @@ RunLock::RunLock(const std::filesystem::path& directory) : path_(directory / ".l
     ::close(descriptor_);
   }
   const std::string process = fmt::format("{}\n", ::getpid());
-  // Only the message above reads it: a full disk shall not keep a run from starting.
+  // Only the message above reads this, so a full disk must not prevent the run.
   if (::ftruncate(descriptor_, 0) != 0 || ::pwrite(descriptor_, process.data(), process.size(), 0) < 0)
     return;
 }

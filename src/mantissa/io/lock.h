@@ -1,23 +1,23 @@
-// One process at a time writes a run directory.
+// A lock that lets only one process write a run directory.
 #pragma once
 
 #include <filesystem>
 
 namespace mantissa::io {
 
-/// Holds `directory` for this process until it goes; the system lets go for a process that dies. The lock is
-/// on the file ".lock" in it, which is removed when the lock is given back.
+/// Holds the lock of `directory` for its lifetime. The system releases the lock of a process that dies. The
+/// locked file is ".lock" in the directory; the destructor removes it.
 class RunLock {
  public:
-  /// Throws FileError, which names the process, where another has it (or this one, elsewhere), or where the
+  /// Throws FileError, with the process id, if another process or another RunLock holds the lock, and if the
   /// directory is missing or not writable.
   explicit RunLock(const std::filesystem::path& directory);
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// False on a file system without locks: then nobody is kept out, and whoever starts the run may want to
-  /// say so.
+  /// Returns false on a file system without locks. Then nothing prevents a second writer, and the caller
+  /// should warn.
   bool held() const { return held_; }
 
  private:

@@ -1,5 +1,5 @@
-// A file's bytes as memory: read from the disk when they are touched, shared with whoever else reads the
-// file.
+// A file mapped into memory: pages are read from the disk on first access and shared with other readers of
+// the file.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@ namespace mantissa::io {
 
 class File;
 
-/// Read-only. A file that is replaced stays what it was. One that is changed in place changes here too, and
-/// where it has become shorter the touching of what is missing ends the process with SIGBUS.
+/// A read-only mapping. Replacing the file does not affect it. Changing the file in place does; if the file
+/// becomes shorter, access to the missing part ends the process with SIGBUS.
 class Mapping {
  public:
-  /// All of `file`, which may be closed afterwards. Throws FileError where the system refuses.
+  /// Maps all of `file`, which may be closed afterwards. Throws FileError if the system call fails.
   explicit Mapping(const File& file);
   ~Mapping();
   Mapping(const Mapping&) = delete;

@@ -20,8 +20,8 @@
 namespace mantissa::io {
 
 /// Element types of a file ("F64" "F32" "BF16" "F16" "F8_E4M3" "F8_E5M2" "I64" "I32" "I16" "I8" "U8" "BOOL"
-/// "U64" "U32" "U16" "C64" "F8_E8M0" "F8_E4M3FNUZ" "F8_E5M2FNUZ"). Only the first six are number formats
-/// here; the values of the others are moved as they are.
+/// "U64" "U32" "U16" "C64" "F8_E8M0" "F8_E4M3FNUZ" "F8_E5M2FNUZ"). Only the first six are number formats of
+/// this library; values of the others are copied unchanged.
 enum class Dtype : std::uint8_t {
   f64,
   f32,
@@ -44,12 +44,12 @@ enum class Dtype : std::uint8_t {
   e5m2fnuz
 };
 std::string_view safetensors_name(Dtype dtype);
-/// As PyTorch, and so config.json, calls it: "bfloat16".
+/// Returns PyTorch's name, which config.json uses: "bfloat16".
 std::string_view torch_name(Dtype dtype);
 std::size_t bytes_of(Dtype dtype);
-/// The number format of a dtype's values; nothing where it is none of this system's.
+/// Returns the number format of a dtype's values, or null if this library has none.
 std::optional<Scalar> scalar_of(Dtype dtype);
-/// The dtype that stores values of `s`; f32's for tf32, which safetensors has no name for.
+/// Returns the dtype that stores values of `s`; f32 for tf32, which safetensors has no name for.
 Dtype dtype_of(Scalar s);
 
 struct TensorInfo {
@@ -60,8 +60,8 @@ struct TensorInfo {
   std::int64_t count() const;
 };
 
-/// A file, checked whole when opened: header length, JSON depth, ranges, overlaps, duplicates, shapes × dtype
-/// = bytes. Every fault is one FileError that names the file, the tensor and the cure.
+/// A safetensors file. Opening checks it completely: header length, JSON depth, ranges, overlaps, duplicates,
+/// shapes × dtype = bytes. Each error is one FileError with the file, the tensor and the fix.
 class SafetensorsReader {
  public:
   explicit SafetensorsReader(const std::filesystem::path& path);
@@ -71,14 +71,14 @@ class SafetensorsReader {
 
   const std::vector<TensorInfo>& tensors() const;
   const std::map<std::string, std::string>& metadata() const;
-  /// nullptr where the file has no such tensor.
+  /// Returns the tensor `name`, or nullptr.
   const TensorInfo* find(std::string_view name) const;
   /// Reads the tensor's bytes [offset, offset + out.size()) into `out`.
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset = 0) const;
   const std::filesystem::path& path() const;
-  /// The tensor's bytes as they lie in `mapping`, which is map()'s of this file.
+  /// Returns the tensor's bytes in `mapping`, the result of map() of this file.
   std::span<const std::byte> view(const TensorInfo& tensor, const Mapping& mapping) const;
-  /// The file as it was opened, whatever stands at its path now.
+  /// Maps the file that was opened, even if another file now has its path.
   std::shared_ptr<const Mapping> map() const;
 
  private:
@@ -86,18 +86,18 @@ class SafetensorsReader {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A tensor to write; `bytes` is borrowed until write_safetensors returns. Or `fill` streams it: called with
-/// ascending offsets and a buffer to fill, so that nothing is held twice.
+/// A tensor to write. `bytes` is borrowed until write_safetensors returns. Alternatively `fill` streams the
+/// contents: it is called with ascending offsets and a buffer to fill, so no second copy is needed.
 struct TensorToWrite {
   std::string name;
   Dtype dtype = Dtype::f32;
   std::vector<std::int64_t> shape;
   std::span<const std::byte> bytes;
-  std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill;  // used where `bytes` is empty
+  std::function<void(std::uint64_t offset, std::span<std::byte> out)> fill;  // used if `bytes` is empty
 };
 
-/// Writes beside `path`, fsyncs, renames. Throws ResourceError where the disk is full; the old file is then
-/// untouched. Returns xxh64 of the data section.
+/// Writes the file atomically (temporary file, fsync, rename). Throws ResourceError if the disk is full and
+/// then leaves the old file unchanged. Returns the xxh64 of the data section.
 std::uint64_t write_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
                                 const std::map<std::string, std::string>& metadata = {});
 

@@ -19,8 +19,8 @@ constexpr std::size_t kMostMetadata = 100'000;
 constexpr std::string_view kMetadata = "__metadata__";
 constexpr std::string_view kCure = "download or write the file again";
 
-// Takes the header's parts as they are parsed (nlohmann's SAX interface), so that no tree of it is ever held.
-// nlohmann's parser keeps one bit per level of nesting.
+// Receives the header's parts during parsing (nlohmann's SAX interface), so no JSON tree is held in memory.
+// The parser itself keeps one bit per level of nesting.
 class HeaderHandler {
  public:
   explicit HeaderHandler(const std::filesystem::path& file) : file_(file) {}
@@ -37,7 +37,7 @@ class HeaderHandler {
   }
   bool number_float(double, const std::string& text) {
     if (depth_ == 3)
-      fault(fmt::format("has {} in its {}, which takes whole numbers", in_quotes(text), field_));
+      fault(fmt::format("has {} in its {}, which must hold whole numbers", in_quotes(text), field_));
     return scalar();
   }
   bool number_unsigned(std::uint64_t value) {
@@ -71,7 +71,7 @@ class HeaderHandler {
     }
     return scalar();
   }
-  bool binary(std::vector<std::uint8_t>&) { return false; }  // JSON has none
+  bool binary(std::vector<std::uint8_t>&) { return false; }  // JSON has no binary values
   bool start_object(std::size_t) {
     ++depth_;
     if (depth_ == 1) return true;
@@ -87,7 +87,7 @@ class HeaderHandler {
     if (depth_ == 1) {
       name_ = key;
       in_metadata_ = key == kMetadata;
-      if (!names_.insert(key).second) fault("is there twice");
+      if (!names_.insert(key).second) fault("occurs twice");
     } else {
       field_ = key;
       const bool known = key == "dtype" || key == "shape" || key == "data_offsets";
@@ -102,7 +102,7 @@ class HeaderHandler {
     for (const char* field : {"dtype", "shape", "data_offsets"}) {
       if (!fields_.contains(field)) fault(fmt::format("has no {}", field));
     }
-    if (offsets_.size() != 2) fault(fmt::format("has {} data_offsets, not 2", offsets_.size()));
+    if (offsets_.size() != 2) fault(fmt::format("has {} data_offsets instead of 2", offsets_.size()));
     tensor_.shape.assign(shape_.begin(), shape_.end());
     tensor_.begin = offsets_[0];
     tensor_.end = offsets_[1];
@@ -111,7 +111,7 @@ class HeaderHandler {
   }
   bool start_array(std::size_t) {
     if (depth_ != 2 || in_metadata_ || (field_ != "shape" && field_ != "data_offsets")) {
-      fault(depth_ == 3 ? "is nested too deep" : "has a list where none belongs");
+      fault(depth_ == 3 ? "is nested too deep" : "has a list in the wrong place");
     }
     ++depth_;
     return true;
@@ -122,15 +122,14 @@ class HeaderHandler {
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) {
     throw FileError(
-        fmt::format("{}: its header is not JSON from byte {} on; {}", file_.string(), position, kCure));
+        fmt::format("{}: the header is not JSON from byte {} on; {}", file_.string(), position, kCure));
   }
 
  private:
-  // A value that no rule above asked for: harmless only under a key of a tensor that the format does not
-  // define.
+  // A value of no known field. It is valid only under a tensor key that the format does not define.
   bool scalar() {
     if (depth_ == 1) fault("is not an object");
-    if (depth_ == 3) fault(fmt::format("has something else than whole numbers in its {}", field_));
+    if (depth_ == 3) fault(fmt::format("must have whole numbers in its {}", field_));
     if (in_metadata_) fault(fmt::format("has {}, which is not text", in_quotes(field_)));
     if (field_ == "dtype" || field_ == "shape" || field_ == "data_offsets") {
       fault(fmt::format("has a {} of the wrong type", field_));
@@ -165,12 +164,12 @@ void check_ranges(SafetensorsHeader& header, std::uint64_t data_bytes, const std
     const std::string_view dtype = safetensors_name(tensor.dtype);
     if (!bytes)
       fault(tensor,
-            fmt::format("has the shape {} of {}, more than any file holds", shape_text(tensor.shape), dtype));
+            fmt::format("has the shape {} of {}, which exceeds any file", shape_text(tensor.shape), dtype));
     if (tensor.end < tensor.begin)
       fault(tensor, fmt::format("ends at byte {} before it begins at {}", tensor.end, tensor.begin));
     if (tensor.end > data_bytes) {
-      fault(tensor,
-            fmt::format("ends at byte {} of the data, of which the file has {}", tensor.end, data_bytes));
+      fault(tensor, fmt::format("ends at byte {} of the data, but the file has {} bytes of data", tensor.end,
+                                data_bytes));
     }
     if (tensor.end - tensor.begin != *bytes) {
       fault(tensor, fmt::format("has {} bytes, but {} {} needs {}", tensor.end - tensor.begin, dtype,
@@ -208,13 +207,13 @@ std::string json_text(const std::string& text, const char* what) {
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes,
                                const std::filesystem::path& file) {
   if (json.empty() || json.front() != '{') {
-    throw FileError(fmt::format("{}: its header does not begin with '{{': this is not a safetensors file",
+    throw FileError(fmt::format("{}: the header does not begin with '{{', so this is not a safetensors file",
                                 file.string()));
   }
-  // nlohmann's parser takes a zero byte for the end, whatever follows.
+  // nlohmann's parser stops at a zero byte.
   if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {
     throw FileError(
-        fmt::format("{}: its header is not JSON from byte {} on; {}", file.string(), zero, kCure));
+        fmt::format("{}: the header is not JSON from byte {} on; {}", file.string(), zero, kCure));
   }
   HeaderHandler handler(file);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
@@ -245,8 +244,7 @@ std::string build_header(std::span<const TensorToWrite> tensors,
                                    shape_text(tensor.shape)));
     }
     if (!names.insert(tensor.name).second) {
-      throw ConfigError(
-          fmt::format("two tensors of one file are called {}; rename one", in_quotes(tensor.name)));
+      throw ConfigError(fmt::format("two tensors have the name {}; rename one", in_quotes(tensor.name)));
     }
     text += fmt::format("{}{}:{{\"dtype\":\"{}\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
                         text.size() == 1 ? "" : ",", json_text(tensor.name, "tensor name"),
@@ -257,7 +255,7 @@ std::string build_header(std::span<const TensorToWrite> tensors,
   text.append((8 - text.size() % 8) % 8, ' ');
   if (text.size() > kLargestHeader) {
     throw ConfigError(fmt::format(
-        "a file of {} tensors would have a header of {} bytes, and {} is the most; write several files",
+        "the header of {} tensors would have {} bytes; at most {} are allowed; write several files",
         tensors.size(), text.size(), kLargestHeader));
   }
   return text;

@@ -17,7 +17,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-// Whether a file begins as a safetensors file does: a length that may be a header's, and the header's '{'.
+// True if the file starts like a safetensors file: a plausible header length, then '{'.
 bool begins_with_header(std::string_view begin) {
   std::uint64_t length = 0;
   if (begin.size() <= sizeof(length) || begin[sizeof(length)] != '{') return false;
@@ -25,8 +25,8 @@ bool begins_with_header(std::string_view begin) {
   return length <= kLargestHeader;
 }
 
-// People hand over other files under this name; say which. A header's length may have the bytes that other
-// files begin with: one of 640 is 80 02, as a pickle.
+// Identifies common other files with this name. A header length may coincide with another file's first bytes:
+// that of 640 is 80 02, like a pickle.
 void refuse_known_strangers(const File& file) {
   constexpr std::string_view kLfs = "version https://git-lfs";
   std::array<char, kLfs.size()> begin{};
@@ -34,9 +34,8 @@ void refuse_known_strangers(const File& file) {
   file.read_at(0, std::as_writable_bytes(std::span(begin.data(), length)));
   const std::string_view text(begin.data(), length);
   if (text == kLfs) {
-    throw FileError(
-        fmt::format("{}: is the placeholder of a file that git lfs has not fetched; run git lfs pull",
-                    file.path().string()));
+    throw FileError(fmt::format("{}: is a git lfs placeholder, not the file itself; run git lfs pull",
+                                file.path().string()));
   }
   if (begins_with_header(text)) return;
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
@@ -52,17 +51,17 @@ std::uint64_t read_header_length(const File& file) {
   refuse_known_strangers(file);
   if (size < 8)
     throw FileError(
-        fmt::format("{}: has {} bytes, not even a header's length; download or write it again", name, size));
+        fmt::format("{}: has {} bytes, too few for a header; download or write it again", name, size));
   std::uint64_t length = 0;
   file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > kLargestHeader) {
-    throw FileError(
-        fmt::format("{}: announces a header of {} bytes, and {} is the most: this is not a safetensors file",
-                    name, length, kLargestHeader));
+    throw FileError(fmt::format(
+        "{}: declares a header of {} bytes, above the limit of {}; this is not a safetensors file", name,
+        length, kLargestHeader));
   }
   if (length > size - 8) {
     throw FileError(fmt::format(
-        "{}: is cut short: its header has {} bytes, the file {} in all; download or write it again", name,
+        "{}: is truncated: the header has {} bytes, the whole file {}; download or write it again", name,
         length, size));
   }
   return length;
@@ -71,7 +70,7 @@ std::uint64_t read_header_length(const File& file) {
 }  // namespace
 
 std::int64_t TensorInfo::count() const {
-  // By way of the bytes, because a shape with a zero may have a product that overflows on the way.
+  // Computed from the bytes, because the product of a shape with a zero may overflow on the way.
   return static_cast<std::int64_t>(byte_size(shape, dtype).value_or(0) / bytes_of(dtype));
 }
 
@@ -114,7 +113,7 @@ const TensorInfo* SafetensorsReader::find(std::string_view name) const {
 void SafetensorsReader::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   const std::uint64_t bytes = tensor.end - tensor.begin;
   if (offset > bytes || out.size() > bytes - offset) {
-    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, and {} from byte {} on were asked for",
+    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
                                  path().string(), in_quotes(tensor.name), bytes, out.size(), offset));
   }
   impl_->file.read_at(impl_->data_begin + tensor.begin + offset, out);
@@ -127,8 +126,8 @@ std::shared_ptr<const Mapping> SafetensorsReader::map() const {
 std::span<const std::byte> SafetensorsReader::view(const TensorInfo& tensor, const Mapping& mapping) const {
   const std::uint64_t end = impl_->data_begin + tensor.end;
   if (end > mapping.bytes().size()) {
-    throw FileError(fmt::format("{}: ends at byte {}, while it was read; copy it again", path().string(),
-                                mapping.bytes().size()));
+    throw FileError(fmt::format("{}: was truncated to {} bytes while it was read; copy it again",
+                                path().string(), mapping.bytes().size()));
   }
   return mapping.bytes().subspan(impl_->data_begin + tensor.begin, tensor.end - tensor.begin);
 }

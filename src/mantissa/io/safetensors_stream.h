@@ -1,4 +1,4 @@
-// The writing of a safetensors file, with the checksums that a checkpoint or a state needs beside it.
+// Writes a safetensors file and computes the checksums that a checkpoint or a state needs.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace mantissa::io {
 
 struct WrittenFile {
   std::uint64_t bytes = 0;      // of the file
-  std::uint64_t file_hash = 0;  // xxh64 of the whole file, header and all
+  std::uint64_t file_hash = 0;  // xxh64 of the whole file, including the header
 };
 
-/// As write_safetensors; the data section is also added to `data`, which may go on over several files.
+/// Like write_safetensors. Also adds the data section to `data`, which may span several files.
 WrittenFile stream_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata, Hash64& data);
 

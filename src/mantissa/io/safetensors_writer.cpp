@@ -13,7 +13,7 @@ static_assert(std::endian::native == std::endian::little,
 
 namespace {
 
-// Small enough to be hashed from the cache, large enough that a system call costs nothing.
+// Small enough to be hashed from the cache, large enough to make system calls negligible.
 constexpr std::uint64_t kPiece = 1 << 17;
 
 class Stream {
@@ -65,8 +65,7 @@ class Stream {
 
 WrittenFile stream_safetensors(const std::filesystem::path& path, std::span<const TensorToWrite> tensors,
                                const std::map<std::string, std::string>& metadata, Hash64& data) {
-  const std::string header =
-      build_header(tensors, metadata);  // refuses what cannot be written before a file is touched
+  const std::string header = build_header(tensors, metadata);  // throws before any file is touched
   Stream stream(path, data);
   stream.header(header);
   for (const TensorToWrite& tensor : tensors) stream.tensor(tensor);

@@ -27,7 +27,7 @@ fs::path folder_of(const fs::path& run, std::int64_t step) {
   return run / "state" / fmt::format("{}{:08}", kPrefix, step);
 }
 
-// The step of a folder's name; nothing where the name is not exactly as written here.
+// Returns the step in a folder's name, or null if the name is not exactly of the written form.
 std::optional<std::int64_t> step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   if (!name.starts_with(kPrefix)) return std::nullopt;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> step_of(const fs::path& folder) {
   throw FileError(fmt::format("{}: this state is damaged: {}", file.string(), how));
 }
 
-// Compares a file with what state.json says of it.
+// Compares a file with its entry in state.json.
 void check_file(const fs::path& folder, const nlohmann::json& listed) {
   const std::string name = listed.at("name").get<std::string>();
   const std::string checksum = listed.at("xxh64").get<std::string>();
@@ -50,13 +50,13 @@ void check_file(const fs::path& folder, const nlohmann::json& listed) {
     damaged(folder / kHeader, fmt::format("it lists {}", in_quotes(name)));
   const File file = File::open_to_read(folder / name);
   if (file.size() != bytes)
-    damaged(folder / name, fmt::format("it has {} bytes, and {} were written", file.size(), bytes));
+    damaged(folder / name, fmt::format("it has {} bytes, but {} were written", file.size(), bytes));
   const std::string found = hex(hash_of(file));
   if (found != checksum)
-    damaged(folder / name, fmt::format("its checksum is {}, and {} was written", found, checksum));
+    damaged(folder / name, fmt::format("its checksum is {}, but {} was written", found, checksum));
 }
 
-// Everything about a state but its tensors, all checksums compared.
+// Reads a state's header and compares all checksums, without loading tensors.
 StateHeader open_checked(const fs::path& folder) {
   nlohmann::json json = read_json_file(folder / kHeader);
   try {
@@ -73,7 +73,7 @@ StateHeader open_checked(const fs::path& folder) {
   }
 }
 
-// The newest whole state before that in `folder`.
+// Returns the newest intact state before the one in `folder`.
 std::optional<std::int64_t> whole_state_before(const fs::path& folder) {
   const std::optional<std::int64_t> step = step_of(folder);
   std::vector<FoundState> states = find_states(folder.parent_path().parent_path());
@@ -90,16 +90,16 @@ std::optional<std::int64_t> whole_state_before(const fs::path& folder) {
   return std::nullopt;
 }
 
-// By way of a name that is no state's, so that a crash on the way leaves no half of one.
+// Renames the state first, so a crash cannot leave half of a state.
 void remove_state(const fs::path& folder) {
   fs::path gone = folder;
   gone += kPartial;
-  std::error_code stays;  // one more state than was asked for is no reason to stop a run
+  std::error_code stays;  // a surplus state must not stop a run
   fs::rename(folder, gone, stays);
   if (!stays) fs::remove_all(gone, stays);
 }
 
-// What crashes have left.
+// Removes folders left by crashes.
 void remove_partial(const fs::path& states) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(states, ignored)) {

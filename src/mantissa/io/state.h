@@ -1,5 +1,5 @@
-// The state of a run from which it goes on with the same bits: state/step-00000100/ holds state.json (where
-// the run stands, and a checksum of every file) and state.safetensors (masters, moments, compensations).
+// The state from which a run resumes with the same bits. state/step-00000100/ holds state.json (the progress
+// and a checksum of every file) and state.safetensors (masters, moments, compensations).
 #pragma once
 
 #include <cstdint>
@@ -16,51 +16,51 @@
 
 namespace mantissa::io {
 
-/// Where a run stands after `step`.
+/// The progress of a run after `step`.
 struct StateHeader {
-  std::int64_t step = 0;           // attempted updates
-  std::int64_t applied = 0;        // updates applied: what the learning rate and the bias correction count
+  std::int64_t step = 0;           // updates attempted
+  std::int64_t applied = 0;        // updates applied; the learning rate and the bias correction count these
   std::int64_t skipped = 0;        // updates skipped for an overflow
   std::int64_t tokens = 0;         // since the start
-  std::int64_t data_position = 0;  // sequences taken
-  double loss = 0;                 // of `step`; nan where it was not finite
+  std::int64_t data_position = 0;  // sequences consumed
+  double loss = 0;                 // of `step`; NaN if it was not finite
   std::uint64_t seed = 0;
   std::map<std::string, std::uint64_t> rng;  // counters of generators that are not keyed by the step, by name
-  std::optional<precision::ScalerState> scaler;  // where the policy has a loss scale
+  std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
   std::string config_toml;                       // resolved
   std::string model_config;                      // config.json
-  std::string policy;                            // its line
-  std::vector<std::string> changes;              // what --resume changed, one entry each time, oldest first
+  std::string policy;                            // the policy's line
+  std::vector<std::string> changes;              // changes made by --resume, one entry each, oldest first
   friend bool operator==(const StateHeader&, const StateHeader&) = default;
 };
 
-/// A state on the disk. A folder that is being written, or was left so by a crash, is none.
+/// A state on the disk. Folders being written or left incomplete by a crash do not count.
 struct FoundState {
   std::int64_t step = 0;
   std::filesystem::path path;
 };
 
-/// The states of run directory `run`, oldest first. None where there is no such directory.
+/// Returns the states of run directory `run`, oldest first; none if the directory does not exist.
 std::vector<FoundState> find_states(const std::filesystem::path& run);
 
-/// Writes the state of header.step, whole or not at all, and then removes all but the newest `keep` (at least
-/// 1) of the steps up to this one. Tensors are borrowed, or streamed by their `fill`. Throws ResourceError
-/// where the disk is full; all older states are then still there.
+/// Writes the state of header.step atomically. Then keeps the newest `keep` (at least 1) states up to this
+/// step and removes the older ones. Tensors are borrowed, or streamed by their `fill`. Throws ResourceError
+/// if the disk is full and then leaves all older states.
 void write_state(const std::filesystem::path& run, const StateHeader& header,
                  std::span<const TensorToWrite> tensors, int keep);
 
-/// Removes the states after `step`: what a run that is resumed from there has unmade.
+/// Removes the states after `step`, which a run resumed from `step` invalidates.
 void remove_states_after(const std::filesystem::path& run, std::int64_t step);
 
-/// A state read back. All checksums are compared when it is opened.
+/// Reads a state. Opening compares all checksums.
 class StateReader {
  public:
-  /// Opens a folder that find_states found. Throws FileError where a file is missing, cut short or altered;
-  /// the message names the file and the newest state before it that is whole.
+  /// Opens a folder that find_states returned. Throws FileError if a file is missing, truncated or altered.
+  /// The message names the file and the newest intact state before it.
   explicit StateReader(const std::filesystem::path& state);
 
   const StateHeader& header() const { return header_; }
-  /// The tensors, to be read into the caller's memory.
+  /// Returns the tensors, for reading into the caller's memory.
   const WeightFiles& tensors() const { return *tensors_; }
 
  private:

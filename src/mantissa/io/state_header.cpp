@@ -11,7 +11,7 @@
 namespace mantissa::io {
 namespace {
 
-constexpr int kVersion = 1;  // raised when an older program could misread the file
+constexpr int kVersion = 1;  // increased when an older program could misread the file
 
 std::string checksum(const nlohmann::json& json) {
   const std::string text = json.dump();
@@ -54,7 +54,8 @@ std::string sealed(nlohmann::json json) {
     return json.dump(2) + "\n";
   } catch (const nlohmann::json::exception&) {
     throw ConfigError(
-        "the state cannot be written: its config, policy or a tensor's name is not UTF-8; write it in UTF-8");
+        "the state cannot be written: its config, policy or a tensor name is not UTF-8. Fix: write it in "
+        "UTF-8");
   }
 }
 
@@ -65,14 +66,14 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   }
   if (json.at("version") != kVersion) {
     throw FileError(
-        fmt::format("{}: is of version {}, and this program reads version {}; use the program that wrote it",
+        fmt::format("{}: has version {}, but this program reads version {}; use the program that wrote it",
                     name, json.at("version").dump(), kVersion));
   }
   const std::string written = json.at("xxh64").get<std::string>();
   json.erase("xxh64");
   const std::string found = checksum(json);
   if (found != written) {
-    throw FileError(fmt::format("{}: this state is damaged: its checksum is {}, and {} was written", name,
+    throw FileError(fmt::format("{}: this state is damaged: its checksum is {}, but {} was written", name,
                                 found, written));
   }
   StateHeader header;

@@ -1,4 +1,4 @@
-// state.json: a state's header, and a checksum of the file over itself.
+// state.json: a state's header, with a checksum of the file itself.
 #pragma once
 
 #include <filesystem>
@@ -11,12 +11,13 @@ namespace mantissa::io {
 
 nlohmann::json json_of_header(const StateHeader& header);
 
-/// The text of state.json: `json` with its own xxh64 added. Throws ConfigError where a text in it is not
+/// Returns the text of state.json: `json` plus its own xxh64. Throws ConfigError if a string in it is not
 /// UTF-8.
 std::string sealed(nlohmann::json json);
 
-/// The header in `json`, its checksum compared. Throws FileError, which names `file`, where that differs or
-/// another version wrote it; nlohmann's exceptions where an entry is missing or of the wrong type.
+/// Returns the header in `json` after comparing its checksum. Throws FileError, with the name of `file`, if
+/// the checksum differs or another version wrote it. Throws nlohmann's exceptions if an entry is missing or
+/// of the wrong type.
 StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file);
 
 }  // namespace mantissa::io

@@ -1,4 +1,4 @@
-// Stored floating-point values made f32 or f64 on their way in from a file.
+// Converts stored floating-point values to f32 or f64 on load.
 #pragma once
 
 #include <cstddef>
@@ -8,11 +8,11 @@
 
 namespace mantissa::io {
 
-/// Whether widen takes `dtype`: F64, F32, BF16, F16.
+/// True if widen accepts `dtype`: F64, F32, BF16, F16.
 bool is_readable_float(Dtype dtype);
 
-/// Converts `stored` (little-endian values of `dtype`, out.size() of them) into `out`: exact, but for f64
-/// into f32, which rounds to nearest even. Throws DtypeError for other dtypes.
+/// Converts `stored` (out.size() little-endian values of `dtype`) to `out`. Exact, except that f64 rounds to
+/// nearest even in f32. Throws DtypeError for other dtypes.
 void widen(std::span<const std::byte> stored, Dtype dtype, std::span<float> out);
 void widen(std::span<const std::byte> stored, Dtype dtype, std::span<double> out);
 

@@ -59,8 +59,8 @@ struct LogProbBackward {
   Scalar rounded = Scalar::f32;  // of the logits
   Scalar softmax = Scalar::f64;  // l and p are rounded to it
   double soft_cap = 0;           // 0: none
-  Matrix dx;                     // [tokens, channels]
-  Matrix dweight;                // [vocabulary, channels], rows side by side
+  Matrix dx;                     // [tokens, channels]; data == nullptr: not computed
+  Matrix dweight;                // [vocabulary, channels], rows side by side; the same
   bool accumulate = false;
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,

@@ -16,6 +16,12 @@ using nlohmann::json;
 
 const Family& family_of(const FieldReader& fields, const std::string& model_type) {
   if (const Family* family = find_family(model_type); family != nullptr) return *family;
+  if (fields.has("text_config")) {
+    fields.fail("model_type",
+                fmt::format("is {}, a model of more than text, which is not supported. Fix: save its text "
+                            "model alone, in Python model.model.language_model.save_pretrained(DIR)",
+                            shown(model_type)));
+  }
   std::vector<std::string_view> known;
   for (const Family* family : all_families()) known.push_back(family->model_type);
   fields.fail("model_type", fmt::format("is {}, which is not supported; supported: {}", shown(model_type),

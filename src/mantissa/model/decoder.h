@@ -54,7 +54,7 @@ struct DecoderSpec {
 /// What transformers assumes of a family where config.json does not have the field.
 struct DecoderDefaults {
   std::int64_t max_positions = 2048;
-  std::int64_t kv_heads = 0;  // 0: num_attention_heads
+  std::int64_t kv_heads = 0;  // 0: num_attention_heads, which null always means
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
 };

@@ -21,8 +21,8 @@ void check_heads(const FieldReader& fields, const DecoderSpec& s, bool head_dim_
   }
   if (s.heads % s.kv_heads != 0) {
     fields.fail("num_key_value_heads",
-                fmt::format("is {}, which does not divide num_attention_heads {}; take a divisor of it",
-                            s.kv_heads, s.heads));
+                fmt::format("is {}{}, which does not divide num_attention_heads {}; set a divisor of it",
+                            s.kv_heads, fields.has("num_key_value_heads") ? "" : " by default", s.heads));
   }
   if (s.head_dim % 2 != 0)
     fields.fail("head_dim", fmt::format("is {}, but rotary embedding needs an even head size", s.head_dim));
@@ -77,7 +77,8 @@ DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& c, const Decode
   c.num_hidden_layers = fields.size("num_hidden_layers", std::nullopt, kMostLayers);
   s.layers.resize(static_cast<std::size_t>(c.num_hidden_layers));
   s.heads = fields.size("num_attention_heads");
-  s.kv_heads = fields.size("num_key_value_heads", defaults.kv_heads > 0 ? defaults.kv_heads : s.heads);
+  const bool as_queries = defaults.kv_heads == 0 || fields.is_null("num_key_value_heads");
+  s.kv_heads = fields.size("num_key_value_heads", as_queries ? s.heads : defaults.kv_heads);
   s.intermediate_size = fields.size("intermediate_size");
   s.vocab_size = c.vocab_size = fields.size("vocab_size");
   s.max_positions = c.max_position_embeddings =

@@ -37,8 +37,8 @@ void FieldReader::refuse(std::string_view key, std::string_view what) const {
     fail(key, fmt::format("is {}, which is not supported: {}", shown(*v), what));
 }
 
-std::int64_t FieldReader::size(std::string_view key, std::optional<std::int64_t> fallback,
-                               std::int64_t most) const {
+std::int64_t FieldReader::size(std::string_view key, std::optional<std::int64_t> fallback, std::int64_t most,
+                               std::int64_t least) const {
   const json* v = find(key);
   if (v == nullptr) {
     if (!fallback) fail(key, fmt::format("is missing; a {} config needs it", text("model_type", "llama")));
@@ -46,7 +46,8 @@ std::int64_t FieldReader::size(std::string_view key, std::optional<std::int64_t>
   }
   if (!v->is_number_integer()) fail(key, fmt::format("is {}, but must be a whole number", shown(*v)));
   const auto n = v->get<std::int64_t>();  // negative where the file has 2^63 or more
-  if (n < 1 || n > most) fail(key, fmt::format("is {}, but must be between 1 and {}", shown(*v), most));
+  if (n < least || n > most)
+    fail(key, fmt::format("is {}, but must be between {} and {}", shown(*v), least, most));
   return n;
 }
 
@@ -75,6 +76,14 @@ std::string FieldReader::text(std::string_view key, const std::string& fallback)
   if (v == nullptr) return fallback;
   if (!v->is_string()) fail(key, fmt::format("is {}, but must be a string", shown(*v)));
   return v->get<std::string>();
+}
+
+std::optional<FieldReader> FieldReader::object(std::string_view key) const {
+  const json* v = find(key);
+  if (v == nullptr) return std::nullopt;
+  if (!v->is_object()) fail(key, fmt::format("is {}, but must be an object", shown(*v)));
+  if (v->empty()) return std::nullopt;
+  return FieldReader(*v, fmt::format("{}: {}", where_, key));
 }
 
 }  // namespace mantissa::model

@@ -34,14 +34,19 @@ class FieldReader {
   const std::string& where() const { return where_; }
   const nlohmann::json* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
+  /// True for a field that is null, which some fields read differently from a missing one.
+  bool is_null(std::string_view key) const { return object_.contains(key) && !has(key); }
 
-  /// A whole number from 1 to `most`; without a default the field is required.
+  /// A whole number from `least` to `most`; without a default the field is required.
   std::int64_t size(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt,
-                    std::int64_t most = kLargestSize) const;
+                    std::int64_t most = kLargestSize, std::int64_t least = 1) const;
   /// A positive number that f32 holds.
   double number(std::string_view key, double fallback, bool zero_allowed = false) const;
   bool flag(std::string_view key, bool fallback) const;
   std::string text(std::string_view key, const std::string& fallback) const;
+  /// The fields of the object KEY, whose messages begin with "FILE: KEY"; nothing where it is missing or has
+  /// no fields.
+  std::optional<FieldReader> object(std::string_view key) const;
 
   /// Throws ConfigError: "FILE: "KEY" WHAT".
   [[noreturn]] void fail(std::string_view key, const std::string& what) const;

@@ -2,57 +2,89 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace mantissa::model {
 namespace {
 
 using kernels::RopeScaling;
+using Kind = RopeScaling::Kind;
 using nlohmann::json;
 
-RopeScaling::Kind kind_of(const FieldReader& rope) {
+constexpr std::pair<Kind, const char*> kKinds[] = {{Kind::none, "default"},
+                                                   {Kind::linear, "linear"},
+                                                   {Kind::dynamic, "dynamic"},
+                                                   {Kind::llama3, "llama3"},
+                                                   {Kind::yarn, "yarn"}};
+
+Kind kind_of(const FieldReader& rope) {
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
-  if (type == "default") return RopeScaling::Kind::none;
-  if (type == "linear") return RopeScaling::Kind::linear;
-  if (type == "dynamic") return RopeScaling::Kind::dynamic;
-  if (type == "llama3") return RopeScaling::Kind::llama3;
-  if (type == "yarn") return RopeScaling::Kind::yarn;
+  for (const auto& [kind, name] : kKinds) {
+    if (type == name) return kind;
+  }
   rope.fail("rope_type", fmt::format("is {}, which is not supported; supported: default, linear, dynamic, "
                                      "llama3, yarn",
                                      shown(type)));
 }
 
-/// `key` of an object of FILE: "FILE: rope_scaling".
-FieldReader inside(const FieldReader& fields, std::string_view key, const json& object) {
-  if (!object.is_object()) fields.fail(key, fmt::format("is {}, but must be an object", shown(object)));
-  return {object, fmt::format("{}: {}", fields.where(), key)};
+bool has_original_positions(Kind kind) {
+  return kind == Kind::llama3 || kind == Kind::yarn;
 }
 
-/// "rope_scaling" of `parameters`, an object of transformers 5: without its base; null where it is default.
-json scaling_of(const json& parameters) {
-  json scaling = parameters;
-  scaling.erase("rope_theta");
-  const std::string type = scaling.value("rope_type", scaling.value("type", "default"));
-  return type == "default" ? json(nullptr) : scaling;
-}
-
-}  // namespace
-
-RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
-  RopeScaling s;
-  s.kind = kind_of(rope);
-  if (s.kind == RopeScaling::Kind::none) return s;
-  s.original_positions = rope.size("original_max_position_embeddings", positions);
+void read_factor(const FieldReader& rope, std::int64_t positions, RopeScaling& s) {
   // transformers forms YaRN's factor from the two contexts where it is null.
-  const bool formed = s.kind == RopeScaling::Kind::yarn && rope.has("original_max_position_embeddings");
+  const bool formed = s.kind == Kind::yarn && rope.has("original_max_position_embeddings");
   if (!rope.has("factor") && !formed)
     rope.fail("factor", "is missing; every kind of scaling but \"default\" needs it");
   s.factor =
       rope.number("factor", static_cast<double>(positions) / static_cast<double>(s.original_positions));
   if (s.factor < 1) rope.fail("factor", fmt::format("is {}, but must be at least 1", s.factor));
-  if (s.kind == RopeScaling::Kind::dynamic) s.original_positions = positions;
-  s.low_freq_factor = rope.number("low_freq_factor", 1);
-  s.high_freq_factor = rope.number("high_freq_factor", 4);
-  if (s.kind == RopeScaling::Kind::llama3 && s.high_freq_factor <= s.low_freq_factor)
-    rope.fail("high_freq_factor", "must be greater than low_freq_factor");
+}
+
+/// What transformers reads as rope_scaling; null for angles that are not scaled.
+json to_json(const RopeScaling& s) {
+  if (s.kind == Kind::none) return nullptr;
+  json out;
+  for (const auto& [kind, name] : kKinds) {
+    if (kind == s.kind) out["rope_type"] = name;
+  }
+  out["factor"] = s.factor;
+  if (has_original_positions(s.kind)) out["original_max_position_embeddings"] = s.original_positions;
+  if (s.kind == Kind::llama3) {
+    out["low_freq_factor"] = s.low_freq_factor;
+    out["high_freq_factor"] = s.high_freq_factor;
+  }
+  if (s.kind != Kind::yarn) return out;
+  out["beta_fast"] = s.beta_fast;
+  out["beta_slow"] = s.beta_slow;
+  if (s.attention_factor) out["attention_factor"] = *s.attention_factor;
+  if (s.mscale != 0) out["mscale"] = s.mscale;
+  if (s.mscale_all_dim != 0) out["mscale_all_dim"] = s.mscale_all_dim;
+  if (!s.truncate) out["truncate"] = false;
+  return out;
+}
+
+}  // namespace
+
+RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
+  if (rope.number("partial_rotary_factor", 1) != 1)
+    rope.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated whole");
+  RopeScaling s;
+  s.kind = kind_of(rope);
+  if (s.kind == Kind::none) return s;
+  s.original_positions = rope.size("original_max_position_embeddings", positions);
+  read_factor(rope, positions, s);
+  if (s.kind == Kind::dynamic) s.original_positions = positions;
+  if (s.kind == Kind::llama3) {
+    for (const char* key : {"low_freq_factor", "high_freq_factor"}) {
+      if (!rope.has(key)) rope.fail(key, "is missing; scaling of the kind \"llama3\" needs it");
+    }
+    s.low_freq_factor = rope.number("low_freq_factor", 1);
+    s.high_freq_factor = rope.number("high_freq_factor", 4);
+    if (s.high_freq_factor <= s.low_freq_factor)
+      rope.fail("high_freq_factor", "must be greater than low_freq_factor");
+  }
+  if (s.kind != Kind::yarn) return s;
   s.beta_fast = rope.number("beta_fast", 32);
   s.beta_slow = rope.number("beta_slow", 1);
   if (rope.has("attention_factor")) s.attention_factor = rope.number("attention_factor", 1);
@@ -65,27 +97,31 @@ RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
 Rope read_rope(const FieldReader& fields, double theta, std::int64_t max_positions) {
   Rope rope;
   rope.theta = fields.number("rope_theta", theta);
-  for (const char* key : {"rope_parameters", "rope_scaling"}) {
-    const json* object = fields.find(key);
-    if (object == nullptr) continue;
-    const FieldReader inner = inside(fields, key, *object);
-    rope.theta = inner.number("rope_theta", rope.theta);
-    if (inner.number("partial_rotary_factor", 1) != 1)
-      inner.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated whole");
-    rope.scaling = read_rope_scaling(inner, max_positions);
+  const std::optional<FieldReader> scaling = fields.object("rope_scaling");
+  const std::optional<FieldReader> rope_fields = scaling ? scaling : fields.object("rope_parameters");
+  if (!rope_fields) return rope;
+  for (const char* kind : {"full_attention", "sliding_attention"}) {
+    if (rope_fields->has(kind))
+      rope_fields->fail(kind,
+                        "is there, but all layers of this family rotate alike; write its fields one "
+                        "level higher");
+  }
+  rope.theta = rope_fields->number("rope_theta", rope.theta);
+  rope.scaling = read_rope_scaling(*rope_fields, max_positions);
+  constexpr const char* kOriginal = "original_max_position_embeddings";
+  if (has_original_positions(rope.scaling.kind) &&
+      fields.size(kOriginal, rope.scaling.original_positions) != rope.scaling.original_positions) {
+    fields.fail(kOriginal, fmt::format("differs from the {} of rope_scaling, and versions of transformers "
+                                       "differ in which of them they read; keep the one of rope_scaling",
+                                       rope.scaling.original_positions));
   }
   return rope;
 }
 
 void write_rope(const DecoderSpec& spec, json& config) {
   config["rope_theta"] = spec.ropes.front().theta;
+  config["rope_scaling"] = to_json(spec.ropes.front().scaling);
   if (spec.ropes.size() > 1) config["rope_local_base_freq"] = spec.ropes.back().theta;
-  const auto parameters = config.find("rope_parameters");
-  if (parameters != config.end() && parameters->is_object()) {
-    config["rope_scaling"] = scaling_of(parameters->value("full_attention", *parameters));
-  } else if (!config.contains("rope_scaling")) {
-    config["rope_scaling"] = nullptr;
-  }
   config.erase("rope_parameters");
 }
 

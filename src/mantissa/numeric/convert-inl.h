@@ -1,10 +1,10 @@
-// Rows of any scalar format into rows of f32 or f64 and back, and rounding in place. Integer and power-of-two
-// arithmetic only, so the bits are those of numeric/round.h on every instruction set. Included once per
-// instruction set (Highway's -inl.h idiom).
+// Converts rows of any scalar format to rows of f32 or f64 and back, and rounds rows in place. It uses only
+// integer and power-of-two arithmetic, so every instruction set gives the bits of numeric/round.h. Included
+// once per instruction set (Highway's -inl.h idiom).
 //
-// Nan: a narrowing keeps the sign and the leading payload bits and sets the quiet bit; e4m3 has one nan per
-// sign, read as the quiet nan without payload. Every conversion quiets, except where the bits only move: bf16
-// and tf32 into f32, and a format into itself.
+// NaN: a narrowing conversion keeps the sign and the leading payload bits and sets the quiet bit. e4m3 has
+// one NaN per sign; it decodes to the quiet NaN without payload. Every conversion quiets a NaN, except the
+// ones that only move bits: bf16 and tf32 to f32, and a format to itself.
 #if defined(MANTISSA_NUMERIC_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_CONVERT_INL_H_
 #undef MANTISSA_NUMERIC_CONVERT_INL_H_
@@ -28,17 +28,17 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The format that a row of T is.
+/// The scalar format of a row of T.
 template <class T>
 inline constexpr Scalar kRowScalar = std::is_same_v<T, double> ? Scalar::f64 : Scalar::f32;
 
-/// Are all values of a row of T values of `s`?
+/// True if every value of a row of T is a value of `s`.
 template <class T>
 inline constexpr bool IsRowScalar(Scalar s) {
   return s == Scalar::f64 || s == kRowScalar<T>;
 }
 
-/// `v` rounded to nearest even on the grid of S, which is narrower than T; overflow to inf (e4m3: nan).
+/// Rounds `v` to nearest even on the grid of S, which is narrower than T. Overflow gives inf (e4m3: NaN).
 template <Scalar S, class D>
 HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
@@ -56,14 +56,14 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> v) {
   const auto bits = hn::BitCast(du, v);
   const auto magnitude = hn::BitCast(du, hn::Abs(v));
   const auto sign = hn::Xor(bits, magnitude);
-  // Half of the last kept place minus one, plus that place's bit: carries exactly where nearest-even rounds
-  // up.
+  // Half of the last kept place minus one, plus that place's bit: the sum carries exactly when nearest-even
+  // rounds up.
   const auto odd = hn::And(hn::ShiftRight<kDrop>(magnitude), hn::Set(du, kOne));
   const auto carry = hn::Add(odd, hn::Set(du, static_cast<TU>((kOne << (kDrop - 1)) - 1)));
   auto rounded = hn::And(hn::Add(magnitude, carry), hn::Set(du, kKeep));
   if constexpr (kNarrow.min_normal_exp != kWide.min_normal_exp) {
-    // Below the smallest normal, adding 2^k makes the hardware's own addition round at the smallest
-    // subnormal's place.
+    // Below the smallest normal, adding 2^k makes the hardware's addition round at the smallest subnormal's
+    // place.
     constexpr T kShift = PowerOfTwo<T>(kNarrow.min_normal_exp - kNarrow.mantissa_bits + kWide.mantissa_bits);
     const auto abs = hn::BitCast(d, magnitude);
     const auto subnormal = hn::Sub(hn::Add(abs, hn::Set(d, kShift)), hn::Set(d, kShift));
@@ -80,7 +80,7 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> v) {
   return hn::IfThenElse(hn::IsNaN(v), hn::BitCast(d, hn::Or(nan, sign)), finite);
 }
 
-/// The value of S at `p` and its followers as f32 lanes. S is not f64.
+/// Loads consecutive values of S from `p` as f32 lanes. S is not f64.
 template <Scalar S, F32Lanes D>
 HWY_INLINE hn::Vec<D> LoadLanes(D d, const std::uint8_t* HWY_RESTRICT p) {
   const hn::RebindToUnsigned<D> du;
@@ -95,13 +95,13 @@ HWY_INLINE hn::Vec<D> LoadLanes(D d, const std::uint8_t* HWY_RESTRICT p) {
   } else if constexpr (S == Scalar::f16) {
     return hn::PromoteTo(d, hn::BitCast(dh, hn::LoadU(du16, reinterpret_cast<const std::uint16_t*>(p))));
   } else if constexpr (S == Scalar::e5m2) {
-    // The upper byte of an f16.
+    // An e5m2 code is the upper byte of an f16.
     const auto byte = hn::PromoteTo(du16, hn::LoadU(du8, p));
     return hn::PromoteTo(d, hn::BitCast(dh, hn::ShiftLeft<8>(byte)));
   } else {
     static_assert(S == Scalar::e4m3);
-    // Moved into an f16 the value is 2^8 too small, as the biases are 7 and 15; the code of nan then reads
-    // 480.
+    // The biases are 7 and 15, so the same fields read as an f16 give a value 2^8 too small. The NaN code
+    // then reads as 480.
     const auto byte = hn::PromoteTo(du16, hn::LoadU(du8, p));
     const auto sign = hn::ShiftLeft<8>(hn::And(byte, hn::Set(du16, std::uint16_t{0x80})));
     const auto magnitude = hn::ShiftLeft<7>(hn::And(byte, hn::Set(du16, std::uint16_t{0x7f})));
@@ -113,7 +113,7 @@ HWY_INLINE hn::Vec<D> LoadLanes(D d, const std::uint8_t* HWY_RESTRICT p) {
   }
 }
 
-/// The same as f64 lanes.
+/// Loads consecutive values of S from `p` as f64 lanes.
 template <Scalar S, F64Lanes D>
 HWY_INLINE hn::Vec<D> LoadLanes(D d, const std::uint8_t* HWY_RESTRICT p) {
   if constexpr (S == Scalar::f64) {
@@ -123,7 +123,7 @@ HWY_INLINE hn::Vec<D> LoadLanes(D d, const std::uint8_t* HWY_RESTRICT p) {
   }
 }
 
-/// Writes lanes that already lie on the grid of S (or are nan) to `p`. S is not f64.
+/// Writes lanes that already lie on the grid of S (or are NaN) to `p`. S is not f64.
 template <Scalar S, F32Lanes D>
 HWY_INLINE void StoreGridLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
   const hn::RebindToUnsigned<D> du;
@@ -144,7 +144,8 @@ HWY_INLINE void StoreGridLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) 
     hn::StoreU(hn::DemoteTo(du8, hn::BitCast(di16, hn::ShiftRight<8>(half))), du8, p);
   } else {
     static_assert(S == Scalar::e4m3);
-    // As an f16 of 1/256 of the value the exponent fields are equal; a nan's is larger, and becomes all ones.
+    // In an f16 of 1/256 of the value the exponent fields agree. A NaN has a larger field, which becomes all
+    // ones.
     const auto half = hn::BitCast(du16, hn::DemoteTo(dh, hn::Mul(v, hn::Set(d, 0x1p-8f))));
     const auto sign = hn::And(hn::ShiftRight<8>(half), hn::Set(du16, std::uint16_t{0x80}));
     const auto code = hn::ShiftRight<7>(hn::And(half, hn::Set(du16, std::uint16_t{0x7fff})));
@@ -153,7 +154,7 @@ HWY_INLINE void StoreGridLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) 
   }
 }
 
-/// Lanes of f32 rounded to nearest even into S at `p`.
+/// Rounds f32 lanes to nearest even and writes them to `p` as S.
 template <Scalar S, F32Lanes D>
 HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
   if constexpr (S == Scalar::f64) {
@@ -169,7 +170,7 @@ HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
   }
 }
 
-/// Lanes of f64 rounded once, to nearest even, into S at `p`.
+/// Rounds f64 lanes once, to nearest even, and writes them to `p` as S.
 template <Scalar S, F64Lanes D>
 HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
   const hn::Rebind<float, D> df;
@@ -182,7 +183,7 @@ HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
   }
 }
 
-/// Lanes of T rounded to nearest even on the grid of S.
+/// Rounds lanes of T to nearest even on the grid of S.
 template <Scalar S, class D>
 HWY_INLINE hn::Vec<D> RoundLanes(D d, hn::Vec<D> v) {
   using T = hn::TFromD<D>;
@@ -253,8 +254,8 @@ HWY_INLINE void RoundRowOf(T* HWY_RESTRICT row, std::size_t n) {
   std::memcpy(row + i, part, (n - i) * sizeof(T));
 }
 
-/// dst[0, n) = elements [offset, offset + n) of `src`, stored as `type`. Exact, but for f64 into a row of f32
-/// (nearest even).
+/// Loads dst[0, n) from elements [offset, offset + n) of `src`, stored as `type`. Exact, except that f64
+/// rounds to nearest even in a row of f32.
 template <class T>
 HWY_INLINE void LoadRow(const void* src, Scalar type, std::size_t offset, std::size_t n,
                         T* HWY_RESTRICT dst) {
@@ -276,14 +277,15 @@ HWY_INLINE void LoadRow(const void* src, Scalar type, std::size_t offset, std::s
   }
 }
 
-/// Whether elements at `src` can be read as T: they are stored as T, and aligned for it.
+/// True if elements at `src` can be read as T: they are stored as T and aligned for it.
 template <class T>
 HWY_INLINE bool LieAs(const void* src, Scalar type) {
   const bool same = type == kRowScalar<T> || (std::is_same_v<T, float> && type == Scalar::tf32);
   return same && reinterpret_cast<std::uintptr_t>(src) % alignof(T) == 0;
 }
 
-/// The same elements: where they lie if they can be read as T, else converted into `buffer` (n elements).
+/// Returns a pointer to elements [offset, offset + n) of `src`: in place if they can be read as T, else
+/// converted into `buffer` (n elements).
 template <class T>
 HWY_INLINE const T* ViewRow(const void* src, Scalar type, std::size_t offset, std::size_t n,
                             T* HWY_RESTRICT buffer) {
@@ -292,7 +294,8 @@ HWY_INLINE const T* ViewRow(const void* src, Scalar type, std::size_t offset, st
   return buffer;
 }
 
-/// Elements [offset, offset + n) of `dst`, stored as `type`, = src[0, n) rounded to nearest even.
+/// Rounds src[0, n) to nearest even and writes it to elements [offset, offset + n) of `dst`, stored as
+/// `type`.
 template <class T>
 HWY_INLINE void StoreRow(const T* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
                          std::size_t offset) {
@@ -315,8 +318,8 @@ HWY_INLINE void StoreRow(const T* HWY_RESTRICT src, std::size_t n, void* dst, Sc
   }
 }
 
-/// row[0, n) rounded to nearest even on the grid of `type`, in place; nothing where T's values are all values
-/// of `type`.
+/// Rounds row[0, n) to nearest even on the grid of `type`, in place. Does nothing if every value of T is a
+/// value of `type`.
 template <class T>
 HWY_INLINE void RoundRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   if (IsRowScalar<T>(type)) return;

@@ -1,5 +1,5 @@
-// Rows of any scalar format into rows of f32 or f64 and back: numeric/convert-inl.h for callers that are not
-// SIMD code themselves.
+// Converts rows of any scalar format to rows of f32 or f64 and back: numeric/convert-inl.h for callers
+// outside SIMD code.
 #pragma once
 
 #include <cstddef>
@@ -9,20 +9,21 @@
 
 namespace mantissa {
 
-/// dst[0, n) = elements [offset, offset + n) of `src`, stored as `type`. Exact, but for f64 into f32 (nearest
-/// even).
+/// Loads dst[0, n) from elements [offset, offset + n) of `src`, stored as `type`. Exact, except that f64
+/// rounds to nearest even in f32.
 void load_row(const void* src, Scalar type, std::size_t offset, std::size_t n, float* dst,
               SimdTarget target = kBestTarget);
 void load_row(const void* src, Scalar type, std::size_t offset, std::size_t n, double* dst,
               SimdTarget target = kBestTarget);
 
-/// Elements [offset, offset + n) of `dst`, stored as `type`, = src[0, n), rounded once to nearest even.
+/// Rounds src[0, n) once, to nearest even, and writes it to elements [offset, offset + n) of `dst`, stored as
+/// `type`.
 void store_row(const float* src, std::size_t n, void* dst, Scalar type, std::size_t offset,
                SimdTarget target = kBestTarget);
 void store_row(const double* src, std::size_t n, void* dst, Scalar type, std::size_t offset,
                SimdTarget target = kBestTarget);
 
-/// row[0, n) rounded to nearest even on the grid of `type`, in place.
+/// Rounds row[0, n) to nearest even on the grid of `type`, in place.
 void round_row(float* row, std::size_t n, Scalar type, SimdTarget target = kBestTarget);
 void round_row(double* row, std::size_t n, Scalar type, SimdTarget target = kBestTarget);
 

@@ -33,8 +33,8 @@ void encode_unbounded(const T* src, std::size_t n, void* dst, Scalar type, const
   stochastic_round(src, n, dst, type, how.stream, index, target);
 }
 
-/// Saturation is rounding after values beyond the range, infinities too, have become the largest: that one
-/// is on every format's grid, and nothing within the range comes to lie beyond it but what is clamped here.
+/// Saturation clamps values beyond the range, infinities included, to the largest finite value before
+/// rounding. That value lies on every format's grid, so rounding cannot leave the range again.
 template <class T>
 void encode_any(const T* src, std::size_t n, void* dst, Scalar type, const RowRounding& how,
                 std::uint64_t index, SimdTarget target) {
@@ -46,7 +46,7 @@ void encode_any(const T* src, std::size_t n, void* dst, Scalar type, const RowRo
     const std::size_t length = std::min(kPart, n - at);
     for (std::size_t i = 0; i < length; ++i) {
       const T x = src[at + i];
-      const T below = x > most ? most : x;  // a nan stays
+      const T below = x > most ? most : x;  // keeps a NaN
       part[i] = below < -most ? -most : below;
     }
     encode_unbounded(part.data(), length, static_cast<std::byte*>(dst) + at * bytes_of(type), type, how,

@@ -1,5 +1,5 @@
-// Rows rounded as factors of products (numeric/factor.h). Included once per instruction set (Highway's -inl.h
-// idiom).
+// Rounds rows that are operands of products (numeric/factor.h). Included once per instruction set (Highway's
+// -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_FACTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_FACTOR_INL_H_
 #undef MANTISSA_NUMERIC_FACTOR_INL_H_
@@ -21,7 +21,7 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// row[i] = f(d, row[i]), vector by vector.
+/// Sets row[i] = f(d, row[i]), vector by vector.
 template <class T, class F>
 HWY_INLINE void RewriteRow(T* HWY_RESTRICT row, std::size_t n, const F& f) {
   const hn::ScalableTag<T> d;
@@ -31,7 +31,7 @@ HWY_INLINE void RewriteRow(T* HWY_RESTRICT row, std::size_t n, const F& f) {
   if (i < n) StoreCount(f(d, LoadCount(d, row + i, n - i)), d, row + i, n - i);
 }
 
-/// What is larger than the largest finite value of `type` becomes that, in place; a nan stays.
+/// Clamps row[0, n) to the finite range of `type`, in place. Keeps NaN.
 template <class T>
 HWY_INLINE void ClampRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   const T most = static_cast<T>(traits(type).max_finite);
@@ -42,7 +42,7 @@ HWY_INLINE void ClampRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   });
 }
 
-/// What lies below the normal values of `type` becomes a zero of its sign, in place.
+/// Replaces values below the smallest normal of `type` by a zero of the same sign, in place.
 template <class T>
 HWY_INLINE void FlushRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   const T least = static_cast<T>(std::ldexp(1.0, traits(type).min_normal_exp));
@@ -52,8 +52,8 @@ HWY_INLINE void FlushRow(T* HWY_RESTRICT row, std::size_t n, Scalar type) {
   });
 }
 
-/// row[0, n) rounded to nearest even on the grid of `type` in place, what is too large or, below the normal
-/// values, too small made as asked.
+/// Rounds row[0, n) to nearest even on the grid of `type`, in place, with saturation and flushing of
+/// subnormals if requested.
 template <class T>
 HWY_INLINE void RoundRowAs(T* HWY_RESTRICT row, std::size_t n, Scalar type, bool saturate,
                            bool flush_subnormals) {
@@ -62,7 +62,7 @@ HWY_INLINE void RoundRowAs(T* HWY_RESTRICT row, std::size_t n, Scalar type, bool
   if (flush_subnormals) FlushRow(row, n, type);
 }
 
-/// Part `part` of every element of row[0, n), in place.
+/// Replaces every element of row[0, n) by its part `part`, in place.
 template <class T>
 HWY_INLINE void FactorRow(T* HWY_RESTRICT row, std::size_t n, const Factor& factor, int part) {
   if (factor.parts == 1) {

@@ -21,7 +21,7 @@ constexpr Spelling kSpellings[] = {
     {"fp8_e4m3", Scalar::e4m3},      {"f8_e4m3", Scalar::e4m3},       {"e4m3fn", Scalar::e4m3},
 };
 
-// "torch.bfloat16" is as "bfloat16".
+// Module prefixes that are ignored: "torch.bfloat16" reads as "bfloat16".
 constexpr std::string_view kModules[] = {"torch.", "jnp.",       "jax.numpy.", "np.",
                                          "numpy.", "ml_dtypes.", "tf."};
 

@@ -15,7 +15,8 @@ enum class Scalar : std::uint8_t { f64, f32, tf32, bf16, f16, e5m2, e4m3 };
 inline constexpr Scalar kScalars[] = {Scalar::f64, Scalar::f32,  Scalar::tf32, Scalar::bf16,
                                       Scalar::f16, Scalar::e5m2, Scalar::e4m3};
 
-/// The parameters of a binary floating-point format: value = 1.m × 2^e, IEEE rules unless `finite_only`.
+/// The parameters of a binary floating-point format: value = 1.m × 2^e, by IEEE 754 rules unless
+/// `has_infinity` is false.
 struct ScalarTraits {
   std::string_view name;
   int exponent_bits;
@@ -23,7 +24,7 @@ struct ScalarTraits {
   std::size_t bytes;  // of one stored element
   double max_finite;
   int min_normal_exp;  // smallest normal is 2^min_normal_exp
-  bool has_infinity;   // e4m3 has none: overflow becomes nan
+  bool has_infinity;   // false for e4m3, where overflow gives NaN
 };
 
 /// Traits of every scalar, in the order of `Scalar`.
@@ -47,21 +48,21 @@ constexpr std::size_t bytes_of(Scalar s) {
   return traits(s).bytes;
 }
 
-/// Whether every value of `narrow` is one of `wide`.
+/// True if every value of `narrow` is a value of `wide`.
 constexpr bool holds(Scalar wide, Scalar narrow) {
   const ScalarTraits &w = traits(wide), &n = traits(narrow);
   return n.mantissa_bits <= w.mantissa_bits && n.max_finite <= w.max_finite &&
          n.min_normal_exp - n.mantissa_bits >= w.min_normal_exp - w.mantissa_bits;
 }
 
-/// "f32", "bf16", …; also the name in a policy line.
+/// The name, "f32", "bf16" and so on; a policy line uses the same names.
 constexpr std::string_view name(Scalar s) {
   return traits(s).name;
 }
 
-/// The scalar called `text` ("bf16"), also by its foreign spellings ("bfloat16", "torch.bfloat16", "BF16",
-/// "half", "fp32" …), in any case. "float8_e4m3" is not one: elsewhere that names a type with an infinity;
-/// ours is "float8_e4m3fn".
+/// Returns the scalar with the name `text` ("bf16") or one of its foreign spellings ("bfloat16",
+/// "torch.bfloat16", "BF16", "half", "fp32" …), in any letter case. Returns null for "float8_e4m3": elsewhere
+/// that names a type with an infinity; this e4m3 is "float8_e4m3fn".
 std::optional<Scalar> parse_scalar(std::string_view text);
 
 /// The unit roundoff: half the distance between 1 and the next value, 2^-(mantissa_bits + 1).
@@ -69,10 +70,10 @@ double unit_roundoff(Scalar s);
 
 enum class Rounding : std::uint8_t { nearest, toward_zero, stochastic };
 
-/// How a wider value becomes one of a narrower format.
+/// How a value is rounded to a narrower format.
 struct RoundingMode {
   Rounding rounding = Rounding::nearest;
-  bool saturate = false;          // overflow to the largest finite value instead of inf (e4m3: nan)
+  bool saturate = false;          // overflow gives the largest finite value instead of inf (e4m3: NaN)
   bool flush_subnormals = false;  // results below the smallest normal become zero of the same sign
   friend bool operator==(const RoundingMode&, const RoundingMode&) = default;
 };

@@ -1,4 +1,4 @@
-// Sums and maxima of rows over 16 virtual lanes: element i belongs to lane i mod 16 and lanes are joined by
+// Sums and maxima of rows over 16 virtual lanes. Element i belongs to lane i mod 16, and lanes are joined by
 // the fixed tree 8, 4, 2, 1, so the bits do not depend on the vector width. Included once per instruction set
 // (Highway's -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_LANES_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -30,12 +30,12 @@ double > ;
 
 inline constexpr std::size_t kVirtualLanes = 16;
 
-/// A tag of at most 16 lanes, so that 16 virtual lanes are a whole number of vectors.
+/// A tag of at most 16 lanes, so that 16 virtual lanes fill a whole number of vectors.
 template <class T>
 using LaneTag = hn::CappedTag<T, kVirtualLanes>;
 
-/// The first `count` elements at `p` (count >= Lanes(d) reads a full vector), the other lanes zero. Never
-/// reads past them.
+/// Loads the first `count` elements at `p` (count >= Lanes(d) loads a full vector) and zeroes the other
+/// lanes. Never reads past the elements.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE hn::Vec<D> LoadCount(D d, const T* HWY_RESTRICT p, std::size_t count) {
   const std::size_t lanes = hn::Lanes(d);
@@ -45,7 +45,8 @@ HWY_INLINE hn::Vec<D> LoadCount(D d, const T* HWY_RESTRICT p, std::size_t count)
   return hn::Load(d, part);
 }
 
-/// Writes the first `count` lanes of `v` to `p` (count >= Lanes(d): all of them), and nothing past them.
+/// Writes the first `count` lanes of `v` to `p` (count >= Lanes(d) writes all of them), and nothing past
+/// them.
 template <class D, class T = hn::TFromD<D>>
 HWY_INLINE void StoreCount(hn::Vec<D> v, D d, T* HWY_RESTRICT p, std::size_t count) {
   const std::size_t lanes = hn::Lanes(d);
@@ -58,7 +59,7 @@ HWY_INLINE void StoreCount(hn::Vec<D> v, D d, T* HWY_RESTRICT p, std::size_t cou
   std::memcpy(p, part, count * sizeof(T));
 }
 
-/// Joins 16 virtual lanes: lane i takes lane i + 8, then + 4, + 2, + 1. The operands are overwritten.
+/// Joins 16 virtual lanes: adds lane i + 8 to lane i, then i + 4, i + 2 and i + 1. Overwrites the operands.
 template <class T>
 HWY_INLINE T JoinLanes(T* HWY_RESTRICT lanes) {
   for (std::size_t width = kVirtualLanes / 2; width > 0; width /= 2) {
@@ -67,7 +68,7 @@ HWY_INLINE T JoinLanes(T* HWY_RESTRICT lanes) {
   return lanes[0];
 }
 
-/// A running sum over 16 virtual lanes that starts at zero. Each call's element i goes to lane i mod 16.
+/// A running sum over 16 virtual lanes, initially zero. Element i of each call goes to lane i mod 16.
 template <class T>
 class LaneSum {
  public:
@@ -105,10 +106,10 @@ class LaneSum {
     }
   }
 
-  /// Adds a vector to the lanes of vector `v`: the elements whose index is v × Lanes … modulo 16.
+  /// Adds a vector to vector `v` of the lanes: the elements with index v × Lanes … modulo 16.
   HWY_INLINE void AddVector(std::size_t v, hn::Vec<LaneTag<T>> x) { lanes_[v] = hn::Add(lanes_[v], x); }
 
-  /// The sum of the lanes by the fixed tree.
+  /// Returns the sum of the lanes by the fixed tree.
   HWY_INLINE T Total() const {
     HWY_ALIGN T joined[kVirtualLanes];
     for (std::size_t v = 0; v < kVectors; ++v) hn::Store(lanes_[v], D(), joined + v * kLanes);
@@ -122,8 +123,8 @@ class LaneSum {
   hn::Vec<D> lanes_[kVectors];
 };
 
-/// The sum over i < n of what f(d, i, count) returns: the vector of elements [i, i + Lanes(d)), lanes >=
-/// count zero, where count = min(Lanes(d), n - i) and d is LaneTag<T>. `f` must be HWY_ATTR.
+/// Sums f(d, i, count) over i < n in steps of Lanes(d). `f` returns the vector of elements [i, i + Lanes(d))
+/// with lanes >= count zero, where count = min(Lanes(d), n - i) and d is LaneTag<T>. `f` must be HWY_ATTR.
 template <class T, class F>
 HWY_INLINE T SumRow(std::size_t n, F f) {
   const LaneTag<T> d;
@@ -137,8 +138,8 @@ HWY_INLINE T SumRow(std::size_t n, F f) {
   return sum.Total();
 }
 
-/// The largest of `n` elements; -inf where n = 0; nan (the positive quiet one) where any element is nan. Of
-/// zeros of both signs the one that comes first in lane order.
+/// Returns the largest of `n` elements; -inf if n = 0; the positive quiet NaN if any element is NaN. Among
+/// zeros of both signs, the first in lane order wins.
 template <class T>
 HWY_INLINE T MaxRow(const T* HWY_RESTRICT p, std::size_t n) {
   const LaneTag<T> d;
@@ -146,7 +147,7 @@ HWY_INLINE T MaxRow(const T* HWY_RESTRICT p, std::size_t n) {
   constexpr std::size_t kVectors = kVirtualLanes / kLanes;
   constexpr T kLowest = -std::numeric_limits<T>::infinity();
   hn::Vec<decltype(d)> best[kVectors];
-  auto nan = hn::Zero(d);  // x - x summed would meet inf - inf, so nans are kept apart as bits
+  auto nan = hn::Zero(d);  // kept as bits: a sum of x - x would also turn inf into NaN
   for (std::size_t v = 0; v < kVectors; ++v) best[v] = hn::Set(d, kLowest);
   std::size_t i = 0;
   for (; i + kVirtualLanes <= n; i += kVirtualLanes) {

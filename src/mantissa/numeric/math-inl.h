@@ -1,14 +1,16 @@
-// Exponential, logarithm, tanh, erf, sigmoid, reciprocal root, sine and cosine of vectors: own polynomials
-// (minimax, Remez), every rounding written out, so the bits are equal on every instruction set and with every
-// C library. f32 sine and cosine are taken lane by lane. Included once per instruction set (Highway's idiom).
+// Vector exponential, logarithm, tanh, erf, sigmoid, reciprocal square root, sine and cosine. The polynomials
+// are our own (minimax, Remez) and every rounding is explicit, so the bits are equal on every instruction set
+// and with every C library. f32 sine and cosine run lane by lane. Included once per instruction set
+// (Highway's -inl.h idiom).
 //
 // Largest error over all 2^32 f32 inputs, in units in the last place of the exact result:
 //   Exp 0.78   Log 0.84   Tanh 1.35   Erf 1.08   Sigmoid 1.97   Rsqrt 1.50   Sin 0.5000001   Cos 0.5000001
-// Bounds in f64, which no sample exceeds, and the largest error found in 150 million inputs of four kinds
-// (any bits; the range in which the function changes; around 0 or, of the logarithm, 1; every size):
+// Proven bounds in f64, and in parentheses the largest error found in 150 million inputs of four kinds
+// (random bits; the range in which the function changes; around 0, or around 1 for the logarithm; all
+// magnitudes):
 //   Exp 0.82 (0.77)   Log 0.80 (0.76)   Tanh 0.95 (0.89)   Erf 1.25 (1.07)   Sigmoid 1.97 (1.85)
 //   Rsqrt 1.50 (two roundings)   Sin 0.65 (0.63)   Cos 0.65 (0.63), for angles of any size
-// Results below the smallest normal are subnormal (gradual underflow), then 0. Nan gives a quiet nan.
+// Results below the smallest normal are subnormal (gradual underflow), then 0. NaN gives a quiet NaN.
 #if defined(MANTISSA_NUMERIC_MATH_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_MATH_INL_H_
 #undef MANTISSA_NUMERIC_MATH_INL_H_
@@ -32,11 +34,11 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Added to a float, leaves the nearest integer in the lowest bits.
+/// Adding this to a float leaves the nearest integer in the lowest bits.
 inline constexpr float kRoundingShift = 0x1.8p23f;
 
 #if HWY_TARGET <= HWY_AVX3
-// AVX-512 has y · 2^n as one instruction.
+// AVX-512 computes y · 2^n in one instruction.
 HWY_INLINE hn::Vec512<float> ScaleLanes(hn::Vec512<float> y, hn::Vec512<float> n) {
   return hn::Vec512<float>{_mm512_scalef_ps(y.raw, n.raw)};
 }
@@ -48,8 +50,8 @@ HWY_INLINE hn::Vec128<float, kLanes> ScaleLanes(hn::Vec128<float, kLanes> y, hn:
   return hn::Vec128<float, kLanes>{_mm_scalef_ps(y.raw, n.raw)};
 }
 
-/// y · 2^n, rounded once, for y in [1/2, 2] and shifted = 1.5 · 2^23 + n, n in [-151, 129]; a quiet nan where
-/// x is one.
+/// y · 2^n, rounded once, for y in [1/2, 2] and shifted = 1.5 · 2^23 + n, n in [-151, 129]; a quiet NaN if x
+/// is NaN.
 template <class D, class V>
 HWY_INLINE V ScaleByPowerOfTwo(D d, V y, V shifted, V /*x*/) {
   return ScaleLanes(y, hn::Sub(shifted, hn::Set(d, kRoundingShift)));
@@ -64,7 +66,7 @@ HWY_INLINE hn::Vec<D> PowerOfTwoLanes(D d, VI n) {
 
 template <class D, class V>
 HWY_INLINE V ScaleByPowerOfTwo(D d, V y, V shifted, V x) {
-  // In two factors: the first product is exact, the second rounds once, also into the subnormals.
+  // Two factors: the first product is exact, the second one rounds once, subnormal results included.
   const hn::RebindToSigned<D> di;
   const auto n = hn::Sub(hn::BitCast(di, shifted), hn::BitCast(di, hn::Set(d, kRoundingShift)));
   const auto first = hn::ShiftRight<1>(n);
@@ -73,7 +75,7 @@ HWY_INLINE V ScaleByPowerOfTwo(D d, V y, V shifted, V x) {
 }
 #endif
 
-/// `f` of every lane.
+/// Applies `f` to every lane.
 template <class D, class V, class F>
 HWY_INLINE V LaneByLane(D d, V v, F f) {
   using T = hn::TFromD<D>;
@@ -86,12 +88,13 @@ HWY_INLINE V LaneByLane(D d, V v, F f) {
 /// e^x. Overflows to inf above 88.7228.
 template <F32Lanes D, class V>
 HWY_INLINE V Exp(D d, V x) {
-  // Outside these bounds the result is 0 or inf all the same. Of a bound and a nan x86 takes the nan, so.
+  // The result is 0 or inf outside these bounds. On x86 min and max return the second operand if either is
+  // NaN, so a NaN x survives.
   const auto clamped = hn::Min(hn::Set(d, 89.0f), hn::Max(hn::Set(d, -104.5f), x));
   const auto shift = hn::Set(d, kRoundingShift);
   const auto shifted = hn::MulAdd(clamped, hn::Set(d, 0x1.715476p+0f), shift);
   const auto n = hn::Sub(shifted, shift);
-  // r = high + low. The upper part of ln 2 has 21 bits, so high is exact; 1 + high = sum + rest, exactly.
+  // r = high + low. The upper part of ln 2 has 21 bits, so `high` is exact; 1 + high = sum + rest, exactly.
   const auto high = hn::NegMulAdd(n, hn::Set(d, 0x1.62e43p-1f), clamped);
   const auto low = hn::Mul(n, hn::Set(d, 0x1.05c61p-29f));
   const auto r = hn::Add(high, low);
@@ -104,13 +107,13 @@ HWY_INLINE V Exp(D d, V x) {
   return ScaleByPowerOfTwo(d, y, shifted, x);
 }
 
-/// The natural logarithm. -inf of zeros, nan of negative values.
+/// The natural logarithm: -inf for zeros, NaN for negative values.
 template <F32Lanes D, class V>
 HWY_INLINE V Log(D d, V x) {
   const hn::RebindToSigned<D> di;
   const auto is_subnormal = hn::Lt(x, hn::Set(d, 0x1p-126f));
   const auto bits = hn::BitCast(di, hn::IfThenElse(is_subnormal, hn::Mul(x, hn::Set(d, 0x1p23f)), x));
-  // x = m × 2^e with m in [√½, √2): the subtracted constant is √½'s code.
+  // x = m × 2^e with m in [√½, √2). The subtracted constant is the code of √½.
   const auto whole = hn::ShiftRight<23>(hn::Sub(bits, hn::Set(di, 0x3f3504f3)));
   const auto m = hn::BitCast(d, hn::Sub(bits, hn::ShiftLeft<23>(whole)));
   const auto e = hn::Sub(hn::ConvertTo(d, whole), hn::IfThenElseZero(is_subnormal, hn::Set(d, 23.0f)));
@@ -118,7 +121,7 @@ HWY_INLINE V Log(D d, V x) {
   const auto square = hn::Mul(f, f);
   const auto p = Polynomial(d, f, 0x1.555548p-2f, -0x1.000006p-2f, 0x1.99a4b6p-3f, -0x1.555c4ep-3f,
                             0x1.233768p-3f, -0x1.fc2206p-4f, 0x1.e6f062p-4f, -0x1.de3c1cp-4f, 0x1.1457c4p-4f);
-  // ln 2 in two parts: the upper has 15 bits, so that e times it is exact.
+  // ln 2 in two parts: the upper part has 15 bits, so its product with e is exact.
   auto low = hn::Mul(hn::Mul(square, f), p);
   low = hn::MulAdd(e, hn::Set(d, 0x1.7f7d1cp-20f), low);
   low = hn::NegMulAdd(hn::Set(d, 0.5f), square, low);
@@ -161,7 +164,7 @@ HWY_INLINE V Erf(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 
-/// 1 / (1 + e^-x), in f32 and f64 from e^-|x|, so that neither side overflows or cancels.
+/// 1 / (1 + e^-x) in f32 and f64, computed from e^-|x| so that neither side overflows or cancels.
 template <class D, class V>
 HWY_INLINE V Sigmoid(D d, V x) {
   using T = hn::TFromD<D>;
@@ -170,26 +173,26 @@ HWY_INLINE V Sigmoid(D d, V x) {
   const auto negative = hn::Lt(x, hn::Zero(d));
   const auto sum = hn::Add(one, z);
   const auto quotient = hn::Div(hn::IfThenElse(negative, z, one), sum);
-  // The sum's own rounding error, exact, is divided out: 1 / sum is the quotient or its complement.
+  // Corrects the quotient by the exact rounding error of the sum: 1 / sum is the quotient or its complement.
   const auto rest = hn::Sub(z, hn::Sub(sum, one));
   const auto reciprocal = hn::IfThenElse(negative, hn::Sub(one, quotient), quotient);
   return hn::NegMulAdd(hn::Mul(quotient, rest), reciprocal, quotient);
 }
 
-/// 1 / √x, in f32 and f64: a root and a quotient, each correctly rounded. inf of zeros (with their sign), nan
-/// of negative values.
+/// 1 / √x in f32 and f64: a root and a quotient, each correctly rounded. inf for zeros (with their sign), NaN
+/// for negative values.
 template <class D, class V>
 HWY_INLINE V Rsqrt(D d, V x) {
   return hn::Div(hn::Set(d, hn::TFromD<D>{1}), hn::Sqrt(x));
 }
 
-/// The sine of an angle in radians, however large.
+/// The sine of an angle of any size, in radians.
 template <F32Lanes D, class V>
 HWY_INLINE V Sin(D d, V x) {
   return LaneByLane(d, x, [](float angle) { return static_cast<float>(sin_cos(angle).sin); });
 }
 
-/// The cosine.
+/// The cosine of an angle of any size, in radians.
 template <F32Lanes D, class V>
 HWY_INLINE V Cos(D d, V x) {
   return LaneByLane(d, x, [](float angle) { return static_cast<float>(sin_cos(angle).cos); });

@@ -1,6 +1,7 @@
-// Exponential, logarithm, tanh and erf of f64 vectors: own polynomials (minimax, Remez), every rounding
-// written out, so the bits are equal on every instruction set and none is the C library's. Included once per
-// instruction set (Highway's idiom); their errors stand in numeric/math-inl.h, which includes this.
+// Exponential, logarithm, tanh and erf of f64 vectors. The polynomials are our own (minimax, Remez) and every
+// rounding is explicit, so the bits are equal on every instruction set and independent of the C library.
+// Included once per instruction set (Highway's -inl.h idiom). numeric/math-inl.h, which includes this, lists
+// the errors.
 #if defined(MANTISSA_NUMERIC_MATH_F64_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_MATH_F64_INL_H_
 #undef MANTISSA_NUMERIC_MATH_F64_INL_H_
@@ -21,7 +22,7 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// c0 + c1 x + c2 x² + …, by Horner's rule, each step one fused multiply-add.
+/// c0 + c1 x + c2 x² + … by Horner's rule, each step one fused multiply-add.
 template <class D, class V, class... Rest>
 HWY_INLINE V Polynomial(D d, V x, hn::TFromD<D> c0, Rest... rest) {
   if constexpr (sizeof...(rest) == 0) {
@@ -31,10 +32,10 @@ HWY_INLINE V Polynomial(D d, V x, hn::TFromD<D> c0, Rest... rest) {
   }
 }
 
-/// Added to a double below 2^51 in size, leaves the nearest integer in the lowest bits.
+/// Adding this to a double below 2^51 in size leaves the nearest integer in the lowest bits.
 inline constexpr double kRoundingShiftF64 = 0x1.8p52;
 
-/// ln 2 in two parts: the upper has 42 bits, so that a whole number of 11 bits times it is exact.
+/// ln 2 in two parts: the upper part has 42 bits, so its product with an 11-bit integer is exact.
 inline constexpr double kLn2High = 0x1.62e42fefa38p-1, kLn2Low = 0x1.ef35793c7673p-45;
 
 /// 2^n for integers n in [-1022, 1023].
@@ -46,7 +47,7 @@ HWY_INLINE V PowerOfTwoF64(D d, V n) {
 }
 
 #if HWY_TARGET <= HWY_AVX3
-// AVX-512 has y · 2^n as one instruction.
+// AVX-512 computes y · 2^n in one instruction.
 HWY_INLINE hn::Vec512<double> ScaleLanesF64(hn::Vec512<double> y, hn::Vec512<double> n) {
   return hn::Vec512<double>{_mm512_scalef_pd(y.raw, n.raw)};
 }
@@ -67,14 +68,15 @@ HWY_INLINE V ScaleByPowerOfTwoF64(D /*d*/, V y, V n) {
 #else
 template <class D, class V>
 HWY_INLINE V ScaleByPowerOfTwoF64(D d, V y, V n) {
-  // In two factors: the first product is exact, the second rounds once, also into the subnormals.
+  // Two factors: the first product is exact, the second one rounds once, subnormal results included.
   const auto shift = hn::Set(d, kRoundingShiftF64);
   const auto first = hn::Sub(hn::MulAdd(n, hn::Set(d, 0.5), shift), shift);
   return hn::Mul(hn::Mul(y, PowerOfTwoF64(d, first)), PowerOfTwoF64(d, hn::Sub(n, first)));
 }
 #endif
 
-/// x = n ln 2 + high + low for a whole n, |high| ≤ 0.3467. high is exact; `more` = e^(high + low) − 1 − high.
+/// x = n ln 2 + high + low for an integer n, |high| ≤ 0.3467. `high` is exact; `more` = e^(high + low) − 1 −
+/// high.
 template <class V>
 struct ReducedExponent {
   V n, high, more;
@@ -87,7 +89,7 @@ HWY_INLINE ReducedExponent<V> ReduceExponent(D d, V x) {
   const auto high = hn::NegMulAdd(n, hn::Set(d, kLn2High), x);
   const auto low = hn::Mul(n, hn::Set(d, -kLn2Low));
   const auto r = hn::Add(high, low);
-  // (e^r − 1 − r) / r², its error 2^-60 of e^r.
+  // (e^r − 1 − r) / r², with an error of 2^-60 of e^r.
   const auto q =
       Polynomial(d, r, 0.5, 0x1.555555555555bp-3, 0x1.5555555555503p-5, 0x1.111111110ec58p-7,
                  0x1.6c16c16c30259p-10, 0x1.a01a01b37fcc7p-13, 0x1.a01a01371525bp-16, 0x1.71ddf01d5907dp-19,
@@ -98,7 +100,7 @@ HWY_INLINE ReducedExponent<V> ReduceExponent(D d, V x) {
 /// e^x. Overflows to inf above 709.7827.
 template <F64Lanes D, class V>
 HWY_INLINE V Exp(D d, V x) {
-  // Outside these bounds the result is 0 or inf all the same.
+  // The result is 0 or inf outside these bounds.
   const auto clamped = hn::Min(hn::Set(d, 710.0), hn::Max(hn::Set(d, -746.0), x));
   const auto e = ReduceExponent(d, clamped);
   // 1 + high = sum + rest, exactly.
@@ -109,7 +111,7 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 
-/// The natural logarithm. -inf of zeros, nan of negative values.
+/// The natural logarithm: -inf for zeros, NaN for negative values.
 template <F64Lanes D, class V>
 HWY_INLINE V Log(D d, V x) {
   const hn::RebindToUnsigned<D> du;
@@ -123,7 +125,8 @@ HWY_INLINE V Log(D d, V x) {
   const auto field = hn::BitCast(d, hn::Or(hn::ShiftRight<52>(raised), hn::BitCast(du, hn::Set(d, 0x1p52))));
   const auto e =
       hn::Sub(field, hn::IfThenElse(is_subnormal, hn::Set(d, 0x1p52 + 1023 + 54), hn::Set(d, 0x1p52 + 1023)));
-  // With s = f / (2 + f): log(1 + f) = 2 artanh s = f − f²/2 + s (f²/2 + s² p(s²)), error of p 2^-59 of that.
+  // With s = f / (2 + f): log(1 + f) = 2 artanh s = f − f²/2 + s (f²/2 + s² p(s²)). The error of p is 2^-59
+  // of it.
   const auto f = hn::Sub(m, hn::Set(d, 1.0));
   const auto s = hn::Div(f, hn::Add(f, hn::Set(d, 2.0)));
   const auto z = hn::Mul(s, s);
@@ -166,7 +169,7 @@ HWY_INLINE V Tanh(D d, V x) {
   const auto part = hn::Sub(bottom, top);
   const auto bottom_rest =
       hn::Add(top_rest, hn::Add(hn::Sub(top, hn::Sub(bottom, part)), hn::Sub(two, part)));
-  // What the quotient of the upper parts leaves is divided too.
+  // Adds the quotient of the remainder of the upper parts.
   const auto inverse = hn::Div(one, bottom);
   const auto quotient = hn::Mul(top, inverse);
   const auto left =

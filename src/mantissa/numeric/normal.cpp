@@ -14,7 +14,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa {
 namespace HWY_NAMESPACE {
 
-/// The upper 53 bits of two words, the first of them in the lower half of the lane, as an integer.
+/// The upper 53 bits of two words as an integer. The first word is in the lower half of the lane.
 template <class D, class VU>
 HWY_INLINE hn::Vec<D> Integer53(D d, VU words) {
   const hn::RebindToSigned<D> di;
@@ -28,7 +28,7 @@ HWY_INLINE V BoxMuller(D d, V k, V l) {
   const hn::RebindToUnsigned<D> du;
   const auto u = hn::Mul(hn::Add(k, hn::Set(d, 1.0)), hn::Set(d, 0x1p-53));
   const auto radius = hn::Sqrt(hn::Mul(hn::Set(d, -2.0), Log(d, u)));
-  // 4v quarter turns are n whole ones and a fraction, exactly.
+  // 4v quarter turns split exactly into n whole ones and a fraction.
   const auto shift = hn::Set(d, kRoundingShiftF64);
   const auto turns = hn::Mul(l, hn::Set(d, 0x1p-51));
   const auto shifted = hn::Add(turns, shift);

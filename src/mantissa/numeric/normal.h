@@ -1,4 +1,5 @@
-// Normal random numbers, without the C library: the same bits on every machine and instruction set.
+// Normally distributed random numbers without the C library: every machine and instruction set gives the same
+// bits.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,10 @@
 
 namespace mantissa {
 
-/// out[i] = a standard normal number from block `first` + i of the stream, i < n: √(−2 ln u) cos 2πv (Box and
-/// Muller: "A note on the generation of random normal deviates", 1958) with u in (0, 1] and v in [0, 1) made
-/// of 53 bits each. 2πv is reduced exactly; ln and cos are numeric/math-inl.h's: within 3.6 ulp together.
-/// A stream that is asked for these should not be asked for `bits` too: they share blocks.
+/// Sets out[i], i < n, to a standard normal number from block `first` + i of the stream: √(−2 ln u) cos 2πv
+/// (Box and Muller, "A note on the generation of random normal deviates", 1958), where u in (0, 1] and v in
+/// [0, 1) have 53 bits each. 2πv is reduced exactly; ln and cos are those of numeric/math-inl.h. The result
+/// is within 3.6 ulp. Do not also call `bits` on the same stream: both read the same blocks.
 void normal_row(const RandomStream& stream, std::uint64_t first, std::size_t n, double* out,
                 SimdTarget target = kBestTarget);
 

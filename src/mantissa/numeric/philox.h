@@ -1,6 +1,6 @@
-// Random bits without state: Philox 4x32-10, a function of a key and a counter (Salmon, Moraes, Dror, Shaw:
-// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The same number comes out whatever thread, order
-// or instruction set asks for it.
+// Stateless random bits: Philox 4x32-10, a function of a key and a counter (Salmon, Moraes, Dror, Shaw:
+// "Parallel random numbers: as easy as 1, 2, 3", SC 2011). The result does not depend on thread, order or
+// instruction set.
 #pragma once
 
 #include <array>
@@ -12,19 +12,19 @@ namespace mantissa {
 using PhiloxBlock = std::array<std::uint32_t, 4>;
 using PhiloxKey = std::array<std::uint32_t, 2>;
 
-/// The multipliers of a round and what is added to the key after it.
+/// The multipliers of a round, and the increments of the key after it.
 inline constexpr std::uint32_t kPhiloxMultiply0 = 0xD2511F53, kPhiloxMultiply1 = 0xCD9E8D57;
 inline constexpr std::uint32_t kPhiloxAdd0 = 0x9E3779B9, kPhiloxAdd1 = 0xBB67AE85;
 inline constexpr int kPhiloxRounds = 10;
 
-/// Four random words for the counter.
+/// Returns four random words for a counter.
 PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key);
 
-/// A number that stands for a parameter's name in keys (xxHash's XXH3, 64 bits).
+/// Returns the 64-bit key of a parameter's name (xxHash's XXH3).
 std::uint64_t hash_name(std::string_view name);
 
-/// What random numbers are for, so that two purposes never share any.
-/// The four of an update: what it rounds of a weight, of its two moments, and of its compensation.
+/// The purpose of random numbers; two purposes never share any. An update has four: rounding of a weight, of
+/// its two moments, and of its compensation.
 enum class RandomUse : std::uint8_t {
   rounding = 1,
   initial_weights = 2,
@@ -37,16 +37,16 @@ enum class RandomUse : std::uint8_t {
   activation = 9
 };
 
-/// The random numbers of one (seed, use, name, step), by element index: philox({name, step | use << 56},
-/// seed) gives the key and the upper half of the counter, the lower half counts. Steps are below 2^56.
+/// The random numbers of one (seed, use, name, step), by element index. philox({name, step | use << 56},
+/// seed) gives the key and the upper half of the counter; the lower half counts blocks. Steps are below 2^56.
 class RandomStream {
  public:
   RandomStream(std::uint64_t seed, RandomUse use, std::uint64_t name_hash, std::uint64_t step);
 
-  /// 32 random bits for element `index`: word index mod 4 of block index / 4.
+  /// Returns 32 random bits for element `index`: word index mod 4 of block index / 4.
   std::uint32_t bits(std::uint64_t index) const;
 
-  /// The words of block `number`.
+  /// Returns the words of block `number`.
   PhiloxBlock block(std::uint64_t number) const;
 
   PhiloxKey key() const { return key_; }
@@ -57,7 +57,7 @@ class RandomStream {
   std::array<std::uint32_t, 2> counter_high_;
 };
 
-/// Uniform in [0, 1), a multiple of 2^-53, from block `index` of the stream.
+/// Returns a uniform multiple of 2^-53 in [0, 1) from block `index` of the stream.
 double uniform(const RandomStream& stream, std::uint64_t index);
 
 }  // namespace mantissa

@@ -3,7 +3,7 @@
 
 namespace mantissa {
 
-/// 2^exponent, exact where T can hold it.
+/// 2^exponent, exact if T can represent it.
 template <class T>
 constexpr T PowerOfTwo(int exponent) {
   T value = 1;

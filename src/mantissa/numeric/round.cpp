@@ -15,11 +15,11 @@ constexpr u64 kDoubleSign = kOne << 63;
 constexpr u64 kDoubleInf = u64{0x7ff} << kDoubleMantissa;
 constexpr u64 kDoubleQuiet = kOne << (kDoubleMantissa - 1);
 
-/// Codes of a format without their sign bit, mantissas of `mantissa_bits`.
+/// Codes of a format without their sign bit.
 struct Codes {
-  int mantissa;
-  u64 inf;         // the code that overflow gives: the infinity, or e4m3's nan
-  u64 max_finite;  // the largest finite one; codes of smaller values are smaller
+  int mantissa;    // mantissa bits
+  u64 inf;         // the overflow code: infinity, or the NaN of e4m3
+  u64 max_finite;  // the largest finite code; codes grow with their values
 };
 
 Codes codes_of(const ScalarTraits& t) {
@@ -48,17 +48,17 @@ bool rounds_up(u64 fraction, bool odd, Rounding rounding, std::uint32_t random) 
   return false;
 }
 
-/// The code of a finite magnitude, possibly beyond the largest finite one.
+/// The code of a finite magnitude, which may exceed the largest finite value.
 u64 encode_finite(u64 magnitude, const ScalarTraits& t, Rounding rounding, std::uint32_t random) {
   // magnitude = significand × 2^place
   const u64 field = magnitude >> kDoubleMantissa;
   const u64 fraction_bits = magnitude & ((kOne << kDoubleMantissa) - 1);
   const u64 significand = field == 0 ? fraction_bits : fraction_bits | (kOne << kDoubleMantissa);
   const int place = static_cast<int>(std::max<u64>(field, 1)) - 1075;
-  // The binade that decides the last kept place; the subnormals share that of the smallest normal.
+  // The binade that determines the last kept place. Subnormals share that of the smallest normal.
   const int exponent = std::max(place + static_cast<int>(std::bit_width(significand)) - 1, t.min_normal_exp);
   const int drop = exponent - t.mantissa_bits - place;
-  // What is kept, and the rest as a fraction of the last kept place in units of 2^-64.
+  // The kept bits, and the rest as a fraction of the last kept place in units of 2^-64.
   const u64 kept = drop < 64 ? significand >> drop : 0;
   u64 fraction = 0;
   if (drop > 0 && drop < 64) fraction = significand << (64 - drop);

@@ -1,5 +1,5 @@
-// Single vectors and numbers rounded to a format that is known at run time: for what simulates, not for what
-// is hot.
+// Rounds single vectors and numbers to a format known only at run time. For simulated formats; too slow for
+// hot loops.
 #if defined(MANTISSA_NUMERIC_ROUND_VALUE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
 #undef MANTISSA_NUMERIC_ROUND_VALUE_INL_H_
@@ -15,7 +15,7 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa {
 namespace HWY_NAMESPACE {
 
-/// `v` rounded to nearest even on the grid of `type`.
+/// Rounds `v` to nearest even on the grid of `type`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V RoundVector(D d, V v, Scalar type) {
   HWY_ALIGN hn::TFromD<D> row[hn::MaxLanes(d)];
@@ -24,7 +24,7 @@ HWY_INLINE V RoundVector(D d, V v, Scalar type) {
   return hn::Load(d, row);
 }
 
-/// `x` rounded to nearest even on the grid of `type`.
+/// Rounds `x` to nearest even on the grid of `type`.
 template <class T>
 HWY_INLINE T RoundNumber(T x, Scalar type) {
   RoundRow<T>(&x, 1, type);

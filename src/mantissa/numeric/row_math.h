@@ -1,4 +1,4 @@
-// The functions of numeric/math-inl.h over rows, for callers that are not SIMD code themselves.
+// The functions of numeric/math-inl.h over rows, for callers outside SIMD code.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,15 @@ namespace mantissa {
 
 enum class MathFunction : std::uint8_t { exp, log, tanh, erf, sigmoid, rsqrt, sin, cos };
 
-/// out[i] = function(in[i]) for i < n; `in` and `out` may be the same. Errors in ulp: numeric/math-inl.h.
+/// Sets out[i] = function(in[i]) for i < n. `in` and `out` may be equal. numeric/math-inl.h lists the errors
+/// in ulp.
 void map_row(MathFunction function, const float* in, std::size_t n, float* out,
              SimdTarget target = kBestTarget);
 void map_row(MathFunction function, const double* in, std::size_t n, double* out,
              SimdTarget target = kBestTarget);
 
-/// What LaneSum and MaxRow of numeric/lanes-inl.h give for the `n` elements at `p`: their sum, the sum of
-/// products with `q`, and the largest.
+/// Reductions of the `n` elements at `p` by LaneSum and MaxRow of numeric/lanes-inl.h: the sum, the sum of
+/// products with `q`, and the largest element.
 struct RowReductions {
   double sum = 0;
   double product = 0;

@@ -1,4 +1,4 @@
-// Blocks that share scales, in vectors: the bits of round_block (numeric/scaled.h). Included once per
+// Blocks with shared scales, in vectors, with the bits of round_block (numeric/scaled.h). Included once per
 // instruction set (Highway's -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_SCALED_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_SCALED_INL_H_
@@ -22,7 +22,7 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rounds vectors of elements, each lane under the scale of its own block.
+/// Rounds vectors of elements with the scale of each lane's own block.
 class BlockRounder {
  public:
   using D = hn::ScalableTag<float>;
@@ -35,23 +35,23 @@ class BlockRounder {
         smallest_normal_(PowerOfTwo<float>(t_.min_normal_exp)),
         last_place_(PowerOfTwo<float>(-t_.mantissa_bits)) {}
 
-  /// What a lane's scale follows from.
+  /// The inputs of a lane's scale.
   struct Range {
-    V amax, taint;  // taint is NaN where a value is not finite
+    V amax, taint;  // taint is NaN if any value is not finite
   };
   static HWY_INLINE Range Start() { return {hn::Zero(D()), hn::Zero(D())}; }
   static HWY_INLINE void See(Range& r, V x) {
     r.amax = hn::Max(r.amax, hn::Abs(x));
     r.taint = hn::Add(r.taint, hn::Sub(x, x));
   }
-  /// The range of all lanes together, in every lane.
+  /// Joins the ranges of all lanes and returns the result in every lane.
   static HWY_INLINE Range Join(const Range& r) {
     const D d;
     return {hn::MaxOfLanes(d, r.amax), hn::SumOfLanes(d, r.taint)};
   }
 
   struct Scales {
-    V scale, whole;  // of the result; of the elements
+    V scale, whole;  // multiplies the rounded elements; divides the inputs
   };
   HWY_INLINE Scales ScalesOf(const Range& r) const {
     const D d;
@@ -70,7 +70,7 @@ class BlockRounder {
   HWY_INLINE V Round(V x, const Scales& s) const {
     const D d;
     const V y = hn::Div(x, s.whole), magnitude = hn::Abs(y);
-    // Adding 1.5 · 2^23 steps makes the hardware's own addition round to a whole number of them.
+    // Adding 1.5 · 2^23 steps makes the hardware's addition round to a whole number of steps.
     const V step =
         hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, smallest_normal_)), hn::Set(d, last_place_));
     const V shift = hn::Mul(step, hn::Set(d, 0x1.8p23F));
@@ -81,7 +81,7 @@ class BlockRounder {
   }
 
  private:
-  /// 2^⌊log2 x⌋ of x ≥ 0; 0 below the normal values of f32.
+  /// 2^⌊log2 x⌋ for x ≥ 0; 0 below the normal range of f32.
   static HWY_INLINE V PowerBelow(V x) {
     const D d;
     return hn::And(x, hn::BitCast(d, hn::Set(hn::RebindToUnsigned<D>(), 0x7f800000U)));
@@ -92,7 +92,7 @@ class BlockRounder {
   float down_, smallest_normal_, last_place_;  // powers of two of the format
 };
 
-/// row[0, n) in blocks from its first element on.
+/// Rounds row[0, n) in blocks, the first of which starts at row[0].
 inline void RoundBlocks(BlockFormat f, float* HWY_RESTRICT row, std::size_t n, float tensor_scale) {
   const hn::ScalableTag<float> d;
   const BlockRounder rounder(f, tensor_scale);

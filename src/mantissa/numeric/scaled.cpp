@@ -31,7 +31,7 @@ namespace {
 
 HWY_EXPORT(RoundBlocksImpl);
 
-/// The nearest element of `f`, ties to even, the largest one beyond it.
+/// Rounds to the nearest element value of the format, ties to even, saturating at the largest.
 float round_element(const BlockTraits& t, float y) {
   int exponent = 0;
   std::frexp(y, &exponent);  // |y| in [2^(exponent − 1), 2^exponent)

@@ -13,7 +13,7 @@ std::vector<SimdTarget> simd_targets() {
 }
 
 std::size_t simd_index(SimdTarget target) {
-  hwy::ChosenTarget chosen;  // a local one: the choice is the caller's, not the process's
+  hwy::ChosenTarget chosen;  // a local choice: it does not change the process's
   chosen.Update(target == kBestTarget ? hwy::SupportedTargets() : target);
   return chosen.GetIndex();
 }

@@ -1,4 +1,4 @@
-// The instruction sets that this library's vector code is compiled for, as Highway's target bits.
+// The instruction sets for which the library's vector code is compiled, as Highway's target bits.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace mantissa {
 
-/// A set of one Highway target (HWY_AVX2 …), or kBestTarget. Which one runs changes no bit of any result.
+/// One Highway target (HWY_AVX2 …), or kBestTarget. The choice does not change any bit of any result.
 using SimdTarget = std::int64_t;
 inline constexpr SimdTarget kBestTarget = 0;
 
-/// The targets that are compiled and that this machine can run, best first.
+/// Returns the compiled targets that this machine supports, best first.
 std::vector<SimdTarget> simd_targets();
 
-/// Index of `target` in a table made by HWY_EXPORT.
+/// Returns the index of `target` in a table made by HWY_EXPORT.
 std::size_t simd_index(SimdTarget target);
 
 }  // namespace mantissa

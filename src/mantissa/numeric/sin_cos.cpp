@@ -13,7 +13,7 @@ using u64 = std::uint64_t;
 __extension__ using u128 = unsigned __int128;
 __extension__ using i128 = __int128;
 
-/// The bits of 2/π behind the point, after 64 zeros.
+/// The fractional bits of 2/π, after 64 zeros.
 constexpr u64 kTwoOverPi[] = {0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
                               0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
                               0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
@@ -22,13 +22,13 @@ constexpr u64 kTwoOverPi[] = {0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1
 constexpr double kHalfPi = 0x1.921fb54442d18p+0;
 constexpr double kQuarterPi = 0x1.921fb54442d18p-1;
 
-/// 64 bits of the table from bit `first` on.
+/// 64 bits of the table, starting at bit `first`.
 u64 bits_from(unsigned first) {
   const unsigned word = first / 64, shift = first % 64;
   return shift == 0 ? kTwoOverPi[word] : kTwoOverPi[word] << shift | kTwoOverPi[word + 1] >> (64 - shift);
 }
 
-/// 128 bits.
+/// 128 bits of the table, starting at bit `first`.
 u128 window(unsigned first) {
   return u128{bits_from(first)} << 64 | bits_from(first + 64);
 }
@@ -38,7 +38,7 @@ struct Turns {
   unsigned quarters;
 };
 
-/// `turns` in units of 2^-126 quarters, modulo 4.
+/// Reduces `turns`, in units of 2^-126 quarters, modulo 4.
 Turns turns_of(u128 turns) {
   const u128 quarters = (turns + (u128{1} << 125)) >> 126;
   return {static_cast<i128>(turns - (quarters << 126)), static_cast<unsigned>(quarters)};
@@ -49,12 +49,12 @@ struct Reduced {
   unsigned quarters;  // modulo 4
 };
 
-/// `angle` is finite and at least π/4.
+/// Reduces `angle`, which is finite and at least π/4.
 Reduced reduce(float angle) {
   const auto bits = std::bit_cast<std::uint32_t>(angle);
   const unsigned field = bits >> 23;
-  // angle = significand · 2^(field − 150). Bits of 2/π of more weight than 2^(151 − field) make multiples
-  // of 4.
+  // angle = significand · 2^(field − 150). Bits of 2/π with a weight above 2^(151 − field) contribute
+  // multiples of 4.
   const u64 significand = (bits & 0x7fffff) | 0x800000;
   const Turns turns = turns_of(window(field - 88) * significand);
   return {static_cast<double>(turns.fraction) * 0x1p-126 * kHalfPi, turns.quarters};
@@ -107,12 +107,12 @@ SinCos sin_cos(float angle) {
 
 QuarterTurns quarter_turns(double angle) {
   const auto bits = std::bit_cast<u64>(angle);
-  // angle = significand · 2^(field − 1075). Bits of 2/π of more weight than 2^(1076 − field) make multiples
-  // of 4.
+  // angle = significand · 2^(field − 1075). Bits of 2/π with a weight above 2^(1076 − field) contribute
+  // multiples of 4.
   const unsigned field = std::clamp(static_cast<unsigned>(bits >> 52), 1013U, 2046U);
   const u64 significand = (bits & 0xfffffffffffff) | u64{1} << 52;
   const unsigned first = field - 1013;
-  // The upper 128 of the 192 bits that count, in units of 2^-126 quarters, modulo 4.
+  // The upper 128 of the 192 relevant bits, in units of 2^-126 quarters, modulo 4.
   const u128 last = (u128{bits_from(first + 128)} * significand) >> 64;
   const Turns turns = turns_of(window(first) * significand + last);
   const auto high = static_cast<double>(turns.fraction);

@@ -1,6 +1,6 @@
-// Sine and cosine of f64 vectors, without the C library and with the same bits on every instruction set: an
-// exact reduction, then own polynomials (minimax, Remez), every rounding written out. Included once per
-// instruction set (Highway's idiom); the errors stand in numeric/math-inl.h, which includes this.
+// Sine and cosine of f64 vectors without the C library, with the same bits on every instruction set: an exact
+// reduction, then our own polynomials (minimax, Remez) with every rounding explicit. Included once per
+// instruction set (Highway's -inl.h idiom). numeric/math-inl.h, which includes this, lists the errors.
 #if defined(MANTISSA_NUMERIC_SIN_COS_F64_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_SIN_COS_F64_INL_H_
 #undef MANTISSA_NUMERIC_SIN_COS_F64_INL_H_
@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 inline constexpr double kHalfPiHigh = 0x1.921fb54442d18p+0, kHalfPiMiddle = 0x1.1a62633145c07p-54,
                         kHalfPiLow = -0x1.f1976b7ed8fbcp-110;
 
-/// An angle of `quarters` (modulo 4, in the lowest two bits) quarter turns and high + low radians, |high| ≤
+/// An angle: `quarters` (modulo 4, in the lowest two bits) quarter turns plus high + low radians, |high| ≤
 /// π/4.
 template <class D>
 struct ReducedAngle {
@@ -33,7 +33,7 @@ struct ReducedAngle {
   hn::Vec<hn::RebindToUnsigned<D>> quarters;
 };
 
-/// The angle of high + low quarter turns, |high| ≤ 1/2, in radians: times π/2 in two parts.
+/// Converts high + low quarter turns, |high| ≤ 1/2, to radians: a product with π/2 in two parts.
 template <class D, class V, class VU>
 HWY_INLINE ReducedAngle<D> RadiansOfQuarters(D d, V high, V low, VU quarters) {
   const auto half_pi = hn::Set(d, kHalfPiHigh);
@@ -42,12 +42,13 @@ HWY_INLINE ReducedAngle<D> RadiansOfQuarters(D d, V high, V low, VU quarters) {
   return {r, hn::MulAdd(high, hn::Set(d, kHalfPiMiddle), hn::MulAdd(low, half_pi, rest)), quarters};
 }
 
-/// Reduces |x|. Junk of infinities and nan.
+/// Reduces |x|. The result is unspecified for infinities and NaN.
 template <class D, class V>
 HWY_INLINE ReducedAngle<D> ReduceAngle(D d, V x) {
   const hn::RebindToUnsigned<D> du;
   const auto abs = hn::Abs(x);
-  // |x| − n π/2 with π/2 in three parts. The first difference is exact: a multiple of 2^-53 below 1, or x.
+  // |x| − n π/2 with π/2 in three parts. The first difference is exact: a multiple of 2^-53 below 1, or x
+  // itself.
   const auto shift = hn::Set(d, kRoundingShiftF64);
   const auto shifted = hn::MulAdd(abs, hn::Set(d, 0x1.45f306dc9c883p-1), shift);
   const auto n = hn::Sub(shifted, shift);
@@ -111,7 +112,7 @@ HWY_INLINE V CosOfReduced(D d, V r, V low) {
   return hn::Add(sum, hn::Add(rest, hn::MulSub(hn::Mul(x, x), q, low_part)));
 }
 
-/// The sine of the angle, its cosine where `quarter_ahead` is 1.
+/// The sine of the angle, or its cosine if `quarter_ahead` is 1.
 template <class D>
 HWY_INLINE hn::Vec<D> SinOfAngle(D d, const ReducedAngle<D>& angle, std::uint64_t quarter_ahead) {
   const hn::RebindToUnsigned<D> du;
@@ -123,7 +124,7 @@ HWY_INLINE hn::Vec<D> SinOfAngle(D d, const ReducedAngle<D>& angle, std::uint64_
   return hn::Xor(y, sign);
 }
 
-/// The sine of an angle in radians, however large.
+/// The sine of an angle of any size, in radians.
 template <F64Lanes D, class V>
 HWY_INLINE V Sin(D d, V x) {
   const auto sign = hn::And(x, hn::SignBit(d));
@@ -131,7 +132,7 @@ HWY_INLINE V Sin(D d, V x) {
   return hn::IfThenElse(hn::IsFinite(x), y, hn::Sub(x, x));
 }
 
-/// The cosine.
+/// The cosine of an angle of any size, in radians.
 template <F64Lanes D, class V>
 HWY_INLINE V Cos(D d, V x) {
   const auto y = SinOfAngle(d, ReduceAngle(d, x), 1);

@@ -1,5 +1,5 @@
-// The statistics of error_stats.h and value_stats.h over rows: in f64, over 8 virtual lanes whatever the
-// width of the vectors; what is left of a row after the last 8 is added one by one.
+// The statistics of error_stats.h and value_stats.h over rows, in f64 over 8 virtual lanes for every vector
+// width. The last n mod 8 values are added one by one.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "mantissa/numeric/stats_rows.cpp"
 #include <hwy/foreach_target.h>
@@ -58,17 +58,17 @@ struct Lanes {
   HWY_INLINE std::uint64_t Count() const { return static_cast<std::uint64_t>(Sum()); }
 };
 
-/// 1 where the mask is set. Counts of less than 2^53 are exact.
+/// 1 where the mask is set. Counts below 2^53 are exact.
 HWY_INLINE StatVec OneWhere(StatMask m) {
   return hn::IfThenElseZero(m, hn::Set(StatTag(), 1.0));
 }
 
-/// The smallest magnitude for which rounding to nearest has no finite value of `s`.
+/// Returns the smallest magnitude that nearest rounding cannot represent as a finite value of `s`.
 double OverflowsFrom(Scalar s) {
   const ScalarTraits& t = traits(s);
   const double half = std::ldexp(1.0, std::ilogb(t.max_finite) - t.mantissa_bits - 1);
   const double tie = t.max_finite + half;  // inf for f64
-  // A tie goes to the even one: beyond an all-ones mantissa that is the infinity; e4m3's 448 is even itself.
+  // A tie goes to the even code: past an all-ones mantissa that is infinity; e4m3's 448 is even itself.
   return t.has_infinity ? tie : std::nextafter(tie, kInfinity);
 }
 
@@ -91,8 +91,8 @@ class ErrorLanes {
     const StatVec known = hn::IfThenElseZero(finite, magnitude);
     const StatVec error = hn::IfThenElseZero(measured, hn::Sub(after, before));
     const StatVec distance = hn::Abs(error);
-    // 1 over the power of two at or below the value: the exponent field's complement, 2^1022 and beyond as
-    // 2^1022.
+    // The reciprocal of the power of two at or below the value, by complementing the exponent field. Powers
+    // from 2^1022 on count as 2^1022.
     const StatVec power =
         hn::BitCast(d, hn::And(hn::BitCast(du, known), hn::Set(du, std::uint64_t{0x7ff} << 52)));
     const StatVec bounded =
@@ -116,7 +116,7 @@ class ErrorLanes {
     squares_before_.v[i] = hn::MulAdd(taken, taken, squares_before_.v[i]);
   }
 
-  /// The statistics of the `n` values that were added.
+  /// Returns the statistics of the `n` added values.
   HWY_INLINE ErrorStats Total(std::uint64_t n) const {
     ErrorStats e;
     e.count = n;
@@ -157,7 +157,8 @@ HWY_INLINE ErrorStats ErrorsOf(const T* before, const T* after, std::size_t n, S
 
 class ValueLanes {
  public:
-  HWY_INLINE ValueLanes() {}  // NOLINT(modernize-use-equals-default): of this target, as its members' are
+  HWY_INLINE ValueLanes() {
+  }  // NOLINT(modernize-use-equals-default): must have this target's attributes, as its members do
 
   HWY_INLINE void Add(std::size_t i, StatVec value) {
     const StatTag d;

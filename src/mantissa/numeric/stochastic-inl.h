@@ -1,6 +1,6 @@
-// Rows rounded stochastically, with random bits that depend on the stream and the element's index alone, and
-// toward zero, which is the same with a draw that never rounds up. Included once per instruction set
-// (Highway's -inl.h idiom).
+// Rounds rows stochastically, with random bits that depend only on the stream and the element's index, and
+// toward zero, which is stochastic rounding with a random number that never rounds up. Included once per
+// instruction set (Highway's -inl.h idiom).
 #if defined(MANTISSA_NUMERIC_STOCHASTIC_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_STOCHASTIC_INL_H_
 #undef MANTISSA_NUMERIC_STOCHASTIC_INL_H_
@@ -24,13 +24,13 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The words of `blocks` blocks of the stream from block `first` on; `words` has room for 4 × (blocks rounded
-/// up to 16).
+/// Computes the words of `blocks` blocks of the stream from block `first` on, two 32-bit words per element of
+/// `words`. `words` needs room for 2 × (blocks rounded up to a multiple of 16) elements.
 HWY_INLINE void RandomBlocks(const RandomStream& stream, std::uint64_t first, std::size_t blocks,
                              std::uint64_t* HWY_RESTRICT words) {
-  // One block per 64-bit lane, each of its words in the lane's lower half: the multiply reads that half only
-  // and gives both halves of a product at once. The upper halves are not cleared before the end. Two vectors
-  // at a time: each round waits for the one before.
+  // Each 64-bit lane computes one block and holds each of its words in a lower half: the multiply reads only
+  // that half and gives both halves of a product at once. The upper halves are cleared only at the end. Two
+  // vectors run together because each round depends on the one before.
   const hn::CappedTag<std::uint64_t, 8> d;
   const hn::Repartition<std::uint32_t, decltype(d)> d32;
   using V = hn::Vec<decltype(d)>;
@@ -65,8 +65,9 @@ HWY_INLINE void RandomBlocks(const RandomStream& stream, std::uint64_t first, st
   }
 }
 
-/// Magnitudes below the smallest normal of S, on its grid: the multiple of the smallest subnormal below, or
-/// the next where the first 32 bits of the fraction exceed `random`. Exact: the multiple is below 2^24.
+/// Rounds magnitudes below the smallest normal of S to its grid: to the multiple of the smallest subnormal
+/// below, or to the next one if the first 32 bits of the fraction exceed `random`. Exact, because the
+/// multiple is below 2^24.
 template <Scalar S, F32Lanes D>
 HWY_INLINE hn::Vec<D> RoundSubnormal(D d, hn::Vec<D> magnitude, hn::Vec<hn::RebindToUnsigned<D>> random) {
   const hn::RebindToUnsigned<D> du;
@@ -83,15 +84,16 @@ HWY_INLINE hn::Vec<D> RoundSubnormal(D d, hn::Vec<D> magnitude, hn::Vec<hn::Rebi
   return hn::Mul(hn::Add(multiple, up), hn::Set(d, PowerOfTwo<float>(kPlace)));
 }
 
-/// Lanes of f32 on the grid of S: away from zero where the first 32 of the dropped bits exceed `random`.
-/// Beyond the largest finite value the grid goes on as if the exponents did.
+/// Rounds f32 lanes to the grid of S: away from zero if the first 32 dropped bits exceed `random`. Beyond the
+/// largest finite value the exponents continue as if unbounded.
 template <Scalar S, F32Lanes D>
 HWY_INLINE hn::Vec<D> RoundStochastic(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUnsigned<D>> random) {
   const hn::RebindToUnsigned<D> du;
   constexpr int kDrop = traits(Scalar::f32).mantissa_bits - traits(S).mantissa_bits;
   constexpr std::uint32_t kDropped = (std::uint32_t{1} << kDrop) - 1;
   const auto bits = hn::BitCast(du, v);
-  // The sum carries into the last kept place exactly where dropped > random's leading bits.
+  // The sum carries into the last kept place exactly when the dropped bits exceed the leading bits of
+  // `random`.
   const auto threshold = hn::Sub(hn::Set(du, kDropped), hn::ShiftRight<32 - kDrop>(random));
   const auto carried = hn::Add(bits, threshold);
   auto rounded = hn::BitCast(d, hn::And(carried, hn::Set(du, ~kDropped)));
@@ -104,18 +106,18 @@ HWY_INLINE hn::Vec<D> RoundStochastic(D d, hn::Vec<D> v, hn::Vec<hn::RebindToUns
   return hn::IfThenElse(hn::IsNaN(v), RoundToGrid<S>(d, v), rounded);
 }
 
-/// The codes of `n` values of T, one by one.
+/// Writes the codes of `n` values of T, one at a time.
 template <class T>
 HWY_INLINE void StoreStochasticByOne(const T* HWY_RESTRICT src, std::size_t n, std::uint8_t* HWY_RESTRICT dst,
                                      Scalar type, const std::uint32_t* HWY_RESTRICT random) {
   const std::size_t bytes = bytes_of(type);
   for (std::size_t i = 0; i < n; ++i) {
     const std::uint64_t code = encode(src[i], type, {Rounding::stochastic}, random[i]);
-    std::memcpy(dst + i * bytes, &code, bytes);  // little-endian, as every target here is
+    std::memcpy(dst + i * bytes, &code, bytes);  // assumes little-endian, as every supported target is
   }
 }
 
-/// Lanes of f32 on the grid of S, toward zero; what is finite stays so.
+/// Rounds f32 lanes to the grid of S, toward zero. Finite values stay finite.
 template <Scalar S, F32Lanes D>
 HWY_INLINE hn::Vec<D> RoundTowardZero(D d, hn::Vec<D> v) {
   const hn::RebindToUnsigned<D> du;
@@ -180,7 +182,7 @@ HWY_INLINE void StoreStochasticPart(const double* HWY_RESTRICT src, std::size_t 
   StoreStochasticByOne(src, n, dst, type, random);
 }
 
-/// Elements [offset, offset + n) of `dst`, stored as `type`, = src[0, n) rounded stochastically:
+/// Rounds src[0, n) stochastically and writes it to elements [offset, offset + n) of `dst`, stored as `type`:
 /// encode(src[i], type, stochastic, stream.bits(index + i)). `index` is the index of src[0] in the
 /// parameter's canonical layout.
 template <class T>
@@ -202,7 +204,7 @@ HWY_INLINE void StoreRowStochastic(const T* HWY_RESTRICT src, std::size_t n, voi
   }
 }
 
-/// The same elements = src[0, n) rounded toward zero: encode(src[i], type, toward_zero).
+/// Rounds src[0, n) toward zero and writes it to the same elements: encode(src[i], type, toward_zero).
 HWY_INLINE void StoreRowTowardZero(const float* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
                                    std::size_t offset) {
   std::uint8_t* to = static_cast<std::uint8_t*>(dst) + offset * bytes_of(type);
@@ -223,7 +225,8 @@ HWY_INLINE void StoreRowTowardZero(const float* HWY_RESTRICT src, std::size_t n,
   }
 }
 
-/// The same elements, rounded as `rounding` says; `stream` and `index` are those of the stochastic one.
+/// Rounds src[0, n) by `rounding` and writes it to the same elements. `stream` and `index` apply to
+/// stochastic rounding.
 HWY_INLINE void StoreRowRounded(const float* HWY_RESTRICT src, std::size_t n, void* dst, Scalar type,
                                 std::size_t offset, Rounding rounding, const RandomStream& stream,
                                 std::uint64_t index) {

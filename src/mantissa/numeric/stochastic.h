@@ -1,5 +1,5 @@
-// Rounding of arrays other than to nearest, for weights and moments kept in fewer bits than their updates
-// need.
+// Rounding of arrays stochastically or toward zero, for weights and moments stored in fewer bits than their
+// updates need.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@
 
 namespace mantissa {
 
-/// dst[i] (stored as `type`) = src[i] rounded to a neighbour with probability by nearness, i < n:
-/// encode(src[i], type, stochastic, stream.bits(index + i)), where `index` is that of src[0] in the
-/// parameter's canonical layout. The same bits on every instruction set, however the array is cut.
+/// Sets dst[i] (stored as `type`), i < n, to src[i] rounded to a neighbour with a probability proportional to
+/// its nearness: encode(src[i], type, stochastic, stream.bits(index + i)). `index` is the index of src[0] in
+/// the parameter's canonical layout. Every instruction set and every split of the array gives the same bits.
 void stochastic_round(const float* src, std::size_t n, void* dst, Scalar type, const RandomStream& stream,
                       std::uint64_t index = 0, SimdTarget target = kBestTarget);
 void stochastic_round(const double* src, std::size_t n, void* dst, Scalar type, const RandomStream& stream,
                       std::uint64_t index = 0, SimdTarget target = kBestTarget);
 
-/// dst[i] (stored as `type`) = src[i] rounded toward zero, i < n: encode(src[i], type, toward_zero).
+/// Sets dst[i] (stored as `type`), i < n, to src[i] rounded toward zero: encode(src[i], type, toward_zero).
 void round_toward_zero(const float* src, std::size_t n, void* dst, Scalar type,
                        SimdTarget target = kBestTarget);
 

@@ -228,7 +228,7 @@ class Lowering {
   /// Who decided the formats that this op has something to do with.
   std::string decided_by(const Node& node, std::vector<std::string_view> fields = {}) const {
     fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
-    const bool product = node.op->op == "matmul" || node.op->op == "log_prob";
+    const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
     if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
     if (makes_logits(node)) fields.emplace_back("output");
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
@@ -274,7 +274,8 @@ class Lowering {
   }
 
   static bool makes_logits(const Node& node) {
-    return node.op->op == "log_prob" || (node.op->id == "matmul" && node.attributes.flag("logits"));
+    return node.op->kind == graph::OpKind::head ||
+           (node.op->kind == graph::OpKind::product && node.attributes.flag("logits"));
   }
 
   /// How `node` takes its input i.
@@ -329,15 +330,8 @@ class Lowering {
     return b.build();
   }
 
-  static bool is_linear(const Node& node) { return node.op->op == "matmul" && !makes_logits(node); }
-
-  /// Whether the sum of a Linear op runs across the rows of its input i: over tokens in a weight gradient;
-  /// over a weight's outputs in the gradient of its input, and over its inputs where the weight is
-  /// transposed.
-  static bool sums_along_rows(const Node& node, std::size_t i) {
-    if (node.op->id == "matmul.dw") return true;
-    const bool over_outputs = node.op->id == "matmul.dx";
-    return i == 1 && over_outputs != node.attributes.flag("transposed");
+  static bool is_linear(const Node& node) {
+    return node.op->kind == graph::OpKind::product && !makes_logits(node);
   }
 
   /// How input i of a Linear op is stored under scales; none where the policy asks for no format that has
@@ -348,7 +342,7 @@ class Lowering {
     Quantization q;
     if (r.compute->scaled == precision::Scaled::block) {
       q.blocks = r.compute->block;
-      q.along_rows = sums_along_rows(node, i);
+      q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
       element = Scalar::bf16;
     } else {
       element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
@@ -484,7 +478,8 @@ class Lowering {
     for (Operand& o : s.inputs) {
       if (program_.buffer(o.buffer).home == Home::constant) o.buffer = lowered_constant(o.buffer, s.interior);
     }
-    if (node.op->id == "matmul" && makes_logits(node)) program_.softmax = interior_of(node, "softmax");
+    if (node.op->kind == graph::OpKind::product && makes_logits(node))
+      program_.softmax = interior_of(node, "softmax");
     check_parts(s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
     std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
@@ -529,7 +524,7 @@ class Lowering {
       return;
     }
     const graph::NodeView view{graph_, node.inputs, node.attributes};
-    const bool chain = (node.op->id == "sum" || node.op->id == "sum_uses") && s.inputs.size() > 2;
+    const bool chain = node.op->part == graph::Part::sum && s.inputs.size() > 2;
     if (!chain) {
       s.expression = node.op->expression(view);
       program_.steps.push_back(std::move(s));

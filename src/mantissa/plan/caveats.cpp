@@ -36,7 +36,7 @@ std::vector<Imitation> imitations(const Program& p) {
       const std::int64_t terms = s.accumulator.block == 0 ? kSumBlock : s.accumulator.block;
       add(fmt::format("sums rounded to {} after every {} terms", name(s.accumulator.format), terms), s, true);
     }
-    const bool rounds = s.op->id == "round" || !factor_format(s).empty();
+    const bool rounds = s.op->part == graph::Part::rounding || !factor_format(s).empty();
     if (rounds && s.compute.saturate) add("saturation of what is too large", s);
     if (rounds && s.compute.flush_subnormals) add("zeros for subnormals", s);
     if (s.rounding == Rounding::stochastic) add("activations rounded stochastically", s);

@@ -84,6 +84,7 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
     sizes.parts = s.compute.parts;
     const graph::NodeView node{operands, ids, s.attributes};
     if (s.op->cost != nullptr) s.flops = s.op->cost(node, sizes).flops;
+    s.executed_flops = s.op->executed_flops != nullptr ? s.op->executed_flops(node, sizes) : s.flops;
     if (s.op->workspace != nullptr) s.workspace = s.op->workspace(node, sizes, ctx);
   }
 }

@@ -89,11 +89,9 @@ std::string multiplied_name(const Program& p, const Step& s) {
   return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
-/// Whether the step only moves values, and computes nothing.
+/// True where the step computes nothing.
 bool moves_only(const Step& s) {
-  constexpr std::array<std::string_view, 8> kMoves = {"gather",   "select",    "cast",  "cache",
-                                                      "quantize", "positions", "split", "concat"};
-  return std::ranges::find(kMoves, s.op->op) != kMoves.end();
+  return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
 }
 
 PlanRow row_of(const Program& p, const Step& s) {
@@ -221,11 +219,12 @@ std::string use_text(const Step& s) {
 }
 
 bool rounds_sums(const Step& s) {
-  return (s.op->op == "matmul" || s.op->op == "log_prob") && s.accumulator.rounds();
+  return (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::head) &&
+         s.accumulator.rounds();
 }
 
 std::string factor_format(const Step& s) {
-  return multiplies(s) || s.op->op == "attention" ? std::string(s.factors) : std::string();
+  return multiplies(s) || s.op->kind == graph::OpKind::attention ? std::string(s.factors) : std::string();
 }
 
 std::vector<FormatUse> formats_used(const Program& p) {
@@ -280,7 +279,7 @@ std::vector<PlanRow> plan_rows(const Program& p) {
 CastsLeft casts_left(const Program& p) {
   CastsLeft left;
   for (const Step& s : p.steps) {
-    if (s.op->id != "cast") continue;
+    if (s.op->part != graph::Part::conversion) continue;
     ++left.count;
     left.bytes += s.bytes;
   }

@@ -17,8 +17,8 @@ bool is_copy(const Step& s) {
 
 /// A step that adds two values of one shape.
 bool is_sum_of_two(const Program& p, const Step& s) {
-  return (s.op->id == "sum" || s.op->id == "add") && s.inputs.size() == 2 && s.addend == kNoBuffer &&
-         p.buffer(s.inputs[0].buffer).shape == p.buffer(s.inputs[1].buffer).shape;
+  return s.op->part == graph::Part::sum && s.op->alias == graph::kNone && s.inputs.size() == 2 &&
+         s.addend == kNoBuffer && p.buffer(s.inputs[0].buffer).shape == p.buffer(s.inputs[1].buffer).shape;
 }
 
 class Folding {
@@ -104,7 +104,7 @@ class Folding {
       Step& writer = p_.steps[static_cast<std::size_t>(w)];
       if (!writer.op->takes_addend || writer.addend != kNoBuffer || writer.phase != s.phase) continue;
       const Scalar rounded = p_.buffer(term).type;
-      if (rounded != p_.arithmetic && writer.op->op != "matmul") continue;
+      if (rounded != p_.arithmetic && !writer.op->rounds_before_addend) continue;
       writer.rounded = rounded;
       writer.addend = other;
       writer.outputs[0] = s.outputs[0];
@@ -129,7 +129,7 @@ class Folding {
     if (readers(to).empty()) return false;
     for (const std::size_t r : readers(to)) {
       const Step& reader = p_.steps[r];
-      if (reader.addend == to || reader.op->expression != nullptr || reader.op->id == "fused") return false;
+      if (reader.addend == to || reader.op->kind == graph::OpKind::pointwise) return false;
       for (std::size_t k = 0; k < reader.inputs.size(); ++k) {
         if (reader.inputs[k].buffer != to) continue;
         const Read read = reader.op->reads[std::min(k, reader.op->reads.size() - 1)];
@@ -151,7 +151,7 @@ class Folding {
   /// makes it adds and rounds as it stores.
   bool fold_into_gradient(std::size_t i) {
     const Step& s = p_.steps[i];
-    if (s.op->id != "accumulate") return false;
+    if (s.op->part != graph::Part::collect) return false;
     const BufferId wide = s.inputs[1].buffer;
     const std::int64_t w = uses_.writer(wide);
     if (w < 0 || !is_private(wide) || readers(wide).size() != 1) return false;

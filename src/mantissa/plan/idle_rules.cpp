@@ -24,8 +24,8 @@ bool same_accumulator(const Step& a, const Step& b) {
 /// Whether `Step::compute` has the same effect. What a step reads as a factor has its format in its operand;
 /// this is the one of factors that kernels make themselves: P, dS and what comes back into the logits.
 bool same_compute(const Step& a, const Step& b) {
-  if (a.op->op == "attention" || a.op->id == "log_prob.grad") return a.compute == b.compute;
-  if (a.op->id != "round") return true;
+  if (a.op->makes_factors) return a.compute == b.compute;
+  if (a.op->part != graph::Part::rounding) return true;
   return a.compute.saturate == b.compute.saturate && a.compute.flush_subnormals == b.compute.flush_subnormals;
 }
 

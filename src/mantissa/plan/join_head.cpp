@@ -29,7 +29,7 @@ std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
                                    [&](const Operand& o) { return reads_result(o.buffer); });
     if (!reads) continue;
     const bool gradient =
-        s.op->id == "log_prob.grad" && !found && s.scope == forward.scope &&
+        s.op->id == forward.op->joins_gradient && !found && s.scope == forward.scope &&
         s.accumulator == forward.accumulator && s.rounded == forward.rounded &&
         s.interior == forward.interior && soft_cap(s) == soft_cap(forward) &&
         std::equal(s.inputs.begin(), s.inputs.begin() + 3, forward.inputs.begin(), same_operand) &&
@@ -45,11 +45,11 @@ std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
 void join_head(Program& program) {
   for (std::size_t i = 0; i < program.steps.size(); ++i) {
     Step& forward = program.steps[i];
-    if (forward.op->id != "log_prob" || forward.outputs.size() != 2) continue;
+    if (forward.op->joint.empty() || forward.outputs.size() != 2) continue;
     const std::optional<std::size_t> at = backward_of(program, forward);
     if (!at) continue;
     Step& both = program.steps[*at];
-    both.op = &graph::find_op("log_prob.training");
+    both.op = &graph::find_op(forward.op->joint);
     both.inputs.erase(both.inputs.begin() + 3);  // lse, which it makes itself
     both.outputs.insert(both.outputs.end(), forward.outputs.begin(), forward.outputs.end());
     forward.phase = graph::Phase::evaluate;

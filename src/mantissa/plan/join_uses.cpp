@@ -27,16 +27,16 @@ void join(Program& p, const Uses& uses, Step& sum) {
   std::int64_t made = uses.writer(table);
   // Gradients of fewer bits than the arithmetic: the table is rounded into its accumulator.
   Step* rounding = made >= 0 ? &p.steps[static_cast<std::size_t>(made)] : nullptr;
-  if (rounding != nullptr && rounding->op->id == "accumulate") {
+  if (rounding != nullptr && rounding->op->part == graph::Part::collect) {
     made = uses.writer(rounding->inputs[1].buffer);
   } else {
     rounding = nullptr;
   }
   if (made < 0) return;
   Step& lookup = p.steps[static_cast<std::size_t>(made)];
-  if (lookup.op->id != "gather.dtable" || !is_complete(p, gradient, static_cast<std::size_t>(made), sum))
+  if (lookup.op->adding_variant.empty() || !is_complete(p, gradient, static_cast<std::size_t>(made), sum))
     return;
-  lookup.op = &graph::find_op("gather.add_rows");
+  lookup.op = &graph::find_op(lookup.op->adding_variant);
   lookup.inputs.insert(lookup.inputs.begin(), {gradient, p.buffer(gradient).type});
   lookup.outputs = {gradient};
   lookup.attributes = {};
@@ -50,7 +50,7 @@ void join(Program& p, const Uses& uses, Step& sum) {
 void join_uses(Program& program) {
   const Uses uses(program);
   for (Step& s : program.steps) {
-    if (s.op->id == "sum_uses") join(program, uses, s);
+    if (s.phase == graph::Phase::finish && s.op->part == graph::Part::sum) join(program, uses, s);
   }
   std::erase_if(program.steps, [](const Step& s) { return s.outputs.empty(); });
 }

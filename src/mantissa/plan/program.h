@@ -81,8 +81,9 @@ struct Step {
   kernels::Expression expression;  // pointwise steps
   std::vector<std::string> parts;  // fused steps: what they are made of
   bool recomputed = false;         // a step of the forward phase that runs again in the backward phase
-  double flops = 0;
-  double bytes = 0;  // read and written at capacity
+  double flops = 0;                // that are needed
+  double executed_flops = 0;       // by the kernel
+  double bytes = 0;                // read and written at capacity
   std::size_t workspace = 0;
 };
 

@@ -56,7 +56,7 @@ std::vector<Region> attention_modules(const Program& p) {
   std::vector<Region> regions;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const Step& attention = p.steps[i];
-    if (attention.phase != Phase::forward || attention.op->id != "attention") continue;
+    if (attention.phase != Phase::forward || attention.op->kind != graph::OpKind::attention) continue;
     const auto inside = [&](std::size_t s) {
       return p.steps[s].phase == Phase::forward && is_below(p.steps[s].scope, attention.scope);
     };

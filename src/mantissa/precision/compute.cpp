@@ -12,7 +12,7 @@ namespace {
 constexpr ComputeTraits plain(Scalar s) {
   return {name(s), s, s, s};
 }
-/// bf16 parts of f32 values.
+/// f32 values as sums of bf16 parts.
 constexpr ComputeTraits split(std::string_view name, int parts) {
   return {name, Factor(Scalar::bf16, parts), Scalar::bf16, Scalar::f32};
 }
@@ -24,7 +24,7 @@ constexpr ComputeTraits by_block(std::string_view name, BlockFormat block) {
   return {name, Scalar::bf16, Scalar::bf16, Scalar::bf16, Scaled::block, block};
 }
 
-// The plain formats in the order of Scalar.
+// The plain formats come first, in the order of Scalar.
 constexpr std::array kTable = {
     plain(Scalar::f64),
     plain(Scalar::f32),

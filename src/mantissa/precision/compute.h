@@ -1,4 +1,4 @@
-// What a policy's `compute` can be: the formats of factors of products, and what results are kept in.
+// The values of a policy's `compute`: the formats of product operands and of stored results.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@
 
 namespace mantissa::precision {
 
-/// How factors get a scale: not at all, one for a tensor, or one for each block of elements along the sum.
+/// The scales of product operands: none, one per tensor, or one per block of elements along the sum.
 enum class Scaled : std::uint8_t { none, tensor, block };
 
-/// A row of the table of `compute`.
+/// A row of the table of `compute` values.
 struct ComputeTraits {
   std::string_view name;
-  Factor factor;    // of products
-  Scalar gradient;  // of factors that are gradients; else as `factor`
-  Scalar stored;    // of activations and results, and of factors in ops that are not Linear
+  Factor factor;    // of product operands
+  Scalar gradient;  // of operands that are gradients; equals `factor` for plain formats
+  Scalar stored;    // of activations, results, and operands of ops that are not Linear
   Scaled scaled = Scaled::none;
-  BlockFormat block = BlockFormat::mxfp8;  // where scaled by blocks
+  BlockFormat block = BlockFormat::mxfp8;  // used when scaled by blocks
 };
 
-/// One value of `compute`: a plain format, or one that only factors have: tf32; bf16 in one, two or three
-/// parts with f32 elsewhere; 8- and 4-bit formats with scales, in Linear ops, with bf16 elsewhere
-/// (fp8-hybrid-f16: f16).
+/// One value of `compute`: a plain format, or one that only product operands can have. The latter are tf32;
+/// bf16 in one, two or three parts, with f32 elsewhere; and 8- and 4-bit formats with scales in Linear ops,
+/// with bf16 elsewhere (f16 for fp8-hybrid-f16).
 class Compute {
  public:
-  // NOLINTNEXTLINE(google-explicit-constructor): a number format is a way to compute
+  // NOLINTNEXTLINE(google-explicit-constructor): a number format is a value of `compute`
   Compute(Scalar s);
-  /// The one called `text` ("bf16", "bf16x3", "mxfp4", "bfloat16" …); none where there is none.
+  /// Returns the value with the name `text` ("bf16", "bf16x3", "mxfp4", "bfloat16" …), or null.
   static std::optional<Compute> parse(std::string_view text);
   static std::span<const ComputeTraits> all();
 

@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::string_view kWeight = ".weight";
 
-/// `pattern` with the parts that no scope has replaced by the nearest that some have; a part that is a glob
-/// or a number stays.
+/// Replaces every part of `pattern` that occurs in no scope by the nearest one that does. Globs and numbers
+/// stay.
 std::string corrected(std::string_view pattern, std::span<const Place> places) {
   std::set<std::string> known;
   for (const Place& place : places) {
@@ -37,8 +37,8 @@ std::string corrected(std::string_view pattern, std::span<const Place> places) {
   return out;
 }
 
-/// `pattern` as it matches something, from the start of a scope or further on; the scope itself where it
-/// matches no other. None where it matches nothing.
+/// Returns a form of `pattern` that matches a scope, anchored at its start or at a later dot. Returns the
+/// scope itself if it is the only whole match, and null without a match.
 std::optional<std::string> matching(const std::string& pattern, std::span<const Place> places) {
   for (const std::string& anywhere : {pattern, "*." + pattern}) {
     std::set<std::string> whole;
@@ -53,7 +53,7 @@ std::optional<std::string> matching(const std::string& pattern, std::span<const 
   return std::nullopt;
 }
 
-/// The scope, or "*." and the end of one, that `pattern` was probably meant to be.
+/// Returns the scope, or "*." and the end of a scope, that `pattern` probably means.
 std::optional<std::string> nearest_scope(std::string_view pattern, std::span<const Place> places) {
   const std::string translated = compat::translated_scope(pattern);
   for (const std::string& meant : {translated, corrected(pattern, places), corrected(translated, places)}) {
@@ -61,8 +61,7 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
   }
   while (pattern.starts_with('*') || pattern.starts_with('.')) pattern.remove_prefix(1);
   std::set<std::string> whole;
-  std::set<std::string>
-      ends;  // also the scopes themselves: modules are called by any dotted end of their path
+  std::set<std::string> ends;  // the dotted ends of every scope, whole scopes included
   for (const Place& place : places) {
     whole.insert(place.scope);
     for (std::size_t at = 0; at != std::string::npos; at = place.scope.find('.', at)) {
@@ -76,14 +75,14 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
   return near;
 }
 
-/// "; did you mean "matmul"?" where `op` is what one of `ops` is called elsewhere, or near one.
+/// Returns "; did you mean "matmul"?" if `op` is the foreign name of one of `ops`, or near one of them.
 std::string meant_op(const std::string& op, std::span<const std::string> ops) {
   const std::optional<std::string_view> ours = compat::translated_op(op);
   if (!ours || std::ranges::find(ops, *ours) == ops.end()) return did_you_mean(op, ops);
   return fmt::format("; did you mean \"{}\"?", *ours);
 }
 
-/// Those of `places` that `fits`.
+/// Returns the places that satisfy `fits`.
 template <class Fits>
 std::vector<Place> those(std::span<const Place> places, const Fits& fits) {
   std::vector<Place> found;
@@ -116,7 +115,7 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   if (rule.match.ends_with(kWeight)) {
     const std::string module = rule.match.substr(0, rule.match.size() - kWeight.size());
     if (std::ranges::any_of(places, [&](const Place& p) { return scope_match(module, p.scope); }))
-      return fmt::format("\"{}\" is no part of a scope; write \"{}\"", kWeight, module);
+      return fmt::format("a scope does not contain \"{}\"; write \"{}\"", kWeight, module);
   }
   const std::vector<Place> there =
       those(places, [&](const Place& place) { return scope_match(rule.match, place.scope); });
@@ -126,12 +125,12 @@ std::string why_unmatched(const Rule& rule, std::span<const Place> places) {
   }
   const std::vector<Place> ops = those(there, has_op);
   if (ops.empty())
-    return fmt::format("there is no op {} (but {})", in_quotes(rule.op), list_of(ops_of(there)));
+    return fmt::format("the scope has no op {} (ops: {})", in_quotes(rule.op), list_of(ops_of(there)));
   const std::vector<Place> passes = those(ops, in_pass);
-  if (passes.empty()) return fmt::format("it has no part in the {} pass", name(*rule.pass));
+  if (passes.empty()) return fmt::format("the matching ops do not run in the {} pass", name(*rule.pass));
   const std::vector<std::string> operands = operands_of(passes);
-  if (operands.empty()) return "no product is there whose factors a rule could tell apart";
-  return fmt::format("no product there has an operand {}{} (operands: {})", in_quotes(rule.operand),
+  if (operands.empty()) return "the matching ops have no operands that a rule can select";
+  return fmt::format("the matching ops have no operand {}{} (operands: {})", in_quotes(rule.operand),
                      did_you_mean(rule.operand, operands), list_of(operands));
 }
 

@@ -1,4 +1,4 @@
-// Why a rule speaks of nothing that a graph has.
+// Explains why a rule matches nothing in a graph.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace mantissa::precision {
 
-/// Something that rules can speak of.
+/// An op that rules can match.
 struct Place {
   std::string scope;
   std::string op;
@@ -17,8 +17,9 @@ struct Place {
   std::vector<std::string> operands = {};
 };
 
-/// What of `rule`, which matches none of `places`, is not there, with the nearest that is: "the model has no
-/// op "matmull"; did you mean "matmul"? …". Empty where nothing is near.
+/// Returns which part of `rule`, which matches none of `places`, does not exist, with the nearest one that
+/// does: "the model has no op "matmull"; did you mean "matmul"? …". Returns "" for an unknown scope without a
+/// near match.
 std::string why_unmatched(const Rule& rule, std::span<const Place> places);
 
 }  // namespace mantissa::precision

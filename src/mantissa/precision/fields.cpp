@@ -20,7 +20,7 @@ struct RoundingName {
   std::string_view name;
   Rounding value;
 };
-// The first name of a value is the one that is printed.
+// A value prints as the first of its names.
 constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
                                        {"toward-zero", Rounding::toward_zero},
                                        {"stochastic", Rounding::stochastic},
@@ -73,14 +73,14 @@ void read(std::string_view field, std::string_view text, std::optional<Scalar>& 
   }
   if (Compute::parse(text)) {
     throw ConfigError(
-        fmt::format("{}={}: {} is a format of factors of products only; write compute={}, and "
+        fmt::format("{}={}: {} is a format of product operands only; write compute={}, and "
                     "for {} a number format such as bf16",
                     field, text, text, text, field));
   }
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(mantissa::name(s));
-  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
-                                in_quotes(text), meant_format(text, names), list_of(names)));
+  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                                meant_format(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Compute>& out) {
@@ -88,8 +88,8 @@ void read(std::string_view field, std::string_view text, std::optional<Compute>&
   if (out) return;
   std::vector<std::string> names;
   for (const ComputeTraits& row : Compute::all()) names.emplace_back(row.name);
-  throw ConfigError(fmt::format("{}={}: no number format has this name{} (formats: {})", field,
-                                in_quotes(text), meant_format(text, names), list_of(names)));
+  throw ConfigError(fmt::format("{}={}: unknown number format{} (formats: {})", field, in_quotes(text),
+                                meant_format(text, names), list_of(names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
@@ -101,7 +101,7 @@ void read(std::string_view field, std::string_view text, std::optional<Scaling>&
     }
     names.emplace_back(name);
   }
-  throw ConfigError(fmt::format("{}={}: no way of scaling has this name{} ({})", field, in_quotes(text),
+  throw ConfigError(fmt::format("{}={}: unknown scaling{} ({})", field, in_quotes(text),
                                 did_you_mean(text, names), list_of(names)));
 }
 
@@ -123,9 +123,8 @@ void read(std::string_view field, std::string_view text, std::optional<Rounding>
     }
     names.emplace_back(row.name);
   }
-  throw ConfigError(
-      fmt::format("{}={}: no way of rounding has this name{} (nearest, toward-zero, stochastic)", field,
-                  in_quotes(text), did_you_mean(text, names)));
+  throw ConfigError(fmt::format("{}={}: unknown rounding{} (nearest, toward-zero, stochastic)", field,
+                                in_quotes(text), did_you_mean(text, names)));
 }
 
 void read(std::string_view field, std::string_view text, std::optional<bool>& out) {
@@ -157,47 +156,51 @@ std::span<const Field> field_table() {
        {},
        &Fields::accumulate_block,
        true,
-       "products summed before a partial sum is rounded; 0: never"},
+       "terms between roundings of a partial sum; 0: every 256 terms"},
       {"residual", {}, &Fields::residual, true, "format of the residual stream"},
       {"output",
        {"output_dtype"},
        &Fields::output,
        true,
-       "format of logits and losses; compute>f32: rounded to compute first"},
+       "format of logits and losses; compute>f32 rounds to compute first"},
       {"grads",
        {"grad", "gradients"},
        &Fields::grads,
        true,
-       "format in which gradients of weights are kept and summed"},
+       "format in which weight gradients are stored and summed"},
       {"reduce",
        {"reduce_dtype"},
        &Fields::reduce,
        false,
        "format of sums over shards of the batch, which ranks communicate"},
       {"optimizer", {}, &Fields::optimizer, true, "format of the optimizer's moments"},
-      {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, in training too"},
+      {"kv", {"kv_cache"}, &Fields::kv, true, "format of keys and values, also in training"},
       {"checkpoint", {}, &Fields::checkpoint, false, "format of the weights in model/"},
       {"rounding", {}, &Fields::rounding, true, "how weights and moments are rounded"},
-      {"kahan", {}, &Fields::kahan, true, "keep what an update lost in rounding, and add it to the next"},
-      {"saturate", {}, &Fields::saturate, true, "overflow to the largest finite value instead of infinity"},
+      {"kahan", {}, &Fields::kahan, true, "keep the rounding error of an update and add it to the next"},
+      {"saturate",
+       {},
+       &Fields::saturate,
+       true,
+       "overflow gives the largest finite value instead of infinity"},
       {"flush_subnormals", {"flush"}, &Fields::flush_subnormals, true, "subnormal results become zero"},
       {"scaling",
        {},
        &Fields::scaling,
        true,
-       "scale of a tensor in 8 bits: from earlier steps (delayed), its own (current), or none",
+       "scale of an 8-bit tensor: from earlier steps (delayed), from its own values (current), or none",
        "delayed"},
       {"scale_margin",
        {"margin"},
        &Fields::scale_margin,
        true,
-       "binades that a scale leaves free above the largest magnitude",
+       "binades of headroom above the largest magnitude",
        "0"},
       {"amax_history",
        {"amax_history_len"},
        &Fields::amax_history,
        false,
-       "steps of which the largest magnitude makes a delayed scale",
+       "steps whose largest magnitude sets a delayed scale",
        "1024"},
       {"loss_scale",
        {},

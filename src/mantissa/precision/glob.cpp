@@ -16,14 +16,14 @@ namespace {
 
 constexpr std::size_t kDeepestBraces = 8;
 
-/// The places of the text that a part of the pattern can have consumed up to: [length + 1] flags. All ways of
-/// matching advance together, so that time is the product of the two lengths whatever the pattern.
+/// The positions of the text, [length + 1] flags, up to which a part of the pattern can match. All
+/// alternatives advance together, so the time is at most the product of the two lengths for any pattern.
 using Places = std::vector<char>;
 
-/// One past the bracket that closes the one at `open`; npos where there is none.
+/// Returns the position after the bracket that closes the one at `open`, or npos.
 std::size_t end_of_group(std::string_view pattern, std::size_t open) {
   if (pattern[open] == '[') {
-    // A "]" that comes first is a member of the set.
+    // A "]" in first place is a member of the set.
     std::size_t first = open + 1;
     if (first < pattern.size() && (pattern[first] == '!' || pattern[first] == '^')) ++first;
     const std::size_t close = pattern.find(']', first + 1);
@@ -37,7 +37,7 @@ std::size_t end_of_group(std::string_view pattern, std::size_t open) {
   return std::string_view::npos;
 }
 
-/// Whether `c` is in the set whose inside ("0-3", "!x") is `set`.
+/// True if `c` is in the set with the contents `set` ("0-3", "!x").
 bool in_set(std::string_view set, char c) {
   const bool negated = !set.empty() && (set[0] == '!' || set[0] == '^');
   if (negated) set.remove_prefix(1);
@@ -60,7 +60,7 @@ Places consume_one(const Places& at, std::string_view text, Accept accept) {
   return next;
 }
 
-/// Whether `text` is a number of at most nine digits.
+/// True if `text` is a number of at most nine digits.
 bool is_number(std::string_view text) {
   return !text.empty() && text.size() <= 9 && text.find_first_not_of("0123456789") == text.npos;
 }
@@ -71,14 +71,14 @@ std::int64_t number(std::string_view digits) {
   return value;
 }
 
-/// The numbers from `first` to `last`, as they are written in scopes.
+/// Consumes the numbers from `first` to `last`, written as in scopes, without leading zeros.
 Places consume_number(const Places& at, std::string_view text, std::int64_t first, std::int64_t last) {
   Places next(at.size(), 0);
   for (std::size_t begin = 0; begin < text.size(); ++begin) {
     for (std::size_t n = 1; at[begin] && is_number(text.substr(begin, n)) && begin + n < at.size(); ++n) {
       const std::int64_t value = number(text.substr(begin, n));
       if (first <= value && value <= last) next[begin + n] = 1;
-      if (value == 0) break;  // "0", and nothing that begins with it
+      if (value == 0) break;  // a leading zero ends the number
     }
   }
   return next;
@@ -86,7 +86,7 @@ Places consume_number(const Places& at, std::string_view text, std::int64_t firs
 
 Places advance(std::string_view pattern, std::string_view text, Places at);
 
-/// One alternative of a brace group: a pattern, or numbers such as "2-11".
+/// Consumes one alternative of a brace group: a pattern, or a range of numbers such as "2-11".
 Places advance_one(std::string_view alternative, std::string_view text, const Places& at) {
   const std::size_t dash = std::min(alternative.find('-'), alternative.size());
   const std::string_view first = alternative.substr(0, dash);
@@ -95,7 +95,7 @@ Places advance_one(std::string_view alternative, std::string_view text, const Pl
   return consume_number(at, text, number(first), number(last));
 }
 
-/// The union over the alternatives of a brace group, whose inside is `group`.
+/// The union over the alternatives of a brace group with the contents `group`.
 Places advance_any(std::string_view group, std::string_view text, const Places& at) {
   Places next(at.size(), 0);
   std::size_t begin = 0;
@@ -118,7 +118,7 @@ Places advance(std::string_view pattern, std::string_view text, Places at) {
     if (c == '*') {
       for (std::size_t p = 1; p < at.size(); ++p) at[p] = at[p] || at[p - 1];
       ++i;
-    } else if (end == std::string_view::npos) {  // "?", a character, or a bracket that nothing closes
+    } else if (end == std::string_view::npos) {  // "?", a character, or an unclosed bracket
       at = consume_one(at, text, [c](char x) { return c == '?' || x == c; });
       ++i;
     } else {
@@ -169,7 +169,7 @@ void check_glob(std::string_view pattern) {
       if (end == std::string_view::npos) refuse("\"[\" is never closed; write a set as [0-3]");
       for (const char x : pattern.substr(i + 1, end - i - 2)) {
         if (!in_scopes(x) && x != '!' && x != '^')
-          refuse(fmt::format("{} cannot stand in a set", in_quotes({&x, 1})));
+          refuse(fmt::format("{} is not allowed in a set", in_quotes({&x, 1})));
       }
       i = end - 1;
     } else if (c == '{') {

@@ -11,7 +11,7 @@
 namespace mantissa::precision {
 namespace {
 
-/// Whether the policy's own fields, or those of a rule, are so.
+/// True if `is` holds for the policy's own fields or for those of a rule.
 template <class Is>
 bool any(const Policy& policy, const Is& is) {
   return is(policy.fields()) ||
@@ -53,13 +53,13 @@ std::vector<std::string> idle_fields(const Policy& policy) {
     }
   }
   const bool scales = any(policy, has_scales), blocks = any(policy, has_blocks);
-  const std::string_view none = blocks ? "blocks of mx formats take their scales from themselves"
-                                       : "no format of the policy has scales";
+  const std::string_view none =
+      blocks ? "blocks of mx formats derive their own scales" : "no format in the policy has scales";
   const auto is_delayed = [](const Fields& f) { return f.scaling == Scaling::delayed; };
   const auto is_scaled = [](const Fields& f) { return f.scaling && f.scaling != Scaling::none; };
   if (*fields.scaling != Scaling::delayed && !scales) say("scaling", none);
   if (*fields.scale_margin != 0 && !any(policy, scales_tensors)) {
-    say("scale_margin", scales ? "the scale of a tensor of nvfp4 has no margin" : none);
+    say("scale_margin", scales ? "the tensor scale of nvfp4 has no margin" : none);
   } else if (*fields.scale_margin != 0 && !any(policy, is_scaled)) {
     say("scale_margin", "scaling=none has no scales");
   }

@@ -1,4 +1,4 @@
-// Fields of a policy that are set and can have no effect.
+// Fields of a policy that are set but have no effect.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace mantissa::precision {
 
-/// A sentence for each field of `policy` that is not as usual and that nothing it says, its rules included,
-/// lets have an effect: accumulate_block, scaling, scale_margin, amax_history.
+/// Returns a sentence for each of accumulate_block, scaling, scale_margin and amax_history that differs from
+/// its usual value but has no effect under `policy` and its rules.
 std::vector<std::string> idle_fields(const Policy& policy);
 
 }  // namespace mantissa::precision

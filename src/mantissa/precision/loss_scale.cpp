@@ -22,7 +22,7 @@ std::optional<T> whole_number(std::string_view text) {
   return value;
 }
 
-/// "2^16" or "65536" as a positive number that the f32 loss can be multiplied by.
+/// Parses "2^16" or "65536" as a positive number within f32, the format of the loss.
 std::optional<double> scale_number(std::string_view text) {
   std::optional<double> value;
   if (text.starts_with("2^")) {
@@ -51,7 +51,7 @@ LossScale parse_loss_scale(std::string_view text) {
   if (text == kDynamic) return {LossScale::Kind::dynamic, kDefaultInitial};
   if (text == "0") {
     throw ConfigError(
-        "loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic (what DeepSpeed means by "
+        "loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic (DeepSpeed's meaning of "
         "0) or "
         "loss_scale=none");
   }

@@ -7,8 +7,8 @@
 
 namespace mantissa::precision {
 
-/// "none", "dynamic" (from 2^16), "dynamic:2^12", "dynamic:1000", "128", "2^7". Throws ConfigError; the scale
-/// must be positive and within f32, the format of the loss.
+/// Parses "none", "dynamic" (from 2^16), "dynamic:2^12", "dynamic:1000", "128" or "2^7". Throws ConfigError
+/// unless the scale is positive and within f32, the format of the loss.
 LossScale parse_loss_scale(std::string_view text);
 
 }  // namespace mantissa::precision

@@ -81,7 +81,7 @@ void LossScaler::update_torch(bool overflow) {
   }
   if (++state_.iteration < options_.window) return;
   state_.iteration = 0;
-  // GradScaler keeps its scale in f32 and never lets it grow to infinity.
+  // GradScaler stores its scale in f32 and never lets it grow to infinity.
   if (state_.scale * kFactor <= std::numeric_limits<float>::max()) state_.scale *= kFactor;
 }
 

@@ -1,6 +1,6 @@
-// Loss scalers: what the loss is multiplied by before the backward pass, and how that moves with overflows.
-// Rules of DeepSpeed (≥ 0.17.1, deepspeed/runtime/fp16/loss_scaler.py, under ZeRO 1–3) and of PyTorch
-// (torch.amp.GradScaler), as docs/numerics.md states them.
+// Loss scalers: the factor on the loss before the backward pass, and its reaction to overflows. The rules are
+// those of DeepSpeed (≥ 0.17.1, deepspeed/runtime/fp16/loss_scaler.py, ZeRO stages 1–3) and PyTorch
+// (torch.amp.GradScaler); docs/numerics.md describes them.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace mantissa::precision {
 enum class ScalerRule : std::uint8_t { deepspeed, torch, constant };
 std::string_view name(ScalerRule rule);
 
-/// DeepSpeed's names and defaults. `torch` reads initial_scale and window (the growth interval) only.
+/// DeepSpeed's names and defaults. `torch` uses only initial_scale and window (the growth interval).
 struct ScalerOptions {
   ScalerRule rule = ScalerRule::deepspeed;
   double initial_scale = 65536;
@@ -21,16 +21,16 @@ struct ScalerOptions {
   std::int64_t hysteresis = 2;
   bool consecutive_hysteresis = false;
   double min_scale = 1;
-  bool raise_at_min = true;  // stop where the scale would have to fall below min_scale
+  bool raise_at_min = true;  // stop when the scale would fall below min_scale
   friend bool operator==(const ScalerOptions&, const ScalerOptions&) = default;
 
   /// PyTorch's defaults: 2^16, growth after 2000 clean steps.
   static ScalerOptions torch();
-  /// A scale that never moves; overflowing steps are still skipped.
+  /// A constant scale. Overflowing steps are still skipped.
   static ScalerOptions constant(double scale);
 };
 
-/// A scaler between two steps. `iteration` counts attempts; under `torch`, clean ones since the last change.
+/// A scaler between two steps. `iteration` counts attempts; under `torch`, clean steps since the last change.
 struct ScalerState {
   double scale = 1;
   std::int64_t iteration = 0, last_overflow = -1, hysteresis = 1;
@@ -41,17 +41,17 @@ class LossScaler {
  public:
   explicit LossScaler(const ScalerOptions& options);
 
-  /// What the step at hand multiplies its loss by, and divides its gradients by.
+  /// The factor on the loss of the current step, and the divisor of its gradients.
   double scale() const { return state_.scale; }
-  /// Whether an overflow now would ask for less than the minimum, so that the run has to stop. Nothing but
-  /// the caller's decision follows from it: update() then keeps the scale.
+  /// True if an overflow now would lower the scale below the minimum, so the run must stop. The caller
+  /// decides; update() then keeps the scale.
   bool at_minimum() const;
-  /// After an attempt. A factor of 2 each way.
+  /// Records an attempt. The scale changes by a factor of 2.
   void update(bool overflow);
 
   const ScalerOptions& options() const { return options_; }
   const ScalerState& state() const { return state_; }
-  /// Goes on from `state`; a constant scale keeps its own value.
+  /// Continues from `state`. A constant scale keeps its own value.
   void restore(const ScalerState& state);
 
  private:
@@ -62,11 +62,11 @@ class LossScaler {
   ScalerState state_;
 };
 
-/// A pattern of overflows played through a scaler.
+/// The result of replaying a pattern of overflows.
 struct ScalerReplay {
   std::vector<double> scales;            // after each step
   std::vector<std::int64_t> hysteresis;  // after each step
-  std::string error;                     // where the rule stops the run: why; the step is not in the lists
+  std::string error;  // why the rule stops the run, if it does; the lists end before that step
 };
 ScalerReplay replay(const ScalerOptions& options, const std::vector<bool>& overflows);
 

@@ -19,7 +19,7 @@ constexpr std::string_view kDefaultPreset = "32-true";
 constexpr std::string_view kCustom = "custom";
 constexpr std::size_t kLongestLine = 65536;
 
-/// Rules follow the fields, each after a semicolon; no field, scope or rule contains one.
+/// Splits at semicolons: the fields, then the rules. No field, scope or rule contains a semicolon.
 std::vector<std::string_view> segments(std::string_view text) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0;;) {
@@ -30,7 +30,7 @@ std::vector<std::string_view> segments(std::string_view text) {
   }
 }
 
-/// "[preset] field=value …"; white space or commas between (jmp writes commas).
+/// Parses "[preset] field=value …", separated by white space or commas (jmp uses commas).
 Fields parse_fields(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (text.find(':') < equals && equals != std::string_view::npos) {
@@ -46,13 +46,13 @@ Fields parse_fields(std::string_view text) {
     if (at != std::string_view::npos) {
       const Field* field = find_field(word.substr(0, at));
       if (field != nullptr && !field_text(said, *field).empty()) {
-        throw ConfigError(fmt::format("{} is said twice; keep one", field->name));
+        throw ConfigError(fmt::format("{} is set twice; keep one", field->name));
       }
       set_field(said, word.substr(0, at), word.substr(at + 1));
     } else if (first) {
       base = find_preset(word).fields;
     } else {
-      throw ConfigError(fmt::format("{} is not field=value; write for instance compute=bf16, without spaces",
+      throw ConfigError(fmt::format("{} is not field=value; write it without spaces, such as compute=bf16",
                                     in_quotes(word)));
     }
     first = false;
@@ -61,16 +61,16 @@ Fields parse_fields(std::string_view text) {
   return base;
 }
 
-/// The format that `rule` gives to what is in the arithmetic's unless a rule names it. `alone`: the rule says
-/// nothing else.
+/// Returns the format that `rule` gives to an interior op or to the update. `alone`: the rule sets nothing
+/// but compute.
 Scalar inside_format(const Rule& rule, bool alone) {
   const std::optional<Scalar> format =
       alone && rule.fields.compute ? parse_scalar((*rule.fields.compute)->name) : std::nullopt;
   if (format) return *format;
-  throw ConfigError(
-      fmt::format("rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
-                  "needs no scale and no parts; write for instance compute=bf16, and the rest without op",
-                  in_quotes(rule.str()), rule.origin, rule.op.empty() ? "the update" : rule.op));
+  throw ConfigError(fmt::format(
+      "rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
+      "needs no scale and no parts; write compute=bf16, for example, and set other fields without op",
+      in_quotes(rule.str()), rule.origin, rule.op.empty() ? "the update" : rule.op));
 }
 
 }  // namespace

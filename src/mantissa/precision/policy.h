@@ -1,5 +1,5 @@
-// The precision policy: one immutable value that parses from and prints to one line, and answers for every
-// use of a graph which formats it has and which rule decided (docs/numerics.md, "Policy").
+// The precision policy: one immutable value that parses from and prints to one line. For every use in a graph
+// it returns the formats and the rule that decides them (docs/numerics.md, "Policy").
 #pragma once
 
 #include <cstdint>
@@ -25,11 +25,11 @@ struct LossScale {
   friend bool operator==(const LossScale&, const LossScale&) = default;
 };
 
-/// Where the scale of a tensor in 8 bits comes from: the largest magnitudes of earlier steps, or its own; or
-/// there is none.
+/// The source of an 8-bit tensor's scale: the largest magnitudes of earlier steps, its own values, or no
+/// scale.
 enum class Scaling : std::uint8_t { delayed, current, none };
 
-/// The fields that a policy line, a preset or a rule can set. Unset in a rule: not touched.
+/// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
   std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
@@ -43,31 +43,31 @@ struct Fields {
   friend bool operator==(const Fields&, const Fields&) = default;
 };
 
-/// A rule: where its patterns match, its fields win over the preset and over earlier rules.
+/// A rule. Where its patterns match, its fields override the preset and earlier rules.
 struct Rule {
   std::string match =
-      "*";         // scope glob: * ? [0-3] [!x] {a,b}; also matched at any depth below a matching scope
+      "*";         // scope glob: * ? [0-3] [!x] {a,b}; also matches everything below a matching scope
   std::string op;  // empty: any
   std::optional<Pass> pass;
   std::string operand;                                // empty: any
   std::optional<std::int64_t> first_step, last_step;  // steps = "0:500": [first, last)
   Fields fields;
-  std::string origin;       // "--rule 1", "run.toml:31": what explain prints under "decided by"
-  std::string str() const;  // short form: "SCOPE: field=value …", or the TOML inline form where it needs more
+  std::string origin;       // "--rule 1", "run.toml:31": printed by explain under "decided by"
+  std::string str() const;  // "SCOPE: field=value …", or the TOML inline form if that does not suffice
   friend bool operator==(const Rule&, const Rule&);
 };
 
-/// The use that is asked about.
+/// A use of formats in a graph: the argument of a policy lookup.
 struct Use {
   std::string_view scope;
   std::string_view op;
   Pass pass = Pass::forward;
   std::int64_t step = 0;
   std::string_view operand = {};  // of a product: "input", "weight", "gradient"; empty: the op itself
-  bool interior = false;          // `op` names the inside of an op, of which only rules that name it speak
+  bool interior = false;          // `op` is an interior step of an op; only rules with that op match
 };
 
-/// The answer: the resolved fields.
+/// The resolved fields of a use.
 struct Resolved {
   Compute compute = Scalar::f32;
   Accumulator accumulator;
@@ -83,52 +83,54 @@ class Policy {
  public:
   /// "32-true".
   Policy();
-  /// The preset called `name`, or by one of its aliases ("bf16" → bf16-mixed), or a one-line policy
-  /// "params=f32 compute=bf16 …", optionally beginning with a preset's name whose fields it then changes.
-  /// Spellings of other systems are read too (foreign.h); what they say that has no field here goes to
-  /// `notes`. Throws ConfigError that names the nearest right spelling.
+  /// Parses the name or alias of a preset ("bf16" means bf16-mixed), or a one-line policy "params=f32
+  /// compute=bf16 …". A line may begin with a preset's name; its fields then override the preset's. Also
+  /// reads the spellings of other systems (foreign.h) and adds a note to `notes` for everything in them
+  /// without a field here. Throws ConfigError with the nearest known spelling.
   static Policy parse(std::string_view text, std::vector<std::string>* notes = nullptr);
   static std::vector<std::string> preset_names();
 
-  /// This policy with one rule more (short form or TOML inline table). Later rules win.
+  /// Returns this policy with one more rule (short form or TOML inline table). Later rules win.
   Policy with_rule(std::string_view text, std::string origin) const;
   Policy with_rule(Rule rule) const;
   Policy with_fields(const Fields& fields) const;
 
-  /// "bf16-mixed", or "custom" where the line is no preset's.
+  /// Returns the name of the preset with these fields, such as "bf16-mixed", or "custom".
   const std::string& preset() const { return preset_; }
-  /// Every field, canonical order, then the rules: parses back to an equal value.
+  /// Returns the fields in canonical order, without scaling fields at their usual values, then the rules.
+  /// Parses back to an equal value.
   std::string line() const;
-  /// The [precision] table of a resolved config.
+  /// Returns the [precision] table of a resolved config.
   std::string toml() const;
 
   const Fields& fields() const { return fields_; }  // all set
   const std::vector<Rule>& rules() const { return rules_; }
   LossScale loss_scale() const { return *fields_.loss_scale; }
-  /// Format of arithmetic in ops that are not lowered: f64 under 64-true, else f32.
+  /// The format of arithmetic in ops that are not lowered: f64 under 64-true, else f32.
   Scalar arithmetic() const;
 
   Resolved resolve(const Use& use) const;
-  /// The format that rules give to the inside of an op; none where no rule names it. Throws ConfigError where
-  /// one that does says anything but a plain format.
+  /// Returns the format that rules give to an interior step of an op, or null if no rule names it. Throws
+  /// ConfigError if such a rule sets anything but a plain format.
   std::optional<Scalar> interior(const Use& use) const;
-  /// The format that rules give to the update's arithmetic, by `compute` with op = "update" or pass =
-  /// "update"; none where no rule does. Throws as interior().
+  /// Returns the format that rules give to the update's arithmetic, by `compute` with op = "update" or pass =
+  /// "update", or null. Throws like interior().
   std::optional<Scalar> update_arithmetic(const Use& use) const;
-  /// How rules say that activations, and gradients of them, are rounded; to nearest where none does: the
-  /// policy's own `rounding` is of weights and moments.
+  /// Returns the rounding that rules give to activations and their gradients; nearest without such a rule.
+  /// The policy's own `rounding` applies to weights and moments.
   Rounding activation_rounding(const Use& use) const;
-  /// Who set any of the fields called `names` for `use`: the last rule that did, else the preset or line.
+  /// Returns the origin of the fields `names` for `use`: the last rule that sets any of them, else the preset
+  /// or line.
   std::string decided_by(const Use& use, std::span<const std::string_view> names) const;
-  /// This policy as it is in step `step` of a run, from 0 on: without the rules of other steps.
+  /// Returns this policy as it applies to step `step` of a run (from 0): without the rules of other steps.
   Policy at_step(std::int64_t step) const;
-  /// This policy with the rules of these indices alone.
+  /// Returns this policy with only the rules of these indices.
   Policy with_only(std::span<const std::size_t> rules) const;
-  /// The rules that at_step() keeps, by their index here.
+  /// Returns the indices of the rules that at_step() keeps.
   std::vector<std::size_t> rules_at(std::int64_t step) const;
-  /// The steps at which at_step() changes, ascending: where rules begin or end.
+  /// Returns the steps at which at_step() changes, ascending: where rules begin or end.
   std::vector<std::int64_t> changes() const;
-  /// The index of the last rule whose patterns match `use`, for "matches nothing" warnings.
+  /// Returns the indices of the rules whose patterns match `use`, ascending.
   std::vector<std::size_t> matching_rules(const Use& use) const;
 
   friend bool operator==(const Policy&, const Policy&);
@@ -139,7 +141,7 @@ class Policy {
   std::vector<Rule> rules_;
 };
 
-/// Whether `pattern` matches `scope`, whole: * crosses dots, ? one character, [0-3] a set, {a,b}
+/// True if `pattern` matches all of `scope`. `*` crosses dots, `?` is one character, [0-3] a set, {a,b}
 /// alternatives, {0,8-11} numbers.
 bool glob_match(std::string_view pattern, std::string_view scope);
 

@@ -13,7 +13,7 @@
 namespace mantissa::precision {
 namespace {
 
-/// Every field in `format`, and what numerics.md says otherwise: models are written in f32.
+/// Every field in `format`, except that models are written in f32 (docs/numerics.md).
 Fields uniform(Scalar format) {
   Fields f;
   f.compute = format;
@@ -38,21 +38,21 @@ Fields mixed(Scalar compute) {
   return f;
 }
 
-/// f32 everywhere but for factors of products.
+/// f32 everywhere except for product operands.
 Fields multiplied(const char* compute) {
   Fields f = uniform(Scalar::f32);
   f.compute = Compute::parse(compute);
   return f;
 }
 
-/// bf16-mixed with 8-bit factors in Linear ops.
+/// bf16-mixed with 8-bit operands in Linear ops.
 Fields hybrid() {
   Fields f = mixed(Scalar::bf16);
   f.compute = Compute::parse("fp8-hybrid");
   return f;
 }
 
-/// The same with a dynamic loss scale, for a format whose smallest values gradients fall below.
+/// Adds a dynamic loss scale, for formats in which small gradients underflow.
 Fields scaled(Fields fields) {
   fields.loss_scale = LossScale{LossScale::Kind::dynamic, 65536};
   return fields;
@@ -120,7 +120,7 @@ const Preset* preset_of(const Fields& fields) {
   const auto scales = [](const Fields& f) { return f.loss_scale->kind != LossScale::Kind::none; };
   for (const Preset& preset : presets()) {
     Fields same = fields;
-    // A preset with a loss scale keeps its name under another one.
+    // A preset with a loss scale keeps its name when only the scale changes.
     if (scales(preset.fields) && scales(fields)) same.loss_scale = preset.fields.loss_scale;
     if (same == preset.fields) return &preset;
   }

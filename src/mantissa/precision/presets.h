@@ -1,4 +1,4 @@
-// The named policies. A later preset is one more row.
+// The named policies. A new preset is one more row of the table.
 #pragma once
 
 #include <span>
@@ -12,21 +12,22 @@ namespace mantissa::precision {
 
 struct Preset {
   std::string name;
-  std::vector<std::string> aliases;  // Fabric's short names and the names of torch's dtypes
+  std::vector<std::string> aliases;  // Fabric's short names and torch's dtype names
   Fields fields;                     // all set
 };
 
-/// All presets.
+/// Returns all presets.
 std::span<const Preset> presets();
 
-/// The preset called `name`, or by an alias, in any case. Throws ConfigError that names the nearest right
-/// spelling.
+/// Returns the preset with the name or alias `name`, in any letter case. Throws ConfigError with the nearest
+/// known spelling.
 const Preset& find_preset(std::string_view name);
 
-/// The preset whose fields are `fields`; null where there is none.
+/// Returns the preset with exactly these fields, or null.
 const Preset* preset_of(const Fields& fields);
 
-/// "presets: 64-true, …; or a policy line such as …": how a refusal ends.
+/// Returns "presets: 64-true, …; or a policy line such as …", which ends the messages of unsupported
+/// policies.
 std::string trainable();
 
 }  // namespace mantissa::precision

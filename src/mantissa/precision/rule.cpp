@@ -27,11 +27,11 @@ void set_pass(Rule& rule, std::string_view value) {
     }
     names.emplace_back(name(pass));
   }
-  throw ConfigError(fmt::format("pass={}: no pass has this name{} (passes: {})", in_quotes(value),
+  throw ConfigError(fmt::format("pass={}: unknown pass{} (passes: {})", in_quotes(value),
                                 did_you_mean(value, names), list_of(names)));
 }
 
-/// One end of "0:500"; an empty end is open.
+/// Parses one end of "0:500". An empty end is open.
 bool read_step(std::string_view text, std::optional<std::int64_t>& out) {
   if (text.empty()) return true;
   std::int64_t value = 0;
@@ -47,14 +47,14 @@ void set_steps(Rule& rule, std::string_view value) {
                     read_step(value.substr(colon + 1), last) && (first || last);
   if (!read || (last && *last <= first.value_or(0))) {
     throw ConfigError(fmt::format(
-        "steps={}: not a range of steps; write 0:500 for the first 500 steps, 500: for all after them",
+        "steps={}: not a range of steps; write 0:500 for the first 500 steps, or 500: for all later steps",
         in_quotes(value)));
   }
   rule.first_step = first;
   rule.last_step = last;
 }
 
-/// An op or an operand: an identifier.
+/// Checks that an op or an operand is an identifier.
 std::string identifier(std::string_view key, std::string_view value) {
   const bool fine = !value.empty() && std::ranges::all_of(value, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -69,7 +69,7 @@ std::string steps_text(const Rule& rule) {
                      rule.last_step ? std::to_string(*rule.last_step) : "");
 }
 
-/// Numbers and booleans are bare in TOML, everything else is a string.
+/// Numbers and booleans are bare in TOML; everything else is a string.
 std::string toml_value(const Fields& fields, const Field& field) {
   const std::string text = field_text(fields, field);
   const bool bare = std::holds_alternative<std::optional<bool> Fields::*>(field.member) ||
@@ -104,12 +104,12 @@ Rule parse_short_form(std::string_view text) {
   for (const std::string_view word : split_words(text.substr(colon + 1), " \t\r\n,")) {
     const std::size_t at = word.find('=');
     if (at == std::string_view::npos) {
-      throw ConfigError(fmt::format("{} is not field=value; write for instance compute=f32, without spaces",
+      throw ConfigError(fmt::format("{} is not field=value; write it without spaces, such as compute=f32",
                                     in_quotes(word)));
     }
     const std::string_view key = word.substr(0, at);
     if (std::ranges::find(seen, key) != seen.end())
-      throw ConfigError(fmt::format("{} is said twice; keep one", in_quotes(key)));
+      throw ConfigError(fmt::format("{} is set twice; keep one", in_quotes(key)));
     seen.push_back(key);
     set_rule_key(rule, key, word.substr(at + 1));
   }
@@ -139,7 +139,7 @@ bool operator==(const Rule& a, const Rule& b) {
   const auto parts = [](const Rule& r) {
     return std::tie(r.match, r.op, r.pass, r.operand, r.first_step, r.last_step, r.fields);
   };
-  return parts(a) == parts(b);  // not the origin: where a rule was written does not change what it says
+  return parts(a) == parts(b);  // the origin does not affect equality
 }
 
 void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
@@ -163,7 +163,7 @@ void set_rule_key(Rule& rule, std::string_view key, std::string_view value) {
                                   did_you_mean(key, names), list_of(names)));
   } else if (!field->in_rules) {
     throw ConfigError(
-        fmt::format("{} belongs to the whole run; say it in the policy, not in a rule", field->name));
+        fmt::format("{} belongs to the whole run; set it in the policy, not in a rule", field->name));
   } else {
     set_field(rule.fields, key, value);
   }
@@ -180,7 +180,7 @@ void check_rule(const Rule& rule) {
 Rule parse_rule(std::string_view text, std::string origin) {
   text = trimmed(text);
   try {
-    // A scope may begin with {a,b}; only the table form ends with a brace.
+    // A scope may begin with {a,b}, but only the table form ends with a brace.
     Rule rule = text.starts_with('{') && text.ends_with('}') ? rule_from_toml(text) : parse_short_form(text);
     check_rule(rule);
     rule.origin = std::move(origin);

@@ -10,13 +10,13 @@
 
 namespace mantissa::precision {
 
-/// The rule that the inline table `text` ("{match = …}") says. Throws ConfigError.
+/// Parses the inline table `text` ("{match = …}"). Throws ConfigError.
 Rule rule_from_toml(std::string_view text);
 
-/// The rule that `table` says; its origin is empty. Throws ConfigError.
+/// Reads the rule in `table`, with an empty origin. Throws ConfigError.
 Rule rule_from_table(const toml::table& table);
 
-/// The text that a policy line has for a TOML value: "bf16", true → "true", 128 → "128"; none for other
+/// Returns the policy-line text of a TOML value: "bf16", true → "true", 128 → "128". Returns null for other
 /// types.
 std::optional<std::string> value_text(const toml::node& value);
 

@@ -17,17 +17,17 @@ namespace {
 struct Allowed {
   std::string_view field;
   std::vector<std::string> values;
-  std::string_view why;  // what the others would need
+  std::string_view why;  // why other values are not available
 };
 
 const std::vector<Allowed>& allowed_in_f32() {
   static const std::vector<Allowed> table = {
       {"optimizer",
        {"f32", "tf32", "bf16"},
-       "in f16 and in 8 bits (1-beta2)*g^2 rounds to 0 for g < 8e-4, and the first moment over eps explodes"},
+       "in f16 and 8 bits (1-beta2)*g^2 underflows for g < 8e-4, and first moment / eps explodes"},
       {"checkpoint",
        {"f32", "f64", "bf16", "f16", "e5m2", "e4m3"},
-       "a safetensors file has no such format, so its values would be f32"},
+       "safetensors has no such format and would store f32"},
   };
   return table;
 }
@@ -37,26 +37,26 @@ bool is_format(const Field& field) {
          std::holds_alternative<std::optional<Compute> Fields::*>(field.member);
 }
 
-/// f64 is a format of whole runs.
+/// Rejects f64 unless the whole run uses it.
 void check_f64(const Fields& fields, bool f64) {
   for (const Field& field : field_table()) {
     const std::string value = field_text(fields, field);
     if (!is_format(field) || value.empty() || field.name == "checkpoint" || (value == "f64") == f64) continue;
     throw ConfigError(
-        fmt::format("{}={} is not available: f64 is computed under 64-true only, where every format is f64; "
+        fmt::format("{}={} is not available: f64 is supported only under 64-true, where every format is f64; "
                     "use {}={} ({})",
                     field.name, value, field.name, f64 ? "f64" : "f32", trainable()));
   }
 }
 
-/// Numbers that would make a scale or its history senseless.
+/// Rejects values that make a scale or its history meaningless.
 void check_scaling(const Fields& fields) {
   constexpr std::int64_t kMostHistory = 65536, kMostMargin = 64;
   const std::int64_t history = fields.amax_history.value_or(1), margin = fields.scale_margin.value_or(0);
   if (history < 1 || history > kMostHistory) {
     throw ConfigError(fmt::format(
         "amax_history={}: must be 1 to {} steps; use scaling=current for scales without a history, or "
-        "scaling=none for none",
+        "scaling=none for no scales",
         history, kMostHistory));
   }
   if (margin > kMostMargin)
@@ -79,7 +79,7 @@ void check_rule_supported(const Rule& rule, bool f64) {
   if ((rule.first_step || rule.last_step) &&
       (rule.fields.params || rule.fields.optimizer || rule.fields.kahan || rule.fields.grads)) {
     throw ConfigError(
-        "steps is not available for params, grads, optimizer and kahan: what is kept from step to step has "
+        "steps is not available for params, grads, optimizer and kahan: state kept between steps has "
         "one "
         "format; leave them out, or resume with another policy");
   }
@@ -90,27 +90,26 @@ void check_rule_supported(const Rule& rule, bool f64) {
   others.compute = {};
   if (rule.pass == Pass::update && others != Fields()) {
     throw ConfigError(
-        "pass=update is available for optimizer, rounding, kahan and compute only: the rest is not of the "
-        "update; leave it out");
+        "pass=update supports only optimizer, rounding, kahan and compute: other fields do not affect the "
+        "update; remove them");
   }
   check_fields(rule.fields, f64);
 }
 
-/// Whether what is computed in f32 is rounded as it is stored in `s`. tf32's is, though it takes as many
-/// bytes.
+/// True if storing an f32 result in `s` rounds it. This includes tf32, which uses as many bytes as f32.
 bool is_below_f32(Scalar s) {
   return !holds(s, Scalar::f32);
 }
 
-/// Whether the policy, or one of its rules, gives a format below f32 to `member`.
+/// True if the policy or one of its rules gives a format below f32 to `member`.
 bool narrows(const Policy& policy, std::optional<Scalar> Fields::*member) {
   const auto narrow = [member](const Fields& f) { return f.*member && is_below_f32(*(f.*member)); };
   return narrow(policy.fields()) ||
          std::ranges::any_of(policy.rules(), [&](const Rule& r) { return narrow(r.fields); });
 }
 
-/// A way of rounding that would round nothing, and a compensation of what is not lost, are refused. A rule
-/// that speaks of other passes, too, may round activations so (`only_update` false).
+/// Rejects a rounding without anything to round, and a compensation without any loss. A rule for other passes
+/// may still use its rounding for activations (`only_update` is false).
 void check_update_fields(const Policy& policy, const Fields& fields, bool only_update) {
   const bool weights = narrows(policy, &Fields::params), moments = narrows(policy, &Fields::optimizer);
   if (fields.kahan.value_or(false) && !weights) {
@@ -122,7 +121,7 @@ void check_update_fields(const Policy& policy, const Fields& fields, bool only_u
   if (only_update && fields.rounding.value_or(Rounding::nearest) != Rounding::nearest && !weights &&
       !moments) {
     throw ConfigError(fmt::format(
-        "rounding={} is not available: only weights and moments below f32 are rounded so, and here both are "
+        "rounding={} is not available: it applies only to weights and moments below f32, and both are "
         "{}; use rounding=nearest, or params=bf16 or optimizer=bf16 ({})",
         field_text(fields, *find_field("rounding")), name(*policy.fields().params), trainable()));
   }
@@ -132,23 +131,23 @@ void check_update_fields(const Policy& policy, const Fields& fields, bool only_u
 
 void check_update(const Resolved& parameter) {
   const bool compensated = parameter.kahan && is_below_f32(parameter.params);
-  const bool fine = parameter.optimizer == Scalar::tf32;  // enough for betas up to 0.9995, to nearest
+  const bool fine =
+      parameter.optimizer == Scalar::tf32;  // sufficient for betas up to 0.9995 with rounding to nearest
   if (!is_below_f32(parameter.optimizer) || parameter.rounding == Rounding::stochastic ||
       (parameter.rounding == Rounding::nearest && (compensated || fine))) {
     return;
   }
   if (fine) {
     throw ConfigError(
-        "optimizer=tf32 is not available with rounding=toward-zero: what a moment gains is cut off where it "
-        "is less than a unit in its last place, as it is where beta is near 1; use rounding=nearest or "
+        "optimizer=tf32 is not available with rounding=toward-zero: for beta near 1 a moment changes by less "
+        "than a unit in its last place, and truncation discards every increase; use rounding=nearest or "
         "stochastic, or optimizer=f32");
   }
   throw ConfigError(fmt::format(
-      "optimizer={} is not available with this rounding: a moment changes by less than half a unit in its "
-      "last "
-      "place where beta is near 1, and stays where it is; use rounding=stochastic, kahan=true with "
-      "params=bf16 "
-      "and rounding=nearest, or optimizer=f32",
+      "optimizer={} is not available with this rounding: for beta near 1 a moment changes by less than half "
+      "a "
+      "unit in its last place, and rounding discards the change; use rounding=stochastic, kahan=true with "
+      "params=bf16 and rounding=nearest, or optimizer=f32",
       name(parameter.optimizer)));
 }
 

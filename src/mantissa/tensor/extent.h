@@ -1,5 +1,5 @@
-// What of a graph's capacity one run uses: how many tokens, which rows they form, and where each segment
-// stands.
+// The extents of one run of a graph: the number of tokens, their split into rows, and the position of each
+// segment.
 #pragma once
 
 #include <cstdint>
@@ -7,16 +7,16 @@
 
 namespace mantissa {
 
-/// A whole row (sequence) of the batch: tokens [begin, begin + length) of the token axis. Sums over tokens
-/// are made of leaves of whole rows (docs/numerics.md, "Sums over tokens").
+/// A whole row (sequence) of the batch: tokens [begin, begin + length) of the token axis. The leaves of sums
+/// over tokens consist of whole rows (docs/numerics.md, "Sums over tokens").
 struct Row {
   std::int64_t begin = 0;
   std::int64_t length = 0;
 };
 
 /// Tokens that attend to each other: [begin, begin + length) of the token axis, at positions `position`
-/// onward of their sequence. `slot` is the cache slot that holds the earlier positions; unused where there is
-/// no cache. `sequence` tells sequences apart for random numbers.
+/// onward of their sequence. `slot` is the cache slot that holds the earlier positions; unused without a
+/// cache. `sequence` identifies the sequence to the random number generator.
 struct Segment {
   std::int64_t begin = 0;
   std::int64_t length = 0;
@@ -25,18 +25,18 @@ struct Segment {
   std::uint64_t sequence = 0;
 };
 
-/// The extents of one run. Spans are borrowed. Rows and segments cover [0, tokens) in order; in decoding,
-/// which sums nothing over tokens, there are rows only for the segments whose logits are asked.
+/// The extents of one run. Spans are borrowed. Segments cover [0, tokens) in order, and so do rows except in
+/// decoding: decoding computes no sums over tokens, and its rows are the segments whose logits are requested.
 struct Extent {
   std::int64_t tokens = 0;
   std::span<const Row> rows;
   std::span<const Segment> segments;
   std::int64_t rows_per_leaf = 1;
-  std::uint64_t seed = 0;  // of random numbers
+  std::uint64_t seed = 0;  // of the random number generator
 };
 
-/// Tokens of one summation block: within a leaf, blocks of this many tokens from each row's start are one FMA
-/// chain each.
+/// Tokens per summation block: within a leaf, every kSumBlock tokens from a row's start form one chain of
+/// fused multiply-adds.
 inline constexpr std::int64_t kSumBlock = 256;
 
 }  // namespace mantissa

@@ -26,8 +26,7 @@ std::int64_t Shape::count() const {
   std::int64_t n = 1;
   for (const Dim& d : dims_) {
     if (d.size < 0 || __builtin_mul_overflow(n, d.size, &n)) {
-      throw ShapeError(
-          fmt::format("shape {}: the number of elements is negative or does not fit in 63 bits", str()));
+      throw ShapeError(fmt::format("shape {}: expected an element count from 0 to 2^63 - 1", str()));
     }
   }
   return n;

@@ -1,5 +1,5 @@
-// Shapes whose leading dimension may be the token axis: a capacity when the graph is built, an extent when it
-// runs.
+// Shapes whose leading dimension may be the token axis or the row axis. Such a dimension is a capacity at
+// build time; each run uses an extent of it.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,11 @@
 
 namespace mantissa {
 
-/// What the size of a dimension means: fixed by the model, or a capacity of which a run uses a part.
+/// The meaning of a dimension's size: fixed by the model, or a capacity that a run uses in part.
 enum class Axis : std::uint8_t { fixed, tokens, rows };
 
 struct Dim {
-  std::int64_t size = 0;  // capacity, where the axis is not fixed
+  std::int64_t size = 0;  // the capacity, unless the axis is fixed
   Axis axis = Axis::fixed;
   friend bool operator==(const Dim&, const Dim&) = default;
 };
@@ -33,15 +33,16 @@ class Shape {
   std::size_t rank() const { return dims_.size(); }
   const Dim& dim(std::size_t i) const { return dims_.at(i); }
   const std::vector<Dim>& dims() const { return dims_; }
-  /// Number of elements at capacity; 1 for a scalar. Throws ShapeError where it does not fit in 63 bits.
+  /// Number of elements at capacity; 1 for a scalar. Throws ShapeError if it is negative or does not fit in
+  /// 63 bits.
   std::int64_t count() const;
   /// Size of the last dimension; 1 for a scalar.
   std::int64_t last() const { return dims_.empty() ? 1 : dims_.back().size; }
-  /// Elements in all but the last dimension.
+  /// Number of elements in all but the last dimension.
   std::int64_t leading() const { return count() / (last() == 0 ? 1 : last()); }
   bool has_tokens() const { return !dims_.empty() && dims_.front().axis == Axis::tokens; }
 
-  /// "[2048 tokens, 256]"
+  /// Formats the shape, for example "[2048 tokens, 256]".
   std::string str() const;
   friend bool operator==(const Shape&, const Shape&) = default;
 

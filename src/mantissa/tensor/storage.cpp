@@ -11,11 +11,11 @@ namespace mantissa {
 
 Storage::Storage(std::size_t bytes) : size_(bytes) {
   if (bytes == 0) return;
-  // Anonymous pages: zeroed by the system, counted when touched, given back whole.
+  // Anonymous pages are zeroed by the system, counted when first touched, and returned whole.
   void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) {
     throw ResourceError(fmt::format(
-        "memory: the system refuses {} bytes; use a smaller batch.micro_batch_size or model", bytes));
+        "memory: cannot allocate {} bytes. Fix: a smaller batch.micro_batch_size or model", bytes));
   }
   madvise(p, bytes, MADV_HUGEPAGE);
   data_ = static_cast<std::byte*>(p);

@@ -1,4 +1,4 @@
-// Owned memory, aligned for SIMD and asked of the system in pages, and typed views of it.
+// Owned memory, aligned for SIMD and allocated in pages, and typed views of it.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace mantissa {
 
 inline constexpr std::size_t kAlignment = 64;
 
-/// Rounds up to the alignment that every planned buffer has.
+/// Rounds `bytes` up to the alignment of every planned buffer.
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-/// A block of zeroed memory. Throws ResourceError, with the size, where the system refuses it.
+/// A block of zeroed memory. Throws ResourceError, with the size, if the operating system cannot provide it.
 class Storage {
  public:
   Storage() = default;
@@ -42,7 +42,7 @@ struct ConstMatrix {
   std::int64_t ld = 0;
 };
 
-/// A writable matrix view. Values are rounded to nearest as they are stored in `type`.
+/// A writable matrix view. Stores round to nearest in `type`.
 struct Matrix {
   void* data = nullptr;
   Scalar type = Scalar::f32;

@@ -12,7 +12,7 @@
 namespace mantissa::text {
 namespace {
 
-// The last sequences, `share` of them rounded down, at least one.
+// Number of held-out sequences: `share` of them rounded down, at least one unless `share` is 0.
 std::int64_t held_out_sequences(std::int64_t sequences, double share) {
   if (share == 0) return 0;
   return std::max<std::int64_t>(
@@ -51,10 +51,10 @@ Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::str
   if (train_ >= 1) return;
   const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
   throw ConfigError(fmt::format(
-      "{}: {} tokens hold {} sequences of data.sequence_length = {}, and training{} needs at least {}, that "
-      "is {} "
-      "tokens; give more data or a shorter sequence_length",
-      name_, tokens(), sequences, options_.sequence_length, held_out_ > 0 ? " beside validation" : "", wanted,
+      "{}: {} tokens form {} sequences of data.sequence_length = {}; training{} needs at least {}, that is "
+      "{} "
+      "tokens. Fix: more data or a shorter sequence_length",
+      name_, tokens(), sequences, options_.sequence_length, held_out_ > 0 ? " with validation" : "", wanted,
       static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
 }
 
@@ -76,12 +76,13 @@ std::int64_t Dataset::tokens() const {
 
 StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const {
   if (step < 1 || global_batch_size < 1) {
-    throw ConfigError(fmt::format("step {} with a global_batch_size of {} was asked for; both are at least 1",
-                                  step, global_batch_size));
+    throw ConfigError(
+        fmt::format("step {} and global_batch_size {} are out of range; both must be at least 1", step,
+                    global_batch_size));
   }
   StepData data = empty_step(global_batch_size, options_.sequence_length);
-  // Rows are counted over all epochs, so that an epoch may begin within a batch. The remainders are taken
-  // apart because step * global_batch_size need not fit.
+  // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in two
+  // steps because step * global_batch_size can overflow.
   const std::int64_t before = step - 1;
   std::int64_t epoch = before / train_ * global_batch_size;
   const std::int64_t rest = before % train_ * global_batch_size;
@@ -103,8 +104,8 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
 
 StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
   if (first < 0 || count < 0 || count > held_out_ || first > held_out_ - count) {
-    throw ConfigError(fmt::format("{}: validation rows {} to {} were asked for, and {} are held out", name_,
-                                  first, first + count, held_out_));
+    throw ConfigError(fmt::format("{}: validation rows {} to {} are out of range; {} rows are held out",
+                                  name_, first, first + count, held_out_));
   }
   StepData data = empty_step(count, options_.sequence_length);
   for (std::int64_t i = 0; i < count; ++i) append_row(ids_, train_ + first + i, data);

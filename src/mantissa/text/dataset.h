@@ -1,4 +1,4 @@
-// A data set as one stream of token ids cut into rows, and the order in which rows are taken.
+// A data set as one stream of token ids split into rows, and the order of the rows in training.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mantissa::text {
 
-/// The tokens of one optimizer step's rows: `rows` × (sequence_length + 1) ids; row r's inputs are its first
-/// sequence_length ids, its targets the last sequence_length. `origin[r]`: index of the row in the data set.
+/// The tokens of one optimizer step: `rows` × (sequence_length + 1) ids. Row r's inputs are its first
+/// sequence_length ids, its targets its last sequence_length. `origin[r]` is the row's index in the data set.
 struct StepData {
   std::int64_t rows = 0;
   std::int64_t sequence_length = 0;
@@ -18,26 +18,26 @@ struct StepData {
   std::vector<std::int64_t> origin;
 };
 
-/// Token ids held once, and the rows they form: sequence j is ids [j·T, j·T + T], neighbours share one. The
-/// last sequences are held out for validation where asked. Step s takes the next `global_batch_size` of the
-/// training sequences, wrapping at the end, also within a batch; with `shuffle` each epoch is a permutation
-/// that depends on (seed, epoch) alone.
+/// Token ids, stored once, and their rows: sequence j is ids [j·T, j·T + T], so neighbours share one id. The
+/// last sequences are held out if validation is requested. Step s takes the next `global_batch_size` training
+/// sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation that
+/// depends only on (seed, epoch).
 class Dataset {
  public:
   struct Options {
     std::int64_t sequence_length = 256;
     bool shuffle = true;
-    double validation = 0;  // share of the sequences, the last ones; at least one where > 0
+    double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
   };
-  /// Throws ConfigError or FileError where there is not one whole training sequence.
+  /// Throws ConfigError if an option is out of range or the ids form less than one training sequence.
   Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name);
 
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
-  /// The rows of attempt `step` (from 1). Depends on the options and `step` only.
+  /// Returns the rows of attempt `step` (from 1). Depends only on the options and `step`.
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
-  /// Validation rows [first, first + count).
+  /// Returns validation rows [first, first + count).
   StepData validation(std::int64_t first, std::int64_t count) const;
   std::size_t bytes() const;
   const std::string& name() const;

@@ -10,10 +10,10 @@
 namespace mantissa::text {
 namespace {
 
-/// Whether all values of `begin`, read as `format`, are ids.
+/// True if all values of `begin`, read as `format`, are ids.
 bool are_ids(std::span<const std::byte> begin, Scalar format, std::int64_t vocabulary) {
   const std::size_t width = bytes_of(format), count = begin.size() / width;
-  const std::size_t fewest = width == 2 ? 32 : 16;  // so many do not look so by chance
+  const std::size_t fewest = width == 2 ? 32 : 16;  // enough to rule out coincidence
   if (count < fewest) return false;
   bool any = false;
   for (std::size_t i = 0; i < count; ++i) {

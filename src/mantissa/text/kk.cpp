@@ -16,19 +16,20 @@ namespace {
 
 using Kind = KkStatement::Kind;
 
-// No two begin alike, nor like another word of a puzzle: one letter says who is meant, which small models
-// learn soon.
+// Each name begins with a different letter, and no other word of a puzzle begins with it. One letter
+// identifies a person, which small models learn early.
 constexpr std::array kNames = {"Ben", "Carl", "Dora", "Emil", "Finn", "Gus",  "Hana", "Jack", "Kim",  "Leo",
                                "Max", "Nora", "Otto", "Paul", "Rosa", "Theo", "Uma",  "Vera", "Yuri", "Zoe"};
 constexpr int kMostDepth = 3;
-constexpr std::uint64_t kTestShare = 8;  // one puzzle in so many
+constexpr std::uint64_t kTestShare = 8;  // one puzzle in eight
 
-/// The numbers of one puzzle, drawn one after the other.
+/// The random numbers of one puzzle, in order.
 class Draws {
  public:
   Draws(std::uint64_t seed, std::uint64_t number) : stream_(seed, RandomUse::data, hash_name("kk"), number) {}
 
-  /// In [0, n), by multiplication: the bias of 32 bits over a handful of choices is below 1e-8.
+  /// Returns a number in [0, n) by multiplication. With 32 random bits and a few choices the bias is below
+  /// 1e-8.
   int below(int n) {
     if (next_ % 4 == 0) block_ = stream_.block(next_ / 4);
     return static_cast<int>((std::uint64_t{block_[next_++ % 4]} * static_cast<std::uint64_t>(n)) >> 32U);
@@ -40,12 +41,12 @@ class Draws {
   std::uint64_t next_ = 0;
 };
 
-/// The people that a statement may speak of; the two that a join speaks of are never the same.
+/// The people that a statement may be about. The two people of a join always differ.
 struct Listeners {
   int people;
   int speaker;
 
-  /// Anybody but the speaker and `not_this`.
+  /// Returns anybody except the speaker and `not_this`.
   int pick(Draws& draws, int not_this) const {
     for (;;) {
       const int p = draws.below(people);
@@ -53,7 +54,7 @@ struct Listeners {
     }
   }
 
-  /// Two people; with two in all the speaker is one of them, because no puzzle of two without that has one
+  /// Returns two people. In puzzles of two the speaker is one of them; otherwise such puzzles have no unique
   /// solution.
   std::pair<int, int> pick_two(Draws& draws) const {
     if (people == 2) {
@@ -69,8 +70,8 @@ KkStatement leaf(Draws& draws, int person) {
   return {draws.below(2) == 0 ? Kind::knight : Kind::knave, person, {}};
 }
 
-/// One of six shapes, evenly: a leaf, its negation, and the four joins. Parts are leaves, or at depth above 1
-/// in half of the cases statements of their own.
+/// Draws one of six shapes with equal probability: a leaf, its negation, and the four joins. Parts are
+/// leaves, or at depth above 1, with probability 1/2, statements of their own.
 KkStatement draw_statement(Draws& draws, const Listeners& listeners, int depth) {
   static constexpr Kind kJoins[] = {Kind::conjunction, Kind::disjunction, Kind::implication,
                                     Kind::equivalence};
@@ -105,7 +106,7 @@ std::string tuple(const std::vector<KkStatement>& statements) {
   return text + ")";
 }
 
-/// The tree in prefix order, a byte a node: short to hash.
+/// Appends the tree in prefix order, one byte per node, as a short key to hash.
 void append_code(const KkStatement& statement, std::string& code) {
   code += static_cast<char>(static_cast<int>(statement.kind) * kKkMostPeople + statement.person);
   for (const KkStatement& part : statement.parts) append_code(part, code);
@@ -117,7 +118,7 @@ KkSplit split_of(const std::vector<KkStatement>& statements) {
   return hash_name(code) % kTestShare == 0 ? KkSplit::test : KkSplit::train;
 }
 
-/// Statements with exactly one solution that belong to the split; sets the solution.
+/// Draws statements with exactly one solution that belong to the split, and sets the solution.
 std::vector<KkStatement> draw_statements(Draws& draws, int people, const KkOptions& options,
                                          std::uint32_t& knights) {
   for (;;) {
@@ -145,13 +146,13 @@ KkPuzzle draw_puzzle(const KkOptions& options, std::int64_t number) {
 void check(const KkOptions& options) {
   if (options.people_min < 2 || options.people_max > kKkMostPeople ||
       options.people_min > options.people_max) {
-    throw ConfigError(fmt::format("puzzles of {} to {} people were asked for; there are puzzles of 2 to {}",
+    throw ConfigError(fmt::format("puzzles of {} to {} people are not supported; choose puzzles of 2 to {}",
                                   options.people_min, options.people_max, kKkMostPeople));
   }
   if (options.count < 0)
-    throw ConfigError(fmt::format("{} puzzles were asked for; give a count from 0", options.count));
+    throw ConfigError(fmt::format("count {} is negative; give a count from 0", options.count));
   if (options.depth < 1 || options.depth > kMostDepth) {
-    throw ConfigError(fmt::format("statements {} deep were asked for; there are depths of 1 to {}",
+    throw ConfigError(fmt::format("depth {} of statements is not supported; choose depths of 1 to {}",
                                   options.depth, kMostDepth));
   }
 }
@@ -165,7 +166,7 @@ std::string KkPuzzle::text() const {
 KkStyle parse_kk_style(const std::string& name) {
   if (name == "short") return KkStyle::brief;
   if (name == "logic-rl") return KkStyle::logic_rl;
-  throw ConfigError(fmt::format("style \"{}\" of puzzles is unknown; there are short and logic-rl", name));
+  throw ConfigError(fmt::format("unknown puzzle style \"{}\"; choose short or logic-rl", name));
 }
 
 std::vector<KkPuzzle> generate(const KkOptions& options) {

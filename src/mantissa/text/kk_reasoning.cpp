@@ -9,9 +9,9 @@
 namespace mantissa::text {
 namespace {
 
-/// A set of assignments of roles: bit w is the one whose knights are the set bits of w.
+/// A set of assignments of roles: bit w stands for the one whose knights are the set bits of w.
 using Worlds = std::bitset<std::size_t{1} << kKkMostPeople>;
-/// A set of people, a bit each.
+/// A set of people, one bit each.
 using People = std::uint32_t;
 
 People only(int person) {
@@ -20,32 +20,33 @@ People only(int person) {
 
 struct Step;
 
-/// How words do not fit: a knight's are false, a knave's are true, or a role for the speaker cannot be found.
+/// The kinds of contradiction: a knight's words are false, a knave's are true, or the speaker can have
+/// neither role.
 enum class Misfit : std::uint8_t { knight_lies, knave_tells_truth, neither_role };
 
-/// What follows from an assumed role, up to words that cannot fit.
+/// The consequences of an assumed role, up to words that contradict it.
 struct Refutation {
-  int person = 0;  // is assumed to be a knight, or a knave
+  int person = 0;  // assumed to be a knight or a knave
   bool knight = false;
   std::vector<Step> steps;
-  int speaker = 0;  // whose words do not fit
+  int speaker = 0;  // whose words are contradictory
   Misfit misfit = Misfit::neither_role;
-  People needs = 0;  // whose roles, known before, it uses
+  People needs = 0;  // the people whose known roles it uses
 };
 
-/// One role that follows from others.
+/// A role that follows from other roles.
 struct Step {
   int person = 0;
   bool knight = false;
-  People needs = 0;             // whose roles it follows from
+  People needs = 0;             // the people whose roles it follows from
   std::vector<Refutation> why;  // empty, or the one refutation of the other role
 };
 
-/// The roles known so far.
+/// The roles known at a point of the reasoning.
 struct State {
   People known = 0;
   People knights = 0;
-  Worlds worlds;  // in which the known people have these roles
+  Worlds worlds;  // the worlds in which the known people have these roles
 
   bool knows(int person) const { return (known & only(person)) != 0; }
 };
@@ -99,7 +100,7 @@ class Reasoner {
     state.worlds &= having(person, knight);
   }
 
-  /// Of the known people of `scope`, a smallest set whose roles alone leave no world in `possible`.
+  /// Returns a smallest set of the known people of `scope` whose roles alone leave no world in `possible`.
   People reasons(const State& state, People scope, const Worlds& possible) const {
     People needed = state.known & scope;
     for (int dropped = 0; dropped < people_; ++dropped) {
@@ -113,7 +114,7 @@ class Reasoner {
     return needed;
   }
 
-  /// Somebody whose words do not fit the known roles.
+  /// Returns a person whose words contradict the known roles.
   std::optional<int> contradiction(const State& state) const {
     for (int speaker = 0; speaker < people_; ++speaker) {
       if ((fits(speaker) & state.worlds).none()) return speaker;
@@ -126,7 +127,7 @@ class Reasoner {
     return is_knight(state.knights, speaker) ? Misfit::knight_lies : Misfit::knave_tells_truth;
   }
 
-  /// A role that follows from the known ones and one person's words.
+  /// Returns a role that follows from the known ones and one person's words.
   std::optional<Step> consequence(const State& state) const {
     for (int speaker = 0; speaker < people_; ++speaker) {
       const Worlds possible = fits(speaker) & state.worlds;
@@ -143,7 +144,7 @@ class Reasoner {
     return std::nullopt;
   }
 
-  /// A role that follows because the other one is refuted by refutations at most `depth` deep.
+  /// Returns a role that follows because refutations at most `depth` deep refute the other one.
   std::optional<Step> refuted_role(const State& state, int depth) const {
     for (int p = 0; p < people_; ++p) {
       if (state.knows(p)) continue;
@@ -155,8 +156,8 @@ class Reasoner {
     return std::nullopt;
   }
 
-  /// Shows that `person` cannot have this role, with refutations at most `depth` deep inside; nothing where
-  /// that is not enough.
+  /// Shows that `person` cannot have this role, with nested refutations at most `depth` deep. Returns null if
+  /// that depth does not suffice.
   std::optional<Refutation> refute(State state, int person, bool knight, int depth) const {
     const People before = state.known;
     Refutation found;
@@ -178,7 +179,7 @@ class Reasoner {
     }
   }
 
-  /// Drops the steps that `needed` does not rest on; gives all whose roles are used.
+  /// Drops the steps that `needed` does not depend on. Returns all people whose roles are used.
   static People keep_needed(std::vector<Step>& steps, People needed) {
     std::vector<Step> kept;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -190,9 +191,9 @@ class Reasoner {
     return needed;
   }
 
-  /// The wrong role of the first person whose it can be refuted, with as little nesting as there can be.
+  /// Refutes the wrong role of the first possible person, with the least possible nesting.
   Refutation first_refutation(const State& state, People knights) const {
-    // Refutations within refutations tell all cases apart when they are as deep as there are people.
+    // Nested refutations as deep as the number of people distinguish all cases.
     for (int depth = 0;; ++depth) {
       for (int p = 0; p < people_; ++p) {
         if (state.knows(p)) continue;
@@ -232,10 +233,10 @@ class Reasoner {
 
   const std::vector<std::string>& names_;
   int people_;
-  Worlds all_;                  // of the people there are
-  std::vector<Worlds> knight_;  // in which this person is a knight
-  std::vector<Worlds> fits_;    // in which this person's words fit the role
-  std::vector<People> scope_;   // the person and those spoken of
+  Worlds all_;                  // all worlds of these people
+  std::vector<Worlds> knight_;  // the worlds in which this person is a knight
+  std::vector<Worlds> fits_;    // the worlds in which this person's words fit the role
+  std::vector<People> scope_;   // the speaker and the people that the statement is about
 };
 
 }  // namespace

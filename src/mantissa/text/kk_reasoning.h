@@ -1,4 +1,4 @@
-// A short true reasoning that solves a Knights-and-Knaves puzzle.
+// A short correct reasoning that solves a Knights and Knaves puzzle.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,12 @@
 
 namespace mantissa::text {
 
-/// Sentences that lead to the only solution `knights`, in the order they are to be read. Each refutes one
-/// role, and then tells what follows from all that is known:
+/// Returns sentences that derive the unique solution `knights`, in reading order. Each sentence refutes one
+/// role and then lists what follows from everything known:
 ///   "If Zoe is a knight, then Max is a knave, but Max's words are true. So Zoe is a knave, Max is a knight."
-/// Every role that is told follows from the words of one person and the roles before it; a role that needs a
-/// refutation of its own has it behind it in parentheses. Steps that the refutation does not use are left
-/// out. The first person whose wrong role can be refuted is taken first: a reader, and a small model, know
-/// where to begin.
+/// Every listed role follows from the words of one person and the roles before it. A role that needs a nested
+/// refutation has it in parentheses. Steps that the refutation does not use are omitted. The first person
+/// whose wrong role can be refuted comes first, so a reader or a small model knows where to start.
 std::vector<std::string> kk_reasoning(const std::vector<KkStatement>& statements,
                                       const std::vector<std::string>& names, std::uint32_t knights);
 

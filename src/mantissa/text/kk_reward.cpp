@@ -23,7 +23,7 @@ Points decode(std::string_view text) {
   return points;
 }
 
-/// Unicode's simple case folding, of the characters it takes to an ASCII letter.
+/// Unicode's simple case folding, restricted to characters that fold to an ASCII letter.
 char32_t fold(char32_t c) {
   if (c >= U'A' && c <= U'Z') return c - U'A' + U'a';
   if (c == U'\u212a') return U'k';  // kelvin sign
@@ -37,21 +37,21 @@ bool starts_with(PointsView text, std::size_t at, PointsView word) {
                     [](char32_t a, char32_t b) { return fold(a) == fold(b); });
 }
 
-/// Whether a word begins or ends at `at`.
+/// True if a word begins or ends at `at`.
 bool is_boundary(PointsView text, std::size_t at) {
   const bool before = at > 0 && is_word(text[at - 1]);
   const bool after = at < text.size() && is_word(text[at]);
   return before != after;
 }
 
-/// Behind one or more white spaces at `at`; nothing where there is none.
+/// Skips one or more white spaces at `at`. Returns the position after them, or null without any.
 std::optional<std::size_t> skip_spaces(PointsView text, std::size_t at) {
   std::size_t end = at;
   while (end < text.size() && is_space(text[end])) ++end;
   return end == at ? std::nullopt : std::optional(end);
 }
 
-/// The role (true: knight) that stands at `at` as a whole word, or nothing.
+/// Returns the role (true: knight) at `at` if it is a whole word.
 std::optional<bool> role_at(PointsView text, std::size_t at) {
   for (const bool knight : {true, false}) {
     const PointsView role = knight ? kKnight : kKnave;
@@ -61,7 +61,7 @@ std::optional<bool> role_at(PointsView text, std::size_t at) {
   return std::nullopt;
 }
 
-/// The role in "NAME is a ROLE" at `at`, or nothing.
+/// Returns the role in "NAME is a ROLE" at `at`, if any.
 std::optional<bool> claim_at(PointsView text, std::size_t at, PointsView name) {
   if (!starts_with(text, at, name) || !is_boundary(text, at)) return std::nullopt;
   at += name.size();
@@ -80,7 +80,7 @@ std::optional<bool> claim(PointsView text, PointsView name) {
   return std::nullopt;
 }
 
-/// Occurrences of the roles, whole words or not.
+/// Counts occurrences of the roles, inside words too.
 std::size_t count_roles(PointsView text) {
   Points lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(), fold);
@@ -96,7 +96,7 @@ bool is_letter_of_a_name(char32_t c) {
   return is_word(c) && c != U'_' && !(c >= U'0' && c <= U'9');
 }
 
-/// The first word of `line` that is all letters and is followed by a role, with that role.
+/// Returns the first all-letter word of `line` that a role follows, with that role.
 std::optional<std::pair<Points, bool>> name_and_role(PointsView line) {
   for (std::size_t begin = 0; begin < line.size(); ++begin) {
     if (!is_word(line[begin]) || !is_boundary(line, begin)) continue;
@@ -107,12 +107,12 @@ std::optional<std::pair<Points, bool>> name_and_role(PointsView line) {
     for (std::size_t at = end; at < line.size(); ++at) {
       if (const std::optional<bool> role = role_at(line, at)) return std::pair(Points(word), *role);
     }
-    return std::nullopt;  // no role behind this word, so none behind a later one
+    return std::nullopt;  // no role after this word, so none after a later one
   }
   return std::nullopt;
 }
 
-/// Who is a knight, by name.
+/// Returns whether each named person is a knight.
 std::map<Points, bool> expected_roles(std::string_view solution) {
   const Points text = decode(solution);
   std::map<Points, bool> roles;
@@ -142,7 +142,7 @@ bool well_formed(std::string_view text) {
   return true;
 }
 
-/// `text` is well formed.
+/// Scores the answer. `text` must be well formed.
 double score_answer(std::string_view text, std::string_view solution) {
   const std::size_t begin = text.find("<answer>") + std::string_view("<answer>").size();
   const Points body = decode(text.substr(begin, text.find("</answer>") - begin));

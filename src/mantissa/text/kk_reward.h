@@ -1,4 +1,4 @@
-// The rule that scores an answer to a Knights-and-Knaves puzzle (docs/data.md), as Logic-RL does.
+// The rule that scores an answer to a Knights and Knaves puzzle, as Logic-RL does (docs/data.md).
 #pragma once
 
 #include <string_view>
@@ -6,25 +6,24 @@
 namespace mantissa::text {
 
 struct KkReward {
-  double format =
-      -1;  // +1: each of <think> </think> <answer> </answer> exactly once and in this order; else −1
-  double answer = -2;  // +2 all roles right, −1.5 some wrong, −2 unreadable, missing, or the format is bad
+  double format = -1;  // +1: each of <think> </think> <answer> </answer> exactly once, in this order; else −1
+  double answer = -2;  // +2 all roles right, −1.5 some wrong, −2 unreadable or missing, or a bad format
   double total() const { return format + answer; }
 };
 
-/// Scores what follows the first "Assistant:" (or, where there is none, the first "<|im_start|>assistant").
-/// Without a marker the format is judged on the whole text and the answer counts −2. Markers and tags are
-/// literal.
+/// Scores the text after the first "Assistant:", or without one, after the first "<|im_start|>assistant".
+/// Without either marker the format is judged on the whole text and the answer scores −2. Markers and tags
+/// are literal.
 ///
-/// The answer is the body of <answer>: the number of "knight" plus "knave" in it (any case, also inside
-/// words) must equal the number of names, and the first "NAME is a (knight|knave)" of each name, in whole
-/// words and any case, gives its role. Names are the first words of the lines of `solution_text_format` that
-/// a role follows; two lines with one name count once.
+/// The answer is the body of <answer>. The number of "knight" plus "knave" in it (any letter case, also
+/// inside words) must equal the number of names. The first "NAME is a (knight|knave)" of each name, in whole
+/// words and any letter case, gives its role. Names are the first words of the lines of
+/// `solution_text_format` that a role follows; two lines with one name count once.
 ///
-/// Words and white space are as in Python's regular expressions over text: a word is letters and numbers of
-/// any script and '_' (is_word), and any white space of Unicode may stand between words (is_space). Case is
-/// folded where that gives an ASCII letter; other letters match only themselves. Bytes that are not UTF-8 end
-/// a word.
+/// Words and white space follow Python's regular expressions over text: a word consists of letters and
+/// numbers of any script and '_' (is_word), and any Unicode white space may separate words (is_space). Case
+/// folding applies only where it gives an ASCII letter; other letters match only themselves. Bytes that are
+/// not UTF-8 end a word.
 KkReward kk_reward(std::string_view response, std::string_view solution_text_format);
 
 }  // namespace mantissa::text

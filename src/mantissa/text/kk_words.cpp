@@ -9,10 +9,10 @@
 namespace mantissa::text {
 namespace {
 
-/// A way to tell who said what.
+/// A phrase that attributes a claim to a speaker.
 struct Saying {
   const char* pattern;  // {0}: the speaker, {1}: the claim
-  bool quotes;          // the claim is a sentence of its own and begins with a capital letter
+  bool quotes;          // the claim is a quoted sentence with a capital first letter
 };
 
 constexpr std::array<Saying, 18> kSayings{{{"{0} said that {1}.", false},

@@ -1,4 +1,4 @@
-// A Knights-and-Knaves puzzle in words.
+// The text of a Knights and Knaves puzzle.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@
 
 namespace mantissa::text {
 
-/// Fills the quiz, the prompt, the reasoning and the answer of a puzzle that has names, statements and
-/// solution. `draw(n)` gives an integer in [0, n): it chooses among ways to say the same.
+/// Fills in the quiz, the prompt, the reasoning and the answer of a puzzle with names, statements and
+/// solution. `draw(n)` returns a random integer in [0, n), which selects among equivalent phrases.
 void put_into_words(KkPuzzle& puzzle, KkStyle style, const std::function<int(int)>& draw);
 
-/// "Zoey is a knight" of person i.
+/// Returns "Zoey is a knight", for example, for person i.
 std::string role_words(const KkPuzzle& puzzle, std::size_t i);
 
 }  // namespace mantissa::text

@@ -1,4 +1,4 @@
-// A pseudo-random order of [0, size) that needs no table.
+// A pseudo-random permutation of [0, size) that needs no table.
 #pragma once
 
 #include <bit>
@@ -10,9 +10,9 @@ namespace mantissa::text {
 
 /// A bijection of [0, size), 1 ≤ size < 2^63, chosen by (seed, epoch): six rounds of a balanced Feistel
 /// network over the smallest even number of bits that holds size − 1, with Philox as the round function,
-/// walked along its cycle until the value is below `size` (Black and Rogaway, "Ciphers with arbitrary finite
-/// domains", 2002). A value costs at most four walks on average and no memory, so that any row of any epoch
-/// is found without the ones before it.
+/// applied until the value is below `size` (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite
+/// domains", 2002). A value takes at most four walks on average and no memory, so any row of any epoch can be
+/// computed directly.
 class Permutation {
  public:
   Permutation(std::uint64_t size, std::uint64_t seed, std::uint64_t epoch)
@@ -21,7 +21,7 @@ class Permutation {
         half_((static_cast<unsigned>(std::bit_width(size - 1)) + 1) / 2),
         mask_((std::uint64_t{1} << half_) - 1) {}
 
-  /// The value at `index` < size.
+  /// Returns the value at `index` < size.
   std::uint64_t operator()(std::uint64_t index) const {
     do {
       index = network(index);

@@ -17,22 +17,24 @@ namespace mantissa::text {
 namespace {
 
 constexpr std::size_t kChunk = std::size_t{1} << 20;
-constexpr std::size_t kLongestLine = std::size_t{1} << 28;  // of JSON lines, which are parsed one at a time
+constexpr std::size_t kLongestLine = std::size_t{1}
+                                     << 28;  // of JSON lines, each of which is parsed as a whole
 
-// A file opened for reading, and how many bytes it holds.
+// An open file and its size in bytes.
 struct Input {
   explicit Input(const std::string& path) : path(path), stream(path, std::ios::binary) {
     std::error_code error;
     bytes = std::filesystem::file_size(path, error);
     if (error || !stream)
-      throw FileError(fmt::format("\"{}\" cannot be read; does it exist, and may you read it?", path));
+      throw FileError(fmt::format("\"{}\" cannot be read; check that it exists and is readable", path));
   }
 
-  // The next `count` bytes into `buffer`.
+  // Reads the next `count` bytes into `buffer`.
   void read(char* buffer, std::size_t count) {
     if (!stream.read(buffer, static_cast<std::streamsize>(count))) {
       throw FileError(fmt::format(
-          "\"{}\" ended early: it held {} bytes when it was opened; was it being written?", path, bytes));
+          "\"{}\" ended early: it had {} bytes when it was opened; check that nothing is writing it", path,
+          bytes));
     }
   }
 
@@ -41,13 +43,13 @@ struct Input {
   std::uintmax_t bytes = 0;
 };
 
-// The lines of an input, one by one. Unlike std::getline it stops at a line that would fill the memory, and
-// takes a failing disk for no end of the file.
+// The lines of an input. Unlike std::getline it rejects a line that would exhaust memory, and does not
+// mistake a read error for the end of the file.
 class Lines {
  public:
   explicit Lines(Input& input) : input_(input), left_(input.bytes) {}
 
-  /// Whether there was a line; without its end.
+  /// Reads the next line without its terminator. Returns false at the end of the file.
   bool next(std::string& line) {
     line.clear();
     ++number_;
@@ -58,7 +60,7 @@ class Lines {
       at_ = end == std::string::npos ? chunk_.size() : end + 1;
       if (line.size() > kLongestLine) {
         throw FileError(fmt::format(
-            "{}:{}: the line has more than {} MiB; every line must be one JSON object, of one document",
+            "{}:{}: the line has more than {} MiB; every line must be one JSON object with one document",
             input_.path, number_, kLongestLine >> 20));
       }
       if (end != std::string::npos) return true;
@@ -91,18 +93,18 @@ void require_room_for(const Tokenizer& tokenizer, std::int64_t vocabulary) {
                   tokenizer.name(), tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
 }
 
-// The document of line `number`; `line` is one JSON object.
+// Returns the document of line `number`. `line` is one JSON object.
 std::string document_of(const std::string& line, const std::string& path, std::int64_t number) {
   const std::size_t invalid = find_invalid_utf8(line);
   if (invalid != std::string_view::npos) {
-    throw FileError(
-        fmt::format("{}:{}: byte {} of the line is not UTF-8; JSON must be", path, number, invalid + 1));
+    throw FileError(fmt::format("{}:{}: byte {} of the line is not UTF-8; JSON must be UTF-8", path, number,
+                                invalid + 1));
   }
   const auto not_json = [&](std::size_t byte) {
     return FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
                                  path, number, byte));
   };
-  if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would end there
+  if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would stop there
     throw not_json(zero + 1);
   }
   nlohmann::json row;
@@ -112,7 +114,7 @@ std::string document_of(const std::string& line, const std::string& path, std::i
     throw not_json(error.byte);
   } catch (const nlohmann::json::exception&) {
     throw FileError(fmt::format(
-        "{}:{}: a number of the line is out of range; write it as a string, or leave it out", path, number));
+        "{}:{}: a number of the line is out of range; write it as a string or remove it", path, number));
   }
   const auto field = row.is_object() ? row.find("text") : row.end();
   if (field == row.end() || !field->is_string()) {
@@ -123,7 +125,7 @@ std::string document_of(const std::string& line, const std::string& path, std::i
   return field->get<std::string>();
 }
 
-// Looks at the first ids of a token file as what else they may be.
+// Throws DtypeError if the first bytes of a token file look like another format.
 void refuse_strangers(const std::string& path, std::int64_t vocabulary, std::size_t bits) {
   constexpr std::size_t kLook = 2048;
   Input input(path);
@@ -133,7 +135,7 @@ void refuse_strangers(const std::string& path, std::int64_t vocabulary, std::siz
   if (!stranger) return;
   throw DtypeError(fmt::format(
       "\"{0}\": {1}, but a token file holds little-endian uint{2} for a vocabulary of {3}, without a header; "
-      "write it with ids.astype(numpy.uint{2}).tofile(path) in NumPy, or give the text itself",
+      "write it with ids.astype(numpy.uint{2}).tofile(path) in NumPy, or use the text itself as data",
       path,
       *stranger == ".npy" ? "is a NumPy array with its header" : fmt::format("holds ids as {}", *stranger),
       bits, vocabulary));
@@ -176,8 +178,8 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, std::ve
   Input input(path);
   if (input.bytes % width != 0) {
     throw FileError(fmt::format(
-        "\"{}\": {} bytes are not whole uint{} ids; a vocabulary of {} is stored as little-endian uint{}",
-        path, input.bytes, 8 * width, vocabulary, 8 * width));
+        "\"{}\": {} bytes are not whole uint{} ids; a vocabulary of {} needs little-endian uint{}", path,
+        input.bytes, 8 * width, vocabulary, 8 * width));
   }
   const std::size_t count = input.bytes / width;
   ids.reserve(ids.size() + count);
@@ -188,10 +190,11 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, std::ve
     for (std::size_t i = 0; i < batch; ++i) {
       const std::uint32_t id = id_at(&buffer[i * width], width);
       if (id >= static_cast<std::uint64_t>(vocabulary)) {
-        throw FileError(fmt::format(
-            "\"{}\": id {} at position {} is not below the vocabulary's {} (read as little-endian uint{}); "
-            "was the file written for another vocabulary, or with ids of another width?",
-            path, id, done + i, vocabulary, 8 * width));
+        throw FileError(
+            fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} (read as "
+                        "little-endian uint{}); "
+                        "check that the file was written for this vocabulary and with this id width",
+                        path, id, done + i, vocabulary, 8 * width));
       }
       ids.push_back(static_cast<std::int32_t>(id));
     }

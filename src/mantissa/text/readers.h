@@ -1,5 +1,5 @@
-// One reader per file format; sources.h says what each format is. All throw FileError naming the file and the
-// place.
+// One reader per file format. sources.h describes the formats. All readers throw FileError with the file and
+// the position.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,17 @@
 
 namespace mantissa::text {
 
-/// Puts the ids of a plain-text file behind `ids`, after a separator where `ids` does not end with one
-/// already. ConfigError where the tokenizer has more entries than `vocabulary`; so too for JSON lines.
+/// Appends the ids of a plain-text file to `ids`, after a separator unless `ids` is empty or ends with one.
+/// Throws ConfigError if the tokenizer has more entries than `vocabulary`.
 void append_text_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
                       std::vector<std::int32_t>& ids);
 
-/// Puts the documents of a file of JSON lines behind `ids`, each with its separator.
+/// Appends the documents of a file of JSON lines to `ids`, each with its separator. Throws ConfigError as
+/// append_text_file does.
 void append_jsonl_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
                        std::vector<std::int32_t>& ids);
 
-/// Puts the raw ids of a token file behind `ids`.
+/// Appends the raw ids of a token file to `ids`.
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids);
 
 }  // namespace mantissa::text

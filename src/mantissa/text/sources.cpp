@@ -40,8 +40,8 @@ std::vector<std::string> match(const std::string& pattern) {
   if (result == 0) paths.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   if (paths.empty()) {
-    throw FileError(fmt::format(
-        "data: no file matches \"{}\"; a relative pattern starts at the config's folder", pattern));
+    throw FileError(
+        fmt::format("data: no file matches \"{}\"; relative patterns start at the config's folder", pattern));
   }
   std::sort(paths.begin(), paths.end());
   return paths;
@@ -62,15 +62,16 @@ constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
 
 std::string format_by_name(const std::string& path) {
   const std::string end = fs::path(path).extension().string();
-  // Megatron's pair: the ids of x.bin are described by x.idx, and are not raw.
+  // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
   if (end == ".bin" && fs::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
   for (const Ending& known : kEndings) {
     if (end == known.end) return known.format;
   }
-  throw ConfigError(fmt::format(
-      "data.format: \"auto\" does not know the ending of \"{}\" (it knows .txt .text .md .jsonl .ndjson .bin "
-      ".tokens); set data.format to text, jsonl or tokens",
-      path));
+  throw ConfigError(
+      fmt::format("data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
+                  ".ndjson .bin "
+                  ".tokens); set data.format to text, jsonl or tokens",
+                  path));
 }
 
 void append_file(const std::string& path, const std::string& format, const Tokenizer& tokenizer,
@@ -91,14 +92,14 @@ void append_file(const std::string& path, const std::string& format, const Token
                     path));
   } else {
     throw ConfigError(
-        fmt::format("data.format: \"{}\" is not a format; there are auto, text, jsonl and tokens", format));
+        fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
   }
 }
 
 }  // namespace
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns) {
-  if (patterns.empty()) throw ConfigError("data: no file is named");
+  if (patterns.empty()) throw ConfigError("data: no file given");
   std::vector<std::string> paths;
   for (const std::string& pattern : patterns) {
     const bool is_glob = pattern.find_first_of("*?[") != std::string::npos && !fs::exists(pattern);
@@ -138,17 +139,16 @@ std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, 
     try {
       append_file(path, format, tokenizer, vocabulary, ids);
     } catch (const std::bad_alloc&) {
-      throw ResourceError(
-          fmt::format("data: the system refuses the memory for the tokens of \"{}\", four bytes each; name "
-                      "smaller files, or "
-                      "use a machine with more memory",
-                      path));
-    } catch (const std::length_error&) {  // more than a vector can ever hold
-      throw FileError(fmt::format("data: \"{}\" is too large to be read; name smaller files", path));
+      throw ResourceError(fmt::format(
+          "data: not enough memory for the tokens of \"{}\", four bytes each. Fix: smaller files, or "
+          "a machine with more memory",
+          path));
+    } catch (const std::length_error&) {  // more than a vector can hold
+      throw FileError(fmt::format("data: \"{}\" is too large to read; use smaller files", path));
     }
   }
   if (ids.empty()) {
-    throw FileError(fmt::format("data: \"{}\"{} holds no token", patterns.front(),
+    throw FileError(fmt::format("data: \"{}\"{} contains no tokens", patterns.front(),
                                 patterns.size() > 1 ? " and the files after it" : ""));
   }
   return ids;

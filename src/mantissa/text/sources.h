@@ -10,32 +10,29 @@
 
 namespace mantissa::text {
 
-/// The files that names and globs (`*`, `?`, `[…]`) stand for: in the order given, those of one glob sorted
-/// by bytes. A file whose name is the pattern letter for letter wins over the glob. Throws FileError for a
-/// name without a file, a glob without a match, and what is not a regular file; ConfigError for an empty
-/// list.
+/// Expands names and globs (`*`, `?`, `[…]`) to files in the given order; the files of one glob are sorted by
+/// bytes. A file whose name equals the pattern takes precedence over the glob. Throws FileError for a missing
+/// file, a glob without a match, or anything that is not a regular file, and ConfigError for an empty list.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 
-/// Whether any of the files, read as read_tokens() reads them, is text that a tokenizer turns into ids.
+/// Returns true if any of the files, read as read_tokens() reads them, is text that a tokenizer turns into
+/// ids.
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
 
-/// Puts a document and the separator that ends it behind `ids`.
+/// Appends a document and the separator that ends it to `ids`.
 void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
 
-/// The ids of all files, one behind the other. `patterns` as for expand_files. Formats:
-///   "text"    the bytes of a file as they are; a separator stands between this file and what was before it,
-///   none within "jsonl"   one JSON object a line, its document in the string field `text`; a separator after
-///   each document;
-///             lines of white space are passed over
-///   "tokens"  raw little-endian ids without header or separators, uint16 where `vocabulary` is below 65,536,
-///   else
-///             uint32
-///   "auto"    by the end of each file's name: .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens:
-///   tokens
-/// `vocabulary`: number of entries of the model's embedding; every id is below it.
-/// Throws ConfigError for an unknown format and for a tokenizer larger than `vocabulary`; FileError, naming
-/// file and line or position, for a file that is not what its format says, and where all files together hold
-/// no token.
+/// Returns the concatenated ids of all files. `patterns` as for expand_files. Formats:
+///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
+///   jsonl   One JSON object per line with the document in the string field `text`. A separator
+///           follows each document. Blank lines are skipped.
+///   tokens  Raw little-endian ids without header or separators: uint16 if `vocabulary` is below
+///           65,536, else uint32.
+///   auto    By file name extension. .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens: tokens.
+///
+/// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
+/// for an unknown format or a tokenizer larger than `vocabulary`. Throws FileError, with file and line or
+/// position, for a file that does not match its format, and if all files together contain no tokens.
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
                                       const Tokenizer& tokenizer, std::int64_t vocabulary);
 

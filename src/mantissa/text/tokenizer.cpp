@@ -19,10 +19,11 @@ class ByteTokenizer final : public Tokenizer {
     std::string text(ids.size(), '\0');
     for (std::size_t i = 0; i < ids.size(); ++i) {
       if (ids[i] < 0 || ids[i] >= kEntries) {
-        throw ConfigError(fmt::format(
-            "token id {} at position {} is not in the byte vocabulary (0 to {}); was the text written "
-            "with another tokenizer?",
-            ids[i], i, kEntries - 1));
+        throw ConfigError(
+            fmt::format("token id {} at position {} is not in the byte vocabulary (0 to {}); check that the "
+                        "ids come from "
+                        "the byte tokenizer",
+                        ids[i], i, kEntries - 1));
       }
       text[i] = static_cast<char>(ids[i]);
     }
@@ -41,11 +42,11 @@ class ByteTokenizer final : public Tokenizer {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (spec == "byte") return std::make_unique<ByteTokenizer>();
-  throw ConfigError(
-      fmt::format("data.tokenizer: \"{}\" is not a tokenizer that this version has; it has \"byte\" (256 "
-                  "entries, one per byte). "
-                  "For another vocabulary write the ids yourself and read them with data.format = \"tokens\"",
-                  spec));
+  throw ConfigError(fmt::format(
+      "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
+      "one per byte); for another vocabulary write the ids to a file and read them with data.format "
+      "= \"tokens\"",
+      spec));
 }
 
 }  // namespace mantissa::text

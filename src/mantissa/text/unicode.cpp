@@ -14,8 +14,8 @@ constexpr Range kWordRanges[] = {
 #include "mantissa/text/unicode_word_ranges.inc"
 };
 
-// Length of a sequence with this first byte and the smallest code point that needs it; length 0: no first
-// byte.
+// The length of a sequence with this first byte and the smallest code point that needs it. Length 0: not a
+// first byte.
 struct Lead {
   unsigned length;
   char32_t bits, smallest;
@@ -29,7 +29,7 @@ Lead lead(unsigned char byte) {
   return {0, 0, 0};
 }
 
-// The sequence at `at`: false where it is none; else its code point and its length.
+// Decodes the sequence at `at` to its code point and length. Returns false for malformed UTF-8.
 bool decode(std::string_view text, std::size_t at, char32_t& point, unsigned& length) {
   const Lead first = lead(static_cast<unsigned char>(text[at]));
   if (first.length == 0 || first.length > text.size() - at) return false;

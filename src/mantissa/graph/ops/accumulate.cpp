@@ -31,6 +31,7 @@ const OpDef kAccumulate = {
     .id = "accumulate",
     .op = "sum",
     .doc = "a micro-batch's weight gradient added in f32 to a gradient of fewer bits, rounded once",
+    .part = Part::collect,
     .reads = {Read::value},
     .alias = 0,
     .infer = infer,

@@ -149,7 +149,9 @@ const OpDef kAttention = {
     .doc =
         "out = softmax(scores)·v over each query's window of earlier keys, scores scale·q·kᵀ, or "
         "cap·tanh(scale·q·kᵀ/cap); scores and softmax f32, P rounded to compute, out rounded once",
+    .kind = OpKind::attention,
     .reads = {Read::value},
+    .makes_factors = true,
     .interior = "softmax",
     .infer = infer_forward,
     .gradient = gradient_forward,
@@ -165,7 +167,9 @@ const OpDef kAttentionGrad = {
     .doc =
         "dq, dk, dv with P recomputed; dS in f32, times 1 − tanh² under a soft cap; P and dS rounded to "
         "compute, unrounded contributions",
+    .kind = OpKind::attention,
     .reads = {Read::value},
+    .makes_factors = true,
     .interior = "softmax",
     .infer = infer_grad,
     .cost = cost_grad,

@@ -51,6 +51,7 @@ const OpDef kCacheAppend = {
     .id = "cache_append",
     .op = "cache",
     .doc = "keys or values stored at their positions of the segment's cache slot",
+    .kind = OpKind::move,
     .reads = {Read::value},
     .alias = 1,
     .infer = infer,

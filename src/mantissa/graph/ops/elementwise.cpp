@@ -49,6 +49,7 @@ kernels::Expression product_expression(const NodeView& n) {
 
 OpDef add_op() {
   OpDef op = expression_op("add", "add", "residual + branch in f32, rounded to residual");
+  op.part = Part::sum;
   op.infer = [](const NodeView& n) {
     return std::vector<OutputSpec>{{broadcast_shape(n, "add"), Role::residual}};
   };

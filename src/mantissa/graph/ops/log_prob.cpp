@@ -39,11 +39,37 @@ double product_flops(const NodeView& n) {
   return 2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count());
 }
 
+/// Which gradients a node of the backward pass makes: dx, dweight, or both, in this order.
+struct Wanted {
+  explicit Wanted(const Attributes& a) : dx(!a.flag("frozen_input")), dweight(!a.flag("frozen_weight")) {}
+  bool dx, dweight;
+  std::size_t count() const { return (dx ? 1U : 0U) + (dweight ? 1U : 0U); }
+  /// The operand for dx and for dweight among `outputs`; one without memory where it is not wanted.
+  template <class Operand>
+  Operand* dx_of(std::span<Operand> outputs) const {
+    return dx ? &outputs[0] : nullptr;
+  }
+  template <class Operand>
+  Operand* dweight_of(std::span<Operand> outputs) const {
+    return dweight ? &outputs[dx ? 1 : 0] : nullptr;
+  }
+};
+
+/// The formats of dx and dweight; those of what is not wanted ask for no memory.
+struct GradientFormats {
+  GradientFormats(const NodeView& n, const Sizes& s) : dx(s.arithmetic), dweight(s.arithmetic) {
+    const Wanted wanted(n.attributes);
+    if (wanted.dx) dx = s.outputs.at(0);
+    if (wanted.dweight) dweight = s.outputs.at(wanted.dx ? 1 : 0);
+  }
+  Scalar dx, dweight;
+};
+
 Cost cost_forward(const NodeView& n, const Sizes&) {
   return {product_flops(n)};
 }
 Cost cost_grad(const NodeView& n, const Sizes&) {
-  return {2.0 * product_flops(n)};
+  return {static_cast<double>(Wanted(n.attributes).count()) * product_flops(n)};
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
@@ -52,9 +78,10 @@ std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::
 }
 
 std::size_t workspace_grad(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const GradientFormats formats(n, s);
   return kernels::log_prob_backward_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                              n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
-                                              s.outputs.at(1), s.parts);
+                                              n.shape(1).dim(0).size, s.arithmetic, formats.dx,
+                                              formats.dweight, s.parts);
 }
 
 kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argument& lse) {
@@ -82,19 +109,27 @@ void run_forward(const Call& c) {
 void gradient_forward(GradientBuilder& b) {
   const std::vector<ValueId> d =
       b.emit("log_prob.grad", {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)},
-             {{"soft_cap", soft_cap(b.node().attributes)}});
-  b.contribute(0, d[0]);
-  b.contribute(1, d[1]);
+             {{"soft_cap", soft_cap(b.node().attributes)},
+              {"frozen_input", !b.needed(0)},
+              {"frozen_weight", !b.needed(1)}});
+  std::size_t next = 0;
+  for (const std::size_t i : {0U, 1U}) {
+    if (b.needed(i)) b.contribute(i, d[next++]);
+  }
 }
 
-// Inputs x, W, ids, lse, dlog_prob; outputs dx, dweight.
+// Inputs x, W, ids, lse, dlog_prob; outputs dx, dweight, those that are wanted.
 std::vector<OutputSpec> infer_grad(const NodeView& n) {
-  return {{n.shape(0), Role::arithmetic, kNone, ValueKind::activation, "x"},
-          {n.shape(1), Role::weight_gradient, kNone, ValueKind::weight_gradient, "weight"}};
+  const Wanted wanted(n.attributes);
+  std::vector<OutputSpec> specs;
+  if (wanted.dx) specs.push_back({n.shape(0), Role::arithmetic, kNone, ValueKind::activation, "x"});
+  if (wanted.dweight)
+    specs.push_back({n.shape(1), Role::weight_gradient, kNone, ValueKind::weight_gradient, "weight"});
+  return specs;
 }
 
-kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const Argument& dlog_prob,
-                                     const Argument& dx, const Argument& dweight) {
+kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const Argument& dlog_prob) {
+  const Wanted wanted(c.attributes);
   kernels::LogProbBackward h;
   h.channels = c.inputs[0].width;
   h.vocabulary = c.inputs[1].rows;
@@ -105,18 +140,17 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   h.dlog_prob = dlog_prob.in();
   h.operand = c.compute;
   h.accumulator = c.accumulator;
-  h.dx = dx.out();
-  h.dweight = dweight.out();
+  if (const Argument* dx = wanted.dx_of(c.outputs); dx != nullptr) h.dx = dx->out();
+  if (const Argument* dweight = wanted.dweight_of(c.outputs); dweight != nullptr) h.dweight = dweight->out();
   h.accumulate = c.accumulate;
-  h.rounded = dx.rounded;
+  h.rounded = c.outputs[0].rounded;
   h.softmax = c.interior;
   h.soft_cap = soft_cap(c.attributes);
   return h;
 }
 
 void run_grad(const Call& c) {
-  kernels::log_prob_backward(c.ctx, c.extent,
-                             backward_of(c, c.inputs[3], c.inputs[4], c.outputs[0], c.outputs[1]));
+  kernels::log_prob_backward(c.ctx, c.extent, backward_of(c, c.inputs[3], c.inputs[4]));
 }
 
 // Both in one. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
@@ -127,18 +161,26 @@ std::vector<OutputSpec> infer_training(const NodeView& n) {
 }
 
 Cost cost_training(const NodeView& n, const Sizes&) {
-  return {3.0 * product_flops(n)};
+  return {static_cast<double>(1 + Wanted(n.attributes).count()) * product_flops(n)};
+}
+
+/// Where leaves are too long for their logits to be kept, these are computed twice.
+double executed_in_training(const NodeView& n, const Sizes& s) {
+  const bool kept = kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size);
+  return cost_training(n, s).flops + (kept ? 0.0 : product_flops(n));
 }
 
 std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const GradientFormats formats(n, s);
   return kernels::log_prob_training_workspace(ctx, n.shape(0).leading(), s.longest_leaf, n.shape(0).last(),
-                                              n.shape(1).dim(0).size, s.arithmetic, s.outputs.at(0),
-                                              s.outputs.at(1), s.parts);
+                                              n.shape(1).dim(0).size, s.arithmetic, formats.dx,
+                                              formats.dweight, s.parts);
 }
 
 void run_training(const Call& c) {
-  kernels::log_prob_training(c.ctx, c.extent, forward_of(c, c.outputs[2], c.outputs[3]),
-                             backward_of(c, c.outputs[3], c.inputs[3], c.outputs[0], c.outputs[1]));
+  const std::size_t first = Wanted(c.attributes).count();
+  kernels::log_prob_training(c.ctx, c.extent, forward_of(c, c.outputs[first], c.outputs[first + 1]),
+                             backward_of(c, c.outputs[first + 1], c.inputs[3]));
 }
 
 kernels::reference::Head head_of(const ReferenceCall& c, const std::vector<std::int32_t>& ids) {
@@ -156,17 +198,29 @@ void reference_forward(const ReferenceCall& c) {
                                c.outputs.size() > 2 ? c.outputs[2].data() : nullptr);
 }
 
+void reference_backward(const ReferenceCall& c, const std::vector<std::int32_t>& ids, const double* lse,
+                        const double* dlog_prob) {
+  const Wanted wanted(c.attributes);
+  std::vector<double> unwanted(
+      static_cast<std::size_t>(std::max(c.inputs[0].rows, c.inputs[1].rows) * c.inputs[0].width));
+  ReferenceOperand* dx = wanted.dx_of(c.outputs);
+  ReferenceOperand* dweight = wanted.dweight_of(c.outputs);
+  kernels::reference::log_prob_backward(head_of(c, ids), lse, dlog_prob,
+                                        dx != nullptr ? dx->data() : unwanted.data(),
+                                        dweight != nullptr ? dweight->data() : unwanted.data());
+}
+
 void reference_grad(const ReferenceCall& c) {
   const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  kernels::reference::log_prob_backward(head_of(c, ids), c.inputs[3].data(), c.inputs[4].data(),
-                                        c.outputs[0].data(), c.outputs[1].data());
+  reference_backward(c, ids, c.inputs[3].data(), c.inputs[4].data());
 }
 
 void reference_training(const ReferenceCall& c) {
   const std::vector<std::int32_t> ids = whole(c.inputs[2]);
-  kernels::reference::log_prob(head_of(c, ids), c.outputs[2].data(), c.outputs[3].data(), nullptr);
-  kernels::reference::log_prob_backward(head_of(c, ids), c.outputs[3].data(), c.inputs[3].data(),
-                                        c.outputs[0].data(), c.outputs[1].data());
+  const std::size_t first = Wanted(c.attributes).count();
+  double* lse = c.outputs[first + 1].data();
+  kernels::reference::log_prob(head_of(c, ids), c.outputs[first].data(), lse, nullptr);
+  reference_backward(c, ids, lse, c.inputs[3].data());
 }
 
 }  // namespace
@@ -177,6 +231,7 @@ const OpDef kLogProb = {
     .doc =
         "log-probability of each id under softmax(x·Wᵀ), the logits soft-capped or not; operands rounded to "
         "compute, logits and softmax f32, chunked",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .interior = "softmax",
@@ -185,6 +240,8 @@ const OpDef kLogProb = {
     .cost = cost_forward,
     .workspace = workspace_forward,
     .run = run_forward,
+    .joins_gradient = "log_prob.grad",
+    .joint = "log_prob.training",
     .reference = reference_forward,
 };
 
@@ -195,14 +252,18 @@ const OpDef kLogProbGrad = {
         "dlogits = d·(onehot − p), times the soft cap's slope, in f32, rounded to compute as a factor; dx "
         "and dW from recomputed logits, "
         "chunked",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .makes_factors = true,
     .rounds_gradient = true,
     .interior = "softmax",
     .infer = infer_grad,
     .cost = cost_grad,
     .workspace = workspace_grad,
     .run = run_grad,
+    .executed_flops = [](const NodeView& n,
+                         const Sizes& s) { return cost_grad(n, s).flops + product_flops(n); },
     .reference = reference_grad,
 };
 
@@ -211,14 +272,17 @@ const OpDef kLogProbTraining = {
     .op = "log_prob",
     .doc =
         "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
+    .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .makes_factors = true,
     .rounds_gradient = true,
     .interior = "softmax",
     .infer = infer_training,
     .cost = cost_training,
     .workspace = workspace_training,
     .run = run_training,
+    .executed_flops = executed_in_training,
     .reference = reference_training,
 };
 

@@ -47,6 +47,7 @@ const OpDef kPositions = {
     .id = "positions",
     .op = "positions",
     .doc = "each token's position in its sequence, from 0",
+    .kind = OpKind::move,
     .reads = {Read::value},
     .infer = infer,
     .cost = no_flops,

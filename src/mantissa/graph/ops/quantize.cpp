@@ -39,6 +39,7 @@ const OpDef kQuantize = {
     .id = "quantize",
     .op = "quantize",
     .doc = "rounded under the scale of the tensor, or of blocks",
+    .kind = OpKind::move,
     .reads = {Read::value},
     .infer = infer,
     .cost = cost,

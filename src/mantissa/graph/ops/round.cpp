@@ -38,6 +38,7 @@ const OpDef kRound = {
     .doc =
         "rounded once, stochastically or toward zero; overflow to the largest finite value, subnormals to "
         "zero, as the policy says",
+    .part = Part::rounding,
     .reads = {Read::value},
     .infer = infer,
     .cost = cost,

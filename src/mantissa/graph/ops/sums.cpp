@@ -20,6 +20,7 @@ ValueId of(const NodeView& n) {
 OpDef sum_op() {
   OpDef op = expression_op("sum", "sum",
                            "contributions to a gradient summed in f32, rounded once to the value's format");
+  op.part = Part::sum;
   op.infer = [](const NodeView& n) {
     check_same_shape(n, "sum");
     return std::vector<OutputSpec>{{n.shape(0), Role::like, of(n)}};
@@ -31,6 +32,7 @@ OpDef sum_op() {
 OpDef sum_uses_op() {
   OpDef op = expression_op("sum_uses", "sum",
                            "weight gradients of a tied weight's uses, added once per optimizer step");
+  op.part = Part::sum;
   op.in_place = false;
   op.alias = 0;
   op.infer = [](const NodeView& n) {
@@ -44,6 +46,8 @@ OpDef sum_uses_op() {
 OpDef cast_op() {
   OpDef op =
       expression_op("cast", "cast", "a change of format that no kernel could do while loading or storing");
+  op.kind = OpKind::move;
+  op.part = Part::conversion;
   op.in_place = false;
   op.infer = [](const NodeView& n) { return std::vector<OutputSpec>{{n.shape(0), Role::arithmetic}}; };
   op.expression = sum_expression;

@@ -127,6 +127,22 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
   return groups;
 }
 
+/// dx of one group of tokens: adds what entries [v, v + n) of the vocabulary contribute.
+void add_dx(const Context& ctx, const LogProbBackward& h, Matrix dx, const LeafGroup& group, Matrix chunk,
+            std::int64_t v, std::int64_t n) {
+  Gemm to_x;
+  to_x.accumulator = h.accumulator;
+  to_x.m = group.count;
+  to_x.n = h.channels;
+  to_x.k = n;
+  to_x.a = GemmOperand{chunk, h.operand, false};
+  to_x.b = rows_from(h.weight, v);
+  to_x.b.transposed = false;
+  to_x.c = {row_of(dx, group.begin), dx.type, dx.ld};
+  to_x.accumulate = to_x.continue_blocks = v > 0;
+  gemm(ctx, to_x);
+}
+
 /// Entries [v, v + n) of the vocabulary for one group of tokens, whose logits are made again, or `kept` in s.
 /// `collects`: the group's sums are added to what is in `dweight`.
 void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardScratch& s,
@@ -156,18 +172,8 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
     head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
                         read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax, h.soft_cap);
   });
-  const Matrix dx = h.dx.type == arithmetic ? h.dx : s.dx;
-  Gemm to_x;
-  to_x.accumulator = h.accumulator;
-  to_x.m = group.count;
-  to_x.n = h.channels;
-  to_x.k = n;
-  to_x.a = GemmOperand{chunk, h.operand, false};
-  to_x.b = rows_from(h.weight, v);
-  to_x.b.transposed = false;
-  to_x.c = {row_of(dx, group.begin), dx.type, dx.ld};
-  to_x.accumulate = to_x.continue_blocks = v > 0;
-  gemm(ctx, to_x);
+  if (h.dx.data != nullptr) add_dx(ctx, h, h.dx.type == arithmetic ? h.dx : s.dx, group, chunk, v, n);
+  if (h.dweight.data == nullptr) return;
   Gemm to_weight;
   to_weight.accumulator = h.accumulator;
   to_weight.m = n;
@@ -191,7 +197,8 @@ void backward_groups(const Context& ctx, const LogProbBackward& h, const Backwar
                      std::span<const LeafGroup> groups, const Extent& extent, bool collects, bool kept) {
   for (std::int64_t v = 0; v < h.vocabulary; v += kVocabularyChunk) {
     const std::int64_t n = std::min(kVocabularyChunk, h.vocabulary - v);
-    const Matrix dweight{row_of(h.dweight, v), h.dweight.type, h.dweight.ld};
+    Matrix dweight = h.dweight;
+    if (dweight.data != nullptr) dweight.data = row_of(h.dweight, v);
     const bool apart = s.dweight.data != nullptr;
     bool adds = collects && !apart;
     for (const LeafGroup& g : groups) {
@@ -253,9 +260,10 @@ void log_prob_backward(const Context& ctx, const Extent& extent, const LogProbBa
   Scratch scratch(ctx);
   BackwardScratch s;
   s.logits = scratch.take_logits(largest_of(groups), h.vocabulary, arithmetic, false);
-  if (h.dx.type != arithmetic) s.dx = scratch.take_matrix(extent.tokens, h.channels, arithmetic);
+  if (h.dx.data != nullptr && h.dx.type != arithmetic)
+    s.dx = scratch.take_matrix(extent.tokens, h.channels, arithmetic);
   // What has to be rounded once is collected first where it has several parts.
-  if (h.dweight.type != arithmetic && groups.size() > 1)
+  if (h.dweight.data != nullptr && h.dweight.type != arithmetic && groups.size() > 1)
     s.dweight = scratch.take_matrix(head_memory::chunk_of(h.vocabulary), h.channels, arithmetic);
   backward_groups(scratch.rest(), h, s, groups, extent, h.accumulate, false);
   store_dx(ctx, extent.tokens, h, s.dx);
@@ -272,7 +280,8 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
       groups_within(ctx, extent, head_memory::kept_tokens(forward.vocabulary), workspace);
   const std::int64_t largest = largest_of(groups);
   // What has to be rounded once cannot be added to group by group.
-  const bool rounds_parts = backward.dweight.type != arithmetic && groups.size() > 1;
+  const bool rounds_parts =
+      backward.dweight.data != nullptr && backward.dweight.type != arithmetic && groups.size() > 1;
   if (rounds_parts || !keeps_logits(largest, forward.vocabulary) ||
       workspace(largest) > ctx.workspace_bytes) {
     log_prob(ctx, extent, forward);
@@ -282,7 +291,7 @@ void log_prob_training(const Context& ctx, const Extent& extent, const LogProb& 
   BackwardScratch back;
   back.logits = scratch.take_logits(largest, forward.vocabulary, arithmetic, true);
   const ForwardScratch front{back.logits, scratch.take_running(largest)};
-  if (backward.dx.type != arithmetic)
+  if (backward.dx.data != nullptr && backward.dx.type != arithmetic)
     back.dx = scratch.take_matrix(extent.tokens, backward.channels, arithmetic);
   bool collects = backward.accumulate;
   for (const LeafGroup& g : groups) {

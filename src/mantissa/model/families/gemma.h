@@ -15,4 +15,7 @@ DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& config, const Dec
 
 std::vector<Field> gemma_fields(std::vector<Field> more);
 
+/// The window of the layers that have one.
+std::int64_t read_gemma_window(const FieldReader& fields);
+
 }  // namespace mantissa::model

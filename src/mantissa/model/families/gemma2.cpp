@@ -9,9 +9,8 @@ namespace mantissa::model {
 namespace {
 
 /// A cap; null switches it off, a missing field means the family's default.
-double read_cap(const FieldReader& fields, const ModelConfig& c, const char* key, double fallback) {
-  const bool off = c.source.contains(key) && !fields.has(key);
-  return off ? 0 : fields.number(key, fallback, true);
+double read_cap(const FieldReader& fields, const char* key, double fallback) {
+  return fields.is_null(key) ? 0 : fields.number(key, fallback);
 }
 
 }  // namespace
@@ -25,8 +24,8 @@ DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& c, const DecoderD
   s.qkv_bias = s.output_bias = fields.flag("attention_bias", false);
   s.embedding_scale = std::sqrt(static_cast<double>(s.hidden_size));
   s.attention_scale = 1 / std::sqrt(fields.number("query_pre_attn_scalar", 256));
-  s.score_cap = read_cap(fields, c, "attn_logit_softcapping", score_cap);
-  s.logit_cap = read_cap(fields, c, "final_logit_softcapping", logit_cap);
+  s.score_cap = read_cap(fields, "attn_logit_softcapping", score_cap);
+  s.logit_cap = read_cap(fields, "final_logit_softcapping", logit_cap);
   require_activation(fields, "hidden_activation", "gelu_pytorch_tanh", "gelu_new");
   fields.refuse_flag("use_bidirectional_attention", "tokens attend to earlier ones only");
   return s;
@@ -37,12 +36,17 @@ std::vector<Field> gemma_fields(std::vector<Field> more) {
   std::vector<Field> fields = {{"hidden_activation", Kind::text, "activation of the MLP"},
                                {"attention_bias", Kind::flag, "q, k, v and o have biases"},
                                {"query_pre_attn_scalar", Kind::number, "scores are divided by its root"},
-                               {"attn_logit_softcapping", Kind::any, "bound of the scores"},
                                {"final_logit_softcapping", Kind::any, "bound of the logits"},
                                {"sliding_window", Kind::any, "keys that a query sees, itself included"},
                                {"layer_types", Kind::any, "kind of attention, layer by layer"}};
   fields.insert(fields.end(), more.begin(), more.end());
   return decoder_fields(std::move(fields));
+}
+
+std::int64_t read_gemma_window(const FieldReader& fields) {
+  if (fields.is_null("sliding_window"))
+    fields.fail("sliding_window", "is null, but layers of \"sliding_attention\" need a number of keys");
+  return fields.size("sliding_window", 4096);
 }
 
 namespace {
@@ -52,7 +56,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
       fields, c, {.max_positions = 8192, .kv_heads = 4, .head_dim = 256, .tied_head = true}, 50, 30);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   const auto even = [](const FieldReader&, std::int64_t layer) { return layer % 2 == 0; };
-  set_windows(s, fields.size("sliding_window", 4096), read_layer_types(fields, c.num_hidden_layers, even));
+  set_windows(s, read_gemma_window(fields), read_layer_types(fields, c.num_hidden_layers, even));
   return std::make_shared<Decoder>(std::move(s));
 }
 
@@ -61,7 +65,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGemma2 = {
     .model_type = "gemma2",
     .architecture = "Gemma2ForCausalLM",
-    .fields = gemma_fields({}),
+    .fields = gemma_fields({{"attn_logit_softcapping", Field::Kind::any, "bound of the scores"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},
     .read = read,

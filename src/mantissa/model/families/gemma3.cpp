@@ -9,29 +9,38 @@ namespace {
 
 constexpr double kFullTheta = 1e6, kWindowTheta = 1e4;
 
+/// The angles of one kind of layer, of its object in rope_parameters where transformers 5 wrote the file.
+Rope read_table(const FieldReader& fields, const char* kind, Rope rope, std::int64_t positions) {
+  const std::optional<FieldReader> kinds = fields.object("rope_parameters");
+  if (!kinds) return rope;
+  if (!kinds->has("full_attention") && !kinds->has("sliding_attention"))
+    fields.fail("rope_parameters", "must hold \"full_attention\" and \"sliding_attention\"");
+  const std::optional<FieldReader> own = kinds->object(kind);
+  if (!own) return rope;
+  rope.theta = own->number("rope_theta", rope.theta);
+  rope.scaling = read_rope_scaling(*own, positions);
+  return rope;
+}
+
 /// The tables of the layers that see the whole prefix, and of those with a window. transformers 5 writes one
-/// object for each kind, 4 wrote rope_theta with rope_scaling and rope_local_base_freq.
+/// object for each kind; 4 wrote rope_theta with rope_scaling, which wins where both stand, and
+/// rope_local_base_freq.
 std::vector<Rope> read_ropes(const FieldReader& fields, std::int64_t positions) {
-  const nlohmann::json* v5 = fields.find("rope_parameters");
-  if (v5 == nullptr || !v5->is_object() || !v5->contains("full_attention")) {
-    Rope local{.name = "rope.local", .theta = fields.number("rope_local_base_freq", kWindowTheta)};
-    return {read_rope(fields, kFullTheta, positions), local};
+  Rope full = read_table(fields, "full_attention",
+                         {.name = "rope", .theta = fields.number("rope_theta", kFullTheta)}, positions);
+  if (const std::optional<FieldReader> scaling = fields.object("rope_scaling"); scaling) {
+    full.theta = scaling->number("rope_theta", full.theta);
+    full.scaling = read_rope_scaling(*scaling, positions);
   }
-  const auto table = [&](const char* kind, const char* name, double theta) {
-    const nlohmann::json empty = nlohmann::json::object();
-    const auto found = v5->find(kind);
-    const nlohmann::json& object = found != v5->end() && found->is_object() ? *found : empty;
-    const FieldReader inner(object, fields.where() + ": rope_parameters." + kind);
-    return Rope{name, inner.number("rope_theta", theta), read_rope_scaling(inner, positions)};
-  };
-  std::vector<Rope> ropes = {table("full_attention", "rope", kFullTheta),
-                             table("sliding_attention", "rope.local", kWindowTheta)};
-  if (ropes.back().scaling.kind != kernels::RopeScaling::Kind::none) {
+  const Rope local = read_table(
+      fields, "sliding_attention",
+      {.name = "rope.local", .theta = fields.number("rope_local_base_freq", kWindowTheta)}, positions);
+  if (local.scaling.kind != kernels::RopeScaling::Kind::none) {
     fields.fail("rope_parameters",
                 "scales the angles of sliding_attention layers, which is not supported; transformers 4 "
                 "cannot express it");
   }
-  return ropes;
+  return {full, local};
 }
 
 bool has_window(const FieldReader& fields, std::int64_t layer) {
@@ -39,12 +48,13 @@ bool has_window(const FieldReader& fields, std::int64_t layer) {
 }
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  fields.refuse("attn_logit_softcapping", "transformers has the field and does not apply it; set it to null");
   DecoderSpec s = read_gemma(
       fields, c, {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true}, 0, 0);
   s.head_norms = true;
   s.ropes = read_ropes(fields, c.max_position_embeddings);
   const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, has_window);
-  set_windows(s, fields.size("sliding_window", 4096), windowed);
+  set_windows(s, read_gemma_window(fields), windowed);
   for (std::size_t i = 0; i < windowed.size(); ++i) s.layers[i].rope = windowed[i] ? 1 : 0;
   return std::make_shared<Decoder>(std::move(s));
 }

@@ -100,7 +100,21 @@ class Gpt2 : public Network {
   Gpt2Spec s_;
 };
 
+/// transformers takes these names for GPT-2's own, and lets them win where both stand.
+void check_aliases(const FieldReader& fields) {
+  constexpr std::pair<const char*, const char*> kAliases[] = {{"hidden_size", "n_embd"},
+                                                              {"num_hidden_layers", "n_layer"},
+                                                              {"num_attention_heads", "n_head"},
+                                                              {"max_position_embeddings", "n_positions"}};
+  for (const auto& [alias, key] : kAliases) {
+    const nlohmann::json* value = fields.find(alias);
+    if (value == nullptr || (fields.has(key) && *fields.find(key) == *value)) continue;
+    fields.fail(alias, fmt::format("is {}, which gpt2 calls {}; write that", shown(*value), key));
+  }
+}
+
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
+  check_aliases(fields);
   Gpt2Spec s;
   s.hidden_size = c.hidden_size = fields.size("n_embd");
   s.layers = c.num_hidden_layers = fields.size("n_layer", std::nullopt, 1000);

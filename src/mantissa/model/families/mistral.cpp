@@ -13,8 +13,8 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");
   fields.refuse_flag("attention_bias", "Mistral's projections have no biases");
-  const bool none = c.source.contains("sliding_window") && !fields.has("sliding_window");
-  const std::int64_t window = none ? 0 : fields.size("sliding_window", kDefaultWindow);
+  const std::int64_t window =
+      fields.is_null("sliding_window") ? 0 : fields.size("sliding_window", kDefaultWindow);
   set_windows(s, window, std::vector<bool>(s.layers.size(), true));
   return std::make_shared<Decoder>(std::move(s));
 }

@@ -1,21 +1,33 @@
 // Qwen2 (Yang et al., 2024): Llama with biases of q, k and v, and windows in its upper layers.
+#include <algorithm>
+
 #include "mantissa/model/decoder.h"
 #include "mantissa/model/families/families.h"
 #include "mantissa/model/families/qwen.h"
 #include "mantissa/model/rope_fields.h"
 
 namespace mantissa::model {
+namespace {
+
+bool uses_window(const FieldReader& fields) {
+  return fields.flag("use_sliding_window", false) && !fields.is_null("sliding_window");
+}
+
+bool has_window(const FieldReader& fields, std::int64_t layer) {
+  return uses_window(fields) && layer >= fields.size("max_window_layers", 28, kLargestSize, 0);
+}
+
+}  // namespace
 
 void read_qwen_windows(const FieldReader& fields, DecoderSpec& s) {
-  const auto upper = [](const FieldReader& f, std::int64_t layer) {
-    return f.flag("use_sliding_window", false) && layer >= f.size("max_window_layers", 28);
-  };
   const std::vector<bool> windowed =
-      read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()), upper);
-  if (!fields.flag("use_sliding_window", false)) return;  // transformers drops the window then
-  if (!fields.has("sliding_window"))
-    fields.fail("sliding_window", "is missing, but use_sliding_window is true; set the window's size");
-  set_windows(s, fields.size("sliding_window"), windowed);
+      read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()), has_window);
+  if (!uses_window(fields) && std::ranges::find(windowed, true) != windowed.end()) {
+    fields.fail("layer_types",
+                "holds \"sliding_attention\", but there is no window: set use_sliding_window to true and "
+                "sliding_window to a size, or all layers to \"full_attention\"");
+  }
+  set_windows(s, fields.size("sliding_window", 4096), windowed);
 }
 
 std::vector<Field> qwen_fields(std::vector<Field> more) {
@@ -33,7 +45,7 @@ std::vector<Field> qwen_fields(std::vector<Field> more) {
 namespace {
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
-  DecoderSpec s = read_decoder(fields, c, {.max_positions = 32768});
+  DecoderSpec s = read_decoder(fields, c, {.max_positions = 32768, .kv_heads = 32});
   s.qkv_bias = true;
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   require_activation(fields, "hidden_act", "silu", "swish");

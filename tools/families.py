@@ -1,0 +1,67 @@
+"""Small random models of every family with transformers' own code, in f32 and in f64: the reference of check_families.py and
+golden_families.py."""
+import torch
+import transformers
+
+VOCABULARY = 97
+DECODER = dict(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6,
+               num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.15, bos_token_id=None, eos_token_id=None,
+               pad_token_id=None)  # transformers does not train the embedding of the padding id
+GPT2 = dict(vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=4, n_positions=64, initializer_range=0.15, bos_token_id=None,
+            eos_token_id=None)
+IGNORED = -100
+
+
+def make(config_class, fields, seed=5, form=torch.float32):
+    """A model whose weights are random numbers of `form`, in f32."""
+    config = config_class(**((GPT2 if config_class.model_type == "gpt2" else DECODER) | fields), attn_implementation="eager")
+    torch.manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():  # norms and biases are 1 and 0 by default: a swapped pair would not show
+        for p in model.parameters():
+            noise = p + 0.2 * torch.randn_like(p) if p.dim() == 1 else 0.15 * torch.randn_like(p)
+            p.copy_(noise.to(form))
+    return model
+
+
+class AllF64:
+    """transformers' model code with every cast to float32 made a cast to float64."""
+
+    def __enter__(self):
+        self.f32, self.float = torch.float32, torch.Tensor.float
+        torch.float32 = torch.float = torch.float64
+        torch.Tensor.float = torch.Tensor.double
+        torch.set_default_dtype(torch.float64)
+        return self
+
+    def __exit__(self, *_):
+        torch.set_default_dtype(self.f32)
+        torch.float32 = torch.float = self.f32
+        torch.Tensor.float = self.float
+
+
+def widened(model):
+    """The same model in f64, its rotary tables too. To be called, and its result run, under AllF64."""
+    twin = type(model)(model.config).eval()
+    twin.load_state_dict(model.state_dict())
+    for module in twin.modules():  # tables that were made in f32
+        if "RotaryEmbedding" in type(module).__name__:
+            module.__init__(twin.config)
+    return twin.double()
+
+
+def trace(model, ids, labels=None):
+    """The tensors of one forward and backward pass, by the names of `mantissa trace --grads`."""
+    model.zero_grad(set_to_none=True)
+    labels = ids if labels is None else labels
+    logits = model(input_ids=ids).logits
+    log_probs = torch.log_softmax(logits, -1)[:, :-1]
+    loss = torch.nn.functional.nll_loss(log_probs.flatten(0, 1), labels[:, 1:].flatten(), ignore_index=IGNORED)
+    loss.backward()
+    out = {"logits": logits, "log_probs": log_probs.gather(-1, ids[:, 1:, None])[..., 0], "loss": loss.reshape(1)}
+    out = {name: t.detach().clone().contiguous() for name, t in out.items()}
+    return out | {"grad." + name: p.grad.clone() for name, p in model.named_parameters()}
+
+
+def distance(a, b):
+    return (a.double() - b.double()).abs().max().item()
