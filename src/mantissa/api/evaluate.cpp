@@ -21,9 +21,19 @@ Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::s
       eval::evaluate_model(source, policy_for(precision), {data, format, sequence_length, puzzles}, ctx));
 }
 
-Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware) {
+Evaluation evaluate(const std::filesystem::path& model, const Data& data, std::int64_t sequence_length,
+                    const Precision& precision, const Hardware& hardware) {
+  const kernels::Context ctx = context_for(hardware);
+  const weights::ModelSource source = weights::find_model(model);
+  return evaluation_of(eval::evaluate_rows(source, policy_for(precision),
+                                           data::memory_rows(source.config, memory_of(data), sequence_length),
+                                           ctx));
+}
+
+Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware, const Data& data) {
   const config::RunConfig& run = config.impl().run;
-  return evaluation_of(eval::evaluate_run(run, puzzles, context_for(hardware, run.run.threads)));
+  return evaluation_of(
+      eval::evaluate_run(run, memory_of(data), puzzles, context_for(hardware, run.run.threads)));
 }
 
 }  // namespace mantissa::api

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/api/config.h"
+#include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/precision.h"
 
@@ -49,7 +50,9 @@ struct Plan {
 };
 
 /// `targets`: other machines, by name or a FILE.toml (docs/cli.md, "Targets").
-Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {});
+/// `data`: in place of the config's source, as train() takes them. Throws ConfigError, FileError.
+Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {},
+             const Data& data = {});
 /// The plan of generating from a model directory; of training it where `precision` has a DeepSpeed file.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
                    const Hardware& hardware = {}, std::span<const std::string> targets = {});

@@ -61,8 +61,8 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   const kernels::Context ctx = context_for(options.hardware, run.run.threads);
   weights::ModelSource source = weights::find_model(run.model);
   config::Told told = config.impl().told;
-  if (options.tokens.empty()) data::add_note(run, source.config, told);
-  text::Dataset rows = data::load_dataset(run, source.config, options.tokens);
+  if (!in_memory(options.data)) data::add_note(run, source.config, told);
+  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data));
   run::DirectoryOptions directory{options.out.empty() ? std::filesystem::path(run.run.out) : options.out,
                                   options.overwrite, options.resume};
   return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows), directory},

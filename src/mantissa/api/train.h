@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "mantissa/api/config.h"
+#include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/base/error.h"
@@ -20,10 +21,10 @@ namespace mantissa::api {
 /// One optimizer step as it was.
 struct Step {
   std::int64_t step = 0;
-  std::int64_t steps = 0;  // of the whole run
-  double loss = 0;
-  std::int64_t tokens = 0;
-  double grad_norm = 0;  // before clipping
+  std::int64_t steps = 0;   // of the whole run
+  double loss = 0;          // nats per token: Σ weight · (−log p) / Σ weight over the step's tokens
+  std::int64_t tokens = 0;  // predicted since the start of the run
+  double grad_norm = 0;     // before clipping
   double lr = 0;
   std::optional<double> loss_scale;  // that was used in this step; nothing under a policy without one
   bool skipped = false;              // the gradients overflowed: the step changed nothing but the scale
@@ -48,8 +49,8 @@ struct TrainOptions {
   std::filesystem::path out;  // empty: the config's run.out
   bool overwrite = false;     // a run directory that holds a state is never written over unasked
   std::optional<std::int64_t>
-      resume;                        // a step, or 0 for the newest state (from the start where there is none)
-  std::vector<std::int32_t> tokens;  // training data from memory instead of the config's source
+      resume;  // a step, or 0 for the newest state (from the start where there is none)
+  Data data;   // from memory, in place of the config's source
   Hardware hardware;
 };
 

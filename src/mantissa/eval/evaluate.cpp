@@ -44,7 +44,7 @@ double loss_of(const weights::ModelSource& source, const precision::Policy& poli
   RowModel model(program, source, ctx, "eval: the loss of");
   double sum = 0;
   for (std::int64_t r = 0; r < rows.rows; ++r) sum += model.run(rows, r);
-  return -sum / static_cast<double>(rows.rows * length);
+  return -sum / rows.total_weight();
 }
 
 void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
@@ -86,7 +86,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
                           const Files& files, const kernels::Context& ctx) {
   const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
   const bool kk = data::names_puzzles(files.names);
-  Evaluation e = finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length,
+  Evaluation e = finish(loss_of(source, policy, all, ctx), all.predicted(),
                         kk || text::holds_text(files.names, files.format));
   if (kk && files.puzzles > 0) {
     text::KkOptions options = data::held_out_puzzles();
@@ -96,7 +96,13 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   return e;
 }
 
-Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, const kernels::Context& ctx) {
+Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
+                         const text::StepData& rows, const kernels::Context& ctx) {
+  return finish(loss_of(source, policy, rows, ctx), rows.predicted(), false);
+}
+
+Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
+                        const kernels::Context& ctx) {
   const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
   if (!std::filesystem::exists(model)) {
     throw FileError(fmt::format(
@@ -105,16 +111,16 @@ Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, cons
   const weights::ModelSource source = weights::find_model(model);
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, ctx));
-  const text::Dataset set = data::load_dataset(run, source.config, {});
+  const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
+  const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
-  const bool kk = data::names_puzzles(run.data.source);
-  const bool bytes = kk || text::holds_text(run.data.source, run.data.format);
+  const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
   // The policy under which the run's last loss was measured.
   const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
-  Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
-  if (run.data.source.front() == "kk" && puzzles > 0) {
+  Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.predicted(), bytes);
+  if (kk && puzzles > 0) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
     answer_puzzles(source, policy, options, ctx, e);

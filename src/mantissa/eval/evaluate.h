@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/data/rows.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/text/dataset.h"
@@ -43,8 +44,13 @@ struct Files {
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const kernels::Context& ctx);
 
+/// Evaluates `rows`.
+Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
+                         const text::StepData& rows, const kernels::Context& ctx);
+
 /// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError where
 /// there is no model, ConfigError where no rows are held out.
-Evaluation evaluate_run(const config::RunConfig& config, std::int64_t puzzles, const kernels::Context& ctx);
+Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
+                        const kernels::Context& ctx);
 
 }  // namespace mantissa::eval

@@ -19,8 +19,8 @@ class RowModel {
   RowModel(const plan::Program& program, const weights::ModelSource& source, const kernels::Context& ctx,
            std::string what);
 
-  /// Runs row `r` and returns the sum of the log-probabilities of its targets. Throws RunStopped where it is
-  /// not finite, naming the first such value of the plan.
+  /// Runs row `r` and returns the sum of the log-probabilities of its targets, each times its weight. Throws
+  /// RunStopped where it is not finite, naming the first such value of the plan.
   double run(const text::StepData& rows, std::int64_t r);
 
   Matrix logits() const { return executor_.buffer("logits"); }
