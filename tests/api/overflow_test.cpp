@@ -185,7 +185,7 @@ TEST(Overflow, WeightsAreNotDrawnBeyondTheirFormat) {
     EXPECT_EQ(
         std::string(e.what()),
         "model.initializer_range: model.embed_tokens.weight is drawn beyond the largest e4m3 (448); lower "
-        "it, or keep this weight in f32 (--rule 'model.embed_tokens: params=f32')");
+        "it, or keep this weight in f32. Fix: --rule 'model.embed_tokens: params=f32'");
   }
 }
 

@@ -169,7 +169,7 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[optimizer]\nbetas = [0.9, \"a\"]", "dir/run.toml:8: optimizer.betas = an array: must be a number"},
       {"[optimizer]\nname = \"adam\"",
        "dir/run.toml:8: optimizer.name = \"adam\": there is no such choice; did you mean \"adamw\"? "
-       "(choices: adamw)"},
+       "(choices: adamw, sgd, lion, adafactor, muon)"},
       {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
       {"[schedule]\nname = \"cosin\"",
        "dir/run.toml:8: schedule.name = \"cosin\": there is no such choice; did you mean \"cosine\"? "

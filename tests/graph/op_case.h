@@ -213,7 +213,7 @@ class Case {
     };
     std::int64_t count = 1;
     for (const Dim& d : shape.dims()) count *= extent_of(d);
-    const bool column = shape.rank() == 1 && shape.dim(0).axis != Axis::fixed;
+    const bool column = shape.rank() == 0 || (shape.rank() == 1 && shape.dim(0).axis != Axis::fixed);
     o.width = column ? 1 : extent_of(shape.dims().back());
     o.rows = count / o.width;
     o.values.assign(static_cast<std::size_t>(count), 0.0);

@@ -11,6 +11,7 @@
 #include "graph/op_case.h"
 #include "graph/op_sizes.h"
 #include "graph/pointwise_rows.h"
+#include "graph/update_rows.h"
 
 namespace mantissa::graph::testing {
 
@@ -94,6 +95,7 @@ inline std::vector<OpRow> op_rows() {
                   chain(0),
                   {{"blocks", -1}, {"along_rows", false}, {"current", false}, {"margin", 0}}});
   add_head_rows(rows);
+  add_update_rows(rows);
   rows.push_back(
       {"cache_append",
        "",

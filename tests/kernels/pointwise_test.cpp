@@ -72,6 +72,16 @@ T spelled(const Instruction& in, T a, T b, T c) {
       return 1 / std::sqrt(a);
     case Opcode::relu:
       return a <= 0 ? 0 : a;
+    case Opcode::sqrt:
+      return std::sqrt(a);
+    case Opcode::abs:
+      return std::abs(a);
+    case Opcode::sign:
+      return a > 0 ? T{1} : a < 0 ? T{-1} : a;
+    case Opcode::max:
+      return a < b ? b : a;
+    case Opcode::min:
+      return b < a ? b : a;
     case Opcode::round:
       round_row(&a, 1, in.format, testing::converter());
       return a;

@@ -1,6 +1,7 @@
 // The optimizer's sweeps: AdamW, operation by operation, in every format; norm and finite check; sums; casts.
 // The same bits on every instruction set and thread count.
 #include "mantissa/kernels/update.h"
+#include "mantissa/kernels/adamw.h"
 
 #include <gtest/gtest.h>
 

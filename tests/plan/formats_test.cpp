@@ -82,38 +82,6 @@ model.embed_tokens                       gather     int32  –     –     f32  
 )");
 }
 
-TEST(Formats, OfTheUpdateAreInItsRows) {
-  const auto update = [](const char* policy) {
-    return plan_table(plan_rows(plan_for(precision::Policy::parse(policy))), graph::Phase::finish);
-  };
-  EXPECT_EQ(update("bf16-mixed"), R"(scope      op        store  mul   acc   out      decided by
-optimizer  adamw     f32    –     f32   f32+bf16 bf16-mixed
-optimizer  moments   f32    –     f32   f32      bf16-mixed
-)");
-  EXPECT_EQ(update("bf16-true optimizer=bf16 kahan=true; model.norm: params=f32 optimizer=f32"),
-            R"(scope      op        store    mul   acc   out      decided by
-optimizer  adamw     bf16+f32 –     f32   bf16+f32 policy line+policy rule 1
-optimizer  moments   bf16+f32 –     f32   bf16+f32 policy line+policy rule 1
-optimizer  kahan     bf16     –     f32   bf16     policy line
-)");
-  EXPECT_EQ(update("32-true; *norm*: op=update compute=bf16; *: pass=update compute=bf16"),
-            R"(scope      op        store  mul   acc   out      decided by
-optimizer  adamw     f32    –     bf16  f32      policy rule 2
-optimizer  moments   f32    –     bf16  f32      32-true
-)");
-  EXPECT_EQ(update("32-true compute=f16; *: compute=bf16"),
-            R"(scope      op        store  mul   acc   out      decided by
-optimizer  adamw     f32    –     f32   f32+bf16 policy line
-optimizer  moments   f32    –     f32   f32      policy line
-)") << "what says nothing of the update leaves its arithmetic";
-  const std::vector<PlanRow> rows =
-      plan_rows(plan_for(precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic")));
-  EXPECT_EQ(
-      rows[rows.size() - 2].kernel,
-      "one sweep: clip, update, copy; what is below f32 rounded stochastically, keyed by seed, step, name "
-      "and element");
-}
-
 TEST(Formats, OfAMomentThatWouldStandStillAreRefusedByTheParametersName) {
   const auto policy =
       precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic; model.norm: rounding=nearest");
@@ -309,7 +277,6 @@ TEST(ActivationRounding, IsARulesAndOfAStepOfItsOwn) {
   }
   EXPECT_GT(rounded, 20U);
   EXPECT_EQ(names.size(), rounded) << "no two values share random bits";
-  for (const Slot& slot : p.slots) EXPECT_EQ(slot.rounding, Rounding::nearest) << "nothing to round";
 }
 
 TEST(Interiors, AreLoweredByRulesThatNameThemOnly) {

@@ -1,8 +1,10 @@
 #include "mantissa/config/options.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
+#include "mantissa/config/optimizer.h"
 #include "mantissa/precision/fields.h"
 
 namespace mantissa::config {
@@ -12,7 +14,13 @@ constexpr double kMany = 9007199254740992;  // 2^53: whole numbers stay exact in
 constexpr double kLong =
     16777216;  // 2^24: rows and tokens per row, so that their product is far from overflow
 
-std::vector<Option> make_table() {
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const optim::Optimizer* optimizer : optim::all_optimizers()) names.emplace_back(optimizer->name);
+  return names;
+}
+
+std::vector<Option> fixed_table() {
   return {
       {"run", "name", [](RunConfig& c) -> Slot { return &c.run.name; },
        "name of the run; the config file's by default"},
@@ -143,27 +151,12 @@ std::vector<Option> make_table() {
        [](RunConfig& c) -> Slot { return &c.optimizer.name; },
        "rule of the update",
        {},
-       {"adamw"}},
+       optimizer_names()},
       {"optimizer",
        "lr",
        [](RunConfig& c) -> Slot { return &c.optimizer.lr; },
        "learning rate at its highest",
        {.min = 0, .above = true}},
-      {"optimizer",
-       "betas",
-       [](RunConfig& c) -> Slot { return &c.optimizer.betas; },
-       "decay of the first and second moment",
-       {.min = 0, .max = 1, .below = true}},
-      {"optimizer",
-       "eps",
-       [](RunConfig& c) -> Slot { return &c.optimizer.eps; },
-       "added to the root of the second moment, after the bias correction",
-       {.min = 0, .above = true}},
-      {"optimizer",
-       "weight_decay",
-       [](RunConfig& c) -> Slot { return &c.optimizer.weight_decay; },
-       "decoupled, times the learning rate, on tensors of two or more dimensions",
-       {.min = 0}},
       {"optimizer",
        "max_grad_norm",
        [](RunConfig& c) -> Slot { return &c.optimizer.max_grad_norm; },
@@ -257,6 +250,16 @@ std::vector<Option> make_table() {
   };
 }
 
+/// The settings of optimizers stand between those that all have.
+std::vector<Option> make_table() {
+  std::vector<Option> table = fixed_table();
+  const auto after = std::ranges::find_if(
+      table, [](const Option& o) { return o.section == "optimizer" && o.key == "max_grad_norm"; });
+  std::vector<Option> settings = optimizer_options();
+  table.insert(after, std::make_move_iterator(settings.begin()), std::make_move_iterator(settings.end()));
+  return table;
+}
+
 }  // namespace
 
 std::span<const Option> option_table() {
@@ -311,6 +314,7 @@ std::vector<std::string> keys_of(std::string_view section) {
   for (const Option& option : option_table()) {
     if (option.section == section) keys.emplace_back(option.key);
   }
+  if (section == "optimizer") keys.emplace_back("group");
   if (section == "model") {
     for (const model::Field& field : model_fields()) keys.emplace_back(field.key);
   }

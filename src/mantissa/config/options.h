@@ -1,6 +1,7 @@
 // The table of a config's keys: parsing, --set, checks, help and the printed config are made from it.
 #pragma once
 
+#include <functional>
 #include <limits>
 #include <span>
 #include <string>
@@ -28,8 +29,8 @@ struct Range {
 struct Option {
   std::string_view section;
   std::string_view key;
-  Slot (*slot)(RunConfig&);
-  std::string_view description;
+  std::function<Slot(RunConfig&)> slot;
+  std::string description;
   Range range = {};
   std::vector<std::string> choices = {};  // the only strings; of a path: the words that are none
   std::vector<std::string> later = {};    // strings of docs/cli.md that this version reads and refuses

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/base/words.h"
+#include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
 #include "mantissa/precision/fields.h"
@@ -69,6 +70,7 @@ std::string section_text(RunConfig& config, std::string_view section) {
   std::string text;
   for (const Option& option : option_table()) {
     if (option.section != section) continue;
+    if (section == "optimizer" && !takes(config.optimizer.name, option.key)) continue;
     const std::string value = toml_text(option.slot(config));
     if (section == "model" && value == "\"\"") continue;
     if (section == "precision.loss_scale" && config.loss_scale.rule == "torch" && !torch_has(option.key))
@@ -80,6 +82,13 @@ std::string section_text(RunConfig& config, std::string_view section) {
       text += fmt::format("{} = {}\n", key, toml_text(value));
   }
   return text;
+}
+
+void add_groups(std::vector<OptionInfo>& all) {
+  all.push_back(
+      {"optimizer", "group", "tables", "[]",
+       "[[optimizer.group]] with match = \"SCOPE\" and lr_scale, weight_decay or freeze; the last match "
+       "that has a key gives it"});
 }
 
 void add_precision(std::vector<OptionInfo>& all) {
@@ -142,6 +151,7 @@ std::string RunConfig::to_toml() const {
     if (!text.empty()) text += "\n";
     text += (section == "precision" ? policy.toml() : fmt::format("[{}]\n", section)) +
             section_text(copy, section);
+    if (section == "optimizer") text += groups_text(optimizer.groups);
   }
   return text;
 }
@@ -160,6 +170,7 @@ std::vector<OptionInfo> options() {
       all.push_back({section, std::string(option.key), std::visit(TypeName{option}, slot), value,
                      std::string(option.description)});
     }
+    if (section == "optimizer") add_groups(all);
     if (section == "precision") add_precision(all);
     if (section != "model") continue;
     for (const model::Field& field : model_fields()) {

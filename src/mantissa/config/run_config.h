@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "mantissa/compat/deepspeed.h"
+#include "mantissa/optim/groups.h"
+#include "mantissa/optim/optimizer.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/precision/policy.h"
 
@@ -71,10 +73,9 @@ struct BatchSection {
 struct OptimizerSection {
   std::string name = "adamw";
   double lr = 3e-4;
-  std::array<double, 2> betas = {0.9, 0.95};
-  double eps = 1e-8;
-  double weight_decay = 0.1;
+  optim::Settings settings = optim::defaults(optim::find_optimizer("adamw"));  // that `name` takes
   double max_grad_norm = 1.0;
+  std::vector<optim::Group> groups = {};
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/optimizer.h"
 #include "mantissa/config/read.h"
 
 namespace mantissa::config {
@@ -100,6 +101,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_model(config, entries);
   check_puzzles(config, entries);
   settle_batch(config, entries, divided);
+  settle_optimizer(config, entries);
   settle_schedule(config, entries);
   settle_run(config, entries.file);
   settle_loss_scale(config, entries, policy_replaced);

@@ -5,12 +5,54 @@
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
+#include "mantissa/plan/passes.h"
 #include "mantissa/runtime/process.h"
 
 namespace mantissa::cost {
-plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
-                               std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
-                               std::int64_t step) {
+namespace {
+
+/// The graph of `config` for micro-batches of `rows` rows, differentiated by all that its groups do not
+/// freeze.
+graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
+                            std::int64_t rows) {
+  const std::int64_t length = config.data.sequence_length;
+  const std::span<const optim::Group> groups = config.optimizer.groups;
+  return model::build_log_prob(model, rows * length, length, true, [groups](std::string_view name) {
+    return optim::settings_of(groups, name).freeze;
+  });
+}
+
+/// The optimizer of `config` with the parameters that it updates.
+UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model) {
+  const config::OptimizerSection& section = config.optimizer;
+  const graph::Graph graph = training_graph(config, model, 1);
+  std::vector<std::string> names;
+  for (const graph::ValueId p : graph.parameters()) names.push_back(graph.value(p).name);
+  optim::check_groups(section.groups, names);
+  const auto decay = section.settings.find("weight_decay");
+  UpdateSource source{&optim::find_optimizer(section.name), section.settings,
+                      optim::trained_parameters(graph)};
+  for (optim::Parameter& p : source.parameters) {
+    const optim::GroupSettings group = optim::settings_of(section.groups, p.name);
+    const bool decays = p.shape.rank() >= 2 && decay != section.settings.end();
+    p.lr_scale = group.lr_scale;
+    p.weight_decay = group.weight_decay.value_or(decays ? std::get<double>(decay->second) : 0);
+  }
+  return source;
+}
+
+void add_update_memory(const plan::Program& update, MemoryForecast& f) {
+  for (const plan::Buffer& b : update.buffers) {
+    if (b.home != plan::Home::kept) continue;
+    (b.random == RandomUse::compensation ? f.compensation : f.moments) += aligned(b.bytes);
+  }
+  // The update's own values lie where the activations were, if there is room.
+  if (update.memory.arena() > f.activations + f.work) f.work += update.memory.arena();
+}
+
+plan::Program compile_alone(const config::RunConfig& config, const model::ModelConfig& model,
+                            std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
+                            std::int64_t step) {
   const std::int64_t length = config.data.sequence_length;
   plan::CompileOptions options;
   options.longest_row = length;
@@ -20,24 +62,28 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = options.join_head = fuse;
-  return plan::compile(model::build_log_prob(model, rows * length, length, true), config.policy.at_step(step),
-                       options, ctx);
+  return plan::compile(training_graph(config, model, rows), config.policy.at_step(step), options, ctx);
 }
 
-std::size_t moment_bytes(const plan::Program& program) {
-  std::size_t bytes = 0;
-  for (const plan::Slot& slot : program.slots)
-    bytes += 2 * aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.moments));
-  return bytes;
+}  // namespace
+
+plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
+                               std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
+                               std::int64_t step) {
+  plan::Program program = compile_alone(config, model, rows, ctx, fold, fuse, step);
+  add_update(program, update_source(config, model), ctx);
+  return program;
 }
 
-std::size_t compensation_bytes(const plan::Program& program) {
-  std::size_t bytes = 0;
-  for (const plan::Slot& slot : program.slots) {
-    if (slot.compensated)
-      bytes += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(slot.master));
-  }
-  return bytes;
+plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {
+  const auto graph =
+      std::make_shared<graph::Graph>(training_graph(config, model, config.batch.micro_batch_size));
+  return [graph, source = update_source(config, model)](const precision::Policy& policy) {
+    plan::Program program = plan::assign_formats(*graph, policy);
+    program.update = std::make_shared<const plan::Program>(
+        plan::assign_update(update_graph(source, policy).graph, policy, program));
+    return program;
+  };
 }
 
 std::size_t shard_sum_bytes(const plan::Program& program) {
@@ -51,8 +97,6 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   MemoryForecast f;
   f.masters = program.memory.masters;
   f.copies = program.memory.copies;
-  f.moments = moment_bytes(program);
-  f.compensation = compensation_bytes(program);
   f.gradients = program.memory.gradients;
   f.shard_sums = shard_sum_bytes(program);
   f.activations = program.memory.activations;
@@ -60,6 +104,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
   f.tables = program.memory.inputs + program.memory.constants + program.memory.states;
   f.data = data_bytes;
   f.process = runtime::baseline_bytes();
+  if (program.update) add_update_memory(*program.update, f);
   return f;
 }
 
@@ -70,9 +115,12 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
   for (const std::int64_t step : config.policy.changes()) {
     if (step < config.run.steps) firsts.push_back(step);
   }
+  const UpdateSource source = update_source(config, model);
   for (const std::int64_t first : firsts) {
-    parts.push_back({first, std::make_unique<plan::Program>(compile_training(
-                                config, model, config.batch.micro_batch_size, ctx, true, true, first))});
+    auto program = std::make_unique<plan::Program>(
+        compile_alone(config, model, config.batch.micro_batch_size, ctx, true, true, first));
+    std::vector<optim::Number> numbers = add_update(*program, source, ctx);
+    parts.push_back({first, std::move(program), std::move(numbers)});
   }
   return parts;
 }

@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/cost/update_program.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/plan/rules.h"
 
 namespace mantissa::cost {
 
@@ -33,7 +35,7 @@ struct Machine {
 Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests = 0);
 
 /// The training program of `config` for micro-batches of `rows` rows, under the policy of its step `step`,
-/// from 0 on.
+/// from 0 on, with its update.
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
                                std::int64_t rows, const kernels::Context& ctx, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
@@ -42,9 +44,13 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
 struct Part {
   std::int64_t first = 0;  // its first step, counted from 0
   std::unique_ptr<plan::Program> program;
+  std::vector<optim::Number> numbers;  // that its update reads
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const kernels::Context& ctx);
+
+/// The training program of `config` under a policy, with its update: what its rules are judged by.
+plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);
 
 /// `data_bytes`: of the token ids in memory.
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes);
@@ -61,7 +67,7 @@ double product_flops(const plan::Program& program);
 double step_seconds(const plan::Program& program, const plan::Step& step, std::int64_t longest_leaf,
                     const Machine& machine);
 
-/// Seconds of one optimizer step: every step of the plan, micro-batch by micro-batch, and the update's sweep.
+/// Seconds of one optimizer step: every step of the plan, micro-batch by micro-batch, and the update.
 double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
                         const Machine& machine);
 
@@ -79,14 +85,13 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
                            std::size_t memory_bytes, const MemoryForecast& run, const kernels::Context& ctx);
 
-/// Bytes that the sum over shards, the norm and the update's sweep read and write.
+/// Seconds of the update and of what goes before it: the sum over shards and the norm.
+double update_seconds(const plan::Program& program, const Machine& machine);
+
+/// Bytes that the sum over shards, the norm and the update read and write.
 double update_bytes(const plan::Program& program);
 
-/// Bytes of moments of all parameters.
-std::size_t moment_bytes(const plan::Program& program);
 /// Bytes of the sums of shards that wait for others.
 std::size_t shard_sum_bytes(const plan::Program& program);
-/// Bytes of what updates lost in rounding the masters, where the policy keeps it.
-std::size_t compensation_bytes(const plan::Program& program);
 
 }  // namespace mantissa::cost

@@ -6,9 +6,9 @@
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/cost/forecast.h"
+#include "mantissa/kernels/formulas.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/peak.h"
-#include "mantissa/optim/adamw.h"
 #include "mantissa/plan/explain.h"
 
 namespace mantissa::cost {
@@ -34,7 +34,8 @@ struct Work {
   double block_element = 100;    // rounded with the scale of its block
   double rounded_sum = 20;       // of a sum that is rounded every so many terms
   double call = 2.4e6;
-  double random_update = 350;  // stochastic rounding of a weight and its moments
+  double random_value = 117;  // stochastic rounding of a weight or a moment
+  double interpreted = 8;     // an operation of an update that is not compiled, on one element
 };
 
 /// The usual step of a run beside one of which every op was at its fastest.
@@ -108,26 +109,28 @@ double other_flops(const plan::Program& program, const plan::Step& s) {
   return kWork.call + elements_moved(program, s) * element;
 }
 
-/// What the update's sweep computes beside what it moves.
-double update_flops(const plan::Program& program) {
+/// What a step of the update computes beside what it moves: random bits, and the operations of programs that
+/// are interpreted.
+double update_flops(const plan::Program& program, const plan::Step& s) {
   double flops = 0;
-  for (const plan::Slot& slot : program.slots) {
-    const bool narrow = !holds(slot.master, program.arithmetic) || !holds(slot.moments, program.arithmetic);
-    if (slot.gradient != plan::kNoBuffer && narrow && slot.rounding == Rounding::stochastic)
-      flops += static_cast<double>(slot.shape.count()) * kWork.random_update;
+  for (const plan::BufferId o : s.outputs) {
+    const plan::Buffer& b = program.buffer(o);
+    const bool kept = b.home == plan::Home::master || b.home == plan::Home::kept;
+    if (kept && s.rounding == Rounding::stochastic && !holds(b.type, program.arithmetic))
+      flops += elements(program, o) * kWork.random_value;
   }
+  if (!kernels::runs_compiled(s.expression))
+    flops += elements(program, s.inputs.front().buffer) * static_cast<double>(s.expression.code.size()) *
+             kWork.interpreted;
   return flops;
 }
 
-/// Of the sweep that looks whether all weights will fit: it reads what the update reads.
-double range_check_traffic(const plan::Program& program) {
+/// Of the pass that looks whether all weights will fit: it reads what the update reads.
+double range_check_traffic(const plan::Program& update) {
   double bytes = 0;
-  for (const plan::Slot& slot : program.slots) {
-    if (slot.gradient == plan::kNoBuffer || !optim::may_break_weights(slot.master, slot.arithmetic)) continue;
-    const std::size_t element = bytes_of(program.buffer(slot.gradient).type) +
-                                (slot.compensated ? 2 : 1) * bytes_of(slot.master) +
-                                2 * bytes_of(slot.moments);
-    bytes += static_cast<double>(element) * static_cast<double>(slot.shape.count());
+  for (const plan::Step& s : update.steps) {
+    if (!s.may_break) continue;
+    for (const plan::Operand& o : s.inputs) bytes += static_cast<double>(update.buffer(o.buffer).bytes);
   }
   return bytes;
 }
@@ -189,12 +192,26 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
 }
 
 double update_bytes(const plan::Program& program) {
-  // The norm reads the gradients; the sweep reads them again, reads and writes masters, moments and
-  // compensations, and writes the copies.
-  const plan::MemoryRegions& m = program.memory;
-  return static_cast<double>(2 * m.gradients + 2 * m.masters + 2 * moment_bytes(program) +
-                             2 * compensation_bytes(program) + m.copies) +
-         range_check_traffic(program) + shard_sum_traffic(program);
+  if (!program.update) return 0;
+  // The norm reads the gradients; the update reads them again, with weights and states, and writes those.
+  double bytes = static_cast<double>(program.memory.gradients) + range_check_traffic(*program.update) +
+                 shard_sum_traffic(program);
+  for (const plan::Step& s : program.update->steps) bytes += s.bytes;
+  return bytes;
+}
+
+double update_seconds(const plan::Program& program, const Machine& machine) {
+  if (!program.update) return 0;
+  double moved = update_bytes(program), computed = 0, products = 0;
+  for (const plan::Step& s : program.update->steps) {
+    if (s.op->kind == graph::OpKind::product) {
+      moved -= s.bytes;
+      products += step_seconds(*program.update, s, 1, machine);
+    } else {
+      computed += update_flops(*program.update, s);
+    }
+  }
+  return products + std::max(moved / machine.bytes_per_second, computed / machine.flops_per_second);
 }
 
 double forecast_seconds(const plan::Program& program, const config::RunConfig& config,
@@ -206,9 +223,7 @@ double forecast_seconds(const plan::Program& program, const config::RunConfig& c
   }
   const double micros = static_cast<double>(config.batch.global_batch_size) /
                         static_cast<double>(config.batch.micro_batch_size);
-  const double seconds = micros * micro + std::max(update_bytes(program) / machine.bytes_per_second,
-                                                   update_flops(program) / machine.flops_per_second);
-  return seconds / kRunShare;
+  return (micros * micro + update_seconds(program, machine)) / kRunShare;
 }
 
 }  // namespace mantissa::cost

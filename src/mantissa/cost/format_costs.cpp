@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "mantissa/kernels/adamw.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/kernels/update.h"

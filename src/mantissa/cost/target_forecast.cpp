@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/cost/forecast.h"
 #include "mantissa/plan/caveats.h"
@@ -20,6 +21,20 @@ std::string native_preset(const Target& target) {
 
 std::string rate_text(double flops_per_second) {
   return fmt::format("{:.3g} TFLOP/s", flops_per_second / 1e12);
+}
+
+/// Seconds of a step on `target`; none where the target has no way to multiply its factors.
+std::optional<double> seconds_on(const Target& target, const plan::Step& s) {
+  const double bandwidth = target.stream_share * target.bytes_per_second;
+  double arithmetic = 0;
+  if (const std::string format = plan::factor_format(s); !format.empty()) {
+    const double share =
+        s.op->kind == graph::OpKind::attention ? target.attention_share : target.product_share;
+    const double rate = format_on(target, format).flops_per_second;
+    if (rate == 0) return std::nullopt;
+    arithmetic = s.flops / (share * rate);
+  }
+  return std::max({arithmetic, s.bytes / bandwidth, target.seconds_per_kernel});
 }
 
 }  // namespace
@@ -58,24 +73,26 @@ std::vector<std::string> format_warnings(const plan::Program& program, const Tar
 }
 
 double forecast_seconds_on(const Target& target, const plan::Program& program, double micro_batches) {
-  const double bandwidth = target.stream_share * target.bytes_per_second;
-  double micro = 0;
-  bool trains = false;
+  double micro = 0, products = 0;
   for (const plan::Step& s : program.steps) {
     if (s.phase == graph::Phase::evaluate) continue;
-    trains = trains || s.phase == graph::Phase::backward;
-    double arithmetic = 0;
-    if (const std::string format = plan::factor_format(s); !format.empty()) {
-      const double share =
-          s.op->kind == graph::OpKind::attention ? target.attention_share : target.product_share;
-      const double rate = format_on(target, format).flops_per_second;
-      if (rate == 0) return 0;
-      arithmetic = s.flops / (share * rate);
-    }
-    micro += std::max({arithmetic, s.bytes / bandwidth, target.seconds_per_kernel});
+    const std::optional<double> seconds = seconds_on(target, s);
+    if (!seconds) return 0;
+    micro += *seconds;
   }
-  const double update = trains ? update_bytes(program) / bandwidth + 2 * target.seconds_per_kernel : 0;
-  return micro_batches * micro + update;
+  if (!program.update) return micro_batches * micro;
+  // Passes over all parameters are one kernel there, and so is the norm.
+  double moved = update_bytes(program);
+  for (const plan::Step& s : program.update->steps) {
+    if (s.factors.empty()) continue;
+    const std::optional<double> seconds = seconds_on(target, s);
+    if (!seconds) return 0;
+    products += *seconds;
+    moved -= s.bytes;
+  }
+  const double passes =
+      moved / (target.stream_share * target.bytes_per_second) + 2 * target.seconds_per_kernel;
+  return micro_batches * micro + products + passes;
 }
 
 }  // namespace mantissa::cost

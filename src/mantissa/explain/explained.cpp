@@ -63,12 +63,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
     e.targets.push_back(training_on(target, config, model, program, ctx));
-  const std::int64_t length = config.data.sequence_length;
-  add_warnings(
-      e,
-      plan::rule_warnings(model::build_log_prob(model, config.batch.micro_batch_size * length, length, true),
-                          config.policy, config.run.steps),
-      told);
+  add_warnings(e, plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(
         fmt::format("reduce={} changes nothing: the batch is one shard; --set batch.shards=N adds gradients "

@@ -4,6 +4,7 @@
 #include "mantissa/base/quantities.h"
 #include "mantissa/explain/explained.h"
 #include "mantissa/explain/memory.h"
+#include "mantissa/optim/optimizer.h"
 
 namespace mantissa::explain {
 namespace {
@@ -115,9 +116,10 @@ std::string training_head(const Explained& e) {
   const config::RunConfig& c = e.training->config;
   const double micro_batches =
       static_cast<double>(c.batch.global_batch_size) / static_cast<double>(c.batch.micro_batch_size);
-  std::string text = fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · AdamW\n", e.model_type,
-                                 parameters_text(e.parameters), c.data.sequence_length,
-                                 c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size);
+  std::string text =
+      fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · {}\n", e.model_type, parameters_text(e.parameters),
+                  c.data.sequence_length, c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size,
+                  optim::find_optimizer(c.optimizer.name).title);
   text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
     text += fmt::format("steps   rules begin or end at step {}; shown is the plan of step 0\n",

@@ -56,19 +56,23 @@ std::string Graph::unused_name(std::string name) {
 NodeId Graph::add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
                        Attributes attributes, Phase phase) {
   const OpDef& def = find_op(op);
+  const std::vector<OutputSpec> outputs = def.infer(NodeView{*this, inputs, attributes});
+  return add_node({&def, std::move(scope), phase, std::move(inputs), {}, std::move(attributes)}, outputs);
+}
+
+NodeId Graph::add_node(Node node, std::span<const OutputSpec> outputs) {
   const NodeId id = static_cast<NodeId>(nodes_.size());
-  std::vector<OutputSpec> specs = def.infer(NodeView{*this, inputs, attributes});
-  Node node{&def, std::move(scope), phase, std::move(inputs), {}, std::move(attributes)};
-  for (OutputSpec& spec : specs) {
+  for (const OutputSpec& spec : outputs) {
     Value value;
-    value.name = fmt::format("{}.{}{}{}", node.scope, def.id, spec.name.empty() ? "" : ".", spec.name);
+    value.name = fmt::format("{}.{}{}{}", node.scope, node.op->id, spec.name.empty() ? "" : ".", spec.name);
     value.kind = spec.kind;
     value.role = spec.role;
-    value.shape = std::move(spec.shape);
-    if (spec.role == Role::like && def.id == "sum") value.name = this->value(spec.of).name + ".grad";
+    value.shape = spec.shape;
+    if (spec.role == Role::like && node.op->id == "sum") value.name = this->value(spec.of).name + ".grad";
     value.name = unused_name(std::move(value.name));
     value.producer = id;
     value.of = spec.of;
+    value.alias = spec.alias;
     node.outputs.push_back(add_value(std::move(value)));
   }
   nodes_.push_back(std::move(node));

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -11,6 +12,8 @@
 #include <variant>
 #include <vector>
 
+#include "mantissa/kernels/pointwise.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/tensor/shape.h"
 #include "mantissa/tensor/storage.h"
 
@@ -22,10 +25,10 @@ inline constexpr std::int32_t kNone = -1;
 
 struct OpDef;
 
-/// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step.
-/// What the plan moves into `evaluate` makes what a backward phase would make on the way: it ends a forward
-/// pass that no backward pass follows.
-enum class Phase : std::uint8_t { forward, evaluate, backward, finish };
+/// When a node runs: for every micro-batch forward and backward, and once at the end of an optimizer step:
+/// `finish` completes the gradients, `update` is an optimizer's. What the plan moves into `evaluate` makes
+/// what a backward phase would make on the way: it ends a forward pass that no backward pass follows.
+enum class Phase : std::uint8_t { forward, evaluate, backward, finish, update };
 
 enum class ValueKind : std::uint8_t {
   input,            // given for every run
@@ -34,6 +37,7 @@ enum class ValueKind : std::uint8_t {
   activation,       // lives inside one run
   weight_gradient,  // accumulated over the runs of one optimizer step
   state,            // kept between runs (KV cache)
+  optimizer_state,  // kept between optimizer steps (moments, compensations)
 };
 
 /// What decides a value's format (docs/numerics.md, "Rounding points").
@@ -47,6 +51,8 @@ enum class Role : std::uint8_t {
   parameter,        // masters
   like,             // as the value `of`: gradients and selections have its format
   weight_gradient,  // what the optimizer reads
+  moment,           // what the optimizer keeps
+  number,           // one number, formed in double for each run: f64
 };
 
 /// How a parameter starts where it is not read from a file.
@@ -69,7 +75,9 @@ struct Value {
   std::int32_t use = 0;   // weight gradients: which use of the parameter (a tied weight has two)
   Init init{};            // parameters
   bool trainable = true;  // parameters: false where frozen
-  Fill fill{};            // constants
+  ValueId alias = kNone;  // what nodes make: the value whose memory it is written to
+  RandomUse random = RandomUse::rounding;  // the stream of random bits that it is rounded with by updates
+  Fill fill{};                             // constants
 };
 
 /// A setting of a node: a flag, a size, a number such as ε, or a list of sizes.
@@ -113,7 +121,11 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<ValueId> outputs;
   Attributes attributes;
+  kernels::Expression expression = {};  // of updates: what they compute
+  std::string label = {};               // of updates: whose ("adamw"), for explain
 };
+
+struct OutputSpec;
 
 /// Nodes in the order in which they run.
 class Graph {
@@ -124,6 +136,9 @@ class Graph {
   /// node has that name. Throws ShapeError where the inputs do not fit the op.
   NodeId add_node(std::string_view op, std::string scope, std::vector<ValueId> inputs,
                   Attributes attributes = {}, Phase phase = Phase::forward);
+
+  /// The same of a node of an update, whose outputs its maker says. `node` without outputs.
+  NodeId add_node(Node node, std::span<const OutputSpec> outputs);
 
   const Value& value(ValueId id) const { return values_.at(static_cast<std::size_t>(id)); }
   Value& value(ValueId id) { return values_.at(static_cast<std::size_t>(id)); }

@@ -11,6 +11,7 @@
 #include "mantissa/graph/graph.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/pointwise.h"
+#include "mantissa/kernels/sweep.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/numeric/format.h"
 #include "mantissa/numeric/scaled.h"
@@ -34,6 +35,7 @@ struct OutputSpec {
   ValueId of = kNone;  // for Role::like
   ValueKind kind = ValueKind::activation;
   std::string_view name = {};  // told apart where an op makes several ("q", "k")
+  ValueId alias = kNone;       // the value whose memory it is written to
 };
 
 /// An operand bound to memory for one run. `width` is the size of the last dimension, `rows` the product of
@@ -47,7 +49,9 @@ struct Argument {
   std::int64_t width = 1;
   Axis axis = Axis::fixed;  // of the first dimension
   bool integer = false;
-  TensorScale* scale = nullptr;  // of tensors that are stored scaled
+  TensorScale* scale = nullptr;            // of tensors that are stored scaled
+  bool weight = false;                     // a master
+  RandomUse random = RandomUse::rounding;  // outputs of updates: their stream of random bits
 
   float unscale() const { return scale == nullptr ? 1.0F : scale->unscale; }
   ConstMatrix in() const { return {data, type, width}; }
@@ -70,6 +74,8 @@ struct Call {
   Scalar interior = Scalar::f64;  // of its inside; f64: the arithmetic's
   Rounding rounding = Rounding::nearest;
   std::uint64_t random_name = 0;  // keys the random bits of stochastic rounding: hash_name() of the value
+  /// Updates: where this is set, nothing that is kept is written, and what would not fit is noted here.
+  std::optional<kernels::WeightOverflow>* overflow = nullptr;
 };
 
 /// An operand of a reference: its numbers at the extent's size, row after row. Ids are whole numbers.
@@ -152,7 +158,7 @@ struct OpDef {
   std::int32_t alias = kNone;    // output 0 is the memory of this input (caches, accumulators)
   /// What rules call its inside ("softmax"), which is f32 (f64 in 64-true) unless one names it.
   std::string_view interior = {};
-  std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;
+  std::vector<OutputSpec> (*infer)(const NodeView&) = nullptr;  // null: the maker of a node says
   void (*gradient)(GradientBuilder&) = nullptr;  // null: not differentiable, or a gradient itself
   Cost (*cost)(const NodeView&, const Sizes&) = nullptr;
   std::size_t (*workspace)(const NodeView&, const Sizes&, const kernels::Context&) = nullptr;  // null: none

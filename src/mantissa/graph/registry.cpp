@@ -36,6 +36,7 @@ std::span<const OpDef* const> all_ops() {
       &kFused,
       &kLogProb, &kLogProbGrad, &kLogProbTraining,
       &kCacheAppend,
+      &kUpdate, &kReduce, &kProduct,
   };
   // clang-format on
   return kOps;

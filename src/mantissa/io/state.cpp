@@ -150,11 +150,11 @@ StateReader::StateReader(const fs::path& state) {
   } catch (const FileError& error) {
     const std::optional<std::int64_t> before = whole_state_before(state);
     if (before) {
-      throw FileError(fmt::format("{}; the state before it is whole", error.what()),
+      throw FileError(fmt::format("{}; the state before it is intact", error.what()),
                       {{{fmt::format("--resume={}", *before)}}});
     }
     throw FileError(
-        fmt::format("{}; there is no whole state before it: start anew with --overwrite", error.what()));
+        fmt::format("{}; there is no intact state before it: start again with --overwrite", error.what()));
   }
 }
 

@@ -1,5 +1,7 @@
 #include "mantissa/kernels/expression.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -10,6 +12,36 @@
 namespace mantissa::kernels {
 
 using Reg = ExpressionBuilder::Reg;
+
+namespace {
+
+/// Whether an instruction writes an output.
+bool writes(Opcode op) {
+  return op == Opcode::store || op == Opcode::move;
+}
+
+/// Whether the result of an instruction may need more bits than its operands have.
+bool rounds(Opcode op) {
+  switch (op) {
+    case Opcode::load:
+    case Opcode::constant:
+    case Opcode::neg:
+    case Opcode::relu:
+    case Opcode::abs:
+    case Opcode::sign:
+    case Opcode::max:
+    case Opcode::min:
+    case Opcode::round:
+    case Opcode::store:
+    case Opcode::move:
+    case Opcode::lost:
+      return false;
+    default:
+      return true;
+  }
+}
+
+}  // namespace
 
 Reg ExpressionBuilder::load(std::size_t input) {
   return add_value({.op = Opcode::load, .index = input});
@@ -29,6 +61,14 @@ Reg ExpressionBuilder::round(Reg a, Scalar format) {
 
 void ExpressionBuilder::store(Reg a, std::size_t output) {
   values_.push_back({.op = Opcode::store, .a = a.id, .index = output});
+}
+
+Reg ExpressionBuilder::move(Reg a, Reg b, std::size_t output) {
+  return add_value({.op = Opcode::move, .a = a.id, .b = b.id, .index = output});
+}
+
+Reg ExpressionBuilder::lost(Reg a, Reg b, Reg c) {
+  return add_value({.op = Opcode::lost, .a = a.id, .b = b.id, .c = c.id});
 }
 
 Reg ExpressionBuilder::add_value(const Value& v) {
@@ -64,10 +104,16 @@ std::vector<Reg> ExpressionBuilder::append(const Expression& program, std::span<
       case Opcode::fma:
         r[in.dst] = fma(r[in.a], r[in.b], r[in.c]);
         break;
+      case Opcode::move:
+      case Opcode::lost:
+        assert(false && "sweeps are not joined");
+        break;
       case Opcode::add:
       case Opcode::sub:
       case Opcode::mul:
       case Opcode::div:
+      case Opcode::max:
+      case Opcode::min:
         r[in.dst] = binary(in.op, r[in.a], r[in.b]);
         break;
       default:
@@ -83,7 +129,7 @@ std::vector<std::uint32_t> ExpressionBuilder::schedule() const {
   std::vector<bool> needed(values_.size(), false), placed(values_.size(), false);
   for (std::size_t i = values_.size(); i-- > 0;) {
     const Value& v = values_[i];
-    if (v.op == Opcode::store) needed[i] = true;
+    if (writes(v.op)) needed[i] = true;
     for (const std::uint32_t operand : {v.a, v.b, v.c}) {
       if (needed[i] && operand != kNone) needed[operand] = true;
     }
@@ -143,8 +189,8 @@ std::optional<Expression> ExpressionBuilder::try_build() const {
         .op = v.op, .a = reg(v.a), .b = reg(v.b), .c = reg(v.c), .format = v.format, .value = v.value};
     for_operands(v,
                  [&](std::uint32_t o) { registers.use(o); });  // the result may take a dying operand's place
-    if (v.op == Opcode::load || v.op == Opcode::store) {
-      if (v.index >= (v.op == Opcode::load ? kMaxInputs : kMaxOutputs)) return std::nullopt;
+    if (v.op == Opcode::load || writes(v.op)) {
+      if (v.index >= (v.op == Opcode::load ? max_inputs_ : kMaxOutputs)) return std::nullopt;
       in.index = static_cast<std::uint8_t>(v.index);
       std::uint8_t& count = v.op == Opcode::load ? e.inputs : e.outputs;
       count = std::max(count, static_cast<std::uint8_t>(v.index + 1));
@@ -161,10 +207,22 @@ std::optional<Expression> ExpressionBuilder::try_build() const {
 Expression ExpressionBuilder::build() const {
   std::optional<Expression> e = try_build();
   if (!e) {
-    throw ResourceError(
-        "expression: it needs more than 16 registers, 8 inputs or 4 outputs; cut it into several programs");
+    throw ResourceError(fmt::format(
+        "expression: it needs more than 16 registers, {} inputs or 4 outputs; cut it into several "
+        "programs",
+        max_inputs_));
   }
   return *std::move(e);
+}
+
+Expression lowered(const Expression& program, Scalar format) {
+  Expression out{{}, program.inputs, program.outputs};
+  for (const Instruction& in : program.code) {
+    out.code.push_back(in);
+    if (rounds(in.op))
+      out.code.push_back({.op = Opcode::round, .dst = in.dst, .a = in.dst, .format = format});
+  }
+  return out;
 }
 
 std::optional<Expression> fuse(const Expression& producer, const std::vector<Wire>& wires,

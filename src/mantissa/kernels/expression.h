@@ -11,7 +11,7 @@
 namespace mantissa::kernels {
 
 inline constexpr std::size_t kMaxRegisters = 16;
-inline constexpr std::size_t kMaxInputs = 8;
+inline constexpr std::size_t kMaxInputs = 8, kMaxSweepInputs = 16;
 inline constexpr std::size_t kMaxOutputs = 4;
 
 /// Writes a program value by value; registers are assigned when it is built, and used again once a value is
@@ -29,6 +29,9 @@ class ExpressionBuilder {
     std::uint32_t id = 0;
   };
 
+  /// `inputs`: how many the program may have.
+  explicit ExpressionBuilder(std::size_t inputs = kMaxInputs) : max_inputs_(inputs) {}
+
   Reg load(std::size_t input);
   Reg constant(double value);
   Reg add(Reg a, Reg b) { return binary(Opcode::add, a, b); }
@@ -44,8 +47,17 @@ class ExpressionBuilder {
   Reg sigmoid(Reg a) { return unary(Opcode::sigmoid, a); }
   Reg rsqrt(Reg a) { return unary(Opcode::rsqrt, a); }
   Reg relu(Reg a) { return unary(Opcode::relu, a); }
+  Reg sqrt(Reg a) { return unary(Opcode::sqrt, a); }
+  Reg abs(Reg a) { return unary(Opcode::abs, a); }
+  Reg sign(Reg a) { return unary(Opcode::sign, a); }
+  Reg max(Reg a, Reg b) { return binary(Opcode::max, a, b); }
+  Reg min(Reg a, Reg b) { return binary(Opcode::min, a, b); }
   Reg round(Reg a, Scalar format);
   void store(Reg a, std::size_t output);
+  /// Stores a + b; returns what is stored.
+  Reg move(Reg a, Reg b, std::size_t output);
+  /// c − (a − b)
+  Reg lost(Reg a, Reg b, Reg c);
 
   /// Appends the instructions of a program. `inputs[i]` is what its input i is; the result is what its
   /// outputs are.
@@ -74,8 +86,14 @@ class ExpressionBuilder {
   Reg add_value(const Value& v);
   std::vector<std::uint32_t> schedule() const;
 
+  std::size_t max_inputs_;
   std::vector<Value> values_;  // stores are among them
 };
+
+/// `program` with the result of every operation rounded to `format`: what an arithmetic of fewer bits makes
+/// of it. Numbers that are read, and the operations that `move` and `lost` do at the rounding of a weight,
+/// stay as they are; so do those that round nothing.
+Expression lowered(const Expression& program, Scalar format);
 
 /// What one input of a consumer is when it is joined to a producer.
 struct Wire {

@@ -33,6 +33,12 @@ std::string function_name(const Instruction& in) {
       return "rsqrt";
     case Opcode::relu:
       return "relu";
+    case Opcode::sqrt:
+      return "sqrt";
+    case Opcode::abs:
+      return "abs";
+    case Opcode::sign:
+      return "sign";
     case Opcode::round:
       return fmt::format("round<{}>", name(in.format));
     default:
@@ -59,6 +65,12 @@ Text apply(const Instruction& in, const Text& a, const Text& b, const Text& c) {
       return {fmt::format("fma({}, {}, {})", a.text, b.text, c.text)};
     case Opcode::neg:
       return {fmt::format("-{}", a.bound(kAtom)), kProduct};
+    case Opcode::max:
+      return {fmt::format("max({}, {})", a.text, b.text)};
+    case Opcode::min:
+      return {fmt::format("min({}, {})", a.text, b.text)};
+    case Opcode::lost:
+      return {fmt::format("{} - ({} - {})", c.bound(kSum), a.bound(kSum), b.bound(kProduct)), kSum};
     default:
       return {fmt::format("{}({})", function_name(in), a.text)};
   }
@@ -73,8 +85,12 @@ int operand_count(Opcode op) {
     case Opcode::sub:
     case Opcode::mul:
     case Opcode::div:
+    case Opcode::max:
+    case Opcode::min:
+    case Opcode::move:
       return 2;
     case Opcode::fma:
+    case Opcode::lost:
       return 3;
     default:
       return 1;
@@ -104,6 +120,12 @@ std::string Expression::str() const {
     const Instruction& in = code[i];
     if (in.op == Opcode::store) {
       text += fmt::format("{}out{} = {}", text.empty() ? "" : "; ", in.index, registers[in.a].text);
+      continue;
+    }
+    if (in.op == Opcode::move) {
+      text += fmt::format("{}out{} = {} + {}", text.empty() ? "" : "; ", in.index,
+                          registers[in.a].bound(kSum), registers[in.b].bound(kProduct));
+      registers[in.dst] = {fmt::format("out{}", in.index)};
       continue;
     }
     Text value = apply(in, registers[in.a], registers[in.b], registers[in.c]);

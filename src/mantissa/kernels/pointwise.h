@@ -31,8 +31,16 @@ enum class Opcode : std::uint8_t {
   sigmoid,   // dst = 1 / (1 + e^−a)
   rsqrt,     // dst = 1 / √a: the root is rounded, then the quotient
   relu,      // dst = +0 where a ≤ 0, else a (so nan stays)
+  sqrt,      // dst = √a
+  abs,       // dst = |a|
+  sign,      // dst = ±1 with the sign of a; a where a is zero or nan
+  max,       // dst = b where a < b, else a (so a nan in a stays)
+  min,       // dst = b where b < a, else a (so a nan in a stays)
   round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
   store,     // output[index] = a, rounded to the output's type
+  // Only in sweeps (sweep.h), for weights that keep what rounding loses (Kahan, 1965):
+  move,  // output[index] = a + b, rounded to the output's type; dst = what is stored
+  lost,  // dst = c − (a − b)
 };
 
 struct Instruction {
@@ -46,11 +54,13 @@ struct Instruction {
 /// How an input is indexed by the elements [rows, width] of the outputs.
 enum class Broadcast : std::uint8_t {
   none,
-  over_rows,  // the input is [width], the same for every row
+  over_rows,     // the input is [width], the same for every row
+  over_columns,  // the input is [rows], one number for all of a row (sweeps only)
+  everywhere,    // the input is one number (sweeps only)
 };
 
 /// A program is a value: instructions in order, registers assigned by first use. At most 16 registers, 8
-/// inputs, 4 outputs.
+/// inputs (16 in sweeps), 4 outputs.
 struct Expression {
   std::vector<Instruction> code;
   std::uint8_t inputs = 0;

@@ -26,7 +26,7 @@ ValueId logits_of(NetworkBuilder& b, const Head& head, ValueId x) {
 }
 
 Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
-            bool with_logits) {
+            bool with_logits, const Frozen& frozen) {
   check_positions(config, positions);
   Graph graph;
   NetworkBuilder b(graph, tokens, positions, {});
@@ -40,18 +40,22 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   graph.mark_output("log_prob", log_prob);
   graph.mark_output("lse", graph.node(graph.value(log_prob).producer).outputs[1]);
   graph.set_positions(positions);
+  for (const ValueId p : graph.parameters()) {
+    if (frozen && frozen(graph.value(p).name)) graph.value(p).trainable = false;
+  }
   if (train) graph::differentiate(graph, log_prob, seed);
   return graph;
 }
 
 }  // namespace
 
-Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train) {
-  return build(config, tokens, positions, train, false);
+Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
+                     const Frozen& frozen) {
+  return build(config, tokens, positions, train, false, frozen);
 }
 
 Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train) {
-  return build(config, tokens, positions, train, true);
+  return build(config, tokens, positions, train, true, {});
 }
 
 Graph build_decode(const ModelConfig& config, std::int64_t tokens, std::int64_t slots,

@@ -2,18 +2,23 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string_view>
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/model/config.h"
 
 namespace mantissa::model {
 
+/// Whether a parameter, by its name, is frozen: it gets no gradient.
+using Frozen = std::function<bool(std::string_view)>;
+
 /// Inputs "ids" and "targets" [tokens] (−1: no log-probability is asked); outputs "log_prob" and "lse"
 /// [tokens]. With `train` the backward pass of every trainable parameter follows, seeded by the input
-/// "dlog_prob" [tokens]. `tokens`: capacity of a micro-batch; `positions`: the longest sequence. Throws
-/// ConfigError where the model has fewer positions.
+/// "dlog_prob" [tokens]; `frozen`: which are not. `tokens`: capacity of a micro-batch; `positions`: the
+/// longest sequence. Throws ConfigError where the model has fewer positions.
 graph::Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
-                            bool train);
+                            bool train, const Frozen& frozen = {});
 
 /// As build_log_prob, with the output "logits" [tokens, vocabulary].
 graph::Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train);

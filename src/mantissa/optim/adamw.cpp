@@ -1,76 +1,48 @@
-#include "mantissa/optim/adamw.h"
-
-#include <algorithm>
+// AdamW (Loshchilov and Hutter, 2019): kernels/formulas.h states the formula.
 #include <cmath>
 
-#include "mantissa/kernels/update.h"
+#include "mantissa/kernels/formulas.h"
+#include "mantissa/optim/parameter_update.h"
+#include "mantissa/optim/rules.h"
 
 namespace mantissa::optim {
-namespace {
 
-kernels::GradientNorm norm_of_all(const kernels::Context& ctx, std::span<const Parameter> parameters) {
-  kernels::GradientNorm all;
-  for (const Parameter& p : parameters) {
-    const kernels::GradientNorm one = kernels::gradient_norm(ctx, p.gradient.data, p.gradient.type, p.count);
-    all.sum_of_squares += one.sum_of_squares;
-    all.finite = all.finite && one.finite;
+void update_by_adamw(ParameterUpdate& p) {
+  using Now = const Progress&;
+  p.set_label("adamw");
+  const auto [beta1, beta2] = p.betas();
+  const double eps = p.real("eps");
+  const auto correction = [](double beta) {
+    return [beta](Now now) { return 1 - std::pow(beta, static_cast<double>(now.t)); };
+  };
+  const auto fixed = [](double x) { return [x](Now) { return x; }; };
+  const graph::ValueId first = p.state("first_moment"), second = p.state("second_moment");
+  // In the order of AdamWRow and AdamWNumber.
+  std::vector<graph::ValueId> inputs = {p.weight(), p.gradient(), first, second};
+  std::vector<graph::OutputSpec> outputs = {p.in_place(p.weight()), p.in_place(first), p.in_place(second)};
+  const bool compensated = p.compensation().has_value();
+  if (compensated) {
+    inputs.push_back(*p.compensation());
+    outputs.push_back(p.in_place(*p.compensation()));
   }
-  return all;
+  inputs.insert(inputs.end(),
+                {p.gradient_factor(), p.number("beta1", fixed(beta1)), p.number("1-beta1", fixed(1 - beta1)),
+                 p.number("beta2", fixed(beta2)), p.number("1-beta2", fixed(1 - beta2)), p.lr(), p.decay(),
+                 p.number("correction1", correction(beta1)), p.number("correction2", correction(beta2)),
+                 p.number("eps", fixed(eps))});
+  p.add_pass(kernels::adamw_program(compensated), std::move(inputs), outputs);
 }
 
-}  // namespace
-
-bool may_break_weights(Scalar master, Scalar arithmetic) {
-  return traits(master).exponent_bits < traits(Scalar::f32).exponent_bits || !holds(arithmetic, Scalar::f32);
-}
-
-StepResult adamw_step(const kernels::Context& ctx, std::span<const Parameter> parameters,
-                      const AdamWOptions& options, double lr, std::int64_t t, double loss_scale,
-                      std::int64_t step) {
-  const kernels::GradientNorm all = norm_of_all(ctx, parameters);
-  StepResult result{std::sqrt(all.sum_of_squares) / loss_scale, all.finite};
-  if (!all.finite) return result;
-  const double clip =
-      options.max_grad_norm > 0 ? std::min(1.0, options.max_grad_norm / (result.gradient_norm + 1e-6)) : 1.0;
-  std::vector<kernels::AdamW> updates;
-  for (const Parameter& p : parameters) {
-    kernels::AdamW& u = updates.emplace_back();
-    u.count = p.count;
-    u.master = p.master.data;
-    u.master_type = p.master.type;
-    if (!p.copies.empty()) {
-      u.copy = p.copies[0].data;
-      u.copy_type = p.copies[0].type;
-    }
-    u.gradient = p.gradient.data;
-    u.gradient_type = p.gradient.type;
-    u.first_moment = p.first_moment.data;
-    u.second_moment = p.second_moment.data;
-    u.moment_type = p.first_moment.type;
-    u.compensation = p.compensation.data;
-    u.rounding = p.rounding;
-    u.arithmetic = p.arithmetic;
-    u.key = {options.seed, static_cast<std::uint64_t>(step), p.name_hash};
-    u.lr = lr;
-    u.beta1 = options.beta1;
-    u.beta2 = options.beta2;
-    u.eps = options.eps;
-    u.weight_decay = p.decays ? options.weight_decay : 0;
-    u.gradient_factor = clip / loss_scale;
-    u.t = t;
-    if (!may_break_weights(u.master_type, u.arithmetic)) continue;
-    result.overflow = kernels::find_weight_overflow(ctx, u);
-    result.parameter = updates.size() - 1;
-    if (result.overflow) return result;
-  }
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const Parameter& p = parameters[i];
-    kernels::adamw(ctx, updates[i]);
-    for (std::size_t c = 1; c < p.copies.size(); ++c) {
-      kernels::cast(ctx, p.count, p.master.data, p.master.type, p.copies[c].data, p.copies[c].type);
-    }
-  }
-  return result;
-}
+const Optimizer kAdamW = {
+    .name = "adamw",
+    .title = "AdamW",
+    .doc = "Adam with decoupled weight decay",
+    .settings = {{"betas", std::array{0.9, 0.95}, "decay of the first and second moment", 0, 1, false, true},
+                 {"eps", 1e-8, "added to the root of the second moment, after the bias correction", 0,
+                  std::numeric_limits<double>::infinity(), true},
+                 {"weight_decay", 0.1,
+                  "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},
+    .update = update_by_adamw,
+};
 
 }  // namespace mantissa::optim

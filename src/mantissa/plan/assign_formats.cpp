@@ -8,7 +8,6 @@
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/plan/passes.h"
-#include "mantissa/precision/supported.h"
 
 namespace mantissa::plan {
 namespace {
@@ -86,6 +85,8 @@ class Lowering {
       case Role::integer:
       case Role::arithmetic:
       case Role::output:
+      case Role::moment:
+      case Role::number:
         return program_.arithmetic;
       case Role::compute:
         return resolve(node).compute->stored;
@@ -162,7 +163,7 @@ class Lowering {
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
       program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer});
-      set_update(program_.slots.back());
+      note_update(value.name);
     }
   }
 
@@ -182,29 +183,12 @@ class Lowering {
     return lowered_[key] = to;
   }
 
-  /// Whether `rule`, which matches a parameter's name, says something of its update.
-  static bool speaks_of_update(const precision::Rule& rule) {
-    const precision::Fields& f = rule.fields;
-    return rule.op == "update" || rule.pass == precision::Pass::update || f.optimizer || f.rounding ||
-           f.kahan;
-  }
-
-  /// How the optimizer keeps this parameter.
-  void set_update(Slot& slot) {
-    const precision::Use use{slot.name, "update", precision::Pass::update, 0};
+  /// Rules that speak of a parameter's update match it here, too, and must be such as can be kept.
+  void note_update(std::string_view name) {
+    const precision::Use use{name, "update", precision::Pass::update, 0};
     for (const std::size_t i : program_.policy.matching_rules(use))
       rule_matched_[i] = rule_matched_[i] || speaks_of_update(program_.policy.rules()[i]);
-    const precision::Resolved r = program_.policy.resolve(use);
-    try {
-      precision::check_update(r);
-    } catch (const ConfigError& e) {
-      throw ConfigError(fmt::format("{}: {}", slot.name, e.what()));
-    }
-    slot.moments = r.optimizer;
-    slot.arithmetic = program_.policy.update_arithmetic(use).value_or(program_.arithmetic);
-    const bool rounds = !holds(slot.master, program_.arithmetic) || !holds(r.optimizer, program_.arithmetic);
-    slot.rounding = rounds ? r.rounding : Rounding::nearest;
-    slot.compensated = r.kahan && !holds(slot.master, program_.arithmetic);
+    resolve_update(program_.policy, name);
   }
 
   static std::string_view scope_of_name(std::string_view name) { return name.substr(0, name.rfind('.')); }

@@ -21,6 +21,7 @@ precision::Pass pass_of(graph::Phase phase) {
     case graph::Phase::backward:
       return precision::Pass::backward;
     case graph::Phase::finish:
+    case graph::Phase::update:
       return precision::Pass::update;
   }
   return precision::Pass::forward;
@@ -91,7 +92,8 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
 
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx) {
-  Program program = assign_formats(graph, policy);
+  Program program = options.updates == nullptr ? assign_formats(graph, policy)
+                                               : assign_update(graph, policy, *options.updates);
   for (const graph::Value& v : graph.values()) {
     if (v.shape.has_tokens()) program.token_capacity = std::max(program.token_capacity, v.shape.dim(0).size);
   }

@@ -34,6 +34,9 @@ struct CompileOptions {
       false;                 // of which a step consists: nothing is accumulated over runs (changes no bit)
   std::int64_t shards = 1;   // of a step's batch, whose gradients are summed in the policy's `reduce` format
   bool keep_values = false;  // every value of the graph stays readable after the run (traces)
+  /// Of an update's graph: the program whose weights it changes. It has that program's slots, and reads its
+  /// gradients where they lie.
+  const Program* updates = nullptr;
 };
 
 /// Throws ConfigError where the policy asks for what an op cannot do.

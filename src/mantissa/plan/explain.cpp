@@ -129,89 +129,6 @@ PlanRow interior_row(const Program& p, const Step& s) {
   return r;
 }
 
-std::string rounding_text(Rounding rounding) {
-  switch (rounding) {
-    case Rounding::nearest:
-      return "to nearest";
-    case Rounding::toward_zero:
-      return "toward zero";
-    case Rounding::stochastic:
-      return "stochastically, keyed by seed, step, name and element";
-  }
-  return {};
-}
-
-/// Words that are each said once: "bf16+f32".
-class Words {
- public:
-  void add(std::string_view word) {
-    if (std::ranges::find(all_, word) == all_.end()) all_.emplace_back(word);
-  }
-  bool empty() const { return all_.empty(); }
-  std::string text() const { return fmt::format("{}", fmt::join(all_, "+")); }
-
- private:
-  std::vector<std::string> all_;
-};
-
-/// A row of the update: what some tensors of all parameters are stored in.
-class UpdateRow {
- public:
-  UpdateRow(const Program& p, const char* op) : p_(p) {
-    row_.scope = "optimizer";
-    row_.op = op;
-    row_.pass = "update";
-    row_.multiplied = kNoFormat;
-  }
-  /// Of the parameter `s`: stored and written in `type`, which one of `fields` decided.
-  void add(const Slot& s, Scalar type, std::span<const std::string_view> fields) {
-    stored_.add(name(type));
-    written_.add(name(type));
-    arithmetic_.add(name(s.arithmetic));
-    by_.add(p_.policy.decided_by({s.name, "update", precision::Pass::update}, fields));
-  }
-  void add_copy(Scalar type) { written_.add(name(type)); }
-  bool empty() const { return stored_.empty(); }
-  PlanRow made(std::string kernel) {
-    row_.stored = stored_.text();
-    row_.accumulated = arithmetic_.text();
-    row_.output = written_.text();
-    row_.decided_by = by_.text();
-    row_.kernel = std::move(kernel);
-    return row_;
-  }
-
- private:
-  const Program& p_;
-  PlanRow row_;
-  Words stored_, written_, arithmetic_, by_;
-};
-
-/// The sweep's rows: masters and copies, moments, and what updates lose where that is kept.
-std::vector<PlanRow> optimizer_rows(const Program& p) {
-  UpdateRow masters(p, "adamw"), moments(p, "moments"), compensations(p, "kahan");
-  std::string narrow;  // how what is below the arithmetic is rounded
-  for (const Slot& s : p.slots) {
-    std::vector<std::string_view> of_masters = {"params", "rounding"};
-    if (s.arithmetic != p.arithmetic) of_masters.emplace_back("compute");
-    masters.add(s, s.master, of_masters);
-    moments.add(s, s.moments, std::array<std::string_view, 2>{"optimizer", "rounding"});
-    if (s.compensated) compensations.add(s, s.master, std::array<std::string_view, 1>{"kahan"});
-    const bool rounds = !holds(s.master, p.arithmetic) || !holds(s.moments, p.arithmetic);
-    if (rounds && narrow.find(rounding_text(s.rounding)) == std::string::npos)
-      narrow += fmt::format("{}{}", narrow.empty() ? "; what is below f32 rounded " : ", or ",
-                            rounding_text(s.rounding));
-  }
-  for (const Slot& s : p.slots) {
-    for (const BufferId c : s.copies) masters.add_copy(p.buffer(c).type);
-  }
-  std::vector<PlanRow> rows = {masters.made("one sweep: clip, update, copy" + narrow),
-                               moments.made("in the same sweep")};
-  if (!compensations.empty())
-    rows.push_back(compensations.made("in the same sweep: what the update lost in rounding the master"));
-  return rows;
-}
-
 }  // namespace
 
 std::string use_text(const Step& s) {
@@ -248,16 +165,23 @@ std::vector<FormatUse> formats_used(const Program& p) {
   for (const Step& s : p.steps) {
     if (s.rounded != p.arithmetic) add(std::string(name(s.rounded)), false, use_text(s));
     for (const Operand& o : s.inputs) {
-      if (!p.buffer(o.buffer).integer) add(format_name(p.buffer(o.buffer)), false, use_text(s));
+      const Buffer& in = p.buffer(o.buffer);
+      const bool given = in.home == Home::input && in.shape.rank() == 0;  // a number of an update, in double
+      if (!in.integer && !given) add(format_name(in), false, use_text(s));
     }
     for (const BufferId o : s.outputs) {
       if (!p.buffer(o).integer) add(format_name(p.buffer(o)), false, use_text(s));
     }
   }
+  for (const Buffer& b : p.buffers) {
+    if (b.home == Home::kept) add(format_name(b), false, b.name);
+  }
   for (const Slot& s : p.slots) {
-    if (s.gradient == kNoBuffer) continue;
+    if (s.gradient == kNoBuffer || p.update == nullptr) continue;
     add(std::string(name(s.master)), false, s.name + " master");
-    add(std::string(name(s.moments)), false, s.name + " moments");
+  }
+  if (p.update) {
+    for (const FormatUse& use : formats_used(*p.update)) add(use.format, use.factor, use.use);
   }
   return uses;
 }
@@ -268,10 +192,8 @@ std::vector<PlanRow> plan_rows(const Program& p) {
     rows.push_back(row_of(p, s));
     if (!s.op->interior.empty()) rows.push_back(interior_row(p, s));
   }
-  const bool trains =
-      std::any_of(p.slots.begin(), p.slots.end(), [](const Slot& s) { return s.gradient != kNoBuffer; });
-  if (trains) {
-    for (PlanRow& row : optimizer_rows(p)) rows.push_back(std::move(row));
+  if (p.update) {
+    for (PlanRow& row : update_rows(*p.update)) rows.push_back(std::move(row));
   }
   return rows;
 }

@@ -24,8 +24,12 @@ struct PlanRow {
 };
 
 /// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
-/// their own (attention's softmax), and some for the optimizer.
+/// their own (attention's softmax), and the rows of the update.
 std::vector<PlanRow> plan_rows(const Program& program);
+
+/// An update's rows over all parameters: for each rule of update the masters with their copies and the
+/// products between weights, then what is kept of moments and of compensations.
+std::vector<PlanRow> update_rows(const Program& update);
 
 /// The rows of equal layers as one ("model.layers.*", or "model.layers.{0,2-3}" where others differ), equal
 /// ops of a layer as one ("{q,k,v}_proj"), as a table. Those that are `recomputed` in the phase, or the

@@ -43,11 +43,6 @@ bool same(const Buffer& a, const Buffer& b) {
   return a.type == b.type && a.home == b.home && a.quantization == b.quantization;
 }
 
-bool same(const Slot& a, const Slot& b) {
-  return a.moments == b.moments && a.rounding == b.rounding && a.arithmetic == b.arithmetic &&
-         a.compensated == b.compensated;
-}
-
 bool same(const ScaleSlot& a, const ScaleSlot& b) {
   return std::tie(a.name, a.current, a.margin, a.history) == std::tie(b.name, b.current, b.margin, b.history);
 }
@@ -59,19 +54,21 @@ bool same(const Program& a, const Program& b) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
                       [](const auto& l, const auto& r) { return same(l, r); });
   };
-  return all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.slots, b.slots) &&
-         all(a.scales, b.scales) && a.softmax == b.softmax;
+  const bool updates = a.update && b.update ? same(*a.update, *b.update) : !a.update && !b.update;
+  return updates && all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.scales, b.scales) &&
+         a.softmax == b.softmax;
 }
 
 }  // namespace
 
-std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy) {
+std::vector<std::size_t> idle_rules(const Lower& lower, const precision::Policy& policy) {
   std::vector<std::size_t> idle;
   if (policy.rules().empty()) return idle;
-  const Program program = assign_formats(graph, policy);
+  const Program program = lower(policy);
+  const std::vector<std::size_t> unmatched = unmatched_rules(program);
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
-    const bool matches = std::ranges::find(program.unmatched_rules, r) == program.unmatched_rules.end();
-    if (matches && same(program, assign_formats(graph, without(policy, r)))) idle.push_back(r);
+    const bool matches = std::ranges::find(unmatched, r) == unmatched.end();
+    if (matches && same(program, lower(without(policy, r)))) idle.push_back(r);
   }
   return idle;
 }

@@ -147,6 +147,7 @@ void lay_out_memory(Program& p, bool keep_values) {
 
   m.masters = place_in_order(p, Home::master, 0);
   m.copies = place_in_order(p, Home::copy, m.masters) - m.masters;
+  m.kept = place_in_order(p, Home::kept, 0);
 }
 
 }  // namespace mantissa::plan

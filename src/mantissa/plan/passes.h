@@ -10,6 +10,10 @@ namespace mantissa::plan {
 /// explicit "cast" step; sums of several contributions as chains of two.
 Program assign_formats(const graph::Graph& graph, const precision::Policy& policy);
 
+/// The same of an optimizer's graph, which updates the weights of `program`: its parameters are that
+/// program's slots, which its passes write with their copies; its gradients lie where that program has them.
+Program assign_update(const graph::Graph& graph, const precision::Policy& policy, const Program& program);
+
 /// Removes the casts and sums that a kernel can do while it loads or stores.
 void fold_casts(Program& program);
 
@@ -37,6 +41,13 @@ void lay_out_memory(Program& program, bool keep_values);
 
 /// Whether `id` is read by someone outside the steps.
 bool is_output(const Program& program, BufferId id);
+
+/// Whether `rule`, which matches a parameter's name, says something of its update.
+bool speaks_of_update(const precision::Rule& rule);
+
+/// How the update of the parameter called `name` is resolved. Throws ConfigError, naming it, where its
+/// moments could not be kept so.
+precision::Resolved resolve_update(const precision::Policy& policy, std::string_view name);
 
 /// Notes in `step` who decided the formats of `part`, which it does too: "bf16-mixed+--rule 1".
 void add_deciders(Step& step, const Step& part);

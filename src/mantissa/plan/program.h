@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,8 +20,10 @@ namespace mantissa::plan {
 using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// Where a buffer lives. All but masters and copies are regions of the one arena.
-enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy };
+/// Where a buffer lives: in a region of the one arena, in the weight set (masters, copies), in memory that
+/// outlives the program (`kept`, what optimizers keep), or in another program's (`bound`, the gradients that
+/// an update reads).
+enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
 
 /// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h). Blocks
 /// are kept as their values in the buffer's type.
@@ -48,11 +51,12 @@ struct Buffer {
   bool integer = false;  // int32
   Home home = Home::activation;
   graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
-  std::int32_t slot = -1;               // masters and copies: which parameter slot
+  std::int32_t slot = -1;               // masters, copies and what is kept: which parameter slot
   std::optional<Quantization> quantization = {};
-  std::string_view field =
-      {};                  // of the policy, that decides the type of what a step makes; "" where none does
-  std::size_t offset = 0;  // in the arena, or in the weight set
+  /// Of the policy, that decides the type of what a step makes; "" where none does.
+  std::string_view field = {};
+  RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
+  std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept
   std::size_t bytes = 0;
 };
 
@@ -73,7 +77,7 @@ struct Step {
   Factor compute = Scalar::f32;  // of factors, as the policy says for this use
   Accumulator accumulator = {};
   Scalar interior = Scalar::f32;          // of the op's inside (OpDef::interior)
-  Rounding rounding = Rounding::nearest;  // of "round" steps
+  Rounding rounding = Rounding::nearest;  // of "round" steps, and of what updates keep
   std::uint64_t random_name = 0;          // of what is rounded stochastically
   std::string_view factors = {};          // what the policy calls the format of factors here
   std::string decided_by;
@@ -84,6 +88,8 @@ struct Step {
   double flops = 0;                // that are needed
   double executed_flops = 0;       // by the kernel
   double bytes = 0;                // read and written at capacity
+  std::string label = {};          // of updates: whose, for explain ("adamw")
+  bool may_break = false;          // of updates: a finite weight may become inf or nan, so they run dry first
   std::size_t workspace = 0;
 };
 
@@ -96,15 +102,12 @@ struct Slot {
   BufferId master_buffer = kNoBuffer;
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
   BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
-  Scalar moments = Scalar::f32;
-  Rounding rounding = Rounding::nearest;  // of master and moments below the arithmetic's format
-  Scalar arithmetic = Scalar::f32;        // of the update
-  bool compensated = false;               // what an update loses in rounding the master is kept
 };
 
 struct MemoryRegions {
   std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;  // the arena
   std::size_t masters = 0, copies = 0;  // the weight set
+  std::size_t kept = 0;                 // what optimizers keep
   std::size_t arena() const { return inputs + constants + states + gradients + activations + work; }
   std::size_t weights() const { return masters + copies; }
 };
@@ -130,6 +133,10 @@ struct Program {
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
   std::vector<precision::Place> places;      // all that rules can speak of, where one matches none of it
 
+  /// The update of the weights, another program over these slots; null where this one does not train, or its
+  /// weights are updated elsewhere.
+  std::shared_ptr<const Program> update;
+
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
   /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
@@ -137,6 +144,9 @@ struct Program {
   /// The same; throws InternalError where there is none.
   BufferId required(std::string_view name) const;
 };
+
+/// The slot whose weight a step of an update writes; null where it writes none.
+const Slot* written_slot(const Program& update, const Step& step);
 
 precision::Pass pass_of(graph::Phase phase);
 

@@ -24,11 +24,30 @@ std::string unmatched_text(const precision::Policy& policy, std::size_t r,
                      why.empty() ? "; explain lists the scopes and ops" : ": " + why);
 }
 
+std::vector<precision::Place> places_of(const Program& p) {
+  std::vector<precision::Place> places = p.places;
+  if (p.update) places.insert(places.end(), p.update->places.begin(), p.update->places.end());
+  return places;
+}
+
+Lower lowering_of(const graph::Graph& graph) {
+  return [&graph](const precision::Policy& policy) { return assign_formats(graph, policy); };
+}
+
 }  // namespace
+
+std::vector<std::size_t> unmatched_rules(const Program& p) {
+  std::vector<std::size_t> unmatched = p.unmatched_rules;
+  if (p.update) {
+    const std::vector<std::size_t>& there = p.update->unmatched_rules;
+    std::erase_if(unmatched, [&](std::size_t r) { return std::ranges::find(there, r) == there.end(); });
+  }
+  return unmatched;
+}
 
 std::vector<std::string> rule_warnings(const Program& p) {
   std::vector<std::string> out;
-  for (const std::size_t r : p.unmatched_rules) out.push_back(unmatched_text(p.policy, r, p.places));
+  for (const std::size_t r : unmatched_rules(p)) out.push_back(unmatched_text(p.policy, r, places_of(p)));
   return out;
 }
 
@@ -38,6 +57,15 @@ void check_rules(const Program& program) {
 }
 
 std::vector<std::string> rule_warnings(const graph::Graph& graph, const precision::Policy& policy,
+                                       std::int64_t steps) {
+  return rule_warnings(lowering_of(graph), policy, steps);
+}
+
+std::vector<std::size_t> idle_rules(const graph::Graph& graph, const precision::Policy& policy) {
+  return idle_rules(lowering_of(graph), policy);
+}
+
+std::vector<std::string> rule_warnings(const Lower& lower, const precision::Policy& policy,
                                        std::int64_t steps) {
   struct Found {
     bool holds = false, matches = false, idle = true;
@@ -49,8 +77,8 @@ std::vector<std::string> rule_warnings(const graph::Graph& graph, const precisio
   for (const std::int64_t first : firsts) {
     if (first >= steps) break;
     const precision::Policy part = policy.at_step(first);
-    Program program = assign_formats(graph, part);
-    const std::vector<std::size_t> unmatched = program.unmatched_rules, idle = idle_rules(graph, part);
+    const Program program = lower(part);
+    const std::vector<std::size_t> unmatched = unmatched_rules(program), idle = idle_rules(lower, part);
     const std::vector<std::size_t> here = policy.rules_at(first);
     for (std::size_t i = 0; i < here.size(); ++i) {
       Found& rule = found[here[i]];
@@ -58,7 +86,7 @@ std::vector<std::string> rule_warnings(const graph::Graph& graph, const precisio
       rule.matches |= std::ranges::find(unmatched, i) == unmatched.end();
       rule.idle &= std::ranges::find(idle, i) != idle.end();
     }
-    if (!unmatched.empty()) places = std::move(program.places);
+    if (!unmatched.empty()) places = places_of(program);
   }
   std::vector<std::string> out;
   for (std::size_t r = 0; r < found.size(); ++r) {

@@ -190,6 +190,27 @@ std::optional<Scalar> Policy::update_arithmetic(const Use& use) const {
   return format;
 }
 
+std::optional<Compute> Policy::update_compute(const Use& use) const {
+  std::optional<Compute> compute;
+  for (const std::size_t i : matching_rules(use)) {
+    const Rule& rule = rules_[i];
+    if (rule.pass != Pass::update || !rule.fields.compute) continue;
+    compute = rule.fields.compute;
+    if ((*compute)->scaled == Scaled::none) continue;
+    throw ConfigError(
+        fmt::format("rule {} ({}): products of an update take no format under scales; write for "
+                    "instance compute=bf16",
+                    in_quotes(rule.str()), rule.origin));
+  }
+  return compute;
+}
+
+bool Policy::compensates(std::string_view name) const {
+  const std::string_view scope = name.substr(0, name.rfind('.'));
+  return resolve({name, "update", Pass::update}).kahan &&
+         !holds(resolve({scope, "parameter", Pass::forward}).params, arithmetic());
+}
+
 Rounding Policy::activation_rounding(const Use& use) const {
   Rounding rounding = Rounding::nearest;
   for (const std::size_t i : matching_rules(use)) rounding = rules_[i].fields.rounding.value_or(rounding);

@@ -116,6 +116,12 @@ class Policy {
   /// Returns the format that rules give to the update's arithmetic, by `compute` with op = "update" or pass =
   /// "update", or null. Throws like interior().
   std::optional<Scalar> update_arithmetic(const Use& use) const;
+  /// Returns the format that rules with pass = "update" give to the operands of an update's products, or
+  /// null. Throws ConfigError for a scaled format.
+  std::optional<Compute> update_compute(const Use& use) const;
+  /// Returns true if the rounding error of the weights of parameter `name` is kept for the next update:
+  /// `kahan`, if they are stored in fewer bits than the arithmetic has.
+  bool compensates(std::string_view name) const;
   /// Returns the rounding that rules give to activations and their gradients; nearest without such a rule.
   /// The policy's own `rounding` applies to weights and moments.
   Rounding activation_rounding(const Use& use) const;

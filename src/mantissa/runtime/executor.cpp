@@ -12,17 +12,36 @@ using plan::Buffer;
 using plan::BufferId;
 using plan::Home;
 
-Executor::Executor(const plan::Program& program, const WeightSet& weights, const kernels::Context& ctx)
-    : program_(&program), weights_(&weights), arena_(program.memory.arena()), ctx_(ctx) {
-  ctx_.workspace = arena_.data() + program.work_offset;
+Executor::Executor(const plan::Program& program, const WeightSet& weights, const kernels::Context& ctx,
+                   std::span<std::byte> arena)
+    : program_(&program), weights_(&weights), placed_(program.buffers.size(), nullptr), ctx_(ctx) {
+  if (arena.size() < program.memory.arena()) {
+    own_ = Storage(program.memory.arena());
+    arena = {own_.data(), own_.size()};
+  }
+  arena_ = arena.data();
+  ctx_.workspace = arena_ + program.work_offset;
   ctx_.workspace_bytes = program.memory.work;
   for (const auto& [id, fill] : program.constants) fill(buffer(id));
 }
 
 Matrix Executor::buffer(BufferId id) const {
   const Buffer& b = program_->buffer(id);
-  const bool weight = b.home == Home::master || b.home == Home::copy;
-  return {weight ? weights_->at(*program_, id) : arena_.data() + b.offset, b.type, b.shape.last()};
+  const auto memory = [&]() -> std::byte* {
+    if (b.home == Home::master || b.home == Home::copy) return weights_->at(*program_, id);
+    if (b.home == Home::kept || b.home == Home::bound) return placed_[static_cast<std::size_t>(id)];
+    return arena_ + b.offset;
+  };
+  return {memory(), b.type, b.shape.last()};
+}
+
+void Executor::place(BufferId id, std::byte* memory) {
+  placed_.at(static_cast<std::size_t>(id)) = memory;
+}
+
+std::span<std::byte> Executor::idle() const {
+  const plan::MemoryRegions& m = program_->memory;
+  return {arena_ + (m.arena() - m.activations - m.work), m.activations + m.work};
 }
 
 Matrix Executor::buffer(std::string_view name) const {
@@ -44,6 +63,8 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;
+  a.weight = b.home == Home::master;
+  a.random = b.random;
   if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
   if (b.quantization && b.quantization->scale >= 0)
     a.scale = weights_->scale(*program_, b.quantization->scale);
@@ -69,41 +90,54 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   for (const plan::Step& s : program_->steps) {
     if (s.phase == phase && s.op->check != nullptr) s.op->check(extent, s.attributes, s.scope);
   }
-  std::vector<graph::Argument> inputs;
-  std::vector<graph::Argument> outputs;
   for (const plan::Step& s : program_->steps) {
     if (s.phase != phase) continue;
     if (stop.stop_requested()) return;
-    inputs.clear();
-    outputs.clear();
-    for (const plan::Operand& o : s.inputs) {
-      inputs.push_back(bind(o.buffer, extent));
-      inputs.back().operand = o.operand;
-    }
-    for (const BufferId o : s.outputs) {
-      outputs.push_back(bind(o, extent));
-      outputs.back().rounded = s.rounded;
-    }
-    const bool collects = std::any_of(s.outputs.begin(), s.outputs.end(), [&](BufferId o) {
-      return program_->buffer(o).home == plan::Home::gradient;
-    });
-    graph::Call call{.ctx = ctx_,
-                     .extent = extent,
-                     .inputs = inputs,
-                     .outputs = outputs,
-                     .attributes = s.attributes,
-                     .expression = &s.expression,
-                     .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
-                     .accumulate = accumulate && collects,
-                     .arithmetic = program_->arithmetic,
-                     .compute = s.compute,
-                     .accumulator = s.accumulator,
-                     .interior = s.interior,
-                     .rounding = s.rounding,
-                     .random_name = s.random_name};
-    s.op->run(call);
-    if (after_step) after_step(s, call);
+    run_step(s, extent, accumulate, nullptr);
   }
+}
+
+std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
+  std::optional<kernels::WeightOverflow> overflow;
+  for (const plan::Step& s : program_->steps) {
+    if (!s.may_break) continue;
+    run_step(s, extent, false, &overflow);
+    if (overflow) return Broken{&s, *overflow};
+  }
+  return std::nullopt;
+}
+
+void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
+                        std::optional<kernels::WeightOverflow>* overflow) {
+  std::vector<graph::Argument> inputs, outputs;
+  for (const plan::Operand& o : s.inputs) {
+    inputs.push_back(bind(o.buffer, extent));
+    inputs.back().operand = o.operand;
+  }
+  for (const BufferId o : s.outputs) {
+    outputs.push_back(bind(o, extent));
+    outputs.back().rounded = s.rounded;
+  }
+  const bool collects = std::any_of(s.outputs.begin(), s.outputs.end(), [&](BufferId o) {
+    return program_->buffer(o).home == plan::Home::gradient;
+  });
+  graph::Call call{.ctx = ctx_,
+                   .extent = extent,
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .attributes = s.attributes,
+                   .expression = &s.expression,
+                   .addend = s.addend == plan::kNoBuffer ? graph::Argument{} : bind(s.addend, extent),
+                   .accumulate = accumulate && collects,
+                   .arithmetic = program_->arithmetic,
+                   .compute = s.compute,
+                   .accumulator = s.accumulator,
+                   .interior = s.interior,
+                   .rounding = s.rounding,
+                   .random_name = s.random_name,
+                   .overflow = overflow};
+  s.op->run(call);
+  if (after_step && overflow == nullptr) after_step(s, call);
 }
 
 }  // namespace mantissa::runtime

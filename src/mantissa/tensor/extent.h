@@ -33,6 +33,7 @@ struct Extent {
   std::span<const Segment> segments;
   std::int64_t rows_per_leaf = 1;
   std::uint64_t seed = 0;  // of the random number generator
+  std::uint64_t step = 0;  // attempted optimizer steps: a key of the random numbers of updates
 };
 
 /// Tokens per summation block: within a leaf, every kSumBlock tokens from a row's start form one chain of

@@ -10,7 +10,6 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/numeric/philox.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 
@@ -20,11 +19,6 @@ namespace {
 optim::Schedule schedule_of(const config::RunConfig& c) {
   return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
           c.schedule.warmup_steps, c.run.steps};
-}
-
-optim::AdamWOptions adamw_of(const config::RunConfig& c) {
-  const config::OptimizerSection& o = c.optimizer;
-  return {o.betas[0], o.betas[1], o.eps, o.weight_decay, o.max_grad_norm, c.run.seed};
 }
 
 /// Copies `count` elements of `type` from `data`, or fills them.
@@ -51,10 +45,11 @@ void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx)
     const plan::Slot& slot = weights.program().slots[i];
     if (kernels::gradient_norm(ctx, weights.master(i).data, slot.master, slot.shape.count()).finite) continue;
     throw ConfigError(
-        fmt::format("model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this "
-                    "weight in f32 (--rule '{}: params=f32')",
-                    slot.name, name(slot.master), traits(slot.master).max_finite,
-                    slot.name.substr(0, slot.name.rfind('.'))));
+        fmt::format(
+            "model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this weight "
+            "in f32",
+            slot.name, name(slot.master), traits(slot.master).max_finite),
+        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
   }
 }
 
@@ -69,7 +64,6 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       parts_(cost::compile_parts(config_, source_.config, ctx)),
       part_(part_of(done)),
       schedule_(schedule_of(config_)),
-      adamw_(adamw_of(config_)),
       batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
@@ -89,46 +83,20 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
     notes_ = weights::load_weights(*weights_, source_, ctx_);
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
-  moments_ = Storage(cost::moment_bytes(program()) + cost::compensation_bytes(program()));
-  std::size_t offset = 0;
-  const auto take = [&](const plan::Slot& slot, Scalar type) {
-    const Matrix m{moments_.data() + offset, type, slot.shape.last()};
-    offset += aligned(static_cast<std::size_t>(slot.shape.count()) * bytes_of(type));
-    return m;
-  };
-  for (const plan::Slot& slot : program().slots) {
-    optim::Parameter p;
-    p.count = slot.shape.count();
-    p.decays = slot.shape.rank() >= 2;
-    p.first_moment = take(slot, slot.moments);
-    p.second_moment = take(slot, slot.moments);
-    if (slot.compensated) p.compensation = take(slot, slot.master);
-    p.name_hash = hash_name(slot.name);
-    parameters_.push_back(std::move(p));
-  }
+  kept_ = Storage(program().update->memory.kept);
   bind();
   shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
 }
 
 void Trainer::bind() {
+  update_.reset();
   executor_ = std::make_unique<runtime::Executor>(program(), *weights_, ctx_);
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const plan::Slot& slot = program().slots[i];
-    optim::Parameter& p = parameters_[i];
-    p.master = weights_->master(i);
-    p.copies.clear();
-    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (!program().buffer(slot.copies[c]).quantization) p.copies.push_back(weights_->copy(i, c));
-    }
-    p.gradient = executor_->buffer(slot.gradient);
-    p.rounding = slot.rounding;
-    p.arithmetic = slot.arithmetic;
-  }
+  update_ = std::make_unique<Update>(parts_[part_].numbers, *weights_, *executor_, kept_.data(), ctx_);
 }
 
 std::vector<comm::Gradient> Trainer::gradients() const {
   std::vector<comm::Gradient> all;
-  for (const optim::Parameter& p : parameters_) all.push_back({p.gradient, p.count});
+  for (const optim::Gradient& g : update_->gradients()) all.push_back({g.matrix, g.count});
   return all;
 }
 
@@ -140,6 +108,7 @@ std::size_t Trainer::part_of(std::int64_t done) const {
 
 void Trainer::enter(std::size_t part) {
   if (part == part_) return;
+  update_.reset();
   executor_.reset();  // its arena goes before other memory comes
   part_ = part;
   auto next = std::make_unique<runtime::WeightSet>(program());
@@ -257,16 +226,20 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (stop.stop_requested()) return std::nullopt;
   if (!std::isfinite(r.loss) && !scaler_) stop_non_finite(find_overflow(rows), r.loss);
   r.lr = schedule_.at(applied_ + 1);
-  const optim::StepResult update =
-      optim::adamw_step(ctx_, parameters_, adamw_, r.lr, applied_ + 1, scale(), r.step);
-  r.grad_norm = update.gradient_norm;
-  if (update.overflow) stop_beyond_format(update);
-  if (update.finite) {
+  const UpdateResult update = update_->apply({.lr = r.lr,
+                                              .t = applied_ + 1,
+                                              .step = r.step,
+                                              .seed = config_.run.seed,
+                                              .loss_scale = scale(),
+                                              .max_grad_norm = config_.optimizer.max_grad_norm});
+  r.grad_norm = update.gradients.norm;
+  if (update.broken) stop_beyond_format(*update.broken);
+  if (update.applied()) {
     ++applied_;
   } else {
     overflowed(r, rows);
   }
-  if (scaler_) scaler_->update(!update.finite);
+  if (scaler_) scaler_->update(!update.applied());
   weights_->scales().end_step();
   weights_->quantize_copies(ctx_);
   step_ = r.step;
@@ -374,16 +347,16 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
   throw RunStopped(message, std::move(cures));
 }
 
-void Trainer::stop_beyond_format(const optim::StepResult& update) const {
-  const plan::Slot& slot = program().slots.at(update.parameter);
-  const double value = update.overflow->value;
+void Trainer::stop_beyond_format(const runtime::Executor::Broken& broken) const {
+  const plan::Step& step = *broken.step;
+  const plan::Slot& slot = *plan::written_slot(update_->program(), step);
+  const double value = broken.weight.value;
   const std::string module = slot.name.substr(0, slot.name.rfind('.'));
   if (!std::isfinite(value)) {
     throw RunStopped(
         fmt::format(
             "step {}: the update in {} would make {} {} at element {}; no weight was changed by this step",
-            step_ + 1, name(slot.arithmetic), slot.name, runtime::unsigned_nan(value),
-            update.overflow->element),
+            step_ + 1, name(step.interior), slot.name, runtime::unsigned_nan(value), broken.weight.element),
         {resumed(runtime::interior_cure(module, "update"))});
   }
   throw RunStopped(
@@ -391,30 +364,26 @@ void Trainer::stop_beyond_format(const optim::StepResult& update) const {
                   "weight was changed by this step",
                   step_ + 1, slot.name, value, value > 0 ? ">" : "<",
                   std::copysign(traits(slot.master).max_finite, value), name(slot.master),
-                  update.overflow->element),
+                  broken.weight.element),
       {resumed_with_rule(module + ": params=f32"),
        resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)})});
 }
 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
-  for (std::size_t i = 0; i < program().slots.size(); ++i) {
-    const plan::Slot& slot = program().slots[i];
+  const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
     std::vector<std::int64_t> shape;
-    for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
-    const optim::Parameter& p = parameters_[i];
-    const std::pair<const char*, Matrix> parts[] = {{"master.", p.master},
-                                                    {"first_moment.", p.first_moment},
-                                                    {"second_moment.", p.second_moment},
-                                                    {"compensation.", p.compensation}};
-    for (const auto& [prefix, m] : parts) {
-      if (m.data == nullptr) continue;
-      const std::size_t bytes = static_cast<std::size_t>(p.count) * bytes_of(m.type);
-      all.push_back({prefix + slot.name,
-                     m.type,
-                     shape,
-                     {static_cast<std::byte*>(m.data), bytes},
-                     m.data == p.compensation.data});
+    for (const Dim& d : b.shape.dims()) shape.push_back(d.size);
+    const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
+    all.push_back({std::move(name), b.type, shape, {data, bytes}, b.random == RandomUse::compensation});
+  };
+  const plan::Program& update = update_->program();
+  for (std::size_t i = 0; i < program().slots.size(); ++i) {
+    const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
+    add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
+    for (const Update::State& state : update_->states()) {
+      const plan::Buffer& b = update.buffer(state.buffer);
+      if (b.slot == static_cast<std::int32_t>(i)) add(b.name, b, state.data);
     }
   }
   runtime::Scales& scales = weights_->scales();

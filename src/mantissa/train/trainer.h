@@ -13,13 +13,13 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/context.h"
-#include "mantissa/optim/adamw.h"
 #include "mantissa/optim/schedule.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/executor.h"
 #include "mantissa/text/dataset.h"
+#include "mantissa/train/update.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
@@ -126,7 +126,7 @@ class Trainer {
   [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,
                                   bool changes_weights) const;
   /// The update would take a weight beyond what its format holds.
-  [[noreturn]] void stop_beyond_format(const optim::StepResult& update) const;
+  [[noreturn]] void stop_beyond_format(const runtime::Executor::Broken& broken) const;
 
   config::RunConfig config_;
   weights::ModelSource source_;
@@ -138,10 +138,9 @@ class Trainer {
   cost::Machine machine_;
   std::unique_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Executor> executor_;
-  Storage moments_;  // and compensations
-  std::vector<optim::Parameter> parameters_;
+  Storage kept_;  // what the optimizer keeps, in every part the same
+  std::unique_ptr<Update> update_;
   optim::Schedule schedule_;
-  optim::AdamWOptions adamw_;
   runtime::Batch batch_;
   std::vector<float> log_probs32_;  // of a whole optimizer step
   std::vector<double> log_probs64_;

@@ -28,5 +28,6 @@ extern const OpDef kCast, kRound, kRoundKv, kQuantize;
 extern const OpDef kFused;
 extern const OpDef kLogProb, kLogProbGrad, kLogProbTraining;
 extern const OpDef kCacheAppend;
+extern const OpDef kUpdate, kReduce, kProduct;
 
 }  // namespace mantissa::graph

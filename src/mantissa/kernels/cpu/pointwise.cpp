@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <cstring>
 
 #include "mantissa/kernels/cpu/tasks.h"
 
@@ -11,8 +10,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "mantissa/kernels/cpu/instruction-inl.h"
 #include "mantissa/kernels/cpu/rows-inl.h"
-#include "mantissa/numeric/math-inl.h"
 
 #ifndef MANTISSA_KERNELS_CPU_POINTWISE_ONCE
 #define MANTISSA_KERNELS_CPU_POINTWISE_ONCE
@@ -43,69 +42,6 @@ struct PointwiseCall {
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
-
-/// Registers are padded to a multiple of this, so that no loop has a tail.
-constexpr std::size_t kPadding = 16;
-
-template <class T, class F>
-HWY_INLINE void Map(std::size_t n, const T* a, T* dst, const F& f) {
-  const hn::ScalableTag<T> d;
-  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) hn::StoreU(f(d, hn::LoadU(d, a + i)), d, dst + i);
-}
-
-template <class T, class F>
-HWY_INLINE void Map(std::size_t n, const T* a, const T* b, T* dst, const F& f) {
-  const hn::ScalableTag<T> d;
-  for (std::size_t i = 0; i < n; i += hn::Lanes(d)) {
-    hn::StoreU(f(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, dst + i);
-  }
-}
-
-/// The instructions that compute: dst[0, n) from registers a, b, c. `n` is a multiple of kPadding.
-template <class T>
-void Compute(const Instruction& in, std::size_t n, const T* a, const T* b, const T* c, T* dst) {
-  namespace m = mantissa::HWY_NAMESPACE;
-  switch (in.op) {
-    case Opcode::add:
-      return Map(n, a, b, dst, [](auto x, auto y) HWY_ATTR { return hn::Add(x, y); });
-    case Opcode::sub:
-      return Map(n, a, b, dst, [](auto x, auto y) HWY_ATTR { return hn::Sub(x, y); });
-    case Opcode::mul:
-      return Map(n, a, b, dst, [](auto x, auto y) HWY_ATTR { return hn::Mul(x, y); });
-    case Opcode::div:
-      return Map(n, a, b, dst, [](auto x, auto y) HWY_ATTR { return hn::Div(x, y); });
-    case Opcode::fma:
-      return ForEachVector<T>(n, [&](auto d, std::size_t i) HWY_ATTR {
-        hn::StoreU(hn::MulAdd(hn::LoadU(d, a + i), hn::LoadU(d, b + i), hn::LoadU(d, c + i)), d, dst + i);
-      });
-    case Opcode::neg:
-      return Map(n, a, dst, [](auto, auto x) HWY_ATTR { return hn::Neg(x); });
-    case Opcode::exp:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Exp(d, x); });
-    case Opcode::log:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Log(d, x); });
-    case Opcode::tanh:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Tanh(d, x); });
-    case Opcode::erf:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Erf(d, x); });
-    case Opcode::sigmoid:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Sigmoid(d, x); });
-    case Opcode::rsqrt:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return hn::Div(hn::Set(d, T{1}), hn::Sqrt(x)); });
-    case Opcode::relu:
-      return Map(n, a, dst,
-                 [](auto d, auto x) HWY_ATTR { return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x); });
-    case Opcode::round:
-      if (a != dst) std::memcpy(dst, a, n * sizeof(T));
-      return RoundRow(dst, n, in.format);
-    case Opcode::constant:
-      std::fill_n(dst, n, static_cast<T>(in.value));
-      return;
-    case Opcode::load:
-    case Opcode::store:
-      return;
-  }
-}
 
 /// Runs a program tile by tile. Inputs are read when a tile begins, before any output of it is written, so
 /// that an output may be an input's memory.
@@ -151,7 +87,7 @@ class Machine {
         const PointwiseOutput& output = call_.outputs[in.index];
         StoreRow(registers_[in.a], n, output.data, output.type, offset);
       } else if (in.op != Opcode::constant || !fixed_[in.dst]) {
-        Compute(in, padded, registers_[in.a], registers_[in.b], registers_[in.c], own_[in.dst]);
+        Compute<T>(in, padded, registers_[in.a], registers_[in.b], registers_[in.c], own_[in.dst]);
         registers_[in.dst] = own_[in.dst];
       }
     }

@@ -40,6 +40,20 @@ double result(const Instruction& in, double a, double b, double c, std::span<con
       return 1 / std::sqrt(a);
     case Opcode::relu:
       return a <= 0 ? 0 : a;
+    case Opcode::sqrt:
+      return std::sqrt(a);
+    case Opcode::abs:
+      return std::abs(a);
+    case Opcode::sign:
+      return a > 0 ? 1 : a < 0 ? -1 : a;
+    case Opcode::max:
+      return a < b ? b : a;
+    case Opcode::min:
+      return b < a ? b : a;
+    case Opcode::move:
+      return a + b;
+    case Opcode::lost:
+      return c - (a - b);
     case Opcode::round:
       round_row(&a, 1, in.format);
       return a;
@@ -56,7 +70,8 @@ std::vector<double> evaluate(const Expression& program, std::span<const double> 
   std::vector<double> outputs(program.outputs);
   for (const Instruction& in : program.code) {
     const double value = result(in, r[in.a], r[in.b], r[in.c], inputs);
-    (in.op == Opcode::store ? outputs[in.index] : r[in.dst]) = value;
+    if (in.op == Opcode::store || in.op == Opcode::move) outputs[in.index] = value;
+    if (in.op != Opcode::store) r[in.dst] = value;
   }
   return outputs;
 }

@@ -1,7 +1,7 @@
 // The AdamW update of one element, in double. The kernel is judged by this.
 #pragma once
 
-#include "mantissa/kernels/update.h"
+#include "mantissa/kernels/adamw.h"
 
 namespace mantissa::kernels::reference {
 
