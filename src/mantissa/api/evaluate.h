@@ -2,13 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "mantissa/api/config.h"
 #include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
+#include "mantissa/api/model.h"
 #include "mantissa/api/precision.h"
 
 namespace mantissa::api {
@@ -21,19 +22,21 @@ struct Evaluation {
   std::int64_t puzzles = 0;  // Knights-and-Knaves rows that were answered
   double well_formed = 0;    // share with the right form
   double accuracy = 0;       // share answered right
+  bool interrupted = false;  // by the stop: the loss is that of the rows before it, and no puzzle is answered
 };
 
 /// `data`: files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
-Evaluation evaluate(const std::filesystem::path& model, const std::vector<std::string>& data,
-                    const std::string& format, std::int64_t sequence_length, std::int64_t puzzles,
-                    const Precision& precision, const Hardware& hardware = {});
+Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
+                    std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
+                    const Hardware& hardware = {}, std::stop_token stop = {});
 /// Tokens or rows in memory: sequences of `sequence_length` tokens, or rows of up to one more. `data.next`
 /// and `data.held_out` are for training.
-Evaluation evaluate(const std::filesystem::path& model, const Data& data, std::int64_t sequence_length,
-                    const Precision& precision = {}, const Hardware& hardware = {});
+Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
+                    const Precision& precision = {}, const Hardware& hardware = {},
+                    std::stop_token stop = {});
 /// The held-out rows of a run's config, by the model that the run wrote. `data`: what train() was given in
 /// place of the config's source.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
-                    const Data& data = {});
+                    const Data& data = {}, std::stop_token stop = {});
 
 }  // namespace mantissa::api

@@ -3,17 +3,20 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "mantissa/api/hardware.h"
+#include "mantissa/api/model.h"
 #include "mantissa/api/precision.h"
 #include "mantissa/api/tensor.h"
 
 namespace mantissa::api {
 
 struct TraceOptions {
-  std::filesystem::path model, tokens, out;
+  Model model;
+  std::filesystem::path tokens, out;
   std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, where `tokens` is empty
   bool grads = false;
   std::string values;
@@ -28,9 +31,10 @@ struct Trace {
   double loss = 0;              // mean over the predicted tokens
   std::int64_t predicted = 0;   // labels that are not masked
   std::vector<Tensor> tensors;  // where `out` is empty
+  bool interrupted = false;     // by the stop: nothing was written, and there are no tensors
 };
 /// Writes a trace file (docs/cli.md, "trace"); where `out` is empty its tensors are handed back. Throws
 /// ConfigError for names that nothing has.
-Trace trace(const TraceOptions& options);
+Trace trace(const TraceOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -14,6 +15,7 @@
 #include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/plan.h"
+#include "mantissa/api/tensor.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::api {
@@ -51,6 +53,8 @@ struct TrainOptions {
   std::optional<std::int64_t>
       resume;  // a step, or 0 for the newest state (from the start where there is none)
   Data data;   // from memory, in place of the config's source
+  std::shared_ptr<const Weights> weights;  // to begin with, in place of those of the config's model
+  bool return_weights = false;             // fill Summary::weights
   Hardware hardware;
 };
 
@@ -69,7 +73,9 @@ struct Summary {
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint, in Hugging Face's layout
   std::string model_format;     // of its weights: "f32"
-  bool interrupted = false;     // the stop token was used: the state is saved, run with `resume` to go on
+  std::string model_config;     // the checkpoint's config.json, and its weights, where they were asked for
+  std::shared_ptr<const Weights> weights;
+  bool interrupted = false;  // by the stop: the state is saved, run with `resume` to go on
 };
 
 /// Trains, and leaves a run directory as docs/cli.md describes it. Throws ConfigError, FileError,

@@ -49,7 +49,7 @@ double RowModel::run(const text::StepData& rows, std::int64_t r) {
   const double sum =
       rows.weighted() ? weighted_sum(executor_.context(), log_prob, rows.weights.data() + r * length, length)
                       : kernels::chunked_sum(log_prob.data, log_prob.type, length);
-  if (std::isfinite(sum)) return sum;
+  if (std::isfinite(sum) || executor_.stop.stop_requested()) return sum;
   runtime::stop_non_finite(fmt::format("{} row {} is {}", what_, r, runtime::unsigned_nan(-sum)),
                            runtime::find_first_non_finite(executor_, r, forward), executor_.program());
 }

@@ -33,15 +33,17 @@ std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
   return ids[static_cast<std::size_t>(r * (sequence_length + 1) + t + 1)];
 }
 
-std::int64_t StepData::predicted() const {
-  if (targets.empty()) return rows * sequence_length;
-  return std::ranges::count_if(targets, [](std::int32_t target) { return target >= 0; });
+std::int64_t StepData::predicted(std::int64_t first) const {
+  if (targets.empty()) return first * sequence_length;
+  return std::count_if(targets.begin(), targets.begin() + first * sequence_length,
+                       [](std::int32_t target) { return target >= 0; });
 }
 
-double StepData::total_weight() const {
-  if (weights.empty()) return static_cast<double>(rows * sequence_length);
+double StepData::total_weight(std::int64_t first) const {
+  const std::int64_t tokens = first * sequence_length;
+  if (weights.empty()) return static_cast<double>(tokens);
   double sum = 0;
-  for (const float w : weights) sum += static_cast<double>(w);
+  for (std::int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(weights[static_cast<std::size_t>(t)]);
   return sum;
 }
 

@@ -37,10 +37,12 @@ struct StepData {
   bool weighted() const { return !weights.empty(); }
   /// The target of token `t` of row `r`, or −1.
   std::int32_t target(std::int64_t r, std::int64_t t) const;
-  /// The number of targets.
-  std::int64_t predicted() const;
-  /// The sum of the weights of all targets, in double in their order.
-  double total_weight() const;
+  /// The number of targets of the first `first` rows.
+  std::int64_t predicted(std::int64_t first) const;
+  std::int64_t predicted() const { return predicted(rows); }
+  /// The sum of their weights, in double in their order.
+  double total_weight(std::int64_t first) const;
+  double total_weight() const { return total_weight(rows); }
 };
 
 StepData empty_step(std::int64_t rows, std::int64_t sequence_length);
