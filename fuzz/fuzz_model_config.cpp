@@ -1,4 +1,4 @@
-// A model's config.json: read, written, and read again with the same sizes.
+// A model's config.json, of any family: read, written, and read again with the same sizes and the same file.
 #include <optional>
 #include <string_view>
 
@@ -20,6 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::expect_only_errors([&] {
     const model::ModelConfig again = model::parse_model_config(written, "config.json");
     fuzz::require(again.parameters() == parameters, "a written config makes the same model");
+    fuzz::require(model::to_json(again, "float32") == written, "a written config is written again");
     config.reset();
   });
   fuzz::require(!config, "a written config can be read");

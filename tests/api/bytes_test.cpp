@@ -11,6 +11,12 @@
 namespace mantissa::api {
 namespace {
 
+GenerateOptions prompt_of(const char* text) {
+  GenerateOptions options;
+  options.prompt = text;
+  return options;
+}
+
 using mantissa::testing::into;
 using mantissa::testing::read_all;
 using mantissa::testing::TemporaryFolder;
@@ -76,7 +82,7 @@ TEST_F(Bytes, AreNotFedToAModelThatHasATokenizerAndItsFileIsNamed) {
       EXPECT_TRUE(has(message, (copy / name).string())) << message;
       EXPECT_TRUE(has(message, "tokens")) << message;
     }
-    const std::string prompt = refused([&] { generate(copy, {.prompt = "a"}); });
+    const std::string prompt = refused([&] { generate(copy, prompt_of("a")); });
     EXPECT_TRUE(has(prompt, (copy / name).string()) && has(prompt, "--prompt-ids")) << prompt;
     // Ids are what the model reads.
     EXPECT_EQ(evaluate(copy, {(folder / "ids.bin").string()}, "tokens", 32, 0, {}).bits_per_byte, 0);
@@ -161,7 +167,7 @@ TEST(RunDirectory, MayBeAModelToStartFrom) {
 TEST(RunDirectory, WithoutAModelOrAStateIsRefused) {
   const TemporaryFolder folder;
   try {
-    generate(folder.path(), {.prompt = "a"});
+    generate(folder.path(), prompt_of("a"));
     FAIL();
   } catch (const FileError& e) {
     EXPECT_TRUE(has(e.what(), "no model/ or state/")) << e.what();

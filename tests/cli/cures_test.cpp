@@ -134,7 +134,8 @@ TEST(Cures, OfResultsThatAreNotFinite) {
           .code,
       0);
   for (const char* arguments : {"generate r --prompt 'Ada said' --precision 16-mixed --max-new-tokens 3",
-                                "eval r --data kk --puzzles 0 --precision 16-mixed --json"}) {
+                                "eval r --data kk --puzzles 0 --precision 16-mixed --json",
+                                "convert r c --dtype bf16 --data kk --precision 16-mixed"}) {
     const Result broken = mantissa(folder, arguments);
     EXPECT_EQ(broken.code, 1) << arguments << broken.err;
     EXPECT_EQ(broken.out, "") << arguments;

@@ -117,6 +117,18 @@ TEST(Completion, OfEveryShellHasEveryOption) {
   EXPECT_THROW(completion("tcsh"), ConfigError);
 }
 
+TEST(Completion, IsSyntaxThatItsShellReads) {
+  const TemporaryFolder folder;
+  for (const char* name : {"bash", "zsh", "fish"}) {
+    const std::string shell_name = name;
+    write(folder / "script", completion(shell_name));
+    if (shell(folder, "command -v " + shell_name).code != 0) continue;
+    const Result r = shell(folder, shell_name + " -n script");
+    EXPECT_EQ(r.code, 0) << shell_name << r.err;
+    EXPECT_EQ(r.err, "") << shell_name;
+  }
+}
+
 TEST(Completion, OfBashCompletes) {
   const TemporaryFolder folder;
   write(folder / "words", completion("bash"));

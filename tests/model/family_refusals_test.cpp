@@ -115,7 +115,8 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
     all.push_back({name, {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor", "is not 1"});
     all.push_back({name, {{"hidden_size", nullptr}}, "hidden_size", "is missing; a"});
   }
-  for (const TinyFamily& t : tiny_families()) {
+  const std::vector<TinyFamily> families = tiny_families();
+  for (const TinyFamily& t : families) {
     const char* name = t.name.c_str();
     all.push_back({name, {{"quantization_config", {{"bits", 4}}}}, "quantization_config", "quantised"});
     all.push_back({name, {{"vocab_size", 0}}, "vocab_size", "must be between 1 and"});

@@ -72,6 +72,19 @@ struct Compiled {
     const Matrix m = executor->buffer(id);
     store_row(&value, 1, m.data, m.type, offset);
   }
+  /// Gains and biases start as ones and zeros, which hide what happens to them: adds numbers within ± 0.2.
+  void randomise_vectors() {
+    std::mt19937 random(11);
+    for (std::size_t s = 0; s < program.slots.size(); ++s) {
+      if (program.slots[s].shape.rank() > 1) continue;
+      const Matrix master = weights.master(s);
+      std::vector<double> v(count(s));
+      load_row(master.data, master.type, 0, v.size(), v.data());
+      for (double& x : v) x += 0.4 * (static_cast<double>(random()) / 0x1p32 - 0.5);
+      store_row(v.data(), v.size(), master.data, master.type, 0);
+    }
+    refresh_copies();
+  }
   /// After masters were set.
   void refresh_copies() { weights.refresh_copies(ctx); }
   Bytes bytes(plan::BufferId id, std::size_t count) const {

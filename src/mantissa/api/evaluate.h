@@ -25,17 +25,19 @@ struct Evaluation {
   bool interrupted = false;  // by the stop: the loss is that of the rows before it, and no puzzle is answered
 };
 
-/// `data`: files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
+/// Evaluates over files, or over held-out puzzles where `data` is {"kk"}, of which `puzzles` are answered
+/// too. Throws ConfigError, FileError; RunStopped where the loss is not finite, naming the row and the first
+/// such value; all below do.
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
                     std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
                     const Hardware& hardware = {}, std::stop_token stop = {});
-/// Tokens or rows in memory: sequences of `sequence_length` tokens, or rows of up to one more. `data.next`
-/// and `data.held_out` are for training.
+/// Evaluates over tokens or rows in memory: sequences of `sequence_length` tokens, or rows of up to one more.
+/// `data.next` and `data.held_out` are for training.
 Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
                     const Precision& precision = {}, const Hardware& hardware = {},
                     std::stop_token stop = {});
-/// The held-out rows of a run's config, by the model that the run wrote. `data`: what train() was given in
-/// place of the config's source.
+/// Evaluates over the held-out rows of a run's config the model that the run wrote. `data`: what train() was
+/// given in place of the config's source.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
                     const Data& data = {}, std::stop_token stop = {});
 

@@ -62,11 +62,14 @@ struct Generations {
   bool interrupted = false;      // by the stop: sequences hold the tokens that they had
 };
 
-/// The text of a prompt's file, byte for byte. Throws FileError where it cannot be read or is no prompt's
-/// size.
+/// Returns the text of a prompt's file, byte for byte. Throws FileError where it cannot be read or is larger
+/// than 16 MiB.
 std::string read_prompt(const std::filesystem::path& file);
+/// Continues one prompt, that of the options, with one sample. Throws ConfigError, FileError; RunStopped
+/// where logits are not finite, naming the first such value.
 Generation generate(const Model& model, const GenerateOptions& options, std::stop_token stop = {});
-/// Continuations of several prompts, decoded together. Each is what generate() gives for its prompt alone.
+/// Continues several prompts, decoded together. Each continuation is what generate() gives for its prompt
+/// alone.
 Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& options,
                      std::stop_token stop = {});
 

@@ -20,7 +20,7 @@
 
 namespace mantissa::api {
 
-/// One optimizer step as it was.
+/// One optimizer step.
 struct Step {
   std::int64_t step = 0;
   std::int64_t steps = 0;   // of the whole run
@@ -32,24 +32,26 @@ struct Step {
   bool skipped = false;              // the gradients overflowed: the step changed nothing but the scale
   std::string overflow;              // of a skipped step: op, value, format and data rows
   double tokens_per_second = 0;
-  double peak_share = 0;  // of the machine's measured FMA peak
-  double seconds = 0;
-  double seconds_left = 0;
+  double peak_share = 0;    // of the machine's measured rate of fused multiply-adds, 0 to 1
+  double seconds = 0;       // of this step
+  double seconds_left = 0;  // of the run, by the mean of the steps of this call
 };
 
-/// What a run tells while it runs. All are optional; they are called on the thread that called train().
+/// What a run reports while it runs. All are optional; they are called on the thread that called train(). An
+/// exception ends the run and reaches the caller; no state is written then.
 struct Events {
   std::function<void(const Plan&)> on_plan;
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
-  std::function<void(const std::string&)> on_note;  // things a user should be told once
-  std::function<void(const Warning&)> on_warning;   // what goes wrong in this run, once, with its cures
+  std::function<void(const std::string&)> on_note;  // each once: how the config was read, and the like
+  std::function<void(const Warning&)>
+      on_warning;  // each once: what goes wrong without stopping the run, with cures
 };
 
 struct TrainOptions {
   std::filesystem::path out;  // empty: the config's run.out
-  bool overwrite = false;     // a run directory that holds a state is never written over unasked
+  bool overwrite = false;     // start anew where `out` holds a state; else that is refused
   std::optional<std::int64_t>
       resume;  // a step, or 0 for the newest state (from the start where there is none)
   Data data;   // from memory, in place of the config's source

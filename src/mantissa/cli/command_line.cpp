@@ -32,19 +32,20 @@ int fail(const Error& e, const std::optional<Arguments>& a, int code) {
   return code;
 }
 
+int print(const std::string& text) {
+  fmt::print("{}", text);
+  return kDone;
+}
+
 int print_help(const Arguments& a) {
-  if (a.at(0).empty()) {
-    fmt::print("{}", help());
-    return kDone;
-  }
+  if (a.at(0).empty()) return print(help());
   const Command* command = find_command(a.at(0));
   if (command == nullptr && a.at(0) == "data") command = find_command("data kk");
   if (command == nullptr) {
     const std::vector<std::string> words = {a.at(0)};
     throw ConfigError(unknown_command(words));
   }
-  fmt::print("{}", help(*command));
-  return kDone;
+  return print(help(*command));
 }
 
 int run(const Arguments& a) {
@@ -61,15 +62,11 @@ int run(const Arguments& a) {
       {"data kk", data_kk},
       {"doctor", doctor},
       {"help", print_help},
-      {"version", [](const Arguments&) { return fmt::print("mantissa {}\n", api::version()), int{kDone}; }},
-      {"completion",
-       [](const Arguments& all) { return fmt::print("{}", completion(all.at(0))), int{kDone}; }},
-      {"manual", [](const Arguments&) { return fmt::print("{}", manual()), int{kDone}; }},
+      {"version", [](const Arguments&) { return print(fmt::format("mantissa {}\n", api::version())); }},
+      {"completion", [](const Arguments& all) { return print(completion(all.at(0))); }},
+      {"manual", [](const Arguments&) { return print(manual()); }},
   };
-  if (a.has("--help")) {
-    fmt::print("{}", help(a.command()));
-    return kDone;
-  }
+  if (a.has("--help")) return print(help(a.command()));
   for (const auto& [name, runs] : kRuns) {
     if (name == a.command().name) return runs(a);
   }

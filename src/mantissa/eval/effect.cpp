@@ -91,6 +91,22 @@ std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& 
   return effect;
 }
 
+namespace {
+
+/// Compares the models. `out` exists by now, so a command that goes on with another policy must replace it.
+std::optional<convert::Effect> compared(const EffectRows& rows, const std::filesystem::path& out,
+                                        const kernels::Context& ctx, const std::stop_token& stop) {
+  try {
+    return rows.compare(out, ctx, stop);
+  } catch (const RunStopped& e) {
+    std::vector<Cure> cures = e.cures();
+    for (Cure& cure : cures) cure.arguments.insert(cure.arguments.begin(), "--overwrite");
+    throw RunStopped(e.message(), std::move(cures));
+  }
+}
+
+}  // namespace
+
 std::optional<convert::Report> convert_and_compare(const convert::Request& request,
                                                    const std::optional<EffectRows>& rows,
                                                    const kernels::Context& ctx, const std::stop_token& stop) {
@@ -106,7 +122,7 @@ std::optional<convert::Report> convert_and_compare(const convert::Request& reque
   report.notes = result->notes;
   report.warnings = result->warnings;
   report.result = std::move(*result);
-  if (rows) report.effect = rows->compare(request.out, ctx, stop);
+  if (rows) report.effect = compared(*rows, request.out, ctx, stop);
   report.interrupted = rows && !report.effect;
   return report;
 }

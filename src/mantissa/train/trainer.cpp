@@ -277,7 +277,9 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
     overflow.what = first->text();
     overflow.scope = first->scope;
     overflow.cure = first->cure();
-    for (const std::int64_t row : first->rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+    for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
+      if (row < rows.rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
+    }
   } else if (program().shards > 1) {  // no step of the plan made it
     overflow.what =
         fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));

@@ -1,0 +1,35 @@
+// Gradients of whole models of every family against central differences, in f64.
+#include <gtest/gtest.h>
+
+#include "graph/differences.h"
+#include "mantissa/model/graphs.h"
+#include "model/tiny_families.h"
+
+namespace mantissa::graph {
+namespace {
+
+using mantissa::graph::testing::check_gradients;
+using mantissa::testing::Compiled;
+using mantissa::testing::Data;
+using mantissa::testing::options_for;
+using mantissa::testing::Segments;
+using mantissa::testing::tiny_families;
+using mantissa::testing::TinyFamily;
+
+class ModelGradients : public ::testing::TestWithParam<TinyFamily> {};
+INSTANTIATE_TEST_SUITE_P(Families, ModelGradients, ::testing::ValuesIn(tiny_families()),
+                         [](const auto& i) { return i.param.name; });
+
+TEST_P(ModelGradients, AreTheDerivatives) {
+  const model::ModelConfig config = model::parse_model_config(GetParam().config, GetParam().name);
+  const Segments rows({10, 7});  // longer than the windows and the original contexts
+  Compiled c(model::build_log_prob(config, rows.tokens, 10, true), precision::Policy::parse("64-true"),
+             options_for(rows));
+  c.randomise_vectors();
+  const Data data(rows.tokens, config.vocab_size, 3);
+  data.feed(c, 0, data.ids.size());
+  check_gradients(c, "log_prob", data.d, rows, 256);
+}
+
+}  // namespace
+}  // namespace mantissa::graph
