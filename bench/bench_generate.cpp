@@ -93,7 +93,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
   };
   rollout::GenerateOptions options;
   options.max_new_tokens = kNew;
-  options.on_token = [&](std::size_t, std::int32_t) {
+  options.on_token = [&](std::size_t, std::int32_t, double) {
     watch.token();
     return true;
   };

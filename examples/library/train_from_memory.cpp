@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     api::TrainOptions options;
     options.out = out;
     options.overwrite = true;
-    options.tokens = tokens;
+    options.data.tokens = tokens;
     const api::Summary summary = api::train(config, options, events, stop.get_token());
     std::printf("%s after %lld steps, loss %.4f\n", summary.interrupted ? "stopped" : "done",
                 static_cast<long long>(summary.steps), summary.final_loss);

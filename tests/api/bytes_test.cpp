@@ -41,7 +41,7 @@ bool has(const std::string& text, const std::string& part) {
 std::filesystem::path model_of(const TemporaryFolder& folder, int vocabulary) {
   const std::vector<std::string> set = {"model.vocab_size=" + std::to_string(vocabulary)};
   TrainOptions options = into(folder / "run");
-  for (int i = 0; i < 2000; ++i) options.tokens.push_back(i % 7);
+  for (int i = 0; i < 2000; ++i) options.data.tokens.push_back(i % 7);
   return train(Config::parse(tiny_config(2, "32-true"), set), options).model;
 }
 

@@ -145,9 +145,9 @@ TEST(Run, TakesTokensFromMemoryAndChecksThem) {
   const TemporaryFolder folder;
   const Config config = Config::parse(tiny_config(2, "32-true"));
   TrainOptions o = into(folder / "run");
-  for (int i = 0; i < 2000; ++i) o.tokens.push_back(i % 7);
+  for (int i = 0; i < 2000; ++i) o.data.tokens.push_back(i % 7);
   EXPECT_EQ(train(config, o).steps, 2);
-  o.tokens[13] = 256;
+  o.data.tokens[13] = 256;
   o.out = folder / "other";
   EXPECT_THROW(train(config, o), ConfigError);
 }

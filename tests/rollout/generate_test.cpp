@@ -140,7 +140,7 @@ TEST(Streams, EndAtAStopAtTheLastPositionAndWhereTheyAreTold) {
   EXPECT_TRUE(stopped);
   // What is told of a token is its request; one request ends, the others do not.
   std::vector<std::vector<std::int32_t>> told(all.size());
-  o.on_token = [&](std::size_t request, std::int32_t id) {
+  o.on_token = [&](std::size_t request, std::int32_t id, double) {
     told[request].push_back(id);
     return request != 2;
   };

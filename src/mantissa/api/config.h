@@ -16,21 +16,21 @@ namespace mantissa::api {
 /// A run's config: checked, resolved, immutable (docs/cli.md).
 class Config {
  public:
-  /// Reads a TOML file; `overrides` are "section.key=value", `precision` replaces its policy. What a
-  /// DeepSpeed file says wins over the TOML, overrides and the policy over both. Throws FileError,
-  /// ConfigError.
+  /// Reads a TOML file. `overrides` are "section.key=value"; `precision` replaces the policy and adds rules.
+  /// A DeepSpeed file wins over the TOML, overrides and `precision` over both. Throws FileError, ConfigError.
   static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
                      const Precision& precision = {});
-  /// The same from text; relative paths are relative to the current directory.
+  /// Reads TOML from text; relative paths are relative to the current directory.
   static Config parse(std::string_view text, std::span<const std::string> overrides = {},
                       const Precision& precision = {});
 
-  /// Every key with its value; loads back to an equal config.
+  /// Returns every key with its value; the text loads back to an equal config.
   std::string toml() const;
+  /// Returns the run directory, run.out.
   std::filesystem::path out() const;
-  /// The canonical name and line of the policy.
+  /// Returns the canonical name and line of the policy: "bf16-mixed: params=f32 …".
   std::string policy() const;
-  /// What a user should be told, once, of how the config was read; train() and explain() do.
+  /// Return how the config was read. train() reports both to its events, and a Plan has them.
   const std::vector<std::string>& notes() const;
   const std::vector<std::string>& warnings() const;
 

@@ -1,8 +1,30 @@
 #include "mantissa/api/data.h"
 
+#include "mantissa/api/internal.h"
 #include "mantissa/text/kk.h"
 
 namespace mantissa::api {
+
+namespace {
+
+std::vector<text::Row> rows_of(const std::vector<Row>& rows) {
+  std::vector<text::Row> out;
+  out.reserve(rows.size());
+  for (const Row& row : rows) out.push_back({row.ids, row.labels, row.weights});
+  return out;
+}
+
+}  // namespace
+
+data::Memory memory_of(const Data& data) {
+  data::Memory memory{data.tokens, rows_of(data.rows), {}, rows_of(data.held_out)};
+  if (data.next) memory.source = [next = data.next](std::int64_t step) { return rows_of(next(step)); };
+  return memory;
+}
+
+bool in_memory(const Data& data) {
+  return !data.tokens.empty() || !data.rows.empty() || data.next;
+}
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {
   text::KkOptions k;

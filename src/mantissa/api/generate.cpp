@@ -53,6 +53,17 @@ std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
   return ids.first(ids.size() - (ended ? 1 : 0));
 }
 
+/// on_token of request r, which is sample r mod o.samples of its prompt.
+auto token_events(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
+                  const text::Tokenizer* tokenizer) {
+  return [&o, &ends, tokenizer](std::size_t request, std::int32_t id, double log_prob) {
+    const auto samples = static_cast<std::size_t>(o.samples);
+    Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
+    if (tokenizer != nullptr) token.text = tokenizer->decode(without_end({&id, 1}, ends));
+    return o.on_token(token);
+  };
+}
+
 }  // namespace
 
 std::string read_prompt(const std::filesystem::path& file) {
@@ -60,10 +71,10 @@ std::string read_prompt(const std::filesystem::path& file) {
   return io::read_text_file(file, kMost);
 }
 
-Generations generate(const std::filesystem::path& model, std::span<const Prompt> prompts,
-                     const GenerateOptions& o) {
+Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& o,
+                     std::stop_token stop) {
   const kernels::Context ctx = context_for(o.hardware);
-  const weights::ModelSource source = weights::find_model(model);
+  const weights::ModelSource source = source_of(model);
   const std::unique_ptr<text::Tokenizer> tokenizer = data::tokenizer_of(source);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
@@ -72,6 +83,8 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
   options.max_new_tokens = o.max_new_tokens;
   options.stop = rollout::stop_ids(source.config);
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
+  options.interrupt = stop;
+  if (o.on_token) options.on_token = token_events(o, options.stop, tokenizer.get());
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision), requests, options, o.streams, ctx);
   Generations out;
@@ -88,13 +101,14 @@ Generations generate(const std::filesystem::path& model, std::span<const Prompt>
     if (tokenizer != nullptr) g.text = tokenizer->decode(without_end(g.ids, options.stop));
     out.all.push_back(std::move(g));
   }
+  out.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);
   out.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
   return out;
 }
 
-Generation generate(const std::filesystem::path& model, const GenerateOptions& o) {
+Generation generate(const Model& model, const GenerateOptions& o, std::stop_token stop) {
   const Prompt prompt{o.prompt, o.prompt_ids};
-  return std::move(generate(model, {&prompt, 1}, o).all.front());
+  return std::move(generate(model, {&prompt, 1}, o, std::move(stop)).all.front());
 }
 
 }  // namespace mantissa::api

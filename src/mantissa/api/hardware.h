@@ -5,11 +5,11 @@
 
 namespace mantissa::api {
 
-/// Where a run executes. Neither changes a bit of any result.
+/// The part of this machine that a computation uses. It changes no bit of any result.
 struct Hardware {
-  int threads = 0;   // 0: all cores
-  std::string simd;  // "avx2", "avx512", "neon"; empty: the best there is
-  std::string device = "cpu";
+  int threads = 0;             // 0: all cores
+  std::string simd;            // "avx2", "avx512", "neon"; empty: the widest that the processor has
+  std::string device = "cpu";  // the only one
 };
 
 }  // namespace mantissa::api

@@ -2,15 +2,20 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
 #include "mantissa/api/config.h"
+#include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
+#include "mantissa/api/model.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"
 #include "mantissa/config/run_config.h"
+#include "mantissa/data/rows.h"
 #include "mantissa/explain/explained.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
 
@@ -24,6 +29,15 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
 
 /// Returns the policy of a command that has no config (config/command_policy.h).
 precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);
+
+/// Returns a copy of `data`, and whether there is any that takes the place of a config's source.
+data::Memory memory_of(const Data& data);
+bool in_memory(const Data& data);
+
+/// Returns the model's config and where its weights are. Throws FileError, ConfigError.
+weights::ModelSource source_of(const Model& model);
+/// Returns tensors that are read where they lie. Throws ConfigError for a dtype that does not exist.
+std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights);
 
 Plan plan_of(const explain::Explained& explained);
 

@@ -27,6 +27,7 @@ struct LossScaleReplay {
   std::vector<std::int64_t> hysteresis;
   std::string error;  // where the rule would stop the run, why; "" where it does not
 };
+/// Plays `overflows`, or the skipped steps of `metrics`, through the scaler. Throws ConfigError, FileError.
 LossScaleReplay replay_loss_scale(const LossScaleOptions& options);
 
 /// The scaler of a DeepSpeed file, and the differences of Mantissa's rule from it. Throws ConfigError if the

@@ -14,6 +14,7 @@
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/inspect.h"
 #include "mantissa/api/loss_scale.h"
+#include "mantissa/api/model.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"
 #include "mantissa/api/tensor.h"

@@ -60,16 +60,17 @@ Plan plan_of(const explain::Explained& e) {
   return p;
 }
 
-Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets) {
+Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets,
+             const Data& data) {
   const config::RunConfig& run = config.impl().run;
   const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const kernels::Context ctx = context_for(hardware, run.run.threads);
   const weights::ModelSource source = weights::find_model(run.model);
   // The process holds the data before a run allocates anything.
-  const text::Dataset rows = data::load_dataset(run, source.config, {});
+  const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data));
   config::Told told = config.impl().told;
-  data::add_note(run, source.config, told);
+  if (!in_memory(data)) data::add_note(run, source.config, told);
   return plan_of(explain::explain_training(run, source.config, ctx, told, there));
 }
 

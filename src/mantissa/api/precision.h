@@ -8,15 +8,15 @@
 
 namespace mantissa::api {
 
-/// A precision policy as it is given on a command line: a preset or line that replaces the config's, rules on
-/// top of it, and a DeepSpeed file, whose policy counts where none is given here.
+/// A precision policy: a preset or line that replaces the config's, rules on top of it, and a DeepSpeed file,
+/// whose policy counts where `policy` is empty.
 struct Precision {
   std::optional<std::string> policy;  // "bf16-mixed", "params=f32 compute=bf16 …"
   std::vector<std::string> rules;     // "lm_head: compute=f32"
   std::filesystem::path deepspeed{};  // empty: none
 };
 
-/// What a policy is called here, and what there is to say of how it was read.
+/// A policy's canonical name and line, and how it was read.
 struct Reading {
   std::string policy;                 // "bf16-mixed: params=f32 compute=bf16 …"
   std::vector<std::string> notes;     // how it was read

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,13 @@ struct Tensor {
   std::string dtype;  // "F32", "BF16", as safetensors calls them
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
+};
+
+/// The weights of a model, with the names, shapes and metadata of its safetensors files. The metadata keep
+/// the magnitudes that the scales of 8-bit tensors are made from; they may be empty.
+struct Weights {
+  std::vector<Tensor> tensors;
+  std::map<std::string, std::string> metadata;
 };
 
 }  // namespace mantissa::api

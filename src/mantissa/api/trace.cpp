@@ -6,9 +6,9 @@
 
 namespace mantissa::api {
 
-Trace trace(const TraceOptions& o) {
+Trace trace(const TraceOptions& o, std::stop_token stop) {
   train::TraceOptions t;
-  t.model = o.model;
+  t.model = source_of(o.model);
   t.tokens = o.tokens;
   t.ids = o.ids;
   t.labels = o.labels;
@@ -17,9 +17,10 @@ Trace trace(const TraceOptions& o) {
   t.grads = o.grads;
   t.values = o.values;
   t.policy = policy_for(o.precision, nullptr, o.grads);
+  t.stop = std::move(stop);
   t.check = plan::check_rules;
   train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
-  Trace trace{s.loss, s.predicted, {}};
+  Trace trace{s.loss, s.predicted, {}, s.interrupted};
   for (train::TracedTensor& from : s.tensors) {
     trace.tensors.push_back({std::move(from.name), std::string(io::safetensors_name(from.dtype)),
                              std::move(from.shape), std::move(from.bytes)});

@@ -32,7 +32,17 @@ run::Events events_of(const Events& events, std::int64_t steps) {
   return out;
 }
 
-Summary summary_of(const run::Result& r) {
+std::shared_ptr<const Weights> weights_of(weights::SavedModel model) {
+  auto weights = std::make_shared<Weights>();
+  for (weights::SavedTensor& t : model.tensors) {
+    weights->tensors.push_back({std::move(t.name), std::string(io::safetensors_name(t.dtype)),
+                                std::move(t.shape), std::move(t.bytes)});
+  }
+  weights->metadata = std::move(model.metadata);
+  return weights;
+}
+
+Summary summary_of(run::Result r) {
   Summary s;
   s.steps = r.steps;
   s.steps_here = r.steps_here;
@@ -50,6 +60,8 @@ Summary summary_of(const run::Result& r) {
   s.model = r.model;
   if (!r.model.empty()) s.model_format = name(r.model_format);
   s.interrupted = r.interrupted;
+  s.model_config = std::move(r.weights.config_json);
+  if (!r.weights.tensors.empty()) s.weights = weights_of(std::move(r.weights));
   return s;
 }
 
@@ -60,12 +72,14 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   precision::check_supported(run.policy);
   const kernels::Context ctx = context_for(options.hardware, run.run.threads);
   weights::ModelSource source = weights::find_model(run.model);
+  if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
-  if (options.tokens.empty()) data::add_note(run, source.config, told);
-  text::Dataset rows = data::load_dataset(run, source.config, options.tokens);
+  if (!in_memory(options.data)) data::add_note(run, source.config, told);
+  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data));
   run::DirectoryOptions directory{options.out.empty() ? std::filesystem::path(run.run.out) : options.out,
                                   options.overwrite, options.resume};
-  return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows), directory},
+  return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
+                                std::move(directory), options.return_weights},
                                events_of(events, run.run.steps), ctx, std::move(stop)));
 }
 

@@ -78,30 +78,76 @@ std::string source_name(const config::RunConfig& config) {
   return name;
 }
 
+void check_rows(const std::vector<text::Row>& rows, std::int64_t sequence_length, std::int64_t vocabulary,
+                const char* what) {
+  for (std::size_t r = 0; r < rows.size(); ++r)
+    text::check_row(rows[r], sequence_length, vocabulary, fmt::format("{}[{}]", what, r));
+}
+
+void check_tokens(const std::vector<std::int32_t>& tokens, std::int64_t vocabulary) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < vocabulary) continue;
+    throw ConfigError(
+        fmt::format("tokens[{}] is {}, but the model's vocab_size is {}", i, tokens[i], vocabulary));
+  }
+}
+
+void check_one_kind(const Memory& memory) {
+  const int kinds = (memory.tokens.empty() ? 0 : 1) + (memory.rows.empty() ? 0 : 1) + (memory.source ? 1 : 0);
+  if (kinds > 1) throw ConfigError("data in memory: give one of tokens, rows and a source of rows");
+}
+
+/// Tokens or rows in memory.
+text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
+                         const text::Dataset::Options& options) {
+  check_tokens(memory.tokens, model.vocab_size);
+  check_rows(memory.rows, options.sequence_length, model.vocab_size, "rows");
+  if (!memory.rows.empty()) return {std::move(memory.rows), options, "rows in memory"};
+  return {std::move(memory.tokens), options, "tokens in memory"};
+}
+
+text::Dataset training_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                           const text::Dataset::Options& options) {
+  check_one_kind(memory);
+  if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
+  if (memory.any()) return stored_set(model, std::move(memory), options);
+  check_bytes(config, model);
+  return {source_tokens(config, model), options, source_name(config)};
+}
+
+/// All rows of `set`, in their order.
+text::StepData all_rows(const text::Dataset& set) {
+  return set.step(1, set.training_rows());
+}
+
+/// The stream in rows of `sequence_length`; text shorter than that is one short row.
+text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_length,
+                           const std::string& name) {
+  text::Dataset::Options options;
+  options.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
+  if (options.sequence_length < 1)
+    throw ConfigError(fmt::format("{}: fewer than two tokens; nothing can be predicted", name));
+  options.shuffle = false;
+  return all_rows({std::move(ids), options, "--data"});
+}
+
 }  // namespace
 
-text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
-                           const std::vector<std::int32_t>& tokens) {
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory) {
   text::Dataset::Options options;
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
-  options.validation = config.data.validation.share;
+  options.validation = memory.held_out.empty() ? config.data.validation.share : 0;
   options.seed = config.run.seed;
   if (!config.data.validation.files.empty()) {
     throw ConfigError(
         "data.validation: files of their own are not read by this version; give a share such as 0.02");
   }
-  if (tokens.empty()) {
-    check_bytes(config, model);
-    return {source_tokens(config, model), options, source_name(config)};
-  }
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] < 0 || tokens[i] >= model.vocab_size) {
-      throw ConfigError(
-          fmt::format("tokens[{}] is {}, but the model's vocab_size is {}", i, tokens[i], model.vocab_size));
-    }
-  }
-  return {tokens, options, "tokens in memory"};
+  check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
+  std::vector<text::Row> held_out = std::move(memory.held_out);
+  text::Dataset set = training_set(config, model, std::move(memory), options);
+  if (!held_out.empty()) set.hold_out(std::move(held_out));
+  return set;
 }
 
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
@@ -126,14 +172,20 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
   std::vector<std::int32_t> ids =
       kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
          : text::read_tokens(files, format, *text::make_tokenizer("byte"), source.config.vocab_size);
-  text::Dataset::Options rows;
-  // Text shorter than a row is one short row.
-  rows.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
-  if (rows.sequence_length < 1)
-    throw ConfigError(fmt::format("{}: fewer than two tokens; nothing can be predicted", files.front()));
-  rows.shuffle = false;
-  const text::Dataset set(std::move(ids), rows, "--data");
-  return set.step(1, set.training_rows());
+  return stream_rows(std::move(ids), sequence_length, files.front());
+}
+
+text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length) {
+  check_one_kind(memory);
+  if (memory.source) throw ConfigError("evaluate: give tokens or rows; a source of rows is for training");
+  if (memory.rows.empty()) {
+    check_tokens(memory.tokens, model.vocab_size);
+    return stream_rows(std::move(memory.tokens), sequence_length, "tokens in memory");
+  }
+  text::Dataset::Options options;
+  options.sequence_length = sequence_length;
+  options.shuffle = false;
+  return all_rows(stored_set(model, std::move(memory), options));
 }
 
 }  // namespace mantissa::data

@@ -24,31 +24,36 @@
 namespace mantissa::eval {
 namespace {
 
-Evaluation finish(double loss, std::int64_t tokens, bool bytes) {
-  Evaluation e;
-  e.tokens = tokens;
-  e.loss = loss;
-  e.perplexity = std::exp(loss);
-  e.bits_per_byte = bytes ? loss / std::log(2.0) : 0;
-  return e;
-}
-
-}  // namespace
-
-double loss_of(const weights::ModelSource& source, const precision::Policy& policy,
-               const text::StepData& rows, const kernels::Context& ctx) {
+Evaluation loss_over(const weights::ModelSource& source, const precision::Policy& policy,
+                     const text::StepData& rows, bool bytes, const kernels::Context& ctx,
+                     const std::stop_token& stop) {
   const std::int64_t length = rows.sequence_length;
   const plan::Program program = plan::compile(model::build_log_prob(source.config, length, length, false),
                                               policy, row_options(length), ctx);
   plan::check_rules(program);
   RowModel model(program, source, ctx, "eval: the loss of");
+  model.set_stop(stop);
   double sum = 0;
-  for (std::int64_t r = 0; r < rows.rows; ++r) sum += model.run(rows, r);
-  return -sum / static_cast<double>(rows.rows * length);
+  std::int64_t done = 0;
+  for (; done < rows.rows; ++done) {
+    const double of_row = model.run(rows, done);
+    if (stop.stop_requested()) break;
+    sum += of_row;
+  }
+  Evaluation e;
+  e.interrupted = done < rows.rows;
+  e.tokens = rows.predicted(done);
+  e.loss = done == 0 ? 0 : -sum / rows.total_weight(done);
+  e.perplexity = std::exp(e.loss);
+  e.bits_per_byte = bytes ? e.loss / std::log(2.0) : 0;
+  return e;
 }
 
+/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds their scores to
+/// `e`.
 void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                    const text::KkOptions& options, const kernels::Context& ctx, Evaluation& e) {
+                    const text::KkOptions& options, const kernels::Context& ctx, const std::stop_token& stop,
+                    Evaluation& e) {
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
   const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
@@ -65,9 +70,12 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   runtime::Executor executor(program, weights, ctx);
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
+  generate.interrupt = stop;
   generate.stop = {bytes->separator()};
   const std::vector<rollout::Generation> answers =
       rollout::generate(executor, source.config, requests, generate);
+  e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
+  if (e.interrupted) return;
   std::int64_t formed = 0;
   std::int64_t right = 0;
   for (std::size_t i = 0; i < puzzles.size(); ++i) {
@@ -82,21 +90,29 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   e.accuracy = static_cast<double>(right) / n;
 }
 
+}  // namespace
+
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const kernels::Context& ctx) {
+                          const Files& files, const kernels::Context& ctx, const std::stop_token& stop) {
   const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
   const bool kk = data::names_puzzles(files.names);
-  Evaluation e = finish(loss_of(source, policy, all, ctx), all.rows * all.sequence_length,
-                        kk || text::holds_text(files.names, files.format));
-  if (kk && files.puzzles > 0) {
+  Evaluation e = loss_over(source, policy, all, kk || text::holds_text(files.names, files.format), ctx, stop);
+  if (kk && files.puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles();
     options.count = files.puzzles;
-    answer_puzzles(source, policy, options, ctx, e);
+    answer_puzzles(source, policy, options, ctx, stop, e);
   }
   return e;
 }
 
-Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, const kernels::Context& ctx) {
+Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
+                         const text::StepData& rows, const kernels::Context& ctx,
+                         const std::stop_token& stop) {
+  return loss_over(source, policy, rows, false, ctx, stop);
+}
+
+Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
+                        const kernels::Context& ctx, const std::stop_token& stop) {
   const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
   if (!std::filesystem::exists(model)) {
     throw FileError(fmt::format(
@@ -105,19 +121,19 @@ Evaluation evaluate_run(const config::RunConfig& run, std::int64_t puzzles, cons
   const weights::ModelSource source = weights::find_model(model);
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, ctx));
-  const text::Dataset set = data::load_dataset(run, source.config, {});
+  const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
+  const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
-  const bool kk = data::names_puzzles(run.data.source);
-  const bool bytes = kk || text::holds_text(run.data.source, run.data.format);
+  const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
   // The policy under which the run's last loss was measured.
   const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
-  Evaluation e = finish(loss_of(source, policy, rows, ctx), rows.rows * rows.sequence_length, bytes);
-  if (run.data.source.front() == "kk" && puzzles > 0) {
+  Evaluation e = loss_over(source, policy, rows, bytes, ctx, stop);
+  if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
-    answer_puzzles(source, policy, options, ctx, e);
+    answer_puzzles(source, policy, options, ctx, stop, e);
   }
   return e;
 }

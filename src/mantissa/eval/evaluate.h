@@ -2,14 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/data/rows.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/text/dataset.h"
-#include "mantissa/text/kk.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::eval {
@@ -22,16 +23,8 @@ struct Evaluation {
   std::int64_t puzzles = 0;  // that were answered
   double well_formed = 0;    // share with the right form
   double accuracy = 0;       // share answered right
+  bool interrupted = false;  // by a stop: the loss is that of the rows before it, and no puzzle is answered
 };
-
-/// Returns the mean loss per token of `rows`. Throws RunStopped where it is not finite.
-double loss_of(const weights::ModelSource& source, const precision::Policy& policy,
-               const text::StepData& rows, const kernels::Context& ctx);
-
-/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds their scores to
-/// `e`.
-void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                    const text::KkOptions& options, const kernels::Context& ctx, Evaluation& e);
 
 /// Files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
 struct Files {
@@ -41,10 +34,16 @@ struct Files {
   std::int64_t puzzles = 0;
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const kernels::Context& ctx);
+                          const Files& files, const kernels::Context& ctx, const std::stop_token& stop = {});
+
+/// Returns the loss over `rows`. Throws RunStopped where it is not finite.
+Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
+                         const text::StepData& rows, const kernels::Context& ctx,
+                         const std::stop_token& stop = {});
 
 /// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError where
 /// there is no model, ConfigError where no rows are held out.
-Evaluation evaluate_run(const config::RunConfig& config, std::int64_t puzzles, const kernels::Context& ctx);
+Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
+                        const kernels::Context& ctx, const std::stop_token& stop = {});
 
 }  // namespace mantissa::eval

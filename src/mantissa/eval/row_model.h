@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 #include <string>
 
 #include "mantissa/plan/compile.h"
@@ -19,9 +20,12 @@ class RowModel {
   RowModel(const plan::Program& program, const weights::ModelSource& source, const kernels::Context& ctx,
            std::string what);
 
-  /// Runs row `r` and returns the sum of the log-probabilities of its targets. Throws RunStopped where it is
-  /// not finite, naming the first such value of the plan.
+  /// Runs row `r` and returns the sum of the log-probabilities of its targets, each times its weight. Throws
+  /// RunStopped where it is not finite, naming the first such value of the plan.
   double run(const text::StepData& rows, std::int64_t r);
+
+  /// A stop ends run() early, with a sum that means nothing.
+  void set_stop(const std::stop_token& stop) { executor_.stop = stop; }
 
   Matrix logits() const { return executor_.buffer("logits"); }
 

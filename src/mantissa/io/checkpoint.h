@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/io/memory_tensors.h"
 #include "mantissa/io/safetensors.h"
 
 namespace mantissa::io {
@@ -47,6 +48,10 @@ class WeightFiles {
   /// if the weights are missing or do not match their index.
   explicit WeightFiles(const std::filesystem::path& path, std::string prefix = {});
 
+  /// Tensors in memory in place of files. Throws ShapeError for a tensor whose bytes are not those of its
+  /// shape, ConfigError for a name that occurs twice.
+  explicit WeightFiles(std::shared_ptr<const MemoryTensors> tensors);
+
   /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantised
   /// checkpoints ("…weight_scale_inv", "…weight_scale"), or nullptr.
   const TensorInfo* scale_of(std::string_view weight) const;
@@ -54,10 +59,10 @@ class WeightFiles {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// Returns the tensor `name`, or nullptr.
   const TensorInfo* find(std::string_view name) const;
-  /// Returns the files, by name.
+  /// Returns the files, by name; none of tensors in memory.
   const std::vector<SafetensorsReader>& shards() const { return shards_; }
-  /// Returns the metadata of the first shard.
-  const std::map<std::string, std::string>& metadata() const { return shards_.front().metadata(); }
+  /// Returns the metadata of the first shard, or of the tensors in memory.
+  const std::map<std::string, std::string>& metadata() const;
   std::uint64_t bytes() const;
 
   /// Reads a tensor stored as F64, F32, BF16 or F16. Exact, except that F64 rounds to nearest even in f32.
@@ -68,10 +73,11 @@ class WeightFiles {
   /// Reads stored bytes of any dtype, starting at byte `offset` of the tensor.
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
-  /// A tensor's stored bytes as mapped memory (io/mapping.h); `keep` keeps the mapping alive.
+  /// A tensor's stored bytes as memory: mapped (io/mapping.h), or those of a tensor in memory. `keep` keeps
+  /// them alive.
   struct Mapped {
     std::span<const std::byte> bytes;
-    std::shared_ptr<const Mapping> keep;
+    std::shared_ptr<const void> keep;
   };
   Mapped map(std::string_view name);
 
@@ -91,6 +97,7 @@ class WeightFiles {
 
   std::filesystem::path path_;  // as given
   std::string prefix_;
+  std::shared_ptr<const MemoryTensors> memory_;  // in place of shards
   std::vector<SafetensorsReader> shards_;
   std::vector<std::shared_ptr<const Mapping>> mappings_;  // of the mapped shards
   std::vector<TensorInfo> tensors_;

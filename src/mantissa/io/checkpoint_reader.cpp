@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "mantissa/base/error.h"
@@ -55,6 +56,27 @@ WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path)
   } catch (const fs::filesystem_error& error) {
     throw FileError(fmt::format("{}: cannot be read: {}", path.string(), error.code().message()));
   }
+}
+
+WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
+    : path_(kInMemory), memory_(std::move(tensors)) {
+  for (const MemoryTensor& t : memory_->tensors) {
+    const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
+    if (bytes != t.bytes.size()) {
+      throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} of {} are {}", kInMemory,
+                                   in_quotes(t.name), t.bytes.size(), shape_text(t.shape),
+                                   safetensors_name(t.dtype), bytes ? fmt::to_string(*bytes) : "too many"));
+    }
+    if (!places_.emplace(t.name, Place{0, tensors_.size()}).second) {
+      throw ConfigError(
+          fmt::format("{}: tensor {} is there twice; give it once", kInMemory, in_quotes(t.name)));
+    }
+    tensors_.push_back({t.name, t.dtype, t.shape, 0, *bytes});
+  }
+}
+
+const std::map<std::string, std::string>& WeightFiles::metadata() const {
+  return memory_ != nullptr ? memory_->metadata : shards_.front().metadata();
 }
 
 void WeightFiles::open(const fs::path& path) {
@@ -127,7 +149,8 @@ const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
 }
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
-  return shards_[place(name).shard].path();
+  const Place& at = place(name);
+  return memory_ != nullptr ? path_ : shards_[at.shard].path();
 }
 
 std::uint64_t WeightFiles::bytes() const {
@@ -138,11 +161,13 @@ std::uint64_t WeightFiles::bytes() const {
 
 void WeightFiles::read(std::string_view name, std::span<std::byte> out, std::uint64_t offset) const {
   const Place& at = place(name);
-  shards_[at.shard].read(tensors_[at.tensor], out, offset);
+  if (memory_ == nullptr) return shards_[at.shard].read(tensors_[at.tensor], out, offset);
+  std::ranges::copy(memory_->tensors[at.tensor].bytes.subspan(offset, out.size()), out.begin());
 }
 
 WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   const Place& at = place(name);
+  if (memory_ != nullptr) return {memory_->tensors[at.tensor].bytes, memory_};
   mappings_.resize(shards_.size());
   std::shared_ptr<const Mapping>& mapping = mappings_[at.shard];
   if (mapping == nullptr) mapping = shards_[at.shard].map();
@@ -152,26 +177,25 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
 template <class T>
 void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   const Place& at = place(name);
-  const SafetensorsReader& shard = shards_[at.shard];
   const TensorInfo& tensor = tensors_[at.tensor];
   if (static_cast<std::int64_t>(out.size()) != tensor.count()) {
     throw ShapeError(fmt::format(
         "{}: tensor {} is {} with {} values, but the model expects {}; check config.json",
-        shard.path().string(), in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
+        path_of(name).string(), in_quotes(name), shape_text(tensor.shape), tensor.count(), out.size()));
   }
   if (!is_readable_float(tensor.dtype)) {
     throw DtypeError(
         fmt::format("{}: tensor {} is {}, but weights must be F64, F32, BF16 or F16; convert the file first",
-                    shard.path().string(), in_quotes(name), safetensors_name(tensor.dtype)));
+                    path_of(name).string(), in_quotes(name), safetensors_name(tensor.dtype)));
   }
   const Dtype same = sizeof(T) == sizeof(double) ? Dtype::f64 : Dtype::f32;
-  if (tensor.dtype == same) return shard.read(tensor, std::as_writable_bytes(out));
+  if (tensor.dtype == same) return read(name, std::as_writable_bytes(out));
   const std::size_t width = bytes_of(tensor.dtype), step = kPiece / width;
   std::vector<std::byte> piece(std::min(kPiece, out.size() * width));
   for (std::size_t i = 0; i < out.size(); i += step) {
     const std::span<T> part = out.subspan(i, std::min(step, out.size() - i));
     const std::span<std::byte> stored = std::span(piece).first(part.size() * width);
-    shard.read(tensor, stored, i * width);
+    read(name, stored, i * width);
     widen(stored, tensor.dtype, part);
   }
 }

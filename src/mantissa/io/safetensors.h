@@ -44,6 +44,8 @@ enum class Dtype : std::uint8_t {
   e5m2fnuz
 };
 std::string_view safetensors_name(Dtype dtype);
+/// Returns the dtype with the name `name` in a file, or null.
+std::optional<Dtype> parse_dtype(std::string_view name);
 /// Returns PyTorch's name, which config.json uses: "bfloat16".
 std::string_view torch_name(Dtype dtype);
 std::size_t bytes_of(Dtype dtype);

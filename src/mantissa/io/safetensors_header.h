@@ -37,9 +37,6 @@ std::string build_header(std::span<const TensorToWrite> tensors,
 /// 63 bits.
 std::optional<std::uint64_t> byte_size(std::span<const std::int64_t> shape, Dtype dtype);
 
-/// Returns the dtype with the name `name` in a file, or null.
-std::optional<Dtype> parse_dtype(std::string_view name);
-
 /// Formats a shape, for example "[2, 3]".
 std::string shape_text(std::span<const std::int64_t> shape);
 

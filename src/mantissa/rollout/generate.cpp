@@ -75,16 +75,30 @@ class Run {
 
   std::vector<Generation> run() {
     for (std::size_t s = 0; s < in_slot_.size(); ++s) begin_next(s);
+    executor_.stop = options_.interrupt;
     while (sequences_ > 0) {
       decoder_.step();
+      if (options_.interrupt.stop_requested()) {
+        end_all();
+        break;
+      }
       choose();
       const std::span<const std::size_t> asked = decoder_.asked();
       for (std::size_t i = 0; i < asked.size(); ++i) accept(asked[i], next_[i]);
     }
+    executor_.stop = {};
     return std::move(results_);
   }
 
  private:
+  void end_all() {
+    for (const std::optional<std::size_t>& request : in_slot_) {
+      if (request) results_[*request].seconds = seconds();
+    }
+  }
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
   /// Puts the next request that waits into a slot that is free.
   void begin_next(std::size_t slot) {
     in_slot_[slot].reset();
@@ -136,10 +150,11 @@ class Run {
     g.log_probs.push_back(next.log_prob);
     const auto length = static_cast<std::int64_t>(g.ids.size());
     const auto positions = static_cast<std::int64_t>(requests_[r].prompt.size()) + length;
-    const bool refused = options_.on_token && !options_.on_token(r, next.id);
+    const bool refused = options_.on_token && !options_.on_token(r, next.id, next.log_prob);
     if (refused || length == options_.max_new_tokens || positions == decoder_.capacity() ||
         std::find(options_.stop.begin(), options_.stop.end(), next.id) != options_.stop.end()) {
-      g.seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+      g.seconds = seconds();
+      g.ended = true;
       --sequences_;
       begin_next(slot);
     } else {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <stop_token>
 #include <vector>
 
 #include "mantissa/kernels/context.h"
@@ -28,14 +29,17 @@ struct Generation {
   std::vector<std::int32_t> ids;  // generated, the stop token included
   std::vector<double> log_probs;  // of each, under the untempered distribution; the bits that a trace gives
   double seconds = 0;             // from the call of generate() to this sequence's end
+  bool ended = false;             // by itself or by on_token; not by an interrupt
 };
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
-  /// Called for each, on the caller's thread; false ends this request's sequence.
-  std::function<bool(std::size_t request, std::int32_t id)> on_token;
+  /// Called for each token, on the caller's thread; false ends this request's sequence.
+  std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
+  /// Ends all sequences; the tokens that they have are returned.
+  std::stop_token interrupt;
 };
 
 /// The compiled decoding program for `streams` sequences at once of up to `capacity` positions each.

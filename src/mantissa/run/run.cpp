@@ -51,13 +51,13 @@ report::RunSummary summary_of(const Result& r) {
 /// One run, from a trainer and the state that it goes on from to its summary.
 class Run {
  public:
-  Run(train::Trainer& trainer, config::Told told, const DirectoryOptions& directory, const Events& events,
-      std::stop_token stop)
+  Run(train::Trainer& trainer, Start& start, const Events& events, std::stop_token stop)
       : trainer_(trainer),
         config_(trainer.config()),
-        told_(std::move(told)),
-        directory_(directory),
-        out_(directory.out),
+        told_(std::move(start.told)),
+        directory_(start.directory),
+        out_(start.directory.out),
+        returns_weights_(start.return_weights),
         events_(events),
         stop_(std::move(stop)) {}
 
@@ -207,6 +207,10 @@ class Run {
     const std::uint64_t hash = weights::save_model(result.model, trainer_.weights(), trainer_.model(),
                                                    config_.policy, trainer_.context());
     result.weights_xxh64 = fmt::format("{:016x}", hash);
+    if (returns_weights_) {
+      result.weights =
+          weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy, trainer_.context());
+    }
   }
 
   /// A run whose last step was skipped for a forward pass that is not finite has no result.
@@ -228,6 +232,7 @@ class Run {
   config::Told told_;
   const DirectoryOptions& directory_;
   const std::filesystem::path& out_;
+  bool returns_weights_;
   const Events& events_;
   std::stop_token stop_;
   train::Watch watch_;
@@ -247,7 +252,7 @@ Result train(Start start, const Events& events, const kernels::Context& ctx, std
   check_plans(trainer);
   io::make_directories(start.directory.out);
   const io::RunLock lock(start.directory.out);
-  return Run(trainer, std::move(start.told), start.directory, events, std::move(stop))(state);
+  return Run(trainer, start, events, std::move(stop))(state);
 }
 
 }  // namespace mantissa::run

@@ -44,7 +44,8 @@ struct Result {
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint; empty where the run was interrupted
   Scalar model_format = Scalar::f32;
-  bool interrupted = false;  // by a stop: the state is saved
+  weights::SavedModel weights;  // of a finished run, where they were asked for
+  bool interrupted = false;     // by a stop: the state is saved
 };
 
 /// The run of a config: `told` is what there is to tell of how the config was read.
@@ -54,6 +55,7 @@ struct Start {
   weights::ModelSource source;
   text::Dataset data;
   DirectoryOptions directory;
+  bool return_weights = false;
 };
 
 /// Trains, and leaves a run directory as docs/cli.md describes it. After a stop, the state is saved. Throws

@@ -19,35 +19,19 @@ std::int64_t held_out_sequences(std::int64_t sequences, double share) {
       1, static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences))));
 }
 
-void append_row(const std::vector<std::int32_t>& ids, std::int64_t row, StepData& data) {
-  const auto first = ids.begin() + row * data.sequence_length;
-  data.ids.insert(data.ids.end(), first, first + data.sequence_length + 1);
-  data.origin.push_back(row);
-}
-
-StepData empty_step(std::int64_t rows, std::int64_t sequence_length) {
-  StepData data{.rows = rows, .sequence_length = sequence_length, .ids = {}, .origin = {}};
-  data.ids.reserve(static_cast<std::size_t>(rows * (sequence_length + 1)));
-  data.origin.reserve(static_cast<std::size_t>(rows));
-  return data;
+void check_weight(const StepData& data, const std::string& name, const std::string& what) {
+  if (!data.weighted() || data.total_weight() > 0) return;
+  throw ConfigError(fmt::format(
+      "{}: no token of {} has a label and a weight above 0; there is nothing to predict", name, what));
 }
 
 }  // namespace
 
 Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name)
     : ids_(std::move(ids)), options_(options), name_(std::move(name)) {
-  if (options_.sequence_length < 1) {
-    throw ConfigError(
-        fmt::format("data.sequence_length is {}; it must be at least 1", options_.sequence_length));
-  }
-  if (!(options_.validation >= 0 && options_.validation < 1)) {
-    throw ConfigError(fmt::format(
-        "data.validation is {}; as a share it must be at least 0 and below 1 (0 holds nothing out)",
-        options_.validation));
-  }
+  check_options();
   const std::int64_t sequences = ids_.empty() ? 0 : (tokens() - 1) / options_.sequence_length;
-  held_out_ = held_out_sequences(sequences, options_.validation);
-  train_ = sequences - held_out_;
+  split(sequences);
   if (train_ >= 1) return;
   const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
   throw ConfigError(fmt::format(
@@ -58,6 +42,43 @@ Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::str
       static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
 }
 
+Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name)
+    : rows_(std::move(rows)), options_(options), name_(std::move(name)) {
+  check_options();
+  split(static_cast<std::int64_t>(rows_.size()));
+  if (train_ >= 1) return;
+  throw ConfigError(fmt::format("{}: {} rows, and training{} needs at least {}", name_, rows_.size(),
+                                held_out_ > 0 ? " with validation" : "", held_out_ > 0 ? 2 : 1));
+}
+
+Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name)
+    : source_(std::move(source)), vocabulary_(vocabulary), options_(options), name_(std::move(name)) {
+  check_options();
+}
+
+void Dataset::check_options() const {
+  if (options_.sequence_length < 1) {
+    throw ConfigError(
+        fmt::format("data.sequence_length is {}; it must be at least 1", options_.sequence_length));
+  }
+  if (!(options_.validation >= 0 && options_.validation < 1)) {
+    throw ConfigError(fmt::format(
+        "data.validation is {}; as a share it must be at least 0 and below 1 (0 holds nothing out)",
+        options_.validation));
+  }
+}
+
+void Dataset::split(std::int64_t sequences) {
+  held_out_ = held_out_sequences(sequences, options_.validation);
+  train_ = sequences - held_out_;
+}
+
+void Dataset::hold_out(std::vector<Row> rows) {
+  train_ += held_out_;
+  held_out_ = static_cast<std::int64_t>(rows.size());
+  held_out_rows_ = std::move(rows);
+}
+
 std::int64_t Dataset::training_rows() const {
   return train_;
 }
@@ -65,7 +86,13 @@ std::int64_t Dataset::validation_rows() const {
   return held_out_;
 }
 std::size_t Dataset::bytes() const {
-  return ids_.capacity() * sizeof(ids_[0]);
+  const auto of = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
+  std::size_t sum = of(ids_);
+  for (const std::vector<Row>* rows : {&rows_, &held_out_rows_}) {
+    sum += of(*rows);
+    for (const Row& row : *rows) sum += of(row.ids) + of(row.labels) + of(row.weights);
+  }
+  return sum;
 }
 const std::string& Dataset::name() const {
   return name_;
@@ -74,12 +101,36 @@ std::int64_t Dataset::tokens() const {
   return static_cast<std::int64_t>(ids_.size());
 }
 
+void Dataset::append(std::int64_t row, StepData& data) const {
+  if (!rows_.empty()) return append_row(rows_[static_cast<std::size_t>(row)], row, data);
+  const auto first = ids_.begin() + row * data.sequence_length;
+  data.ids.insert(data.ids.end(), first, first + data.sequence_length + 1);
+  data.origin.push_back(row);
+}
+
+StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
+  const std::vector<Row> rows = source_(step);
+  if (static_cast<std::int64_t>(rows.size()) != global_batch_size) {
+    throw ConfigError(fmt::format("{}: gave {} rows for step {}, but batch.global_batch_size is {}", name_,
+                                  rows.size(), step, global_batch_size));
+  }
+  StepData data = empty_step(global_batch_size, options_.sequence_length);
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    check_row(rows[r], options_.sequence_length, vocabulary_,
+              fmt::format("{}, step {}, row {}", name_, step, r));
+    append_row(rows[r], (step - 1) * global_batch_size + static_cast<std::int64_t>(r), data);
+  }
+  check_weight(data, name_, fmt::format("step {}", step));
+  return data;
+}
+
 StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const {
   if (step < 1 || global_batch_size < 1) {
     throw ConfigError(
         fmt::format("step {} and global_batch_size {} are out of range; both must be at least 1", step,
                     global_batch_size));
   }
+  if (source_) return from_source(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
   // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in two
   // steps because step * global_batch_size can overflow.
@@ -90,15 +141,14 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   std::int64_t row = rest % train_;
   Permutation order(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(epoch));
   for (std::int64_t i = 0; i < global_batch_size; ++i) {
-    append_row(ids_,
-               options_.shuffle ? static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row))) : row,
-               data);
+    append(options_.shuffle ? static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row))) : row, data);
     if (++row == train_) {
       row = 0;
       order =
           Permutation(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(++epoch));
     }
   }
+  check_weight(data, name_, fmt::format("step {}", step));
   return data;
 }
 
@@ -108,7 +158,14 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
                                   name_, first, first + count, held_out_));
   }
   StepData data = empty_step(count, options_.sequence_length);
-  for (std::int64_t i = 0; i < count; ++i) append_row(ids_, train_ + first + i, data);
+  for (std::int64_t i = first; i < first + count; ++i) {
+    if (held_out_rows_.empty()) {
+      append(train_ + i, data);
+    } else {
+      append_row(held_out_rows_[static_cast<std::size_t>(i)], i, data);
+    }
+  }
+  if (count > 0) check_weight(data, name_, "the held-out rows");
   return data;
 }
 

@@ -81,7 +81,7 @@ void put_number(Matrix m, std::int64_t i, double x) {
 class Tracer {
  public:
   Tracer(const TraceOptions& options, const kernels::Context& ctx)
-      : options_(options), ctx_(ctx), source_(weights::find_model(options.model)) {
+      : options_(options), ctx_(ctx), source_(options.model) {
     if (options.policy.loss_scale().kind != precision::LossScale::Kind::none)
       scale_ = options.policy.loss_scale().value;
     ids_ = options.tokens.empty() ? trace_ids(options.ids, options.labels, source_.config.vocab_size)
@@ -106,17 +106,20 @@ class Tracer {
     name_points(program);
     const runtime::WeightSet weights = weights::open_weights(program, source_, ctx_);
     runtime::Executor executor(program, weights, ctx_);
+    executor.stop = options_.stop;
     Collector out(program.arithmetic, ctx_);
     runtime::Batch batch(1, ids_.length, 1);
     double sum = 0;
     for (std::int64_t r = 0; r < ids_.rows; ++r) {
       batch.key(0, static_cast<std::uint64_t>(r));
       sum += run_row(executor, batch.extent(), r, out);
+      if (options_.stop.stop_requested()) return interrupted();
     }
     const double loss = predicted_ == 0 ? 0 : -sum / static_cast<double>(predicted_);
     out.append("loss", arithmetic_, &loss, Scalar::f64, 1);
     set_shapes(out);
     if (options_.grads) collect_gradients(executor, batch.extent(), out);
+    if (options_.stop.stop_requested()) return interrupted();
     TraceSummary summary{ids_.rows, ids_.length, loss, predicted_, out.take()};
     if (!options_.out.empty()) {
       write(options_.out, summary.tensors, options_.policy);
@@ -128,6 +131,12 @@ class Tracer {
   }
 
  private:
+  TraceSummary interrupted() const {
+    TraceSummary nothing{.rows = ids_.rows, .length = ids_.length};
+    nothing.interrupted = true;
+    return nothing;
+  }
+
   /// The trace holds values that are not finite: names the first of them.
   [[noreturn]] void stop(runtime::Executor& executor, runtime::Batch& batch, double loss) {
     std::int64_t row = 0;

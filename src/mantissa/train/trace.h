@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
 
@@ -24,7 +26,7 @@ struct TracedTensor {
 };
 
 struct TraceOptions {
-  std::filesystem::path model;   // a Hugging Face directory
+  weights::ModelSource model;
   std::filesystem::path tokens;  // safetensors: input_ids int32 or int64 [B, T], optional labels [B, T]
   /// Rows of ids, and if wanted labels, where `tokens` is empty.
   std::vector<std::vector<std::int32_t>> ids, labels;
@@ -38,6 +40,7 @@ struct TraceOptions {
   std::function<void(const plan::Program&)> check;  // called before anything runs; may throw
   bool fold = true;                                 // plan passes that change no bit
   bool fuse = true;
+  std::stop_token stop;
 };
 
 struct TraceSummary {
@@ -46,6 +49,7 @@ struct TraceSummary {
   double loss = 0;
   std::int64_t predicted = 0;         // tokens in the loss
   std::vector<TracedTensor> tensors;  // where nothing was written
+  bool interrupted = false;           // by a stop: nothing was written, and there are no tensors
 };
 
 /// Writes or hands back `logits` [B, T, V], `log_probs` [B, T−1] of each next id, `loss` [1] (mean over

@@ -143,7 +143,7 @@ void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
       const auto to = static_cast<std::size_t>(r * length + t);
       const auto from = static_cast<std::size_t>((first + r) * (length + 1) + t);
       ids[to] = there ? data.ids[from] : 0;
-      targets[to] = there ? data.ids[from + 1] : -1;
+      targets[to] = there ? data.target(first + r, t) : -1;
     }
   }
 }
@@ -153,37 +153,66 @@ void Trainer::finish_shard(std::int64_t shard) {
   shard_sum_->add(ctx_, gradients(), shard);
 }
 
+void Trainer::fill_seeds(const text::StepData& data, std::int64_t first, double total) {
+  const Matrix seeds = executor_->buffer("dlog_prob");
+  const float* weights = data.weights.data() + first * data.sequence_length;
+  for (std::int64_t i = 0; i < config_.batch.micro_batch_size * data.sequence_length; ++i) {
+    const double seed = -scale() * static_cast<double>(weights[i]) / total;
+    if (seeds.type == Scalar::f64) {
+      static_cast<double*>(seeds.data)[i] = seed;
+    } else {
+      static_cast<float*>(seeds.data)[i] = static_cast<float>(seed);
+    }
+  }
+}
+
+void Trainer::keep_log_probs(const text::StepData& data, std::int64_t first) {
+  const Matrix log_prob = executor_->buffer("log_prob");
+  const std::int64_t begin = first * data.sequence_length;
+  const std::int64_t count =
+      std::min(config_.batch.micro_batch_size, data.rows - first) * data.sequence_length;
+  const auto* wide = static_cast<const double*>(log_prob.data);
+  const auto* narrow = static_cast<const float*>(log_prob.data);
+  if (data.weighted()) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double weight = data.weights[static_cast<std::size_t>(begin + i)];
+      const double value = log_prob.type == Scalar::f64 ? wide[i] : static_cast<double>(narrow[i]);
+      log_probs64_[static_cast<std::size_t>(begin + i)] = weight == 0 ? 0 : weight * value;
+    }
+  } else if (log_prob.type == Scalar::f64) {
+    std::copy_n(wide, count, log_probs64_.begin() + begin);
+  } else {
+    std::copy_n(narrow, count, log_probs32_.begin() + begin);
+  }
+}
+
 double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
   executor_->stop = stop;
   weights_->scales().record(train);
   const std::int64_t length = data.sequence_length;
   const std::int64_t micro = config_.batch.micro_batch_size;
-  const std::int64_t total = data.rows * length;
-  const Matrix log_prob = executor_->buffer("log_prob");
-  const bool wide = log_prob.type == Scalar::f64;
-  (wide ? log_probs64_.resize(static_cast<std::size_t>(total))
-        : log_probs32_.resize(static_cast<std::size_t>(total)));
-  if (train) fill(executor_->buffer("dlog_prob"), micro * length, -scale() / static_cast<double>(total));
+  const std::int64_t count = data.rows * length;
+  const double total = data.total_weight();
+  const bool wide = data.weighted() || executor_->buffer("log_prob").type == Scalar::f64;
+  (wide ? log_probs64_.resize(static_cast<std::size_t>(count))
+        : log_probs32_.resize(static_cast<std::size_t>(count)));
+  if (train && !data.weighted()) fill(executor_->buffer("dlog_prob"), micro * length, -scale() / total);
   const std::int64_t shard_rows = data.rows / config_.batch.shards;
   for (std::int64_t first = 0; first < data.rows && !stop.stop_requested(); first += micro) {
     first_row_ = first;
     fill_rows(data, first);
+    if (train && data.weighted()) fill_seeds(data, first, total);
     const std::int64_t before = train ? step_ * config_.batch.global_batch_size : 0;
     batch_.key(config_.run.seed, static_cast<std::uint64_t>(before + first));
     executor_->run(graph::Phase::forward, batch_.extent());
     executor_->run(train ? graph::Phase::backward : graph::Phase::evaluate, batch_.extent(),
                    train && first % shard_rows > 0);
     if (train && (first + micro) % shard_rows == 0) finish_shard(first / shard_rows);
-    const std::int64_t count = std::min(micro, data.rows - first) * length;
-    if (wide) {
-      std::copy_n(static_cast<const double*>(log_prob.data), count, log_probs64_.begin() + first * length);
-    } else {
-      std::copy_n(static_cast<const float*>(log_prob.data), count, log_probs32_.begin() + first * length);
-    }
+    keep_log_probs(data, first);
   }
-  const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, total)
-                          : kernels::chunked_sum(log_probs32_.data(), Scalar::f32, total);
-  return -sum / static_cast<double>(total);
+  const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, count)
+                          : kernels::chunked_sum(log_probs32_.data(), Scalar::f32, count);
+  return -sum / total;
 }
 
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
@@ -214,10 +243,11 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   weights_->scales().end_step();
   weights_->quantize_copies(ctx_);
   step_ = r.step;
-  tokens_ += rows.rows * rows.sequence_length;
+  const std::int64_t predicted = rows.predicted();
+  tokens_ += predicted;
   r.tokens = tokens_;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  r.tokens_per_second = static_cast<double>(rows.rows * rows.sequence_length) / r.seconds;
+  r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
   const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
   r.peak_share = cost::product_flops(program()) * micros / r.seconds / machine_.flops_per_second;
   return r;

@@ -111,6 +111,10 @@ class Trainer {
   /// Goes on with another part's plan: the masters, moments and histories stay, the copies are made anew.
   void enter(std::size_t part);
   void fill_rows(const text::StepData& data, std::int64_t first);
+  /// The gradients of the log-probabilities of the rows from `first` on, whose tokens have weights.
+  void fill_seeds(const text::StepData& data, std::int64_t first, double total);
+  /// Puts the log-probabilities of the rows from `first` on, times their weights, to those of the whole step.
+  void keep_log_probs(const text::StepData& data, std::int64_t first);
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   /// Where `rows` are not finite: in a step of training, or in a forward pass.
   Overflow find_overflow(const text::StepData& rows, bool train = true);

@@ -262,6 +262,7 @@ class TensorLoad {
 
 /// The weights that `source` has.
 io::WeightFiles files_of(const ModelSource& source) {
+  if (source.memory != nullptr) return io::WeightFiles(source.memory);
   return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
 }
 

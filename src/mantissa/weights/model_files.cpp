@@ -49,6 +49,50 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
   return out;
 }
 
+std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, const precision::Policy& policy,
+                                          const kernels::Context& ctx) {
+  const Scalar format = *policy.fields().checkpoint;
+  std::vector<io::TensorToWrite> tensors;
+  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
+    const Slot& slot = weights.program().slots[i];
+    const Matrix master = weights.master(i);
+    io::TensorToWrite t;
+    t.name = slot.name;
+    t.dtype = io::dtype_of(format);
+    t.shape = sizes(slot.shape);
+    const auto count = static_cast<std::size_t>(slot.shape.count());
+    if (slot.master == format) {
+      t.bytes = {static_cast<const std::byte*>(master.data), count * mantissa::bytes_of(format)};
+    } else {
+      t.fill = [master, format, &ctx](std::uint64_t offset, std::span<std::byte> out) {
+        const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
+        const auto* from =
+            static_cast<const std::byte*>(master.data) + first * mantissa::bytes_of(master.type);
+        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / mantissa::bytes_of(format)), from,
+                      master.type, out.data(), format);
+      };
+    }
+    tensors.push_back(std::move(t));
+  }
+  return tensors;
+}
+
+std::string config_text(const model::ModelConfig& config, const precision::Policy& policy) {
+  const io::Dtype dtype = io::dtype_of(*policy.fields().checkpoint);
+  return model::to_json(config, std::string(io::torch_name(dtype))).dump(2) + "\n";
+}
+
+std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights,
+                                               const precision::Policy& policy) {
+  const Scalar format = *policy.fields().checkpoint, master_format = policy.resolve({}).params;
+  const Scalar rounded_to = holds(format, master_format) ? master_format : format;
+  std::map<std::string, std::string> metadata = {{"mantissa.policy", policy.line()},
+                                                 {"mantissa.rounded_to", std::string(name(rounded_to))}};
+  if (std::string amax = amax_text(weights.scales()); !amax.empty())
+    metadata.emplace(io::kAmaxKey, std::move(amax));
+  return metadata;
+}
+
 }  // namespace
 
 ModelSource find_model(const std::filesystem::path& directory) {
@@ -78,43 +122,47 @@ ModelSource find_model(const config::ModelSection& section) {
   return {model::parse_model_config(read_config_json(file), section.config), {}, file.parent_path()};
 }
 
+void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> tensors) {
+  source.weights = io::kInMemory;
+  source.memory = std::move(tensors);
+  source.state = false;
+}
+
+ModelSource model_in_memory(const std::string& config_json,
+                            std::shared_ptr<const io::MemoryTensors> tensors) {
+  const std::string where = "config.json in memory";
+  ModelSource source{model::parse_model_config(io::parse_json(config_json, where), where), {}};
+  use_memory(source, std::move(tensors));
+  return source;
+}
+
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
                          const kernels::Context& ctx) {
-  const Scalar format = *policy.fields().checkpoint, master_format = policy.resolve({}).params;
-  std::vector<io::TensorToWrite> tensors;
-  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
-    const Slot& slot = weights.program().slots[i];
-    const Matrix master = weights.master(i);
-    io::TensorToWrite t;
-    t.name = slot.name;
-    t.dtype = io::dtype_of(format);
-    t.shape = sizes(slot.shape);
-    const auto count = static_cast<std::size_t>(slot.shape.count());
-    if (slot.master == format) {
-      t.bytes = {static_cast<const std::byte*>(master.data), count * mantissa::bytes_of(format)};
-    } else {
-      t.fill = [master, format, &ctx](std::uint64_t offset, std::span<std::byte> out) {
-        const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
-        const auto* from =
-            static_cast<const std::byte*>(master.data) + first * mantissa::bytes_of(master.type);
-        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / mantissa::bytes_of(format)), from,
-                      master.type, out.data(), format);
-      };
-    }
-    tensors.push_back(std::move(t));
-  }
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, ctx);
   io::ModelToWrite model;
-  const std::string config_json =
-      model::to_json(config, std::string(io::torch_name(io::dtype_of(format)))).dump(2) + "\n";
-  model.config_json = config_json;
+  model.config_json = config_text(config, policy);
   model.tensors = tensors;
-  const Scalar rounded_to = holds(format, master_format) ? master_format : format;
-  model.metadata = {{"mantissa.policy", policy.line()},
-                    {"mantissa.rounded_to", std::string(name(rounded_to))}};
-  if (std::string amax = amax_text(weights.scales()); !amax.empty())
-    model.metadata.emplace(io::kAmaxKey, std::move(amax));
+  model.metadata = metadata_of(weights, policy);
   return io::write_model(directory, model);
+}
+
+SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
+                          const precision::Policy& policy, const kernels::Context& ctx) {
+  SavedModel model{config_text(config, policy), {}, metadata_of(weights, policy)};
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, ctx);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const io::TensorToWrite& from = tensors[i];
+    SavedTensor& to = model.tensors.emplace_back(SavedTensor{from.name, from.dtype, from.shape, {}});
+    const auto count = static_cast<std::size_t>(weights.program().slots[i].shape.count());
+    to.bytes.resize(count * io::bytes_of(from.dtype));
+    if (from.bytes.empty()) {
+      from.fill(0, to.bytes);
+    } else {
+      std::ranges::copy(from.bytes, to.bytes.begin());
+    }
+  }
+  return model;
 }
 
 std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx) {

@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/io/memory_tensors.h"
 #include "mantissa/model/config.h"
 #include "mantissa/runtime/weights.h"
 
@@ -17,7 +20,14 @@ struct ModelSource {
   std::filesystem::path weights;      // empty: initialised from the seed
   std::filesystem::path directory{};  // of config.json, with a tokenizer where there is one; empty: none
   bool state = false;                 // `weights` is a run's state: its masters are the weights
+  std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
 };
+
+/// `tensors` as the weights of `source`.
+void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> tensors);
+/// A model in memory. `config_json`: the text of its config.json. Throws FileError or ConfigError where it is
+/// not one.
+ModelSource model_in_memory(const std::string& config_json, std::shared_ptr<const io::MemoryTensors> tensors);
 
 /// What [model] means: a directory with its weights, a config.json, or the sizes written in the config.
 ModelSource find_model(const config::ModelSection& section);
@@ -44,6 +54,22 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
                          const kernels::Context& ctx);
+
+/// What save_model() writes, in memory.
+struct SavedTensor {
+  std::string name;
+  io::Dtype dtype = io::Dtype::f32;
+  std::vector<std::int64_t> shape;
+  std::vector<std::byte> bytes;
+};
+struct SavedModel {
+  std::string config_json;
+  std::vector<SavedTensor> tensors;
+  std::map<std::string, std::string> metadata;
+};
+SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
+                          const precision::Policy& policy, const kernels::Context& ctx);
+
 /// One sentence on what `format` costs the masters as a model's; empty where it holds them.
 std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx);
 

@@ -1,0 +1,35 @@
+#include "mantissa/api/model.h"
+
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/io/safetensors.h"
+
+namespace mantissa::api {
+
+std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights) {
+  auto memory = std::make_shared<io::MemoryTensors>();
+  for (const Tensor& t : weights->tensors) {
+    const std::optional<io::Dtype> dtype = io::parse_dtype(t.dtype);
+    if (!dtype) {
+      throw ConfigError(
+          fmt::format("{}: tensor {} has dtype {}; give a dtype of safetensors, such as \"F32\"",
+                      io::kInMemory, in_quotes(t.name), in_quotes(t.dtype)));
+    }
+    memory->tensors.push_back({t.name, *dtype, t.shape, t.bytes});
+  }
+  memory->metadata = weights->metadata;
+  memory->keep = weights;
+  return memory;
+}
+
+weights::ModelSource source_of(const Model& model) {
+  if (model.weights == nullptr) return weights::find_model(model.directory);
+  return weights::model_in_memory(model.config_json, memory_of(model.weights));
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,91 @@
+#include "mantissa/text/row.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::text {
+namespace {
+
+void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, bool labels,
+               const std::string& where) {
+  for (std::size_t t = 0; t < ids.size(); ++t) {
+    if ((ids[t] >= 0 && ids[t] < vocabulary) || (labels && ids[t] == kIgnoredLabel)) continue;
+    throw ConfigError(fmt::format("{}: {}[{}] is {}, but the model's vocab_size is {}{}", where,
+                                  labels ? "labels" : "ids", t, ids[t], vocabulary,
+                                  labels ? "; write -100 for a token that is not predicted" : ""));
+  }
+}
+
+void check_size(std::size_t size, std::size_t ids, const char* what, const std::string& where) {
+  if (size == 0 || size == ids) return;
+  throw ConfigError(
+      fmt::format("{}: has {} ids and {} {}; give one for each id, or none", where, ids, size, what));
+}
+
+}  // namespace
+
+std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
+  if (!targets.empty()) return targets[static_cast<std::size_t>(r * sequence_length + t)];
+  return ids[static_cast<std::size_t>(r * (sequence_length + 1) + t + 1)];
+}
+
+std::int64_t StepData::predicted(std::int64_t first) const {
+  if (targets.empty()) return first * sequence_length;
+  return std::count_if(targets.begin(), targets.begin() + first * sequence_length,
+                       [](std::int32_t target) { return target >= 0; });
+}
+
+double StepData::total_weight(std::int64_t first) const {
+  const std::int64_t tokens = first * sequence_length;
+  if (weights.empty()) return static_cast<double>(tokens);
+  double sum = 0;
+  for (std::int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(weights[static_cast<std::size_t>(t)]);
+  return sum;
+}
+
+StepData empty_step(std::int64_t rows, std::int64_t sequence_length) {
+  StepData data;
+  data.rows = rows;
+  data.sequence_length = sequence_length;
+  data.ids.reserve(static_cast<std::size_t>(rows * (sequence_length + 1)));
+  data.origin.reserve(static_cast<std::size_t>(rows));
+  return data;
+}
+
+void append_row(const Row& row, std::int64_t origin, StepData& step) {
+  const auto length = static_cast<std::size_t>(step.sequence_length);
+  step.ids.insert(step.ids.end(), row.ids.begin(), row.ids.end());
+  step.ids.resize(step.ids.size() + length + 1 - row.ids.size(), 0);
+  const std::vector<std::int32_t>& labels = row.labels.empty() ? row.ids : row.labels;
+  for (std::size_t t = 1; t <= length; ++t) {
+    const bool predicted = t < labels.size() && labels[t] != kIgnoredLabel;
+    step.targets.push_back(predicted ? labels[t] : -1);
+    step.weights.push_back(!predicted ? 0 : row.weights.empty() ? 1 : row.weights[t]);
+  }
+  step.origin.push_back(origin);
+}
+
+void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabulary,
+               const std::string& where) {
+  const auto count = static_cast<std::int64_t>(row.ids.size());
+  if (count < 2 || count > sequence_length + 1) {
+    throw ConfigError(
+        fmt::format("{}: has {} ids; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
+                    count, sequence_length + 1));
+  }
+  check_size(row.labels.size(), row.ids.size(), "labels", where);
+  check_size(row.weights.size(), row.ids.size(), "weights", where);
+  check_ids(row.ids, vocabulary, false, where);
+  check_ids(row.labels, vocabulary, true, where);
+  for (std::size_t t = 0; t < row.weights.size(); ++t) {
+    if (std::isfinite(row.weights[t]) && row.weights[t] >= 0) continue;
+    throw ConfigError(
+        fmt::format("{}: weights[{}] is {}; a weight is finite and at least 0", where, t, row.weights[t]));
+  }
+}
+
+}  // namespace mantissa::text

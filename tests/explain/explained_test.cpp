@@ -1,0 +1,92 @@
+#include "mantissa/explain/explained.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::explain {
+namespace {
+
+constexpr const char* kConfig = R"(
+run = { steps = 10 }
+model = { hidden_size = 16, intermediate_size = 24, num_hidden_layers = 2, num_attention_heads = 2, vocab_size = 64, max_position_embeddings = 128 }
+data = { source = "memory", sequence_length = 32 }
+batch = { global_batch_size = 4, micro_batch_size = 2 }
+precision = { policy = "16-mixed", rules = ["lm_head: compute=f32", "model.norm: compute=f16"] }
+)";
+
+kernels::Context context() {
+  return {.simd = kernels::best_simd(), .threads = 1};
+}
+
+Explained training(std::span<const cost::Target> targets = {}) {
+  const config::RunConfig config = config::parse_config(kConfig, "config.toml");
+  const config::Told told{{"a note of the config"}, {"a warning of the config"}};
+  return explain_training(config, weights::find_model(config.model).config, context(), told, targets);
+}
+
+Explained generation(std::span<const cost::Target> targets = {}) {
+  const config::RunConfig config = config::parse_config(kConfig, "config.toml");
+  return explain_generation(weights::find_model(config.model).config, precision::Policy::parse("bf16-mixed"),
+                            context(), {}, targets);
+}
+
+/// What both renderings have of a plan.
+void expect_both_print(const Explained& e) {
+  const std::string text = to_text(e);
+  const nlohmann::json json = nlohmann::json::parse(to_json(e));
+  EXPECT_NE(text.find(e.preset), std::string::npos);
+  EXPECT_NE(text.find(e.line), std::string::npos);
+  EXPECT_EQ(json["policy"]["preset"], e.preset);
+  EXPECT_EQ(json["policy"]["line"], e.line);
+  EXPECT_EQ(json["ops"].size(), e.rows.size());
+  EXPECT_EQ(json["memory"]["peak"], e.peak_bytes);
+  EXPECT_EQ(json["warnings"], e.warnings);
+  EXPECT_EQ(json["notes"], e.notes);
+  EXPECT_EQ(json["targets"].size(), e.targets.size());
+  for (const std::string& warning : e.warnings) EXPECT_NE(text.find("warning " + warning), std::string::npos);
+  for (const std::string& note : e.notes) EXPECT_NE(text.find("note    " + note), std::string::npos);
+  for (const There& there : e.targets) EXPECT_NE(text.find(there.target.description), std::string::npos);
+  for (const plan::PlanRow& row : e.rows) EXPECT_NE(text.find(row.op), std::string::npos) << row.op;
+}
+
+TEST(Explained, TrainingIsPrintedAlikeAsTextAndAsJson) {
+  const std::vector<cost::Target> targets = {cost::find_target("a100"), cost::find_target("v100")};
+  const Explained e = training(targets);
+  ASSERT_TRUE(e.training);
+  EXPECT_FALSE(e.generation);
+  EXPECT_TRUE(e.fits);
+  EXPECT_EQ(e.warnings.front(), "a warning of the config");
+  EXPECT_EQ(e.notes.front(), "a note of the config");
+  expect_both_print(e);
+  const nlohmann::json json = nlohmann::json::parse(to_json(e));
+  EXPECT_EQ(json["seconds_per_step"], e.seconds);
+  EXPECT_EQ(json["largest_micro_batch_size"], e.training->largest_micro_batch_size);
+  EXPECT_EQ(json["casts"].size(), static_cast<std::size_t>(e.training->casts_left.count));
+  EXPECT_EQ(json["targets"][1]["peak_bytes"], e.targets[1].peak_bytes);
+}
+
+TEST(Explained, GenerationIsPrintedAlikeAsTextAndAsJson) {
+  const std::vector<cost::Target> targets = {cost::find_target("a100")};
+  const Explained e = generation(targets);
+  ASSERT_TRUE(e.generation);
+  EXPECT_FALSE(e.training);
+  expect_both_print(e);
+  const nlohmann::json json = nlohmann::json::parse(to_json(e));
+  EXPECT_EQ(json["seconds_per_token"], e.seconds);
+  EXPECT_EQ(json["memory"]["cache"], e.generation->cache);
+  EXPECT_EQ(json["targets"][0]["fits"], e.targets[0].fits);
+}
+
+TEST(Explained, ARuleThatMatchesNothingIsTheRefusal) {
+  config::RunConfig config = config::parse_config(kConfig, "config.toml");
+  EXPECT_EQ(training().refusal, "");
+  config.policy = config.policy.with_rule("model.layer.*: compute=f32", "--rule 1");
+  const Explained e = explain_training(config, weights::find_model(config.model).config, context(), {});
+  EXPECT_NE(e.refusal.find("model.layer.*"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace mantissa::explain

@@ -1,0 +1,66 @@
+#include "mantissa/run/directory.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "mantissa/base/error.h"
+
+namespace mantissa::run {
+namespace {
+
+class Directory : public ::testing::Test {
+ protected:
+  Directory()
+      : path_(std::filesystem::temp_directory_path() / ("mantissa-directory-" + std::to_string(getpid()))) {
+    std::filesystem::remove_all(path_);
+  }
+  ~Directory() override { std::filesystem::remove_all(path_); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+
+  void add_state(std::int64_t step) const {
+    io::StateHeader header;
+    header.step = step;
+    header.model_config = "{}";
+    const std::vector<std::byte> bytes(4);
+    const std::vector<io::TensorToWrite> tensors = {{"master.x", io::Dtype::f32, {1}, bytes, {}}};
+    io::write_state(path_, header, tensors, 9);
+  }
+  std::optional<std::int64_t> chosen(std::optional<std::int64_t> resume, bool overwrite = false) const {
+    const std::optional<io::FoundState> state = choose_state({path_, overwrite, resume});
+    return state ? std::optional(state->step) : std::nullopt;
+  }
+
+  std::filesystem::path path_;
+};
+
+TEST_F(Directory, ThatIsEmptyBeginsARunAtTheStart) {
+  EXPECT_EQ(chosen({}), std::nullopt);
+  EXPECT_EQ(chosen(0), std::nullopt);
+  EXPECT_EQ(chosen({}, true), std::nullopt);
+  EXPECT_THROW(chosen(5), FileError);
+}
+
+TEST_F(Directory, WithStatesIsResumedOrOverwrittenWhenAsked) {
+  add_state(5);
+  add_state(10);
+  EXPECT_EQ(chosen(0), 10);
+  EXPECT_EQ(chosen(5), 5);
+  EXPECT_EQ(chosen({}, true), std::nullopt);
+  try {
+    chosen({});
+    FAIL();
+  } catch (const FileError& e) {
+    EXPECT_NE(e.message().find("state of step 10"), std::string::npos);
+    EXPECT_FALSE(e.cures().empty());
+  }
+  try {
+    chosen(7);
+    FAIL();
+  } catch (const FileError& e) {
+    EXPECT_NE(e.message().find("5 10"), std::string::npos) << "the steps that there are";
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::run
