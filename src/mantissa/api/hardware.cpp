@@ -12,7 +12,7 @@
 
 namespace mantissa::api {
 
-kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads) {
+std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std::int64_t config_threads) {
   if (hardware.device != "cpu") {
     throw ConfigError(
         fmt::format("--device {}: this build runs on the cpu; leave --device out", hardware.device));
@@ -28,7 +28,7 @@ kernels::Context context_for(const Hardware& hardware, std::int64_t config_threa
   const auto cores = static_cast<std::int64_t>(std::max(1U, std::thread::hardware_concurrency()));
   ctx.threads = static_cast<int>(asked > 0 ? asked : cores);
   ctx.pool = std::make_shared<kernels::ThreadPool>(ctx.threads);
-  return ctx;
+  return runtime::cpu(ctx);
 }
 
 }  // namespace mantissa::api

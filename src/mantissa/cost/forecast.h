@@ -8,10 +8,10 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/update_program.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/plan/rules.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -32,22 +32,22 @@ struct Machine {
 };
 /// The peak is the best of two looks and one more after each of `rests` pauses of 50 ms: a shared machine
 /// gives less at times.
-Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests = 0);
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
 /// The training program of `config` for micro-batches of `rows` rows, under the policy of its step `step`,
 /// from 0 on, with its update.
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
-                               std::int64_t rows, const kernels::Context& ctx, bool fold = true,
+                               std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
 
 /// A stretch of a run's steps in which the same rules hold.
 struct Part {
   std::int64_t first = 0;  // its first step, counted from 0
-  std::unique_ptr<plan::Program> program;
+  std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                const kernels::Context& ctx);
+                                const runtime::Device& device);
 
 /// The training program of `config` under a policy, with its update: what its rules are judged by.
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);
@@ -73,17 +73,18 @@ double forecast_seconds(const plan::Program& program, const config::RunConfig& c
 
 /// What `run` takes with micro-batches of `rows` sequences. Data and process take what they take in `run`.
 std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx);
+                           std::int64_t rows, const MemoryForecast& run, const runtime::Device& device);
 
 /// The largest divisor of the global batch size whose run fits `memory_bytes`; 0 where none does.
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
-                                 const kernels::Context& ctx);
+                                 const runtime::Device& device);
 
 /// The most sequences of a micro-batch whose run fits `memory_bytes`, whatever the global batch is; 0 where
 /// not one does. Takes compiling a few programs.
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::size_t memory_bytes, const MemoryForecast& run, const kernels::Context& ctx);
+                           std::size_t memory_bytes, const MemoryForecast& run,
+                           const runtime::Device& device);
 
 /// Seconds of the update and of what goes before it: the sum over shards and the norm.
 double update_seconds(const plan::Program& program, const Machine& machine);

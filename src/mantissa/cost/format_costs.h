@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/numeric/scaled.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -36,6 +36,6 @@ struct Costs {
 
 /// Takes about a second: round by round over all formats, so that what else the machine does falls on all
 /// alike.
-Costs measure_costs(const kernels::Context& ctx);
+Costs measure_costs(const runtime::Device& device);
 
 }  // namespace mantissa::cost

@@ -8,8 +8,8 @@
 #include "mantissa/convert/report.h"
 #include "mantissa/convert/source.h"
 #include "mantissa/eval/evaluate.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/weights/model_files.h"
 
@@ -23,8 +23,8 @@ class EffectRows {
 
   /// Runs both models row by row. Both are in memory at once, but for what lies mapped in their files.
   /// Returns nothing where `stop` was used.
-  std::optional<convert::Effect> compare(const std::filesystem::path& converted, const kernels::Context& ctx,
-                                         const std::stop_token& stop) const;
+  std::optional<convert::Effect> compare(const std::filesystem::path& converted,
+                                         const runtime::Device& device, const std::stop_token& stop) const;
 
  private:
   weights::ModelSource original_;
@@ -36,6 +36,7 @@ class EffectRows {
 /// `stop` was used before anything was written.
 std::optional<convert::Report> convert_and_compare(const convert::Request& request,
                                                    const std::optional<EffectRows>& rows,
-                                                   const kernels::Context& ctx, const std::stop_token& stop);
+                                                   const runtime::Device& device,
+                                                   const std::stop_token& stop);
 
 }  // namespace mantissa::eval

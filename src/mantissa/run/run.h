@@ -61,6 +61,6 @@ struct Start {
 /// Trains, and leaves a run directory as docs/cli.md describes it. After a stop, the state is saved. Throws
 /// ConfigError, FileError, ResourceError before the first step; RunStopped where the run cannot go on, or
 /// ends with a loss that is not finite: the states stay, and no model is written.
-Result train(Start start, const Events& events, const kernels::Context& ctx, std::stop_token stop);
+Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop);
 
 }  // namespace mantissa::run

@@ -8,11 +8,10 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/optim/gradient_norm.h"
 #include "mantissa/optim/update_graph.h"
-#include "mantissa/runtime/executor.h"
-#include "mantissa/runtime/weights.h"
+#include "mantissa/runtime/device.h"
+#include "mantissa/runtime/session.h"
 
 namespace mantissa::train {
 
@@ -39,8 +38,7 @@ class Update {
   /// The update of the weights of training.program(), which reads `numbers`. `kept`: zeroed or restored
   /// memory of the update's memory.kept bytes. The update's own values lie where `training` has its
   /// activations, if there is room. All must outlive this.
-  Update(std::span<const optim::Number> numbers, const runtime::WeightSet& weights,
-         const runtime::Executor& training, std::byte* kept, const kernels::Context& ctx);
+  Update(std::span<const optim::Number> numbers, runtime::Session& training, std::byte* kept);
 
   /// One update. Order: finite check and norm of all gradients → if not finite nothing is changed → clip →
   /// would all weights that may break stay finite? → the update program.
@@ -58,8 +56,11 @@ class Update {
   const plan::Program& program() const { return executor_.program(); }
 
  private:
+  void write(Matrix number, double value);
+
   std::span<const optim::Number> numbers_;
-  kernels::Context ctx_;
+  runtime::Session& training_;
+  runtime::Arena arena_;
   runtime::Executor executor_;
   std::vector<optim::Gradient> gradients_;
   std::vector<State> states_;

@@ -11,7 +11,7 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/io/memory_tensors.h"
 #include "mantissa/model/config.h"
-#include "mantissa/runtime/weights.h"
+#include "mantissa/runtime/session.h"
 
 namespace mantissa::weights {
 
@@ -40,20 +40,24 @@ ModelSource find_model(const std::filesystem::path& directory);
 /// or ShapeError naming a tensor that is missing, misshapen, not finite, or not of the model. Returns what a
 /// user should be told: the dtype on disk where it is narrower than the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
-                                      const kernels::Context& ctx);
+                                      const runtime::Device& device);
 
 /// Weights for a program that does not train, with the bits that load_weights() gives. What a step reads in
 /// the format in which the file has it is read where the file is mapped (io/mapping.h); what no step reads,
 /// such as the f32 masters of matrices that are read as bf16, takes no memory. Checks every value, and throws
 /// as load_weights() does.
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const kernels::Context& ctx);
+                                const runtime::Device& device);
+
+/// A session of `program` over the weights that open_weights() gives.
+runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,
+                              const runtime::Device& device);
 
 /// Writes `directory` in Hugging Face's layout with the masters in the checkpoint format of `policy`, the
 /// run's, and the magnitudes that its scales are made from; returns xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
-                         const kernels::Context& ctx);
+                         const runtime::Device& device);
 
 /// What save_model() writes, in memory.
 struct SavedTensor {
@@ -68,9 +72,9 @@ struct SavedModel {
   std::map<std::string, std::string> metadata;
 };
 SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
-                          const precision::Policy& policy, const kernels::Context& ctx);
+                          const precision::Policy& policy, const runtime::Device& device);
 
 /// One sentence on what `format` costs the masters as a model's; empty where it holds them.
-std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx);
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const runtime::Device& device);
 
 }  // namespace mantissa::weights
