@@ -54,8 +54,8 @@ Next next_token(const runtime::Device& device, const runtime::Values& logits, Sc
     return {.finite = false};
   const std::int32_t id = sample(values, options, sequence, position);
   T lse = 0;
-  kernels::log_sum_exp({.simd = device.host().simd}, 1, logits.width(),
-                       {values.data(), logits.type(), logits.width()}, {&lse, logits.type(), 1}, softmax);
+  kernels::log_sum_exp(device.serial(), 1, logits.width(), {values.data(), logits.type(), logits.width()},
+                       {&lse, logits.type(), 1}, softmax);
   const double logit = round_to(static_cast<double>(values[static_cast<std::size_t>(id)]), softmax);
   return {id, static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)))};
 }

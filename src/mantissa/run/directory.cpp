@@ -25,7 +25,7 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
                   std::size_t first, std::size_t n) {
   const Scalar type = *io::scalar_of(info.dtype);
   const std::size_t saved_bytes = mantissa::bytes_of(type), kept_bytes = mantissa::bytes_of(m.type);
-  const kernels::Context& host = from.trainer.device().host();
+  const auto& host = from.trainer.device().host();
   const auto elements = static_cast<std::int64_t>(n);
   std::vector<std::byte> saved(n * saved_bytes);
   std::vector<double> wide(n), kept(n);

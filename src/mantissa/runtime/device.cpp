@@ -1,8 +1,13 @@
 #include "mantissa/runtime/device.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
+#include "mantissa/base/error.h"
+#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/kernels/update.h"
 
 namespace mantissa::runtime {
@@ -39,6 +44,23 @@ class Cpu final : public Device {
 
 std::shared_ptr<const Device> cpu(const kernels::Context& context) {
   return std::make_shared<Cpu>(context);
+}
+
+std::shared_ptr<const Device> open_device(const DeviceOptions& o) {
+  if (o.name != "cpu") {
+    throw ConfigError(fmt::format("--device {}: this build runs on the cpu; leave --device out", o.name));
+  }
+  constexpr std::int64_t kMostThreads = 1024;
+  if (o.threads < 0 || o.threads > kMostThreads) {
+    throw ConfigError(
+        fmt::format("--threads {}: must be between 1 and {}, or 0 for all cores", o.threads, kMostThreads));
+  }
+  kernels::Context host;
+  host.simd = o.instructions.empty() ? kernels::best_simd() : kernels::parse_simd(o.instructions);
+  const std::int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  host.threads = static_cast<int>(o.threads > 0 ? o.threads : cores);
+  host.pool = std::make_shared<kernels::ThreadPool>(host.threads);
+  return cpu(host);
 }
 
 std::shared_ptr<const plan::Program> compile(const graph::Graph& graph, const precision::Policy& policy,

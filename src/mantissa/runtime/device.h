@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -50,20 +51,32 @@ class Device {
 
   /// The context of kernels that run in the host's memory. Files are converted there, whatever the device.
   const kernels::Context& host() const { return host_; }
+  /// The same on the calling thread: what the body of parallel_for() uses.
+  const kernels::Context& serial() const { return serial_; }
   /// Calls body(index, thread) for index in [0, count) on the threads of the host.
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t, int)>& body) const {
     kernels::parallel_for(host_, count, body);
   }
 
  protected:
-  explicit Device(kernels::Context host) : host_(std::move(host)) {}
+  explicit Device(const kernels::Context& host) : host_(host), serial_{.simd = host.simd} {}
 
  private:
-  kernels::Context host_;
+  kernels::Context host_, serial_;
 };
 
 /// The processor that this process runs on, with the instruction set and threads of `context`.
 std::shared_ptr<const Device> cpu(const kernels::Context& context);
+
+/// What --device, --simd and --threads ask for.
+struct DeviceOptions {
+  std::string name = "cpu";
+  std::string instructions;  // empty: the best that this machine has
+  std::int64_t threads = 0;  // 0: all cores
+};
+/// Throws ConfigError for a device or an instruction set that this machine does not have, and for a number of
+/// threads outside [0, 1024].
+std::shared_ptr<const Device> open_device(const DeviceOptions& options);
 
 /// Compiles `graph` for `device` (plan/compile.h).
 std::shared_ptr<const plan::Program> compile(const graph::Graph& graph, const precision::Policy& policy,

@@ -69,6 +69,8 @@ class Executor {
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }
+  /// Bytes of an arena of its own.
+  std::size_t bytes() const { return own_ == nullptr ? 0 : own_->bytes(); }
 
  private:
   /// What a buffer of the program is bound to.

@@ -218,7 +218,6 @@ class TensorLoad {
 
   /// Elements [first, first + n).
   void run_piece(const runtime::Device& device, std::int64_t first, std::int64_t n, Buffers& buffers) const {
-    const kernels::Context ctx{.simd = device.host().simd};
     const auto room = [&](std::vector<std::byte>& buffer, Scalar format) {
       buffer.resize(static_cast<std::size_t>(n) * mantissa::bytes_of(format));
       return buffer.data();
@@ -233,32 +232,34 @@ class TensorLoad {
       files_.read(name_, {to, static_cast<std::size_t>(n) * mantissa::bytes_of(stored_)}, skip);
       values = to;
     }
-    if (any_nonfinite(values, static_cast<std::size_t>(n), stored_)) refuse_nonfinite(ctx, values, first, n);
+    if (any_nonfinite(values, static_cast<std::size_t>(n), stored_))
+      refuse_nonfinite(device, values, first, n);
     if (stored_ != slot_.master && (to_master || !copies.empty())) {
       // By way of f32 (f64 in f64), which is exact except for stored f64.
       const std::byte* wide = values;
       if (stored_ != wide_) {
         std::byte* to = room(buffers.wide, wide_);
-        kernels::cast(ctx, n, values, stored_, to, wide_);
+        kernels::cast(device.serial(), n, values, stored_, to, wide_);
         wide = to;
       }
       std::byte* to = to_master ? to_master->data() : room(buffers.master, slot_.master);
-      kernels::cast(ctx, n, wide, wide_, to, slot_.master);
-      if (any_nonfinite(to, static_cast<std::size_t>(n), slot_.master)) refuse_range(ctx, wide, to, first, n);
+      kernels::cast(device.serial(), n, wide, wide_, to, slot_.master);
+      if (any_nonfinite(to, static_cast<std::size_t>(n), slot_.master))
+        refuse_range(device, wide, to, first, n);
       values = to;
     }
     if (to_master) to_master->finish();
     for (const Matrix& copy : copies) {
       const Piece to(device, copy, first, n, buffers.copy);
-      kernels::cast(ctx, n, values, slot_.master, to.data(), copy.type);
+      kernels::cast(device.serial(), n, values, slot_.master, to.data(), copy.type);
       to.finish();
     }
   }
 
-  static std::vector<double> numbers(const kernels::Context& ctx, const std::byte* x, Scalar format,
+  static std::vector<double> numbers(const runtime::Device& device, const std::byte* x, Scalar format,
                                      std::int64_t n) {
     std::vector<double> out(static_cast<std::size_t>(n));
-    kernels::cast(ctx, n, x, format, out.data(), Scalar::f64);
+    kernels::cast(device.serial(), n, x, format, out.data(), Scalar::f64);
     return out;
   }
   static std::size_t first_nonfinite(const std::vector<double>& x) {
@@ -266,9 +267,9 @@ class TensorLoad {
         std::find_if(x.begin(), x.end(), [](double v) { return !std::isfinite(v); }) - x.begin());
   }
 
-  [[noreturn]] void refuse_nonfinite(const kernels::Context& ctx, const std::byte* values, std::int64_t first,
-                                     std::int64_t n) const {
-    const std::vector<double> x = numbers(ctx, values, stored_, n);
+  [[noreturn]] void refuse_nonfinite(const runtime::Device& device, const std::byte* values,
+                                     std::int64_t first, std::int64_t n) const {
+    const std::vector<double> x = numbers(device, values, stored_, n);
     const std::size_t i = first_nonfinite(x);
     throw FileError(fmt::format(
         "{}: tensor \"{}\" is {} at element {}; the file is damaged or its training diverged: use an earlier "
@@ -276,13 +277,13 @@ class TensorLoad {
         file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i)));
   }
   /// `wide` holds what the file says, `rounded` the same in the master's format.
-  [[noreturn]] void refuse_range(const kernels::Context& ctx, const std::byte* wide, const std::byte* rounded,
-                                 std::int64_t first, std::int64_t n) const {
-    const std::size_t i = first_nonfinite(numbers(ctx, rounded, slot_.master, n));
+  [[noreturn]] void refuse_range(const runtime::Device& device, const std::byte* wide,
+                                 const std::byte* rounded, std::int64_t first, std::int64_t n) const {
+    const std::size_t i = first_nonfinite(numbers(device, rounded, slot_.master, n));
     throw FileError(fmt::format(
         "{}: tensor \"{}\" is {} at element {}, beyond the largest {} ({}); keep the weights in f32 "
         "(32-true, bf16-mixed, 16-mixed) or bf16",
-        file_.string(), slot_.name, numbers(ctx, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
+        file_.string(), slot_.name, numbers(device, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
         name(slot_.master), traits(slot_.master).max_finite));
   }
 
