@@ -171,6 +171,7 @@ void WeightSet::quantize_copies(const kernels::Context& ctx) {
                                     : &program_->scales.at(static_cast<std::size_t>(b.quantization->scale));
       const kernels::Quantize how{.blocks = b.quantization->blocks,
                                   .along_rows = b.quantization->along_rows,
+                                  .packed = b.layout().blocks.has_value(),
                                   .current = slot != nullptr && slot->current,
                                   .margin = slot != nullptr ? slot->margin : 0};
       kernels::quantize(ctx, b.shape.leading(), b.shape.last(), master(i), matrix(c), how,
