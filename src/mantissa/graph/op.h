@@ -16,6 +16,7 @@
 #include "mantissa/numeric/format.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/layout.h"
 #include "mantissa/tensor/shape.h"
 
 namespace mantissa::graph {
@@ -50,6 +51,7 @@ struct Argument {
   Axis axis = Axis::fixed;  // of the first dimension
   bool integer = false;
   TensorScale* scale = nullptr;            // of tensors that are stored scaled
+  std::optional<Blocks> blocks = {};       // packed in blocks (tensor/layout.h); null: elements of `type`
   bool weight = false;                     // a master
   RandomUse random = RandomUse::rounding;  // outputs of updates: their stream of random bits
 

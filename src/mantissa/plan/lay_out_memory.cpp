@@ -65,8 +65,7 @@ Places share_places(const Program& p, std::vector<Lifetime>& lives) {
       const std::size_t from = places.root(static_cast<std::size_t>(c));
       const Buffer& b = p.buffer(c);
       const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
-                        b.type == p.buffers[out].type && b.integer == p.buffers[out].integer &&
-                        b.shape == p.buffers[out].shape;
+                        b.shape == p.buffers[out].shape && b.layout() == p.buffers[out].layout();
       const bool read_twice =
           std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
               (s.addend == c ? 1 : 0) >
@@ -110,10 +109,7 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 }  // namespace
 
 void lay_out_memory(Program& p, bool keep_values) {
-  for (Buffer& b : p.buffers) {
-    b.bytes =
-        static_cast<std::size_t>(b.shape.count()) * (b.integer ? sizeof(std::int32_t) : bytes_of(b.type));
-  }
+  for (Buffer& b : p.buffers) b.bytes = b.layout().bytes(b.shape);
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
   // In place only where nobody asks for the value afterwards.
   const Places places = keep_values ? Places(p.buffers.size()) : share_places(p, lives);

@@ -14,6 +14,7 @@
 #include "mantissa/graph/op.h"
 #include "mantissa/precision/coverage.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/tensor/layout.h"
 
 namespace mantissa::plan {
 
@@ -25,8 +26,7 @@ inline constexpr BufferId kNoBuffer = -1;
 /// an update reads).
 enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
 
-/// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h). Blocks
-/// are kept as their values in the buffer's type.
+/// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h).
 struct Quantization {
   std::optional<BlockFormat> blocks;  // none: one scale, in the buffer's own format
   bool along_rows = false;            // blocks lie across rows, else along them
@@ -58,6 +58,11 @@ struct Buffer {
   RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
   std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept
   std::size_t bytes = 0;
+
+  /// How it lies in memory. Blocks are packed, except blocks of activations along the tokens: each sequence
+  /// starts a new block, so the number of their scales depends on the batch. Those are kept as values in
+  /// `type`.
+  Layout layout() const;
 };
 
 struct Operand {

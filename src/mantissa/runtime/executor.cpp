@@ -105,6 +105,7 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;
+  a.blocks = b.layout().blocks;
   a.weight = b.home == Home::master;
   a.random = b.random;
   if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;

@@ -26,7 +26,8 @@ class Search {
   void look(const plan::Step& step, const graph::Call& call) {
     if (where_ != nullptr && where_ != &step) return;
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
-      if (call.outputs[o].integer || (where_ != nullptr && o != output_)) continue;
+      // Packed blocks are finite where the values that they are made from are.
+      if (call.outputs[o].integer || call.outputs[o].blocks || (where_ != nullptr && o != output_)) continue;
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
       if (bad == values.end()) continue;

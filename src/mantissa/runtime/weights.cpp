@@ -224,6 +224,7 @@ void WeightSet::refresh(const Parameter& p, const Copy& copy) {
   }
   const kernels::Quantize how{.blocks = b.quantization->blocks,
                               .along_rows = b.quantization->along_rows,
+                              .packed = b.layout().blocks.has_value(),
                               .current = copy.scale != nullptr && copy.scale->current,
                               .margin = copy.scale != nullptr ? copy.scale->margin : 0};
   kernels::quantize(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
