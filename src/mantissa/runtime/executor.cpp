@@ -32,7 +32,7 @@ Matrix Executor::buffer(BufferId id) const {
     if (b.home == Home::kept || b.home == Home::bound) return placed_[static_cast<std::size_t>(id)];
     return arena_ + b.offset;
   };
-  return {memory(), b.type, b.shape.last()};
+  return {memory(), b.type, program_->row_stride(b)};
 }
 
 void Executor::place(BufferId id, std::byte* memory) {
@@ -60,6 +60,7 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;
   a.data = buffer(id).data;
+  if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;
