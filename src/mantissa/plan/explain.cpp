@@ -61,6 +61,8 @@ std::string kernel_of(const Program& p, const Step& s) {
     kernel += ", stochastically, keyed by seed, sequence, position, feature and value";
   if (s.rounding == Rounding::toward_zero) kernel += ", toward zero";
   if (s.recomputed) kernel += ", recomputed";
+  if (const std::int64_t id = s.attributes.integer("padding_id", -1); id >= 0 && s.op->sums_tokens)
+    kernel += fmt::format(", without tokens of the padding id {}", id);
   kernel += viewed(p, s);
   for (const Operand& o : s.inputs) {
     if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&
