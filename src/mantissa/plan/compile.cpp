@@ -111,6 +111,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.fuse) fuse_pointwise(program);
   if (options.one_micro_batch) join_uses(program);
   recompute(program, options.recompute);
+  if (options.views && !options.keep_values) view_columns(program);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);
   return program;

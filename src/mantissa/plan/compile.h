@@ -27,6 +27,7 @@ struct CompileOptions {
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
   bool fold = true;               // casts and sums done by the kernels that load and store (changes no bit)
   bool fuse = true;               // pointwise chains as one program (changes no bit)
+  bool views = true;              // splits and joins of columns without copies (changes no bit)
   bool join_head =
       false;  // log-probabilities come with the backward phase, or from `evaluate` (changes no bit)
   Recompute recompute = Recompute::none;

@@ -56,6 +56,8 @@ struct Buffer {
   /// Of the policy, that decides the type of what a step makes; "" where none does.
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
+  BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
+  std::int64_t first_column = 0;           // of a view, in the parent
   std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept
   std::size_t bytes = 0;
 
@@ -143,6 +145,10 @@ struct Program {
   std::shared_ptr<const Program> update;
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
+  /// The elements between the starts of a buffer's rows: the width of its parent, or its own.
+  std::int64_t row_stride(const Buffer& b) const {
+    return b.parent == kNoBuffer ? b.shape.last() : buffer(b.parent).shape.last();
+  }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
   /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
   BufferId find(std::string_view name) const;

@@ -74,7 +74,7 @@ Matrix Executor::buffer(BufferId id) const {
       b.home == Home::master || b.home == Home::copy || b.home == Home::kept || b.home == Home::bound;
   std::byte* memory =
       elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
-  return {memory, b.type, b.shape.last()};
+  return {memory, b.type, program_->row_stride(b)};
 }
 
 void Executor::place(BufferId id, std::byte* memory) {
@@ -102,6 +102,7 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;
   a.data = buffer(id).data;
+  if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/kernels/update.h"
+#include "mantissa/kernels/columns.h"
 #include "mantissa/numeric/round.h"
 
 namespace mantissa::runtime {
@@ -13,7 +13,8 @@ namespace {
 
 std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
   std::vector<double> wide(static_cast<std::size_t>(a.rows * a.width));
-  kernels::cast(ctx, a.rows * a.width, a.data, a.type, wide.data(), Scalar::f64);
+  const Matrix to{wide.data(), Scalar::f64, a.width};
+  kernels::copy_columns(ctx, a.rows, a.width, a.in(), to);
   return wide;
 }
 
@@ -139,6 +140,7 @@ class Search {
     for (graph::Argument& out : outputs) {
       memory.emplace_back(static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
       out.data = memory.back().data();
+      out.stride = 0;
       out.type = out.rounded = call.arithmetic;
     }
     call.outputs = outputs;

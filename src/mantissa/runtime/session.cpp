@@ -75,6 +75,10 @@ Values Session::read(std::string_view output, std::int64_t count) const {
 Values Session::read(BufferId id, std::int64_t count) const {
   executor_.require_held();
   const Matrix m = executor_.buffer(id);
+  if (m.ld != program_->buffer(id).shape.last()) {
+    throw InternalError(fmt::format("\"{}\" is a view of columns of another buffer and cannot be read alone",
+                                    program_->buffer(id).name));
+  }
   auto staging = std::make_shared<std::vector<std::byte>>();
   const std::span<const std::byte> bytes = device().view(
       static_cast<const std::byte*>(m.data), static_cast<std::size_t>(count) * bytes_of(m.type), *staging);

@@ -1,4 +1,5 @@
-// Splits of a tensor along its features, and joins of several: copies, which change no value.
+// Splits of a tensor along its features, and joins of several: copies, which change no value. A plan replaces
+// them with views of columns where memory allows (plan/view_columns.cpp).
 #include "mantissa/kernels/columns.h"
 
 #include <fmt/format.h>
@@ -188,7 +189,9 @@ const OpDef kSplit = {
     .op = "split",
     .doc = "parts of x side by side, as they are stored",
     .kind = OpKind::move,
+    .part = Part::split,
     .reads = {Read::value},
+    .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .infer = infer_split,
     .gradient = gradient_split,
     .cost = no_flops,
@@ -201,7 +204,9 @@ const OpDef kSplitGrad = {
     .op = "split",
     .doc = "the gradients of the parts side by side, zero where a part has none",
     .kind = OpKind::move,
+    .part = Part::join,
     .reads = {Read::value},
+    .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .infer = infer_split_grad,
     .cost = no_flops,
     .run = run_split_grad,
@@ -213,7 +218,9 @@ const OpDef kConcat = {
     .op = "concat",
     .doc = "values side by side, rounded to compute",
     .kind = OpKind::move,
+    .part = Part::join,
     .reads = {Read::value},
+    .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .infer = infer_concat,
     .gradient = gradient_concat,
     .cost = no_flops,
@@ -226,7 +233,9 @@ const OpDef kConcatGrad = {
     .op = "concat",
     .doc = "the gradient of each part, as it is stored",
     .kind = OpKind::move,
+    .part = Part::split,
     .reads = {Read::value},
+    .strided = {.inputs = kAllOperands, .outputs = kAllOperands},
     .infer = infer_concat_grad,
     .cost = no_flops,
     .run = run_split,
