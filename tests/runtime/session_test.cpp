@@ -124,6 +124,20 @@ TEST(Sessions, FindWeightsByNameAndNotByTheirOrder) {
   EXPECT_THROW(Session(reordered, weights), InternalError);
 }
 
+TEST(Sessions, ReadTheCopyUnderTheirOwnScale) {
+  // Two copies of one weight in one format, which rules scale differently forward and backward.
+  const auto program = log_probs(
+      "bf16-mixed compute=e4m3 scaling=delayed; *.up_proj: pass=backward scaling=delayed margin=3", true);
+  const auto weights = weights_of(std::array{program.get()}, 1);
+  const auto slot = std::ranges::find(program->slots, "model.layers.0.mlp.up_proj.weight", &plan::Slot::name);
+  ASSERT_NE(slot, program->slots.end());
+  ASSERT_EQ(slot->copies.size(), 2U);
+  EXPECT_NE(weights->find(*program, slot->copies[0]), weights->find(*program, slot->copies[1]));
+  const auto index = static_cast<std::size_t>(slot - program->slots.begin());
+  for (const std::size_t c : {0U, 1U})
+    EXPECT_EQ(weights->find(*program, slot->copies[c]), weights->copy(index, c).data);
+}
+
 TEST(Sessions, RefuseInputsThatTheProgramDoesNotHaveOrHold) {
   const auto program = log_probs("32-true", false);
   Session session(program, weights_of(std::array{program.get()}, 1));

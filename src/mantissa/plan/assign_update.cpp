@@ -91,6 +91,7 @@ class UpdateLowering {
       p_.buffers.back().value = graph::kNone;
       return static_cast<BufferId>(p_.buffers.size() - 1);
     };
+    p_.scales = trains_.scales;  // that copies name
     for (const Slot& from : trains_.slots) {
       Slot slot = from;
       slot.master_buffer = take(from.master_buffer);

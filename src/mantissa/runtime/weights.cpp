@@ -40,11 +40,10 @@ std::vector<bool> read_weights(const plan::Program& program) {
   return read;
 }
 
-/// Whether two copies of a weight hold the same values.
-bool same_values(const plan::Buffer& a, const plan::Buffer& b) {
-  if (a.type != b.type || a.quantization.has_value() != b.quantization.has_value()) return false;
-  return !a.quantization || (a.quantization->blocks == b.quantization->blocks &&
-                             a.quantization->along_rows == b.quantization->along_rows);
+/// The scale under which `buffer` holds its values; null if there is none.
+const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer& buffer) {
+  if (!buffer.quantization || buffer.quantization->scale < 0) return nullptr;
+  return &program.scales.at(static_cast<std::size_t>(buffer.quantization->scale));
 }
 
 }  // namespace
@@ -88,6 +87,14 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
   }
 }
 
+bool WeightSet::Copy::holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const {
+  const auto& mine = buffer->quantization;
+  if (buffer->type != b.type || mine.has_value() != b.quantization.has_value()) return false;
+  if (mine && (mine->blocks != b.quantization->blocks || mine->along_rows != b.quantization->along_rows))
+    return false;
+  return scale == nullptr || its_scale == nullptr ? scale == its_scale : scale->name == its_scale->name;
+}
+
 void WeightSet::add(const plan::Program& program) {
   const bool first = &program == programs_.front();
   for (const Slot& slot : program.slots) {
@@ -101,10 +108,10 @@ void WeightSet::add(const plan::Program& program) {
     }
     for (const BufferId id : slot.copies) {
       const plan::Buffer& b = program.buffer(id);
-      if (std::ranges::any_of(p->copies, [&](const Copy& c) { return same_values(*c.buffer, b); })) continue;
-      const bool scaled = b.quantization && b.quantization->scale >= 0;
-      const plan::ScaleSlot* scale =
-          scaled ? &program.scales.at(static_cast<std::size_t>(b.quantization->scale)) : nullptr;
+      const plan::ScaleSlot* scale = scale_of(program, b);
+      // A program's copies differ; only those of another program may be here already.
+      if (!first && std::ranges::any_of(p->copies, [&](const Copy& c) { return c.holds(b, scale); }))
+        continue;
       p->copies.push_back({&b, scale, !first || b.quantization.has_value(), nullptr});
     }
   }
@@ -143,7 +150,7 @@ std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
   if (p == nullptr || p->slot->shape != wanted.shape) return nullptr;
   if (wanted.home == plan::Home::master) return p->slot->master == wanted.type ? p->master : nullptr;
   for (const Copy& c : p->copies) {
-    if (same_values(*c.buffer, wanted)) return c.data;
+    if (c.holds(wanted, scale_of(program, wanted))) return c.data;
   }
   return nullptr;
 }

@@ -83,6 +83,8 @@ class WeightSet {
     const plan::ScaleSlot* scale = nullptr;  // null: none
     bool derived = false;                    // not written by the first program's update
     std::byte* data = nullptr;
+    /// Whether it holds the values of `b`, a copy in any program, under the scale `its_scale`.
+    bool holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const;
   };
   struct Parameter {
     const plan::Slot* slot = nullptr;
