@@ -17,6 +17,7 @@
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_blocks-inl.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -211,7 +212,8 @@ constexpr bool ThinColumnsCollide(std::size_t bytes) {
 
 /// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
 /// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
-/// few, from a copy. Meanwhile the columns from `next` on are prefetched.
+/// few, from a copy; those in packed blocks are decoded while they are multiplied. Meanwhile the columns from
+/// `next` on are prefetched.
 template <class T>
 class ThinColumns {
  public:
@@ -222,6 +224,12 @@ class ThinColumns {
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
     type_ = as_stored ? b.type : kPlain;
+    if (std::is_same_v<T, float> && once && count == kLanes && IsThinPacked(b, k)) {
+      packed_ = &b;
+      column_ = column;
+      k_ = k;
+      return;
+    }
     if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.run_bytes))) return;
     for (std::size_t c = 0; c < kLanes; ++c) {
       const std::size_t ahead = std::min(c, count - 1);
@@ -240,6 +248,8 @@ class ThinColumns {
   /// Computes out[i * ld + c] like ThinBlock, for `rows` rows.
   void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
+      if (packed_ != nullptr)
+        return MultiplyThinPacked(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
       if (type_ == Scalar::bf16) return MultiplyAs<BfloatColumns>(rows, a, out, ld, store);
       if (type_ == Scalar::f16) return MultiplyAs<HalfColumns>(rows, a, out, ld, store);
     }
@@ -257,7 +267,9 @@ class ThinColumns {
   }
 
   std::size_t depth_;
-  Scalar type_ = Scalar::f32;  // the format that is read
+  const PackSource* packed_ = nullptr;  // columns in packed blocks, decoded while they are multiplied
+  std::size_t column_ = 0, k_ = 0;      // of these
+  Scalar type_ = Scalar::f32;           // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
   const std::uint8_t* ahead_;

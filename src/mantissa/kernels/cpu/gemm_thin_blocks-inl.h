@@ -1,0 +1,146 @@
+// Thin products (kernels/cpu/gemm_thin-inl.h) with columns in packed blocks: a lane holds the next 32 bits of
+// its column, 8 or 4 elements, which are decoded one after the other, so nothing is staged.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_BLOCKS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_BLOCKS_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_THIN_BLOCKS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_THIN_BLOCKS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// True if ThinPackedBlock can multiply columns of `b` from depth k on: blocks along the depth, not rounded.
+/// Vectors of 4 lanes cannot look up 8 values at once.
+inline bool IsThinPacked(const PackSource& b, std::size_t k) {
+  return HWY_LANES(float) >= 8 && b.InBlocks() && !b.packed.scale_per_element && b.operand.plain() &&
+         holds(b.operand.format, b.type) && k % mantissa::HWY_NAMESPACE::kLongestBlock == 0;
+}
+
+/// The values of the element codes in the low bits of the lanes. Elements are finite.
+template <BlockFormat F, class D>
+HWY_INLINE hn::Vec<D> ElementValues(D d, hn::Vec<hn::RebindToUnsigned<D>> codes) {
+  const hn::RebindToUnsigned<D> du;
+  if constexpr (traits(F).element_bits == 4) {
+    HWY_ALIGN static constexpr float kMagnitudes[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+    const auto index = hn::IndicesFromVec(d, hn::And(codes, hn::Set(du, 7U)));
+    const auto sign = hn::And(hn::ShiftLeft<28>(codes), hn::Set(du, 0x80000000U));
+    const auto magnitude = hn::TableLookupLanes(hn::Load(d, kMagnitudes), index);
+    return hn::BitCast(d, hn::Xor(hn::BitCast(du, magnitude), sign));
+  } else {
+    // As in LoadLanes: e5m2 is the upper byte of an f16, and e4m3 an f16 of 1/256 of the value.
+    const hn::Rebind<std::uint16_t, D> du16;
+    const hn::Rebind<hwy::float16_t, D> dh;
+    constexpr bool kE4m3 = F == BlockFormat::mxfp8;
+    const auto sign = hn::ShiftLeft<8>(hn::And(codes, hn::Set(du, kE4m3 ? 0x80U : 0xffU)));
+    const auto rest = hn::ShiftLeft<7>(hn::And(codes, hn::Set(du, 0x7fU)));
+    const auto half = hn::TruncateTo(du16, kE4m3 ? hn::Or(sign, rest) : sign);
+    const auto value = hn::PromoteTo(d, hn::BitCast(dh, half));
+    return kE4m3 ? hn::Mul(value, hn::Set(d, 256.0F)) : value;
+  }
+}
+
+/// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinPacked is
+/// true.
+template <std::size_t kRows, BlockFormat F>
+HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                                  const float* HWY_RESTRICT a, const std::uint8_t* ahead,
+                                  float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<std::uint32_t> du;
+  using V = hn::Vec<decltype(d)>;
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  constexpr auto kBlock = static_cast<std::size_t>(traits(F).block),
+                 kBits = static_cast<std::size_t>(traits(F).element_bits);
+  constexpr std::size_t kStep = 128 / kBits, kPerLane = 32 / kBits;
+  constexpr std::size_t kScales = std::max<std::size_t>(kStep / kBlock, 1);
+  V sum[kRows];
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::Zero(d);
+  const auto put = [&](std::size_t at, V v) HWY_ATTR {
+    HWY_UNROLL(16)
+    for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::MulAdd(hn::Set(d, a[at * kRows + i]), v, sum[i]);
+  };
+  const V unscale = hn::Set(d, b.unscale);
+  const std::uint8_t* elements = b.At(column, k);
+  const std::uint8_t* scales = b.Packed(column).scales + k / kBlock;
+  std::size_t at = 0;
+  for (; at + kStep <= depth; at += kStep) {
+    for (std::size_t i = 0; i < 16 * kLanes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+    ahead += 16 * kLanes;
+    const auto column_at = [&](std::size_t c) {
+      return reinterpret_cast<const std::uint32_t*>(elements + c * b.run_bytes + b.Bytes(at));
+    };
+    HWY_ALIGN float scale[kScales][kLanes];
+    for (std::size_t block = 0; block < kScales; ++block) {
+      HWY_ALIGN std::uint8_t codes[kLanes];
+      for (std::size_t c = 0; c < kLanes; ++c) codes[c] = scales[c * b.scales_per_run + at / kBlock + block];
+      mantissa::HWY_NAMESPACE::DecodeScales<F>(codes, kLanes, scale[block]);
+    }
+    TransposePieces(du, column_at, 0, [&](std::size_t lane, hn::Vec<decltype(du)> codes) HWY_ATTR {
+      const V of_block = hn::Load(d, scale[kPerLane * lane / kBlock]);
+      HWY_UNROLL(8)
+      for (std::size_t i = 0; i < kPerLane; ++i, codes = hn::ShiftRight<kBits>(codes)) {
+        put(at + kPerLane * lane + i, hn::Mul(hn::Mul(ElementValues<F>(d, codes), of_block), unscale));
+      }
+    });
+  }
+  if (at < depth) {
+    HWY_ALIGN float rest[kLanes * kStep], last[kLanes];
+    for (std::size_t c = 0; c < kLanes; ++c)
+      ConvertOperandRow<float>(b, column + c, k + at, depth - at, rest + c * kStep);
+    for (std::size_t i = 0; at < depth; ++at, ++i) {
+      for (std::size_t c = 0; c < kLanes; ++c) last[c] = rest[c * kStep + i];
+      put(at, hn::Load(d, last));
+    }
+  }
+  HWY_UNROLL(16)
+  for (std::size_t i = 0; i < kRows; ++i) {
+    float* to = out + i * ld;
+    hn::StoreU(store == TileStore::add ? hn::Add(hn::LoadU(d, to), sum[i]) : sum[i], d, to);
+  }
+}
+
+/// ThinPackedBlock for a number of rows known at run time.
+template <BlockFormat F>
+void ThinPackedOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                  const float* a, const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+  switch (rows) {
+    case 1:
+      return ThinPackedBlock<1, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 2:
+      return ThinPackedBlock<2, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 4:
+      return ThinPackedBlock<4, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 8:
+      return ThinPackedBlock<8, F>(b, column, k, depth, a, ahead, out, ld, store);
+    default:
+      return ThinPackedBlock<16, F>(b, column, k, depth, a, ahead, out, ld, store);
+  }
+}
+
+/// ThinPackedOf for the format of `b`.
+inline void MultiplyThinPacked(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
+                               std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
+                               std::size_t ld, TileStore store) {
+  mantissa::HWY_NAMESPACE::WithFormat(b.packed.format, [&](auto f) HWY_ATTR {
+    ThinPackedOf<f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_THIN_BLOCKS_INL_H_
