@@ -73,7 +73,7 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
   const Reading forward = read_precision(rules), with_backward = read_precision(rules, true);
   ASSERT_EQ(forward.notes.size(), 1U);
   EXPECT_EQ(forward.notes[0].find("left out: --rule 1 \""), 0U) << forward.notes[0];
-  for (const char* named : {"--rule 2", "--rule 3", "--rule 4", "only a forward pass is run here"})
+  for (const char* named : {"--rule 2", "--rule 3", "--rule 4", "this command runs only a forward pass"})
     EXPECT_TRUE(has(forward.notes[0], named)) << forward.notes[0];
   EXPECT_FALSE(has(forward.notes[0], "--rule 5")) << forward.notes[0];
   ASSERT_EQ(with_backward.notes.size(), 1U);

@@ -30,7 +30,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   write(folder / "typo.toml", tiny_config(2, "32-true") + "[log]\nintervall = 2\n");
   const std::pair<const char*, const char*> cases[] = {
       {"trian good.toml", "did you mean train"},
-      {"audit good.toml", "this version does not have the command"},
+      {"audit good.toml", "unavailable in this version"},
       {"train", "CONFIG"},
       {"train missing.toml", "missing.toml"},
       {"train typo.toml", "interval"},
@@ -314,7 +314,7 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   const std::string out = read_all(folder / "out");
   EXPECT_NE(out.find("\nterminated state of step "), std::string::npos) << out;
   EXPECT_NE(
-      out.find("; go on with:\n        " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume\n"),
+      out.find("; to continue:\n        " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume\n"),
       std::string::npos)
       << out;
 }
@@ -340,7 +340,7 @@ TEST(Program, AModelThatIsCutShortUnderItIsAnError) {
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_NE(read_all(folder / "err").find("was cut short while it was read"), std::string::npos);
+  EXPECT_NE(read_all(folder / "err").find("was truncated while it was read"), std::string::npos);
   EXPECT_EQ(read_all(folder / "out"), "");
 }
 

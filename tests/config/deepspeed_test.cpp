@@ -96,7 +96,7 @@ TEST(DeepSpeedConfig, TheCommandLineWins) {
   EXPECT_EQ(r.config.batch.global_batch_size, 24);
   EXPECT_EQ(scaler_options(r.config).value().hysteresis, 1);
   EXPECT_EQ(scaler_options(r.config).value().window, 500);
-  EXPECT_NE(r.all().find("the command line wins over batch.global_batch_size (train_batch_size), "
+  EXPECT_NE(r.all().find("the command line overrides batch.global_batch_size (train_batch_size), "
                          "precision.loss_scale.hysteresis (fp16.hysteresis)"),
             std::string::npos)
       << r.all();
