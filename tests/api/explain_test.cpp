@@ -28,10 +28,10 @@ TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
   const Plan plan = explain(Config::parse(tiny_config(2, "32-true"), large), {}, targets);
   EXPECT_EQ(plan.largest_micro_batch_size, 0);
   EXPECT_TRUE(has(plan.text, " here: not one sequence at a time: that needs ")) << plan.text;
-  EXPECT_TRUE(has(plan.text, "16 GB on v100: no, not with one sequence at a time: that needs ")) << plan.text;
+  EXPECT_TRUE(has(plan.text, "16 GB on v100: no, not even one sequence at a time: that needs ")) << plan.text;
   EXPECT_TRUE(has(plan.text, " GB more")) << plan.text;
   EXPECT_TRUE(
-      has(plan.text, "time    none here: the plan does not fit\n        none on v100: it does not fit\n"))
+      has(plan.text, "time    unknown: the plan does not fit\n        unknown on v100: the plan does not fit\n"))
       << plan.text;
   EXPECT_FALSE(has(plan.text, "≤ 0")) << plan.text;
   const nlohmann::json json = nlohmann::json::parse(plan.json);
@@ -55,7 +55,7 @@ TEST(Explain, AModelUnderADeepSpeedFileIsATrainingPlan) {
         << plan.text;
     EXPECT_TRUE(has(plan.text, "note    a DeepSpeed file is one of training, and so is this plan"))
         << plan.text;
-    EXPECT_FALSE(has(plan.text, " in all")) << plan.text;
+    EXPECT_FALSE(has(plan.text, " in total")) << plan.text;
     EXPECT_EQ(nlohmann::json::parse(plan.json)["loss_scale"], "dynamic:2^16");
   }
   EXPECT_TRUE(has(explain_model(model, {}).text, "generation, "));

@@ -242,8 +242,8 @@ TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
   for (const auto& [policy, what] : {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
                                      {"accumulate=tf32", "tf32 is simulated"},
                                      {"output=e4m3", "e4m3 is simulated"},
-                                     {"saturate=true", "saturation of what is too large is done by own code"},
-                                     {"flush_subnormals=true", "zeros for subnormals is done by own code"},
+                                     {"saturate=true", "saturation of what is too large is simulated by code of this program"},
+                                     {"flush_subnormals=true", "zeros for subnormals is simulated by code of this program"},
                                      {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
     EXPECT_NE(refused(policy, {}).find(what), std::string::npos) << policy << ": " << refused(policy, {});
   }

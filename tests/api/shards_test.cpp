@@ -45,9 +45,9 @@ TEST(Shards, ThePlanSaysThemAndTheirMemory) {
   const Plan four = explain(Config::parse(config_of(4, "reduce=bf16")));
   EXPECT_EQ(one.text.find("\nshards "), std::string::npos) << one.text;
   ASSERT_EQ(one.notes.size(), 1U);
-  EXPECT_EQ(one.notes[0].find("reduce=bf16 changes nothing: the batch is one shard; "), 0U) << one.notes[0];
+  EXPECT_EQ(one.notes[0].find("reduce=bf16 has no effect: the batch is one shard; "), 0U) << one.notes[0];
   EXPECT_TRUE(four.notes.empty());
-  EXPECT_NE(four.text.find("shards  4 of 1 sequences; their gradients are added by a tree in bf16\n"),
+  EXPECT_NE(four.text.find("shards  4 of 1 sequences; gradients are added by a tree in bf16\n"),
             std::string::npos)
       << four.text;
   // Two sums wait at most, each of 2 bytes a parameter; a norm's 16 take a line of 64 bytes.
