@@ -88,8 +88,8 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"num_hidden_layers", 1000000000, "must be between 1 and 1000"},
       {"num_hidden_layers", json::array({2}), "is a list, but must be a whole number"},
       {"rms_norm_eps", -1, "must be positive"},
-      {"rms_norm_eps", 1e300, "must be a number that f32 can hold"},
-      {"rope_theta", 1e-300, "must be a number that f32 can hold"},
+      {"rms_norm_eps", 1e300, "must be a number in the range of f32"},
+      {"rope_theta", 1e-300, "must be a number in the range of f32"},
       {"rope_theta", "a lot", "must be a number"},
       {"tie_word_embeddings", 1, "must be true or false"},
       {"hidden_act", "gelu", "supported: \"silu\""},
@@ -97,9 +97,9 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"model_type", "bert", "supported: llama, mistral, qwen2"},
       {"model_type", "a\nb", "is \"a\\nb\""},
       {"attention_bias", 1, "must be true or false"},
-      {"partial_rotary_factor", 0.5, "every head is rotated whole"},
+      {"partial_rotary_factor", 0.5, "every head is rotated completely"},
       {"sliding_window", 128, "Llama attends to the whole prefix"},
-      {"quantization_config", json::object(), "multiply those of 8-bit"},
+      {"quantization_config", json::object(), "dequantise 8-bit"},
       {"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}, "supported: default, linear"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "must be at least 1"},
       {"rope_parameters", {{"rope_type", "llama3"}}, "\"factor\" is missing"},
@@ -147,7 +147,7 @@ TEST(ModelConfig, RefusesSizesThatOnlyTogetherAreTooLarge) {
            {"\"vocab_size\"", {{"hidden_size", kMost}, {"head_dim", 2}, {"vocab_size", kMost}}},
            {"\"intermediate_size\"", {{"hidden_size", 65536}, {"head_dim", 2}, {"intermediate_size", kMost}}},
            {"\"num_attention_heads\"", {{"num_attention_heads", kMost}, {"head_dim", 256}}}}) {
-    EXPECT_NE(message(key, sizes).find("weights; 1e+13 is the most: check the sizes"), std::string::npos)
+    EXPECT_NE(message(key, sizes).find("weights, more than 1e+13; check the sizes"), std::string::npos)
         << message(key, sizes);
   }
 }
