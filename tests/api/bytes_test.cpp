@@ -112,8 +112,7 @@ TEST_F(Bytes, AreFedToANewModelWithRoomForThemAndTheRoomIsNoted) {
   };
   const std::string expected =
       "data.tokenizer = \"byte\" gives the ids 0 to 255: the other 44 entries of model.vocab_size = 300 are "
-      "never "
-      "seen";
+      "never used";
   EXPECT_EQ(run({"model.vocab_size=300"}).steps, 2);
   EXPECT_NE(std::find(notes.begin(), notes.end(), expected), notes.end());
   EXPECT_EQ(run({"model.vocab_size=256"}).steps, 2);

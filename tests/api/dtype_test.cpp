@@ -105,8 +105,9 @@ TEST_F(DtypeMistakes, AStateKeepsItsRangeOnResume) {
   const std::string said =
       message_of<DtypeError>([&] { api::train(api::Config::parse(tiny_config(4, "16-true")), o); });
   EXPECT_EQ(
-      said.find("master.model.norm.weight: is F32 in " + found.path.string() +
-                " and 1e+06 at element 4, but policy \"16-true\" keeps f16 here, whose largest is 65504;"),
+      said.find(
+          "master.model.norm.weight: is F32 in " + found.path.string() +
+          " and 1e+06 at element 4, but policy \"16-true\" keeps f16 here, with the largest value 65504;"),
       0U)
       << said;
 }

@@ -53,7 +53,7 @@ TEST(Explain, AModelUnderADeepSpeedFileIsATrainingPlan) {
     EXPECT_TRUE(has(plan.text, "\nbackward\n")) << plan.text;
     EXPECT_TRUE(has(plan.text, "note    ds.json: fp16.enabled casts the whole module: residual=f16"))
         << plan.text;
-    EXPECT_TRUE(has(plan.text, "note    a DeepSpeed file is one of training, and so is this plan"))
+    EXPECT_TRUE(has(plan.text, "note    a DeepSpeed file describes training, so this plan is for training"))
         << plan.text;
     EXPECT_FALSE(has(plan.text, " in total")) << plan.text;
     EXPECT_EQ(nlohmann::json::parse(plan.json)["loss_scale"], "dynamic:2^16");

@@ -239,12 +239,13 @@ TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
     EXPECT_EQ(refused(policy, {}).empty(), native) << policy << ": " << refused(policy, {});
   }
   EXPECT_NE(refused("bf16-mixed", {}).find("bf16 is converted"), std::string::npos);
-  for (const auto& [policy, what] : {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
-                                     {"accumulate=tf32", "tf32 is simulated"},
-                                     {"output=e4m3", "e4m3 is simulated"},
-                                     {"saturate=true", "saturation of what is too large is simulated by code of this program"},
-                                     {"flush_subnormals=true", "zeros for subnormals is simulated by code of this program"},
-                                     {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
+  for (const auto& [policy, what] :
+       {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
+        {"accumulate=tf32", "tf32 is simulated"},
+        {"output=e4m3", "e4m3 is simulated"},
+        {"saturate=true", "saturation of values beyond the range is simulated by code of this program"},
+        {"flush_subnormals=true", "flushing of subnormals to zero is simulated by code of this program"},
+        {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
     EXPECT_NE(refused(policy, {}).find(what), std::string::npos) << policy << ": " << refused(policy, {});
   }
   EXPECT_NE(refused("accumulate=f16 accumulate_block=8", {"h100"})

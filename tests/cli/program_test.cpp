@@ -56,7 +56,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"convert nowhere", "OUT"},
       {"convert good.toml out --dtype bf17", "did you mean bf16"},
       {"convert good.toml out --dtype mxfp8 --rounding stochastic",
-       "elements of blocks are rounded to nearest"},
+       "block formats round to nearest"},
       {"convert good.toml out --dtype fp8", "e4m3"},
       {"convert good.toml out --format gguf", "--format gguf"},
       {"convert good.toml out --rounding up", "nearest, stochastic, toward-zero"},
@@ -230,9 +230,9 @@ TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
   write(folder / "run.toml", tiny_config(2, "bf16-mixed accumulate_block=32"));
   const std::pair<const char*, const char*> cases[] = {
       {"convert in.st out.st --overwrite --dtype f16 --seed 7",
-       "note    --seed 7 has no effect: only --rounding stochastic draws numbers\n"},
+       "note    --seed 7 has no effect: only --rounding stochastic uses random numbers\n"},
       {"convert in.st out.st --overwrite --dtype mxfp4 --saturate",
-       "note    --saturate has no effect: elements of mxfp4 saturate without it\n"},
+       "note    --saturate has no effect: elements of mxfp4 always saturate\n"},
       {"explain run.toml",
        "note    accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"},
       {"train run.toml --out r",

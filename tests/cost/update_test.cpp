@@ -60,10 +60,9 @@ optimizer  moments   f32    –     f32   f32      policy line
 )") << "what says nothing of the update leaves its arithmetic";
   const std::vector<plan::PlanRow> rows =
       plan::plan_rows(program("adamw", "bf16-true optimizer=bf16 rounding=stochastic"));
-  EXPECT_EQ(
-      rows[rows.size() - 2].kernel,
-      "one sweep: clip, update, copy; what is below f32 rounded stochastically, keyed by seed, step, name "
-      "and element");
+  EXPECT_EQ(rows[rows.size() - 2].kernel,
+            "one sweep: clip, update, copy; values below f32 rounded stochastically, keyed by seed, step, "
+            "name and element");
 }
 
 TEST(UpdateRows, HaveEachRuleOfUpdateAndItsProducts) {

@@ -95,7 +95,7 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
        "sliding_window_pattern",
        "must be between 1 and"},
       {"gpt2", {{"activation_function", "relu"}}, "activation_function", "supported: \"gelu_new\""},
-      {"gpt2", {{"add_cross_attention", true}}, "add_cross_attention", "decoder alone"},
+      {"gpt2", {{"add_cross_attention", true}}, "add_cross_attention", "only as a decoder"},
       {"gpt2", {{"n_head", 3}}, "n_head", "must divide n_embd 16"},
       {"gpt2", {{"n_embd", 1024}, {"n_head", 1}}, "n_head", "heads of at most 256"},
       {"gpt2", {{"hidden_size", 32}}, "hidden_size", "gpt2 calls n_embd"},

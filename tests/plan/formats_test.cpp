@@ -155,7 +155,7 @@ TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
     const std::string rule = "{match=\"*\", steps=\"" + std::to_string(first) + ":200\", compute=\"f32\"}";
     const Warnings late = warned({rule.c_str()});
     ASSERT_EQ(late.size(), 1U) << rule;
-    const std::string why = "speaks of steps from " + std::to_string(first) + " on, and the run has 4";
+    const std::string why = "holds from step " + std::to_string(first) + " on, but the run has 4";
     EXPECT_NE(late[0].find(why), std::string::npos) << late[0];
   }
 }

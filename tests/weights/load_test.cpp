@@ -186,12 +186,11 @@ TEST_F(LoadWeights, RefuseWhatIsNoFloatingPointNumber) {
   const plan::Program program = program_of(config(false), "bf16-mixed");
   for (const io::Dtype dtype :
        {io::Dtype::i64, io::Dtype::i32, io::Dtype::i16, io::Dtype::i8, io::Dtype::u8, io::Dtype::boolean}) {
-    EXPECT_EQ(
-        refused(folder, program, dtype),
-        "model.embed_tokens.weight: is " + std::string(io::safetensors_name(dtype)) + " in " +
-            (folder / "model.safetensors").string() +
-            ", but policy \"bf16-mixed\" keeps f32 here; save it as a floating-point tensor (in PyTorch "
-            "weight.to(torch.float32)), or load the weights before they were quantised");
+    EXPECT_EQ(refused(folder, program, dtype),
+              "model.embed_tokens.weight: is " + std::string(io::safetensors_name(dtype)) + " in " +
+                  (folder / "model.safetensors").string() +
+                  ", but policy \"bf16-mixed\" keeps f32 here; save it as a floating-point tensor (in "
+                  "PyTorch weight.to(torch.float32)), or load the weights before quantisation");
   }
 }
 
@@ -203,9 +202,8 @@ TEST_F(LoadWeights, RefuseCodesWithoutTheirScales) {
                       {{name, io::Dtype::f32, {1}, std::as_bytes(std::span(&scale, 1)), nullptr}}),
               "model.embed_tokens.weight: is F8_E4M3 in " + (folder / "model.safetensors").string() +
                   " with its scale in \"" + name +
-                  "\", but policy \"bf16-true\" keeps bf16 here; multiply them with mantissa convert IN OUT "
-                  "--dtype "
-                  "bf16, or load the weights before they were quantised");
+                  "\", but policy \"bf16-true\" keeps bf16 here; dequantise them with mantissa convert IN "
+                  "OUT --dtype bf16, or load the weights before quantisation");
   }
 }
 

@@ -15,7 +15,7 @@ namespace mantissa::api {
 kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads) {
   if (hardware.device != "cpu") {
     throw ConfigError(
-        fmt::format("--device {}: this build runs on the cpu; leave --device out", hardware.device));
+        fmt::format("--device {}: this build runs on the CPU; remove --device", hardware.device));
   }
   kernels::Context ctx;
   ctx.simd = hardware.simd.empty() ? kernels::best_simd() : kernels::parse_simd(hardware.simd);
