@@ -1,4 +1,5 @@
-// Tensors of a dtype that their use cannot have are refused before anything runs, by name and with cures.
+// Tensors of a dtype that their use does not allow are errors before anything runs, with the name and the
+// cures.
 #include <gtest/gtest.h>
 
 #include <cstring>

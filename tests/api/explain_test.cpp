@@ -1,5 +1,5 @@
-// What a plan tells where it does not fit, of a model under a DeepSpeed file, and of rules that a forward
-// pass has no part of.
+// Plans that do not fit, plans of a model under a DeepSpeed file, and rules that do not apply to a forward
+// pass.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -30,8 +30,8 @@ TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
   EXPECT_TRUE(has(plan.text, " here: not one sequence at a time: that needs ")) << plan.text;
   EXPECT_TRUE(has(plan.text, "16 GB on v100: no, not even one sequence at a time: that needs ")) << plan.text;
   EXPECT_TRUE(has(plan.text, " GB more")) << plan.text;
-  EXPECT_TRUE(
-      has(plan.text, "time    unknown: the plan does not fit\n        unknown on v100: the plan does not fit\n"))
+  EXPECT_TRUE(has(plan.text,
+                  "time    unknown: the plan does not fit\n        unknown on v100: the plan does not fit\n"))
       << plan.text;
   EXPECT_FALSE(has(plan.text, "≤ 0")) << plan.text;
   const nlohmann::json json = nlohmann::json::parse(plan.json);
@@ -98,11 +98,11 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
     trace_options.grads = grads;
     EXPECT_EQ(trace(trace_options).predicted, 2);
   }
-  // A config's own evaluation takes the rules of its training as they are.
+  // The evaluation of a config uses the rules of its training unchanged.
   const Config config = Config::parse(
       tiny_config(2, "32-true"), std::vector<std::string>{"run.out=" + (folder / "run").string()}, rules);
   EXPECT_GT(evaluate(config, 0).loss, 0);
-  // A scope that is nowhere is still refused.
+  // An unknown scope is still an error.
   options.precision.rules = {"nowhere: compute=f32"};
   EXPECT_THROW(generate(model, options), ConfigError);
 }

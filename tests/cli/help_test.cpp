@@ -62,7 +62,7 @@ TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
   }
 }
 
-TEST(Help, IsAskedForInSeveralWays) {
+TEST(Help, IsRequestedInSeveralWays) {
   const TemporaryFolder folder;
   const Result none = mantissa::testing::mantissa(folder, "");
   EXPECT_EQ(none.code, 2);
@@ -210,7 +210,7 @@ TEST(Arguments, AreReadInAnyOrder) {
   EXPECT_EQ(a.text("--device"), "cpu") << "the default of the table";
   EXPECT_FALSE(a.has("--quiet"));
   EXPECT_THROW(a.has("--prompt"), InternalError);
-  // A list leaves what positional arguments need.
+  // A list leaves the words that positional arguments need.
   EXPECT_EQ(parsed({"eval", "--data", "a", "b", "model"}).at(0), "model");
   EXPECT_EQ(parsed({"train", "--set", "run.steps=3", "run.toml"}).at(0), "run.toml");
   EXPECT_EQ(parsed({"convert", "--", "-in", "-out"}).at(0), "-in");

@@ -55,8 +55,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"convert nowhere out", "nowhere"},
       {"convert nowhere", "OUT"},
       {"convert good.toml out --dtype bf17", "did you mean bf16"},
-      {"convert good.toml out --dtype mxfp8 --rounding stochastic",
-       "block formats round to nearest"},
+      {"convert good.toml out --dtype mxfp8 --rounding stochastic", "block formats round to nearest"},
       {"convert good.toml out --dtype fp8", "e4m3"},
       {"convert good.toml out --format gguf", "--format gguf"},
       {"convert good.toml out --rounding up", "nearest, stochastic, toward-zero"},
@@ -84,7 +83,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
 }
 
-TEST(Program, JsonStandsAloneOnStandardOutput) {
+TEST(Program, JsonIsAloneOnStandardOutput) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   for (const char* arguments :
@@ -104,7 +103,7 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
 }
 
-TEST(Program, RulesOfLaterStepsAreLeftOutWhereThereAreNone) {
+TEST(Program, RulesOfLaterStepsAreIgnoredWithoutSteps) {
   const TemporaryFolder folder;
   const std::string rules =
       " --rule '{match=\"*\", steps=\"2:\", compute=\"f16\"}' --rule '{match=\"*\", steps=\"1:3\", "
@@ -127,7 +126,7 @@ TEST(Program, RulesOfLaterStepsAreLeftOutWhereThereAreNone) {
   }
   const Result plan = mantissa(folder, "explain r/model" + rules);
   EXPECT_NE(plan.out.find("note    left out: --rule 1"), std::string::npos) << plan.out;
-  // A config's own evaluation is under the rules of its last step.
+  // The evaluation of a config uses the rules of its last step.
   const std::string later = " --rule '{match=\"*\", steps=\"1:\", compute=\"f16\"}'";
   EXPECT_EQ(mantissa(folder, "eval run.toml --puzzles 0 --set run.out=r" + later).code, 0);
 }
@@ -177,7 +176,7 @@ TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
   }
 }
 
-TEST(Program, ATraceKeepsTheFormatsOfWhatIsNotToBeConverted) {
+TEST(Program, ATraceKeepsTheFormatsOfUnconvertedTensors) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
@@ -221,7 +220,7 @@ TEST(Program, ConversionsThatOverflowGoThroughWithOneWarning) {
   }
 }
 
-TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
+TEST(Program, OptionsWithoutEffectAreNotedOnce) {
   const TemporaryFolder folder;
   const std::vector<float> values(32, 1.0F);
   io::write_safetensors(
@@ -249,7 +248,7 @@ TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
       std::string::npos);
 }
 
-TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
+TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   write(folder / "Bo", "Bo said");
@@ -319,7 +318,7 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
       << out;
 }
 
-TEST(Program, AModelThatIsCutShortUnderItIsAnError) {
+TEST(Program, AModelTruncatedWhileInUseIsAnError) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);

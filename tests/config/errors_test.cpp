@@ -1,4 +1,4 @@
-// How a config is refused: by key, value and line, with the nearest right spelling.
+// Errors in configs: with key, value and line, and the nearest valid spelling.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 namespace mantissa::config {
 namespace {
 
-TEST(ConfigErrors, WhatMustBeSaidIsAskedFor) {
+TEST(ConfigErrors, MissingRequiredKeysAreNamed) {
   EXPECT_EQ(message_of([] { parse(""); }),
             "dir/run.toml: run.steps is missing; set the number of optimizer steps under [run], such as "
             "steps = 300");
@@ -31,7 +31,7 @@ TEST(ConfigErrors, SyntaxHasALine) {
   EXPECT_EQ(refused("deep = " + std::string(5000, '[')).find("dir/run.toml:7: not valid TOML"), 0U);
 }
 
-TEST(ConfigErrors, ModelValuesOfManyLevelsAreRefused) {
+TEST(ConfigErrors, DeeplyNestedModelValuesAreErrors) {
   const std::string deep = "{a = " + std::string(40, '[') + std::string(40, ']') + "}";
   const std::string model = "[run]\nsteps = 1\n[data]\nsource = 'kk'\n[model]\nrope_scaling = ";
   EXPECT_EQ(message_of([&] { parse(model + deep); }),
@@ -65,7 +65,7 @@ TEST(ConfigErrors, KeysOfVeryManyPartsAreRefusedAndManyDotsElsewhereAreNot) {
   EXPECT_EQ(refused_set("model.rope_scaling={" + parts + "=1}").find("--set:1: a key has more"), 0U);
 }
 
-TEST(ConfigErrors, UnknownKeysAreAnsweredWithTheNearest) {
+TEST(ConfigErrors, UnknownKeysGetASuggestion) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"[optimizer]\nweight_dcay = 0.1",
        "dir/run.toml:8: unknown key \"optimizer.weight_dcay\"; did you mean \"weight_decay\"?"},
@@ -211,7 +211,7 @@ TEST(ConfigErrors, DataIsChecked) {
             "dir/run.toml:7: data.sequence_length = 0: must be at least 1 and at most 16777216");
 }
 
-TEST(ConfigErrors, TheModelIsSaidOnce) {
+TEST(ConfigErrors, TheModelIsDefinedOnce) {
   const auto with = [](const std::string& model) {
     return message_of([&] { parse("[run]\nsteps = 1\n[data]\nsource = \"kk\"\n[model]\n" + model); });
   };
@@ -251,7 +251,7 @@ TEST(ConfigErrors, BatchesMustDivide) {
             "dir/run.toml:8: batch.leaf = 4: must divide batch.micro_batch_size, which is 2; try 2");
 }
 
-TEST(ConfigErrors, PrecisionIsReadWhereItStands) {
+TEST(ConfigErrors, PrecisionErrorsNameTheLine) {
   const auto with = [](const std::string& precision) { return refused("[precision]\n" + precision); };
   EXPECT_EQ(with("policy = \"bf16-mixd\""),
             "dir/run.toml:8: policy \"bf16-mixd\": no preset is called \"bf16-mixd\"; did you mean "
@@ -318,7 +318,7 @@ TEST(ConfigErrors, OverridesAreNamed) {
   EXPECT_EQ(refused_set("run.name=\xff"), "--set \"run.name=\xff\": the value is not UTF-8");
 }
 
-TEST(ConfigErrors, DamagedTextIsReadOrRefusedAndNothingElse) {
+TEST(ConfigErrors, DamagedTextIsReadOrIsAConfigError) {
   const unsigned seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
@@ -381,7 +381,7 @@ TEST_F(ConfigFile, IsReadFromDisk) {
   EXPECT_EQ(c.data.validation.files, Strings{(dir_ / "held.txt").string()});
 }
 
-TEST_F(ConfigFile, ThatIsNoTextIsRefused) {
+TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
   EXPECT_EQ(file_error(dir_ / "none.toml"),
             (dir_ / "none.toml").string() + ": cannot be read; is it the path of a config file?");
   EXPECT_EQ(file_error(dir_), dir_.string() + ": cannot be read; is it the path of a config file?");

@@ -1,4 +1,4 @@
-// config.json as transformers 4 and 5 write it, and what is refused in it.
+// config.json as written by transformers 4 and 5, and its errors.
 #include "mantissa/model/config.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ TEST(ModelConfig, TakesHeadSizesThatDoNotDivideTheWidth) {
   EXPECT_EQ(parse(c).parameters(), 2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 32 + 2 * 64 * 32);
 }
 
-TEST(ModelConfig, SaysWhatItDoesNotDo) {
+TEST(ModelConfig, NotesUnsupportedFeatures) {
   json c = minimal();
   c["attention_dropout"] = 0.1;
   c["pretraining_tp"] = 2;
@@ -163,7 +163,7 @@ TEST(ModelConfig, ShowsTheBeginningOfALongValue) {
   }
 }
 
-TEST(ModelConfig, ComesBackAsItWasWritten) {
+TEST(ModelConfig, RoundTrips) {
   json c = minimal();
   c["rope_parameters"] = {{"rope_theta", 250000.0}, {"rope_type", "default"}};
   c["eos_token_id"] = 5;

@@ -1,4 +1,4 @@
-// What a family cannot do is an error that names the file and the field, in every family.
+// Unsupported features of a family are errors that name the file and the field.
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -23,7 +23,7 @@ json tiny(const std::string& name, const json& fields) {
   throw std::logic_error(name);
 }
 
-/// The error of reading this config; empty where it can be read.
+/// Returns the error of reading this config, or "".
 std::string error_of(const json& config) {
   try {
     parse_model_config(config, "some/config.json");
@@ -36,7 +36,7 @@ std::string error_of(const json& config) {
 struct Refusal {
   const char* name;  // of the tiny model
   json fields;
-  const char* where;  // "KEY" of the message
+  const char* where;  // "KEY" in the message
   const char* says;
 };
 
@@ -132,7 +132,7 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
   }
 }
 
-TEST(FamilyRefusals, OfANumberOfHeadsThatIsADefaultSayThatItIsOne) {
+TEST(FamilyRefusals, MarkADefaultNumberOfHeads) {
   for (const char* family : {"mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
     json config = tiny("llama", {{"model_type", family}, {"num_attention_heads", 6}, {"head_dim", 8}});
     config.erase("num_key_value_heads");
@@ -145,8 +145,7 @@ TEST(FamilyRefusals, OfANumberOfHeadsThatIsADefaultSayThatItIsOne) {
 TEST(FamilyRefusals, OfMultimodalModelsSayHowToGetTheirText) {
   const json config = {{"model_type", "gemma3"}, {"text_config", tiny("gemma3", json::object())}};
   const std::string message = error_of(config);
-  EXPECT_NE(message.find("\"model_type\" is \"gemma3\", a multimodal model"), std::string::npos)
-      << message;
+  EXPECT_NE(message.find("\"model_type\" is \"gemma3\", a multimodal model"), std::string::npos) << message;
   EXPECT_NE(message.find("language_model.save_pretrained(DIR)"), std::string::npos) << message;
 }
 

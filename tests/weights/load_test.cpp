@@ -1,4 +1,4 @@
-// Weights that are read where their file is mapped have the bits of those that are copied.
+// Mapped weights have the bits of copied ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ constexpr std::pair<Scalar, io::Dtype> kStored[] = {
     {Scalar::f64, io::Dtype::f64}, {Scalar::f32, io::Dtype::f32},   {Scalar::bf16, io::Dtype::bf16},
     {Scalar::f16, io::Dtype::f16}, {Scalar::e5m2, io::Dtype::e5m2}, {Scalar::e4m3, io::Dtype::e4m3}};
 
-/// Its embedding is longer than one of the pieces that weights are loaded in.
+/// Its embedding is larger than one piece of loading.
 model::ModelConfig config(bool tied) {
   return model::parse_model_config({{"model_type", "llama"},
                                     {"vocab_size", 4100},
@@ -66,7 +66,7 @@ class LoadWeights : public test::TemporaryFolder {
     return {c, folder};
   }
 
-  /// Of all weights that the program's steps read.
+  /// Counts all weights that the program's steps read.
   static std::vector<std::byte> read_bytes(const plan::Program& program, const runtime::WeightSet& weights) {
     std::vector<std::byte> all;
     for (const plan::Step& s : program.steps) {
@@ -99,7 +99,7 @@ TEST_F(LoadWeights, MappedHaveTheBitsOfCopiedUnderEveryPresetAndDtype) {
   }
 }
 
-TEST_F(LoadWeights, TakeNoMemoryForWhatTheFileHasOrNobodyReads) {
+TEST_F(LoadWeights, UsesNoMemoryForMappedOrUnreadWeights) {
   const ModelSource f32 = write(config(false), Scalar::f32, io::Dtype::f32);
   EXPECT_EQ(open_weights(program_of(config(false), "32-true"), f32, {}).bytes(), 0U);
   const plan::Program mixed = program_of(config(false), "bf16-mixed");
@@ -107,11 +107,11 @@ TEST_F(LoadWeights, TakeNoMemoryForWhatTheFileHasOrNobodyReads) {
   EXPECT_EQ(open_weights(mixed, f32, {}).bytes(), mixed.memory.copies);
   const ModelSource bf16 = write(config(false), Scalar::bf16, io::Dtype::bf16);
   EXPECT_EQ(open_weights(program_of(config(false), "bf16-true"), bf16, {}).bytes(), 0U);
-  // Nothing but the embedding and the three gains, widened.
+  // Only the embedding and the three gains, widened.
   EXPECT_EQ(open_weights(mixed, bf16, {}).bytes(), (4100U + 3U) * 64U * 4U);
 }
 
-TEST_F(LoadWeights, AFileThatIsReplacedStaysWhatItWas) {
+TEST_F(LoadWeights, AReplacedFileStaysMapped) {
   const plan::Program program = program_of(config(false), "32-true");
   const runtime::WeightSet weights =
       open_weights(program, write(config(false), Scalar::f32, io::Dtype::f32), {});
@@ -125,7 +125,7 @@ TEST_F(LoadWeights, MayLieAtAnyByte) {
   const ModelSource source = write(config(false), Scalar::f32, io::Dtype::f32);
   const plan::Program program = program_of(config(false), "32-true");
   const std::vector<std::byte> want = read_bytes(program, open_weights(program, source, {}));
-  // The format lets a header end in any number of spaces.
+  // The format allows any number of spaces at the end of a header.
   const std::string file = test::contents_of(folder / "model.safetensors");
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), 8);
@@ -172,7 +172,7 @@ TEST_F(LoadWeights, NameTheFirstValueBeyondTheMastersRange) {
   }
 }
 
-/// The message of a load of `tensor` as a weight of this dtype, with further tensors beside.
+/// Returns the message of loading `tensor` as a weight of this dtype, with further tensors next to it.
 std::string refused(const std::filesystem::path& folder, const plan::Program& program, io::Dtype dtype,
                     std::vector<io::TensorToWrite> beside = {}) {
   const std::vector<std::byte> bytes(std::size_t{4100} * 64 * io::bytes_of(dtype));
@@ -182,7 +182,7 @@ std::string refused(const std::filesystem::path& folder, const plan::Program& pr
   return test::message_of<DtypeError>([&] { open_weights(program, {config(false), folder}, {}); });
 }
 
-TEST_F(LoadWeights, RefuseWhatIsNoFloatingPointNumber) {
+TEST_F(LoadWeights, RejectsIntegersAndBooleans) {
   const plan::Program program = program_of(config(false), "bf16-mixed");
   for (const io::Dtype dtype :
        {io::Dtype::i64, io::Dtype::i32, io::Dtype::i16, io::Dtype::i8, io::Dtype::u8, io::Dtype::boolean}) {
@@ -194,7 +194,7 @@ TEST_F(LoadWeights, RefuseWhatIsNoFloatingPointNumber) {
   }
 }
 
-TEST_F(LoadWeights, RefuseCodesWithoutTheirScales) {
+TEST_F(LoadWeights, RejectsCodesWithoutTheirScales) {
   const plan::Program program = program_of(config(false), "bf16-true");
   const float scale = 2;
   for (const char* name : {"model.embed_tokens.weight_scale_inv", "model.embed_tokens.weight_scale"}) {
