@@ -8,10 +8,10 @@
 
 namespace mantissa::runtime {
 
-/// Owns the rows and segments that its extent points to.
+/// Owns the rows and segments to which its extent points.
 class Batch {
  public:
-  /// `rows` sequences of `length` tokens each, one segment a row.
+  /// Creates `rows` sequences of `length` tokens each, with one segment per row.
   Batch(std::int64_t rows, std::int64_t length, std::int64_t rows_per_leaf) {
     for (std::int64_t r = 0; r < rows; ++r) {
       rows_.push_back({r * length, length});
@@ -26,7 +26,7 @@ class Batch {
 
   const Extent& extent() const { return extent_; }
 
-  /// Keys what is drawn for the rows by `seed` and sequences `first` onward.
+  /// Keys the random numbers of the rows by `seed` and sequences from `first` on.
   void key(std::uint64_t seed, std::uint64_t first) {
     extent_.seed = seed;
     for (Segment& s : segments_) s.sequence = first++;
