@@ -65,7 +65,8 @@ struct Conversion {
 
 /// Rewrites a safetensors file, a model directory, or the model or newest state of a run. `out` appears
 /// complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be read or
-/// `out` must not be written. A stop before `out` is complete leaves nothing; a later one skips the
+/// `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison has a
+/// non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the
 /// comparison (docs/library.md, "Stopping and resuming").
 Conversion convert(const ConvertOptions& options, std::stop_token stop = {});
 

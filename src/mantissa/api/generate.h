@@ -36,8 +36,8 @@ struct GenerateOptions {
   std::string prompt = {};  // the prompt of generate() without prompts; or `prompt_ids`
   std::vector<std::int32_t> prompt_ids = {};
   std::int64_t samples = 1;  // continuations of each prompt, with independent draws
-  std::int64_t streams =
-      16;  // largest number of sequences decoded at once, reduced if memory is short; changes no bit
+  // largest number of sequences decoded at once, reduced if memory is short; changes no bit
+  std::int64_t streams = 16;
   std::int64_t max_new_tokens = 128;
   double temperature = 0;  // 0: the most likely token
   std::int64_t top_k = 0;

@@ -40,8 +40,8 @@ struct Plan {
   std::vector<PlanOp> ops;
   std::size_t predicted_peak_bytes = 0;
   double seconds_per_step = 0;  // for a model's plan: per token; meaningless if the plan does not fit
-  std::int64_t largest_micro_batch_size =
-      0;  // of the config's batch, on this machine; 0 if not even one sequence fits
+  // of the config's batch, on this machine; 0 if not even one sequence fits
+  std::int64_t largest_micro_batch_size = 0;
   std::vector<TargetPlan> targets;
   std::vector<std::string> warnings;
   std::vector<std::string> notes;  // how the config was read

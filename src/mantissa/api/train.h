@@ -45,16 +45,16 @@ struct Events {
   std::function<void(std::int64_t step, double loss)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
   std::function<void(const std::string&)> on_note;  // once for each note, such as how the config was read
-  std::function<void(const Warning&)>
-      on_warning;  // once for each problem that does not stop the run, with cures
+  // once for each problem that does not stop the run, with cures
+  std::function<void(const Warning&)> on_warning;
 };
 
 struct TrainOptions {
   std::filesystem::path out;  // empty: the config's run.out
   bool overwrite = false;  // start from the beginning if `out` contains a state; otherwise that is an error
-  std::optional<std::int64_t>
-      resume;  // a step, or 0 for the newest state (from the beginning if there is none)
-  Data data;   // from memory, in place of the config's source
+  // a step, or 0 for the newest state (from the beginning if there is none)
+  std::optional<std::int64_t> resume;
+  Data data;                               // from memory, in place of the config's source
   std::shared_ptr<const Weights> weights;  // initial weights, in place of those of the config's model
   bool return_weights = false;             // fill Summary::weights
   Hardware hardware;
@@ -81,8 +81,9 @@ struct Summary {
   bool interrupted = false;
 };
 
-/// Trains and writes a run directory (docs/cli.md). Throws ConfigError, FileError or ResourceError before the
-/// first step. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states are
+/// Trains and writes a run directory (docs/cli.md). Throws ConfigError, FileError or ResourceError for faults
+/// of config, data, files or machine, before the first step except for rows of Data::next and for writing
+/// files. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states are
 /// written, but no model. A stop request discards only the current step (docs/library.md, "Stopping and
 /// resuming").
 Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},

@@ -86,7 +86,7 @@ std::string fits_text(const Explained& e) {
 std::string fits_text(const There& there) {
   const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
   if (there.fits) {
-    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all", where,
+    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in total", where,
                        there.largest_micro_batch_size, there.sequences_that_fit);
   }
   return fmt::format("{}: no, not even one sequence at a time: that needs {}, {} more than available", where,

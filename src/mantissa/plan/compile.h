@@ -27,11 +27,11 @@ struct CompileOptions {
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
   bool fold = true;               // let kernels that load and store include casts and sums (changes no bit)
   bool fuse = true;               // fuse pointwise chains to one program (changes no bit)
-  bool join_head =
-      false;  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
+  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
+  bool join_head = false;
   Recompute recompute = Recompute::none;
-  bool one_micro_batch =
-      false;  // a step is one micro-batch, so nothing accumulates over runs (changes no bit)
+  // a step is one micro-batch, so nothing accumulates over runs (changes no bit)
+  bool one_micro_batch = false;
   // shards of a step's batch, whose gradients are summed in the policy's `reduce` format
   std::int64_t shards = 1;
   bool keep_values = false;  // keep every value of the graph readable after the run (for traces)
