@@ -79,16 +79,18 @@ class Stopwatch {
 };
 
 void measure(const char* policy, std::int64_t streams, const kernels::Context& ctx) {
-  const plan::Program program =
-      rollout::compile_decode(llama_134m(), precision::Policy::parse(policy), kPrompt + kNew, ctx, streams);
-  runtime::WeightSet weights(program);
-  weights.initialise(1, ctx);
-  runtime::Executor executor(program, weights, ctx);
+  const auto device = runtime::cpu(ctx);
+  const auto compiled = rollout::compile_decode(llama_134m(), precision::Policy::parse(policy),
+                                                kPrompt + kNew, *device, streams);
+  const plan::Program& program = *compiled;
+  const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
+  weights->initialise(1);
+  runtime::Session session(compiled, weights);
   std::vector<rollout::Request> requests;
   for (std::int64_t s = 0; s < streams; ++s)
     requests.push_back({std::vector<std::int32_t>(kPrompt, static_cast<std::int32_t>(s)), s});
   Stopwatch watch(static_cast<std::size_t>(streams));
-  executor.after_step = [&](const plan::Step& step, const graph::Call&) {
+  session.executor().after_step = [&](const plan::Step& step, const graph::Call&) {
     watch.op(step.scope == "lm_head" ? "matmul, head" : std::string(step.op->id));
   };
   rollout::GenerateOptions options;
@@ -98,7 +100,7 @@ void measure(const char* policy, std::int64_t streams, const kernels::Context& c
     return true;
   };
   const double before = kernels::measure_read_bandwidth(ctx);
-  rollout::generate(executor, llama_134m(), requests, options);
+  rollout::generate(session, llama_134m(), requests, options);
   const double bandwidth = (before + kernels::measure_read_bandwidth(ctx)) / 2;
   std::map<std::string, double> ops = watch.medians();
   const double step = ops["all"], limit = bytes_read(program) / bandwidth;

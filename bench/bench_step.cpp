@@ -87,15 +87,18 @@ void print(const std::string& kind, const Spent& s, const Spent& all, double pea
 /// Runs forward and backward a few times and prints the time of each kind of op.
 void measure(const Model& shape, const std::string& policy, bool by_shape, const kernels::Context& ctx) {
   const plan::Program program = program_of(shape, policy, ctx);
-  runtime::WeightSet weights(program);
-  weights.initialise(1, ctx);
-  runtime::Executor executor(program, weights, ctx);
+  const auto device = runtime::cpu(ctx);
+  runtime::WeightSet weights(program, *device);
+  weights.initialise(1);
+  runtime::Executor executor(program, weights);
   const auto vocabulary = static_cast<std::size_t>(shape.vocabulary);
   for (std::size_t i = 0; i < executor.integers("ids").size(); ++i) {
     executor.integers("ids")[i] = static_cast<std::int32_t>(i * 31 % vocabulary);
     executor.integers("targets")[i] = static_cast<std::int32_t>(i * 17 % vocabulary);
   }
-  const runtime::Batch batch(shape.rows, shape.length, 1);
+  runtime::Batch batch;
+  const std::vector<std::int32_t> zeros(static_cast<std::size_t>(shape.length));
+  for (std::int64_t r = 0; r < shape.rows; ++r) batch.add({.ids = zeros, .targets = zeros});
   std::map<const plan::Step*, double> fastest;
   Clock::time_point last;
   executor.after_step = [&](const plan::Step& step, const graph::Call&) {
@@ -107,7 +110,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   };
   cost::Machine machine;
   for (int i = 0; i < kRounds; ++i) {
-    const cost::Machine now = cost::measure_machine(ctx, program);
+    const cost::Machine now = cost::measure_machine(*device, program);
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {

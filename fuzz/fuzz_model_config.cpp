@@ -1,4 +1,5 @@
-// A model's config.json, of any family: parsed, written, and parsed again with the same sizes and the same file.
+// A model's config.json, of any family: parsed, written, and parsed again with the same sizes and the same
+// file.
 #include <optional>
 #include <string_view>
 
@@ -20,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::expect_only_errors([&] {
     const model::ModelConfig again = model::parse_model_config(written, "config.json");
     fuzz::require(again.parameters() == parameters, "a written config describes the same model");
-    fuzz::require(model::to_json(again, "float32") == written, "writing a parsed config again gives the same file");
+    fuzz::require(model::to_json(again, "float32") == written,
+                  "writing a parsed config again gives the same file");
     config.reset();
   });
   fuzz::require(!config, "a written config can be parsed");

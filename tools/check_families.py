@@ -72,6 +72,8 @@ def cases():
 
     yield "llama", LlamaConfig, {}
     yield "llama-tied-biases", LlamaConfig, dict(tie_word_embeddings=True, attention_bias=True, mlp_bias=True, head_dim=10)
+    yield "llama-padding", LlamaConfig, dict(pad_token_id=5)
+    yield "llama-tied-padding", LlamaConfig, dict(pad_token_id=7, tie_word_embeddings=True)
     yield "llama-linear", LlamaConfig, rope("linear", factor=4.0)
     yield "llama-dynamic", LlamaConfig, rope("dynamic", factor=4.0) | dict(max_position_embeddings=16)
     yield "llama-dynamic-short", LlamaConfig, rope("dynamic", factor=4.0)
@@ -93,6 +95,7 @@ def cases():
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)
     yield "gemma2", Gemma2Config, dict(head_dim=8, sliding_window=6, query_pre_attn_scalar=11)
+    yield "gemma2-padding", Gemma2Config, dict(head_dim=8, sliding_window=6, query_pre_attn_scalar=11, pad_token_id=0)
     yield "gemma2-caps-off", Gemma2Config, dict(head_dim=16, sliding_window=6, attn_logit_softcapping=None,
                                                 final_logit_softcapping=None, tie_word_embeddings=False)
     yield "gemma2-tight", Gemma2Config, dict(head_dim=8, sliding_window=5, attn_logit_softcapping=0.5,

@@ -6,7 +6,7 @@ import transformers
 VOCABULARY = 97
 DECODER = dict(vocab_size=VOCABULARY, hidden_size=48, intermediate_size=72, num_hidden_layers=3, num_attention_heads=6,
                num_key_value_heads=2, max_position_embeddings=64, initializer_range=0.15, bos_token_id=None, eos_token_id=None,
-               pad_token_id=None)  # transformers does not train the embedding of the padding id
+               pad_token_id=None)  # cases with a padding id set one
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=48, n_layer=3, n_head=4, n_positions=64, initializer_range=0.15, bos_token_id=None,
             eos_token_id=None)
 IGNORED = -100

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Checks the floors (docs/architecture.md) of the tree at $1. A file of src/mantissa/<room> may include headers of its own room
 # and of the rooms that CMakeLists.txt lets it use, directly or indirectly. Only cli may print, exit or read the environment.
-# Only graph may compare the names of ops. Prints each fault as FILE:LINE: message, and fails if there are any.
+# Only graph may compare the names of ops. Rooms above runtime reach memory and kernels through a device: they may not name
+# contexts or instruction sets, or cast memory to numbers. Prints each fault as FILE:LINE: message, and fails if there are any.
 set -euo pipefail
 root=${1:-.}
 cd "$root"
@@ -43,6 +44,12 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
     return text ~ /op->(id|op)[ \t]*[!=]=[ \t]*"/ || text ~ /"[ \t]*[!=]=[ \t]*[A-Za-z_.]*op->(id|op)/
   }
 
+  # Names a kernel context, or casts untyped memory to numbers? (cost/format_costs.cpp measures the CPU kernels themselves.)
+  function code_of_device(text) {
+    sub(/\/\/.*/, "", text)
+    return text ~ /kernels::(Context|Simd)[^A-Za-z]/ || text ~ /static_cast<(const )?(float|double|std::int32_t) ?\*>/
+  }
+
   function check(file,   line, text, room, parts, used, name, number) {
     split(file, parts, "/")
     room = parts[3]
@@ -59,6 +66,8 @@ find src/mantissa -name '*.h' -o -name '*.cpp' | sort | awk '
       }
       if (room != "graph" && code_names(line))
         fault(number, "distinguish ops by their traits (graph/op.h), not by name")
+      if (room != "runtime" && may(room, "runtime") && file !~ /cost\/format_costs\.cpp$/ && code_of_device(line))
+        fault(number, "reach memory and kernels through runtime::Device and runtime::Session")
       if (room == "cli") continue
       if (line ~ /^[ \t]*#[ \t]*include[ \t]*<(iostream|print|spdlog\/|CLI\/|CLI11)/)
         fault(number, "only cli may include this")

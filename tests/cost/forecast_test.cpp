@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "mantissa/weights/model_files.h"
+#include "runtime/device.h"
 
 namespace mantissa::cost {
 namespace {
@@ -16,8 +17,7 @@ constexpr const char* kModel =
 std::vector<Part> parts_of(const std::string& precision) {
   const config::RunConfig config =
       config::parse_config(kModel + std::string("[precision]\n") + precision, "run.toml");
-  return compile_parts(config, weights::find_model(config.model).config,
-                       kernels::Context{.simd = kernels::best_simd()});
+  return compile_parts(config, weights::find_model(config.model).config, mantissa::testing::best_device());
 }
 
 TEST(ForecastMemory, OfOnePartIsThatOfItsPlan) {
@@ -45,7 +45,11 @@ TEST(ForecastMemory, CountsTheWeightsOfTwoPartsWhereTheyMeet) {
   std::vector<Part> parts = parts_of(
       "policy = \"bf16-mixed grads=bf16\"\nrules = [{match = \"*\", compute = \"f16\", steps = \"2:\"}]\n");
   ASSERT_EQ(parts.size(), 2U);
-  for (const Part& part : parts) part.program->memory.activations = part.program->memory.work = 0;
+  for (Part& part : parts) {
+    auto without = std::make_shared<plan::Program>(*part.program);
+    without->memory.activations = without->memory.work = 0;
+    part.program = without;
+  }
   const MemoryForecast run = forecast_memory(parts, 0), one = forecast_memory(*parts[0].program, 0);
   EXPECT_EQ(run.masters, 2 * one.masters);
   EXPECT_EQ(run.copies, 2 * one.copies);

@@ -7,6 +7,7 @@
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/target_forecast.h"
 #include "mantissa/kernels/context.h"
+#include "runtime/device.h"
 
 namespace mantissa::cost {
 namespace {
@@ -32,9 +33,7 @@ plan::Program program_of(const std::string& policy) {
           policy + "\"\n",
       "run.toml");
   const model::ModelConfig model = model::parse_model_config(config.model.fields, "[model]");
-  kernels::Context ctx;
-  ctx.simd = kernels::best_simd();
-  return compile_training(config, model, config.batch.micro_batch_size, ctx);
+  return compile_training(config, model, config.batch.micro_batch_size, mantissa::testing::best_device());
 }
 
 TEST(Target, HasFormatsAsItsMakerStates) {

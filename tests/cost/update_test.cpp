@@ -5,11 +5,11 @@
 #include "mantissa/cost/forecast.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/weights/model_files.h"
+#include "runtime/device.h"
 
 namespace mantissa::cost {
 namespace {
 
-const kernels::Context kContext{.simd = kernels::best_simd()};
 
 config::RunConfig config_of(const std::string& optimizer, const std::string& policy,
                             const std::string& groups = "") {
@@ -28,7 +28,8 @@ config::RunConfig config_of(const std::string& optimizer, const std::string& pol
 plan::Program program(const std::string& optimizer, const std::string& policy,
                       const std::string& groups = "") {
   const config::RunConfig config = config_of(optimizer, policy, groups);
-  return compile_training(config, weights::find_model(config.model).config, 4, kContext);
+  return compile_training(config, weights::find_model(config.model).config, 4,
+                          mantissa::testing::best_device());
 }
 
 std::string rows_of(const std::string& optimizer, const std::string& policy) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/weights/model_files.h"
+#include "runtime/device.h"
 
 namespace mantissa::explain {
 namespace {
@@ -17,20 +18,17 @@ batch = { global_batch_size = 4, micro_batch_size = 2 }
 precision = { policy = "16-mixed", rules = ["lm_head: compute=f32", "model.norm: compute=f16"] }
 )";
 
-kernels::Context context() {
-  return {.simd = kernels::best_simd(), .threads = 1};
-}
-
 Explained training(std::span<const cost::Target> targets = {}) {
   const config::RunConfig config = config::parse_config(kConfig, "config.toml");
   const config::Told told{{"a note of the config"}, {"a warning of the config"}};
-  return explain_training(config, weights::find_model(config.model).config, context(), told, targets);
+  return explain_training(config, weights::find_model(config.model).config, mantissa::testing::best_device(),
+                          told, targets);
 }
 
 Explained generation(std::span<const cost::Target> targets = {}) {
   const config::RunConfig config = config::parse_config(kConfig, "config.toml");
   return explain_generation(weights::find_model(config.model).config, precision::Policy::parse("bf16-mixed"),
-                            context(), {}, targets);
+                            mantissa::testing::best_device(), {}, targets);
 }
 
 /// The common contents of both renderings of a plan.
@@ -84,7 +82,8 @@ TEST(Explained, ARuleThatMatchesNothingIsReportedAsTheErrorOfTheRun) {
   config::RunConfig config = config::parse_config(kConfig, "config.toml");
   EXPECT_EQ(training().refusal, "");
   config.policy = config.policy.with_rule("model.layer.*: compute=f32", "--rule 1");
-  const Explained e = explain_training(config, weights::find_model(config.model).config, context(), {});
+  const Explained e = explain_training(config, weights::find_model(config.model).config,
+                                       mantissa::testing::best_device(), {});
   EXPECT_NE(e.refusal.find("model.layer.*"), std::string::npos);
 }
 

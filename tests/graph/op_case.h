@@ -121,9 +121,13 @@ class Case {
     return outputs;
   }
 
-  /// Returns the kernel's outputs. `twice` runs it a second time into the same memory, adding to it.
-  std::vector<Tensor> run(kernels::Context ctx, bool twice = false) const {
+  /// The kernel's outputs. `twice`: a second time into the same memory, added to what is there. `gap`:
+  /// columns after each row of the operands that OpDef::strided names; the outputs come back without them.
+  std::vector<Tensor> run(kernels::Context ctx, bool twice = false, std::int64_t gap = 0) const {
     std::vector<Tensor> in = tensors_;
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      if (is_strided(op_.strided.inputs, i)) in[i] = with_gap(in[i], gap);
+    }
     std::vector<std::vector<std::int32_t>> ids(in.size());
     std::vector<Argument> arguments;
     for (std::size_t i = 0; i < in.size(); ++i) {
@@ -139,7 +143,8 @@ class Case {
     std::vector<Tensor> out;
     for (std::size_t o = 0; o < output_shapes_.size(); ++o) {
       const ReferenceOperand shape = empty(output_shapes_[o]);
-      out.emplace_back(output_types_[o], shape.rows, shape.width);
+      out.emplace_back(output_types_[o], shape.rows, shape.width,
+                       is_strided(op_.strided.outputs, o) ? gap : 0);
       if (o == 0 && op_.alias != kNone) out[0] = in[static_cast<std::size_t>(op_.alias)];
     }
     std::vector<Argument> results;
@@ -175,6 +180,7 @@ class Case {
     call.accumulate = true;
     if (twice) op_.run(call);
     for (std::size_t o = 0; o < out.size(); ++o) {
+      if (out[o].ld != out[o].columns) out[o] = without_gap(out[o]);
       for (std::size_t i = 0; i < whole[o].size(); ++i)
         out[o].set(static_cast<std::int64_t>(i) / out[o].columns,
                    static_cast<std::int64_t>(i) % out[o].columns, whole[o][i]);
@@ -195,6 +201,29 @@ class Case {
     return read == Read::matmul && narrower ? formats_.compute : stored;
   }
 
+  static bool is_strided(std::uint32_t strided, std::size_t operand) {
+    return (strided >> operand & 1U) != 0;
+  }
+  static Tensor with_gap(const Tensor& t, std::int64_t gap) {
+    Tensor wide(t.type, t.rows, t.columns, gap);
+    copy_rows(t, wide);
+    return wide;
+  }
+  /// The rows alone. Fails where a byte between two rows has changed.
+  static Tensor without_gap(const Tensor& wide) {
+    Tensor dense(wide.type, wide.rows, wide.columns);
+    copy_rows(wide, dense);
+    Tensor untouched(wide.type, wide.rows, wide.columns, wide.ld - wide.columns);
+    copy_rows(wide, untouched);
+    EXPECT_TRUE(untouched == wide) << "the kernel wrote between rows";
+    return dense;
+  }
+  static void copy_rows(const Tensor& from, Tensor& to) {
+    const std::size_t size = bytes_of(from.type), width = static_cast<std::size_t>(from.columns) * size;
+    for (std::int64_t i = 0; i < from.rows; ++i)
+      std::memcpy(to.bytes.data() + to.at(i, 0) * size, from.bytes.data() + from.at(i, 0) * size, width);
+  }
+
   static Argument argument(Tensor& t, const ReferenceOperand& shape) {
     Argument a;
     a.data = t.bytes.data();
@@ -202,6 +231,7 @@ class Case {
     a.operand = t.type;
     a.rows = shape.rows;
     a.width = shape.width;
+    if (t.ld != t.columns) a.stride = t.ld;
     return a;
   }
 

@@ -52,6 +52,23 @@ inline std::vector<OpRow> op_rows() {
        },
        [](const Case& c) { return Bound{token_chain(c)}; },
        {{"entries", 50}}});
+  rows.push_back(
+      {"gather.dtable",
+       "Padding",
+       [](T t, T) {
+         return std::vector<InputSpec>{{Shape::tokens(t), Stored::ids, 1, 3}, {Shape::tokens(t, {kWidth})}};
+       },
+       [](const Case& c) { return Bound{token_chain(c)}; },
+       {{"entries", 3}, {"padding_id", T{1}}}});
+  rows.push_back({"gather.add_rows",
+                  "Padding",
+                  [](T t, T) {
+                    return std::vector<InputSpec>{{Shape{3, kWidth}, Stored::arithmetic},
+                                                  {Shape::tokens(t), Stored::ids, 1, 3},
+                                                  {Shape::tokens(t, {kWidth})}};
+                  },
+                  [](const Case& c) { return Bound{token_chain(c) + 1}; },
+                  {{"padding_id", T{2}}}});
   rows.push_back({"gather.add_rows", "",
                   [](T t, T) {
                     return std::vector<InputSpec>{{Shape{50, kWidth}, Stored::arithmetic},

@@ -92,6 +92,22 @@ TEST_P(Op, GivesTheSameBytesOnEveryInstructionSetAndThreadCount) {
   }
 }
 
+TEST_P(Op, GivesTheSameBytesFromAndToRowsWithGaps) {
+  for (const Formats& f : kFormats) {
+    for (const Rows& r : kRows) {
+      SCOPED_TRACE(label(row(), f, r));
+      const Case c(row(), f, r, kernels::testing::kSeed + 2);
+      if (c.op().strided.inputs == 0 && c.op().strided.outputs == 0) return;
+      for (const kernels::Context& ctx : contexts()) {
+        if (ctx.threads != 2) continue;
+        const std::vector<Tensor> dense = c.run(ctx);
+        ASSERT_TRUE(c.run(ctx, false, 7) == dense) << describe(ctx);
+        ASSERT_TRUE(c.run(ctx, false, 64) == dense) << describe(ctx);
+      }
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, Op, ::testing::Range(std::size_t{0}, rows().size()), [](const auto& info) {
   std::string text = rows()[info.param].id + rows()[info.param].label;
   std::replace(text.begin(), text.end(), '.', '_');

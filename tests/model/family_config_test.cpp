@@ -280,5 +280,24 @@ TEST(FamilyConfig, HasATinyModelOfEveryFamily) {
   }
 }
 
+TEST(FamilyConfig, ThePaddingIdIsReadAsTransformersReadsIt) {
+  for (const Family* family : all_families()) {
+    const std::string type(family->model_type);
+    const json config = smallest(type);
+    const std::string none = meaning(with(config, {{"pad_token_id", nullptr}}));
+    const std::string first = meaning(with(config, {{"pad_token_id", 0}}));
+    if (type == "gpt2") {
+      EXPECT_EQ(first, none) << type;
+      continue;
+    }
+    EXPECT_NE(first, none) << type;
+    EXPECT_EQ(meaning(config), type.starts_with("gemma") ? first : none) << type;
+    EXPECT_EQ(meaning(with(config, {{"pad_token_id", -1}})), meaning(with(config, {{"pad_token_id", 39}})))
+        << type;
+    EXPECT_THROW(meaning(with(config, {{"pad_token_id", 40}})), ConfigError) << type;
+    EXPECT_THROW(meaning(with(config, {{"pad_token_id", "<pad>"}})), ConfigError) << type;
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::model

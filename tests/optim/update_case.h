@@ -52,14 +52,15 @@ class UpdateCase {
   UpdateCase(std::string_view optimizer, const optim::Settings& changes,
              const std::vector<optim::Parameter>& parameters, const precision::Policy& policy,
              const kernels::Context& ctx = {.simd = kernels::best_simd()})
-      : ctx_(ctx),
-        training_(trained_by(policy, parameters)),
+      : device_(runtime::cpu(ctx)),
+        training_(std::make_shared<plan::Program>(trained_by(policy, parameters))),
         numbers_(cost::add_update(
-            training_, {&optim::find_optimizer(optimizer), settings(optimizer, changes), parameters}, ctx)),
-        weights_(training_),
-        executor_(training_, weights_, ctx),
-        kept_(training_.update->memory.kept),
-        update_(numbers_, weights_, executor_, kept_.data(), ctx) {}
+            *training_, {&optim::find_optimizer(optimizer), settings(optimizer, changes), parameters},
+            *device_)),
+        weights_(std::make_shared<runtime::WeightSet>(*training_, *device_)),
+        session_(training_, weights_),
+        kept_(training_->update->memory.kept),
+        update_(numbers_, session_, kept_.data()) {}
 
   static optim::Settings settings(std::string_view optimizer, const optim::Settings& changes) {
     optim::Settings all = optim::defaults(optim::find_optimizer(optimizer));
@@ -67,12 +68,12 @@ class UpdateCase {
     return all;
   }
 
-  void set_weight(std::size_t i, const std::vector<double>& values) { store(weights_.master(i), values); }
+  void set_weight(std::size_t i, const std::vector<double>& values) { store(weights_->master(i), values); }
   void set_gradient(std::size_t i, const std::vector<double>& values) {
-    store(executor_.buffer(training_.slots[i].gradient), values);
+    store(session_.executor().buffer(training_->slots[i].gradient), values);
   }
-  std::vector<double> weight(std::size_t i) const { return load(weights_.master(i), count(i)); }
-  std::vector<double> copy(std::size_t i) const { return load(weights_.copy(i, 0), count(i)); }
+  std::vector<double> weight(std::size_t i) const { return load(weights_->master(i), count(i)); }
+  std::vector<double> copy(std::size_t i) const { return load(weights_->copy(i, 0), count(i)); }
   /// The state "KIND.NAME".
   std::vector<double> state(std::string_view name) const {
     for (const train::Update::State& s : update_.states()) {
@@ -84,37 +85,38 @@ class UpdateCase {
   /// All bytes that an update can change.
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all(kept_.data(), kept_.data() + kept_.size());
-    for (std::size_t i = 0; i < training_.slots.size(); ++i) {
+    for (std::size_t i = 0; i < training_->slots.size(); ++i) {
       const auto add = [&](Matrix m) {
         const auto* data = static_cast<const std::byte*>(m.data);
         all.insert(all.end(), data, data + static_cast<std::size_t>(count(i)) * bytes_of(m.type));
       };
-      add(weights_.master(i));
-      if (!training_.slots[i].copies.empty()) add(weights_.copy(i, 0));
+      add(weights_->master(i));
+      if (!training_->slots[i].copies.empty()) add(weights_->copy(i, 0));
     }
     return all;
   }
   train::UpdateResult step(const train::UpdateStep& s) { return update_.apply(s); }
-  const plan::Program& program() const { return *training_.update; }
-  const plan::Program& training() const { return training_; }
+  const plan::Program& program() const { return *training_->update; }
+  const plan::Program& training() const { return *training_; }
   std::span<const train::Update::State> states() const { return update_.states(); }
 
  private:
-  std::int64_t count(std::size_t i) const { return training_.slots[i].shape.count(); }
+  std::int64_t count(std::size_t i) const { return training_->slots[i].shape.count(); }
   void store(Matrix m, const std::vector<double>& values) const {
-    kernels::cast(ctx_, static_cast<std::int64_t>(values.size()), values.data(), Scalar::f64, m.data, m.type);
+    kernels::cast(device_->host(), static_cast<std::int64_t>(values.size()), values.data(), Scalar::f64,
+                  m.data, m.type);
   }
   std::vector<double> load(Matrix m, std::int64_t n) const {
     std::vector<double> values(static_cast<std::size_t>(n));
-    kernels::cast(ctx_, n, m.data, m.type, values.data(), Scalar::f64);
+    kernels::cast(device_->host(), n, m.data, m.type, values.data(), Scalar::f64);
     return values;
   }
 
-  kernels::Context ctx_;
-  plan::Program training_;
+  std::shared_ptr<const runtime::Device> device_;
+  std::shared_ptr<plan::Program> training_;
   std::vector<optim::Number> numbers_;
-  runtime::WeightSet weights_;
-  runtime::Executor executor_;
+  std::shared_ptr<runtime::WeightSet> weights_;
+  runtime::Session session_;
   Storage kept_;
   train::Update update_;
 };

@@ -171,7 +171,8 @@ void expect_no_overlap(const Program& p, const std::string& what) {
     for (const Operand& o : s.inputs) touched.push_back(o.buffer);
     if (s.addend != kNoBuffer) touched.push_back(s.addend);
     for (const BufferId b : touched) {
-      Life& l = lives[static_cast<std::size_t>(b)];
+      const BufferId parent = p.buffer(b).parent;  // a view's memory is its parent's
+      Life& l = lives[static_cast<std::size_t>(parent == kNoBuffer ? b : parent)];
       l.first = l.first < 0 ? i : l.first;
       l.last = i;
     }
@@ -210,6 +211,15 @@ TEST(Memory, IsSharedOnlyByBuffersThatAreNotAliveTogether) {
       CompileOptions options{16, 16};
       options.keep_values = keep;
       expect_no_overlap(compile(training(true, 16), policy_of(policy), options, {}), policy);
+      const model::ModelConfig gpt2 = model::parse_model_config({{"model_type", "gpt2"},
+                                                                 {"vocab_size", 29},
+                                                                 {"n_embd", 16},
+                                                                 {"n_layer", 2},
+                                                                 {"n_head", 4},
+                                                                 {"n_positions", 16}},
+                                                                "gpt2");
+      expect_no_overlap(compile(model::build_log_prob(gpt2, 16, 16, true), policy_of(policy), options, {}),
+                        "gpt2 " + policy);
     }
   }
 }

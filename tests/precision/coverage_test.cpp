@@ -89,6 +89,23 @@ TEST(Coverage, AForeignOpGetsItsLocalNameAsASuggestion) {
   }
 }
 
+TEST(Coverage, AForeignOpMeansWhatTheModelHas) {
+  const std::vector<Place> gpt2 = {{"transformer.h.0.ln_1", "layernorm"},
+                                   {"transformer.h.0.attn.c_attn", "matmul"},
+                                   {"transformer.h.0.mlp", "gelu_tanh"}};
+  for (const auto& [theirs, ours] :
+       std::vector<std::pair<std::string, std::string>>{{"layer_norm", "layernorm"},
+                                                        {"rmsnorm", "layernorm"},
+                                                        {"norm", "layernorm"},
+                                                        {"gelu", "gelu_tanh"},
+                                                        {"mlp", "gelu_tanh"}}) {
+    const Policy policy = Policy::parse("32-true; *: op=" + theirs + " compute=f32");
+    const std::string message = why_unmatched(policy.rules().front(), gpt2);
+    EXPECT_NE(message.find("; did you mean \"" + ours + "\"?"), std::string::npos) << message;
+  }
+  EXPECT_NE(why("*: op=layernorm compute=f32").find("; did you mean \"rmsnorm\"?"), std::string::npos);
+}
+
 TEST(Coverage, AnUnknownOpGetsTheNearestAsASuggestion) {
   EXPECT_EQ(why("*: op=matmull compute=f32"),
             "the model has no op \"matmull\"; did you mean \"matmul\"? (ops: attention, gather, log_prob, "

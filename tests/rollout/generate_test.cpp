@@ -32,18 +32,20 @@ model::ModelConfig config() {
 struct Model {
   Model(const char* policy, std::int64_t capacity, std::int64_t streams,
         const kernels::Context& ctx = {.simd = kernels::best_simd()})
-      : program(compile_decode(config(), precision::Policy::parse(policy), capacity, ctx, streams)),
-        weights(program) {
-    weights.initialise(7, ctx);
-    executor.emplace(program, weights, ctx);
+      : device(runtime::cpu(ctx)),
+        program(compile_decode(config(), precision::Policy::parse(policy), capacity, *device, streams)),
+        weights(std::make_shared<runtime::WeightSet>(*program, *device)),
+        session(program, weights) {
+    weights->initialise(7);
   }
   std::vector<Generation> operator()(std::span<const Request> requests, const GenerateOptions& options) {
-    return generate(*executor, config(), requests, options);
+    return generate(session, config(), requests, options);
   }
 
-  plan::Program program;
-  runtime::WeightSet weights;
-  std::optional<runtime::Executor> executor;
+  std::shared_ptr<const runtime::Device> device;
+  std::shared_ptr<const plan::Program> program;
+  std::shared_ptr<runtime::WeightSet> weights;
+  runtime::Session session;
 };
 
 std::vector<std::int32_t> prompt_of(std::int64_t length, std::int32_t seed) {
@@ -155,7 +157,7 @@ TEST(Streams, AskLogitsOfTheLastTokenOnly) {
   // One prompt of three chunks: only its last run needs the head.
   Model model("32-true", kCapacity, 2);
   std::vector<std::size_t> rows;
-  model.executor->after_step = [&](const plan::Step& step, const graph::Call& call) {
+  model.session.executor().after_step = [&](const plan::Step& step, const graph::Call& call) {
     if (step.scope == "lm_head") rows.push_back(static_cast<std::size_t>(call.outputs[0].rows));
   };
   GenerateOptions o;
@@ -168,7 +170,7 @@ TEST(Streams, AskLogitsOfTheLastTokenOnly) {
 TEST(Streams, OneBadPromptIsRefusedBeforeAnythingRuns) {
   Model model("32-true", 8, 2);
   bool ran = false;
-  model.executor->after_step = [&](const plan::Step&, const graph::Call&) { ran = true; };
+  model.session.executor().after_step = [&](const plan::Step&, const graph::Call&) { ran = true; };
   for (const std::vector<std::int32_t>& bad :
        {std::vector<std::int32_t>{}, std::vector<std::int32_t>{29}, prompt_of(8, 1)}) {
     const std::vector<Request> all = {{prompt_of(3, 1), 0}, {bad, 0}};

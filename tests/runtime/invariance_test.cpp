@@ -116,11 +116,12 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
     SCOPED_TRACE(policy);
     const kernels::Context ctx{.simd = kernels::best_simd()};
     const auto numbers = precision::Policy::parse(policy);
-    const plan::Program program = rollout::compile_decode(tiny_llama(false), numbers, 25, ctx);
-    WeightSet weights(program);
-    weights.initialise(7, ctx);
-    Executor executor(program, weights, ctx);
-    const rollout::Generation g = rollout::generate(executor, tiny_llama(false), prompt, options);
+    const auto device = runtime::cpu(ctx);
+    const auto program = rollout::compile_decode(tiny_llama(false), numbers, 25, *device);
+    const auto weights = std::make_shared<WeightSet>(*program, *device);
+    weights->initialise(7);
+    Session session(program, weights);
+    const rollout::Generation g = rollout::generate(session, tiny_llama(false), prompt, options);
     ASSERT_EQ(g.ids.size(), 20U);
     std::vector<std::int32_t> ids = prompt;
     ids.insert(ids.end(), g.ids.begin(), g.ids.end());

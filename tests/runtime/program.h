@@ -50,9 +50,9 @@ inline model::ModelConfig tiny_llama(bool tied, std::int64_t vocabulary = 29,
 struct Compiled {
   Compiled(const graph::Graph& graph, const precision::Policy& policy, plan::CompileOptions options,
            const kernels::Context& context = {.simd = kernels::best_simd()}, unsigned seed = 7)
-      : ctx(context), program(plan::compile(graph, policy, options, ctx)), weights(program) {
-    weights.initialise(seed, ctx);
-    executor = std::make_unique<runtime::Executor>(program, weights, ctx);
+      : ctx(context), program(plan::compile(graph, policy, options, ctx)), weights(program, *device) {
+    weights.initialise(seed);
+    executor = std::make_unique<runtime::Executor>(program, weights);
   }
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
@@ -85,7 +85,7 @@ struct Compiled {
     refresh_copies();
   }
   /// Call after setting masters.
-  void refresh_copies() { weights.refresh_copies(ctx); }
+  void refresh_copies() { weights.refresh_copies(); }
   Bytes bytes(plan::BufferId id, std::size_t count) const {
     const Matrix m = executor->buffer(id);
     const auto* begin = static_cast<const std::byte*>(m.data);
@@ -103,6 +103,7 @@ struct Compiled {
   }
 
   kernels::Context ctx;
+  std::shared_ptr<const runtime::Device> device = runtime::cpu(ctx);
   plan::Program program;
   runtime::WeightSet weights;
   std::unique_ptr<runtime::Executor> executor;

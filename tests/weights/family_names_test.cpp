@@ -10,6 +10,7 @@
 #include "mantissa/plan/compile.h"
 #include "mantissa/weights/model_files.h"
 #include "model/tiny_families.h"
+#include "runtime/device.h"
 
 namespace mantissa::weights {
 namespace {
@@ -70,19 +71,20 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
   ModelSource source(const char* in = ".") const { return {config, folder / in}; }
   std::string refused() {
     write();
-    return test::message_of<FileError>([&] { open_weights(program, source(), {}); });
+    return test::message_of<FileError>(
+        [&] { open_weights(program, source(), mantissa::testing::plain_device()); });
   }
 
   /// Every slot contains the numbers given by add(), for every way of loading.
   void expect_loaded(const char* in = ".") {
-    runtime::WeightSet copied(program);
-    load_weights(copied, source(in), {});
-    const runtime::WeightSet mapped = open_weights(program, source(in), {});
+    runtime::WeightSet copied(program, mantissa::testing::plain_device());
+    load_weights(copied, source(in), mantissa::testing::plain_device());
+    const runtime::WeightSet mapped = open_weights(program, source(in), mantissa::testing::plain_device());
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
       const plan::Slot& slot = program.slots[s];
       const auto count = static_cast<std::size_t>(slot.shape.count());
       const auto* master = static_cast<const float*>(copied.master(s).data);
-      const auto* read = reinterpret_cast<const float*>(mapped.at(program, slot.master_buffer));
+      const auto* read = reinterpret_cast<const float*>(mapped.find(program, slot.master_buffer));
       EXPECT_TRUE(std::equal(stored[s].begin(), stored[s].end(), master, master + count)) << slot.name;
       EXPECT_TRUE(std::equal(stored[s].begin(), stored[s].end(), read, read + count)) << slot.name;
     }

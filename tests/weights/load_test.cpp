@@ -13,6 +13,7 @@
 #include "mantissa/numeric/convert.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/weights/model_files.h"
+#include "runtime/device.h"
 
 namespace mantissa::weights {
 namespace {
@@ -47,8 +48,8 @@ class LoadWeights : public test::TemporaryFolder {
   ModelSource write(const model::ModelConfig& c, Scalar format, io::Dtype dtype, std::size_t at = 0,
                     double odd = 1) {
     const plan::Program program = program_of(c, "64-true");
-    runtime::WeightSet weights(program);
-    weights.initialise(3, {});
+    runtime::WeightSet weights(program, mantissa::testing::plain_device());
+    weights.initialise(3);
     std::vector<std::vector<std::byte>> stored;
     std::vector<io::TensorToWrite> tensors;
     for (std::size_t i = 0; i < program.slots.size(); ++i) {
@@ -73,7 +74,7 @@ class LoadWeights : public test::TemporaryFolder {
       for (const plan::Operand& o : s.inputs) {
         const plan::Buffer& b = program.buffer(o.buffer);
         if (b.home != plan::Home::master && b.home != plan::Home::copy) continue;
-        const std::byte* from = weights.at(program, o.buffer);
+        const std::byte* from = weights.find(program, o.buffer);
         all.insert(all.end(), from, from + b.bytes);
       }
     }
@@ -88,10 +89,11 @@ TEST_F(LoadWeights, MappedHaveTheBitsOfCopiedUnderEveryPresetAndDtype) {
       for (const char* policy : kPolicies) {
         SCOPED_TRACE(::testing::Message() << policy << " from " << name(format) << (tied ? ", tied" : ""));
         const plan::Program program = program_of(config(tied), policy);
-        runtime::WeightSet copied(program);
-        load_weights(copied, source, {});
+        runtime::WeightSet copied(program, mantissa::testing::plain_device());
+        load_weights(copied, source, mantissa::testing::plain_device());
         for (const kernels::Context& ctx : kernels::testing::contexts()) {
-          const runtime::WeightSet mapped = open_weights(program, source, ctx);
+          const auto device = runtime::cpu(ctx);
+          const runtime::WeightSet mapped = open_weights(program, source, *device);
           EXPECT_TRUE(read_bytes(program, mapped) == read_bytes(program, copied));
         }
       }
@@ -101,30 +103,35 @@ TEST_F(LoadWeights, MappedHaveTheBitsOfCopiedUnderEveryPresetAndDtype) {
 
 TEST_F(LoadWeights, UsesNoMemoryForMappedOrUnreadWeights) {
   const ModelSource f32 = write(config(false), Scalar::f32, io::Dtype::f32);
-  EXPECT_EQ(open_weights(program_of(config(false), "32-true"), f32, {}).bytes(), 0U);
+  EXPECT_EQ(
+      open_weights(program_of(config(false), "32-true"), f32, mantissa::testing::plain_device()).bytes(), 0U);
   const plan::Program mixed = program_of(config(false), "bf16-mixed");
   // The matrices as bf16; the embedding and the gains are read from the file.
-  EXPECT_EQ(open_weights(mixed, f32, {}).bytes(), mixed.memory.copies);
+  EXPECT_EQ(open_weights(mixed, f32, mantissa::testing::plain_device()).bytes(), mixed.memory.copies);
   const ModelSource bf16 = write(config(false), Scalar::bf16, io::Dtype::bf16);
-  EXPECT_EQ(open_weights(program_of(config(false), "bf16-true"), bf16, {}).bytes(), 0U);
+  EXPECT_EQ(
+      open_weights(program_of(config(false), "bf16-true"), bf16, mantissa::testing::plain_device()).bytes(),
+      0U);
   // Only the embedding and the three gains, widened.
-  EXPECT_EQ(open_weights(mixed, bf16, {}).bytes(), (4100U + 3U) * 64U * 4U);
+  EXPECT_EQ(open_weights(mixed, bf16, mantissa::testing::plain_device()).bytes(), (4100U + 3U) * 64U * 4U);
 }
 
 TEST_F(LoadWeights, AReplacedFileStaysMapped) {
   const plan::Program program = program_of(config(false), "32-true");
-  const runtime::WeightSet weights =
-      open_weights(program, write(config(false), Scalar::f32, io::Dtype::f32), {});
+  const runtime::WeightSet weights = open_weights(program, write(config(false), Scalar::f32, io::Dtype::f32),
+                                                  mantissa::testing::plain_device());
   const std::vector<std::byte> before = read_bytes(program, weights);
   write(config(false), Scalar::f32, io::Dtype::f32, 7, 100);
   EXPECT_TRUE(read_bytes(program, weights) == before);
-  EXPECT_FALSE(read_bytes(program, open_weights(program, {config(false), folder}, {})) == before);
+  EXPECT_FALSE(read_bytes(program, open_weights(program, {config(false), folder},
+                                                mantissa::testing::plain_device())) == before);
 }
 
 TEST_F(LoadWeights, MayLieAtAnyByte) {
   const ModelSource source = write(config(false), Scalar::f32, io::Dtype::f32);
   const plan::Program program = program_of(config(false), "32-true");
-  const std::vector<std::byte> want = read_bytes(program, open_weights(program, source, {}));
+  const std::vector<std::byte> want =
+      read_bytes(program, open_weights(program, source, mantissa::testing::plain_device()));
   // The format allows any number of spaces at the end of a header.
   const std::string file = test::contents_of(folder / "model.safetensors");
   std::uint64_t length = 0;
@@ -134,7 +141,7 @@ TEST_F(LoadWeights, MayLieAtAnyByte) {
   std::string begin(8, '\0');
   std::memcpy(begin.data(), &length, 8);
   test::put(folder / "model.safetensors", begin + header + data);
-  const runtime::WeightSet weights = open_weights(program, source, {});
+  const runtime::WeightSet weights = open_weights(program, source, mantissa::testing::plain_device());
   EXPECT_TRUE(read_bytes(program, weights) == want);
   EXPECT_GT(weights.bytes(), 0U);
 }
@@ -148,13 +155,14 @@ TEST_F(LoadWeights, NameTheFirstValueThatIsNotFinite) {
          {"64-true", "32-true", "bf16-mixed", "bf16-true", "params=tf32", "params=e5m2"}) {
       SCOPED_TRACE(::testing::Message() << policy << " from " << name(format));
       const plan::Program program = program_of(config(false), policy);
-      runtime::WeightSet copied(program);
+      runtime::WeightSet copied(program, mantissa::testing::plain_device());
+      const auto two = runtime::cpu({.threads = 2});
       const auto message = [&](auto load) { return test::message_of<FileError>(load); };
-      const std::string said = message([&] { load_weights(copied, source, {.threads = 2}); });
+      const std::string said = message([&] { load_weights(copied, source, *two); });
       const char* what = traits(format).has_infinity ? "-inf" : "nan";  // with or without a sign
       EXPECT_NE(said.find("tensor \"model.embed_tokens.weight\" is "), std::string::npos) << said;
       EXPECT_NE(said.find(std::string(what) + " at element 262150;"), std::string::npos) << said;
-      EXPECT_EQ(message([&] { open_weights(program, source, {.threads = 2}); }), said);
+      EXPECT_EQ(message([&] { open_weights(program, source, *two); }), said);
     }
   }
 }
@@ -165,7 +173,8 @@ TEST_F(LoadWeights, NameTheFirstValueBeyondTheMastersRange) {
                                      {"params=e5m2", "e5m2 (57344)"},
                                      {"params=e4m3", "e4m3 (448)"}}) {
     const plan::Program program = program_of(config(false), policy);
-    const std::string said = test::message_of<FileError>([&] { open_weights(program, source, {}); });
+    const std::string said = test::message_of<FileError>(
+        [&] { open_weights(program, source, mantissa::testing::plain_device()); });
     EXPECT_NE(said.find(std::string("is 100000 at element 262150, beyond the largest ") + what),
               std::string::npos)
         << said;
@@ -179,7 +188,9 @@ std::string refused(const std::filesystem::path& folder, const plan::Program& pr
   std::vector<io::TensorToWrite> tensors = std::move(beside);
   tensors.push_back({"model.embed_tokens.weight", dtype, {4100, 64}, bytes, nullptr});
   io::write_safetensors(folder / "model.safetensors", tensors);
-  return test::message_of<DtypeError>([&] { open_weights(program, {config(false), folder}, {}); });
+  return test::message_of<DtypeError>([&] {
+    open_weights(program, {config(false), folder}, mantissa::testing::plain_device());
+  });
 }
 
 TEST_F(LoadWeights, RejectsIntegersAndBooleans) {

@@ -136,12 +136,12 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.in = convert::find_source(o.in);
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.overwrite = o.overwrite;
-  const kernels::Context ctx = context_for(o.hardware);
+  const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.
   std::optional<eval::EffectRows> rows;
   if (!o.data.empty())
     rows.emplace(request.in, policy_for(o.precision), eval::Files{o.data, o.data_format, o.sequence_length});
-  std::optional<convert::Report> report = eval::convert_and_compare(request, rows, ctx, stop);
+  std::optional<convert::Report> report = eval::convert_and_compare(request, rows, *device, stop);
   if (!report) {
     Conversion nothing;
     nothing.interrupted = true;

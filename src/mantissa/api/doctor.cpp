@@ -6,7 +6,7 @@
 namespace mantissa::api {
 
 Doctor doctor(const Hardware& hardware) {
-  const cost::Checkup machine = cost::check_machine(context_for(hardware));
+  const cost::Checkup machine = cost::check_machine(*device_for(hardware));
   return {cost::to_text(machine), cost::to_json(machine)};
 }
 

@@ -16,26 +16,26 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
                     std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
                     const Hardware& hardware, std::stop_token stop) {
-  const kernels::Context ctx = context_for(hardware);
+  const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
   return evaluation_of(eval::evaluate_model(source, policy_for(precision),
-                                            {data, format, sequence_length, puzzles}, ctx, stop));
+                                            {data, format, sequence_length, puzzles}, *device, stop));
 }
 
 Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
                     const Precision& precision, const Hardware& hardware, std::stop_token stop) {
-  const kernels::Context ctx = context_for(hardware);
+  const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
   return evaluation_of(eval::evaluate_rows(source, policy_for(precision),
                                            data::memory_rows(source.config, memory_of(data), sequence_length),
-                                           ctx));
+                                           *device, stop));
 }
 
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware, const Data& data,
                     std::stop_token stop) {
   const config::RunConfig& run = config.impl().run;
   return evaluation_of(
-      eval::evaluate_run(run, memory_of(data), puzzles, context_for(hardware, run.run.threads), stop));
+      eval::evaluate_run(run, memory_of(data), puzzles, *device_for(hardware, run.run.threads), stop));
 }
 
 }  // namespace mantissa::api

@@ -73,7 +73,7 @@ std::string read_prompt(const std::filesystem::path& file) {
 
 Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& o,
                      std::stop_token stop) {
-  const kernels::Context ctx = context_for(o.hardware);
+  const auto device = device_for(o.hardware);
   const weights::ModelSource source = source_of(model);
   const std::unique_ptr<text::Tokenizer> tokenizer = data::tokenizer_of(source);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
@@ -86,7 +86,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   options.interrupt = stop;
   if (o.on_token) options.on_token = token_events(o, options.stop, tokenizer.get());
   std::vector<rollout::Generation> made =
-      rollout::complete(source, policy_for(o.precision), requests, options, o.streams, ctx);
+      rollout::complete(source, policy_for(o.precision), requests, options, o.streams, *device);
   Generations out;
   double tokens = 0, seconds = 0;
   for (std::size_t i = 0; i < made.size(); ++i) {

@@ -6,7 +6,7 @@
 namespace mantissa::api {
 
 Inspection inspect(const std::filesystem::path& path, const Hardware& hardware) {
-  const convert::Inspection found = convert::inspect(path, context_for(hardware));
+  const convert::Inspection found = convert::inspect(path, device_for(hardware)->host());
   return {convert::to_text(found), convert::to_json(found)};
 }
 

@@ -13,8 +13,8 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/explain/explained.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::api {
@@ -25,7 +25,7 @@ struct Config::Impl {
 };
 
 /// Returns the requested threads, instruction set and device, checked against this machine.
-kernels::Context context_for(const Hardware& hardware, std::int64_t config_threads = 0);
+std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
 /// Returns the policy of a command without a config (config/command_policy.h).
 precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);

@@ -66,28 +66,28 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   const config::RunConfig& run = config.impl().run;
   const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
-  const kernels::Context ctx = context_for(hardware, run.run.threads);
+  const auto device = device_for(hardware, run.run.threads);
   const weights::ModelSource source = weights::find_model(run.model);
   // The forecast counts the data, which a run holds before it allocates anything else.
   const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data));
   config::Told told = config.impl().told;
   if (!in_memory(data)) data::add_note(run, source.config, told);
-  return plan_of(explain::explain_training(run, source.config, ctx, told, there));
+  return plan_of(explain::explain_training(run, source.config, *device, told, there));
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
                    std::span<const std::string> targets) {
   const std::vector<cost::Target> there = find_targets(targets);
-  const kernels::Context ctx = context_for(hardware);
+  const auto device = device_for(hardware);
   const weights::ModelSource source = weights::find_model(model);
   if (!precision.deepspeed.empty()) {
     const Config config = training_of(model, source.config, precision);
     return plan_of(
-        explain::explain_training(config.impl().run, source.config, ctx, config.impl().told, there));
+        explain::explain_training(config.impl().run, source.config, *device, config.impl().told, there));
   }
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told);
-  return plan_of(explain::explain_generation(source.config, policy, ctx, told, there));
+  return plan_of(explain::explain_generation(source.config, policy, *device, told, there));
 }
 
 }  // namespace mantissa::api

@@ -19,7 +19,7 @@ Trace trace(const TraceOptions& o, std::stop_token stop) {
   t.policy = policy_for(o.precision, nullptr, o.grads);
   t.stop = std::move(stop);
   t.check = plan::check_rules;
-  train::TraceSummary s = train::write_trace(t, context_for(o.hardware));
+  train::TraceSummary s = train::write_trace(t, *device_for(o.hardware));
   Trace trace{s.loss, s.predicted, {}, s.interrupted};
   for (train::TracedTensor& from : s.tensors) {
     trace.tensors.push_back({std::move(from.name), std::string(io::safetensors_name(from.dtype)),

@@ -70,7 +70,7 @@ Summary summary_of(run::Result r) {
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
-  const kernels::Context ctx = context_for(options.hardware, run.run.threads);
+  const auto device = device_for(options.hardware, run.run.threads);
   weights::ModelSource source = weights::find_model(run.model);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
@@ -80,7 +80,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
                                   options.overwrite, options.resume};
   return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
                                 std::move(directory), options.return_weights},
-                               events_of(events, run.run.steps), ctx, std::move(stop)));
+                               events_of(events, run.run.steps), *device, std::move(stop)));
 }
 
 }  // namespace mantissa::api

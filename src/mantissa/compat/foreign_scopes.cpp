@@ -73,14 +73,19 @@ constexpr Name kModules[] = {
     {"dense_4h_to_h", "down_proj"},
 };
 
+/// A name with several rows may mean any of them; the likeliest one is first.
 constexpr Name kOps[] = {
     {"linear", "matmul"},
     {"gemm", "matmul"},
     {"mm", "matmul"},
     {"layernorm", "rmsnorm"},
+    {"layer_norm", "layernorm"},
     {"layer_norm", "rmsnorm"},
+    {"rmsnorm", "layernorm"},
     {"rms_norm", "rmsnorm"},
+    {"rms_norm", "layernorm"},
     {"norm", "rmsnorm"},
+    {"norm", "layernorm"},
     {"embedding", "gather"},
     {"embed", "gather"},
     {"lm_head", "log_prob"},
@@ -94,10 +99,16 @@ constexpr Name kOps[] = {
     {"rotary_emb", "rope"},
     {"silu", "swiglu"},
     {"mlp", "swiglu"},
+    {"mlp", "geglu_tanh"},
+    {"mlp", "gelu_tanh"},
     {"geglu", "geglu_tanh"},
     {"gelu", "gelu_erf"},
+    {"gelu", "gelu_tanh"},
+    {"gelu", "geglu_tanh"},
     {"gelu_new", "gelu_tanh"},
+    {"gelu_new", "geglu_tanh"},
     {"gelu_pytorch_tanh", "gelu_tanh"},
+    {"gelu_pytorch_tanh", "geglu_tanh"},
     {"relu2", "relu_squared"},
     {"residual", "add"},
 };
@@ -122,9 +133,13 @@ std::string translated_scope(std::string_view pattern) {
   return out;
 }
 
-std::optional<std::string_view> translated_op(std::string_view name) {
-  const Name* known = find(kOps, lowered(name), "");
-  return known == nullptr ? std::nullopt : std::optional(known->ours);
+std::vector<std::string_view> translated_ops(std::string_view name) {
+  std::vector<std::string_view> ours;
+  const std::string theirs = lowered(name);
+  for (const Name& n : kOps) {
+    if (n.theirs == theirs) ours.push_back(n.ours);
+  }
+  return ours;
 }
 
 }  // namespace mantissa::compat

@@ -1,9 +1,9 @@
 // The names of modules and ops in other systems.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mantissa::compat {
 
@@ -12,7 +12,8 @@ namespace mantissa::compat {
 /// parts stay.
 std::string translated_scope(std::string_view pattern);
 
-/// Returns the local name of the op `name` of another system ("linear" gives "matmul"), or null.
-std::optional<std::string_view> translated_op(std::string_view name);
+/// Returns the local names that the op `name` of another system may have, the likeliest one first: "linear"
+/// gives "matmul". Models differ in what they have, so "norm" gives "rmsnorm" and "layernorm".
+std::vector<std::string_view> translated_ops(std::string_view name);
 
 }  // namespace mantissa::compat

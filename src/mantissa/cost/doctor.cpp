@@ -34,20 +34,20 @@ Choice choose_preset(const Costs& costs) {
 
 }  // namespace
 
-Checkup check_machine(const kernels::Context& ctx) {
+Checkup check_machine(const runtime::Device& device) {
   Checkup m;
   m.cpu = kernels::processor_name();
   m.cores = std::thread::hardware_concurrency();
-  m.threads = ctx.threads;
-  m.simd = kernels::name(ctx.simd);
-  m.flops_per_second = kernels::measure_fma_peak(ctx, Scalar::f32);
-  m.bytes_per_second = kernels::measure_bandwidth(ctx, std::size_t{384} << 20U);
+  m.threads = device.host().threads;
+  m.simd = device.instructions();
+  m.flops_per_second = kernels::measure_fma_peak(device.host(), Scalar::f32);
+  m.bytes_per_second = kernels::measure_bandwidth(device.host(), std::size_t{384} << 20U);
   m.memory_bytes = runtime::machine_memory_bytes();
   m.available_memory_bytes = runtime::available_memory_bytes();
   m.accelerators = runtime::seen_accelerators();
   m.launchers = runtime::seen_launchers();
-  m.features = kernels::processor_features(ctx.simd);
-  m.costs = measure_costs(ctx);
+  m.features = kernels::processor_features(device.host().simd);
+  m.costs = measure_costs(device);
   Choice choice = choose_preset(m.costs);
   m.preset = std::move(choice.preset);
   m.why = std::move(choice.why);

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "mantissa/cost/format_costs.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/kernels/processor.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -27,7 +27,7 @@ struct Checkup {
 };
 
 /// Measures this machine. Takes about two seconds.
-Checkup check_machine(const kernels::Context& ctx);
+Checkup check_machine(const runtime::Device& device);
 
 std::string to_text(const Checkup& machine);
 /// Returns the result as JSON (docs/cli.md, "doctor").

@@ -4,6 +4,7 @@
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/model/graphs.h"
+#include "mantissa/objective/objective.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/runtime/process.h"
@@ -51,7 +52,7 @@ void add_update_memory(const plan::Program& update, MemoryForecast& f) {
 }
 
 plan::Program compile_alone(const config::RunConfig& config, const model::ModelConfig& model,
-                            std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
+                            std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
                             std::int64_t step) {
   const std::int64_t length = config.data.sequence_length;
   plan::CompileOptions options;
@@ -61,17 +62,19 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.one_micro_batch = rows == config.batch.global_batch_size;
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
-  options.fuse = options.join_head = fuse;
-  return plan::compile(training_graph(config, model, rows), config.policy.at_step(step), options, ctx);
+  options.fuse = fuse;
+  options.join_head = fuse && objective::pretraining()->seeds_known();
+  return plan::compile(training_graph(config, model, rows), config.policy.at_step(step), options,
+                       device.host());
 }
 
 }  // namespace
 
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
-                               std::int64_t rows, const kernels::Context& ctx, bool fold, bool fuse,
+                               std::int64_t rows, const runtime::Device& device, bool fold, bool fuse,
                                std::int64_t step) {
-  plan::Program program = compile_alone(config, model, rows, ctx, fold, fuse, step);
-  add_update(program, update_source(config, model), ctx);
+  plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
+  add_update(program, update_source(config, model), device);
   return program;
 }
 
@@ -109,7 +112,7 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 }
 
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                const kernels::Context& ctx) {
+                                const runtime::Device& device) {
   std::vector<Part> parts;
   std::vector<std::int64_t> firsts = {0};
   for (const std::int64_t step : config.policy.changes()) {
@@ -117,9 +120,9 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
   }
   const UpdateSource source = update_source(config, model);
   for (const std::int64_t first : firsts) {
-    auto program = std::make_unique<plan::Program>(
-        compile_alone(config, model, config.batch.micro_batch_size, ctx, true, true, first));
-    std::vector<optim::Number> numbers = add_update(*program, source, ctx);
+    auto program = std::make_shared<plan::Program>(
+        compile_alone(config, model, config.batch.micro_batch_size, device, true, true, first));
+    std::vector<optim::Number> numbers = add_update(*program, source, device);
     parts.push_back({first, std::move(program), std::move(numbers)});
   }
   return parts;
@@ -142,22 +145,22 @@ MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_byt
 }
 
 std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx) {
-  MemoryForecast f = forecast_memory(compile_training(config, model, rows, ctx), run.data);
+                           std::int64_t rows, const MemoryForecast& run, const runtime::Device& device) {
+  MemoryForecast f = forecast_memory(compile_training(config, model, rows, device), run.data);
   f.process = run.process;
   return f.peak();
 }
 
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
-                                 const kernels::Context& ctx) {
+                                 const runtime::Device& device) {
   std::vector<std::int64_t> sizes;  // possible sizes of a micro-batch
   for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
        rows += config.batch.leaf) {
     if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
   }
   const auto fits = [&](std::int64_t rows) {
-    return peak_with_rows(config, model, rows, run, ctx) <= memory_bytes;
+    return peak_with_rows(config, model, rows, run, device) <= memory_bytes;
   };
   // All rows at once need less than proportional memory: a tied embedding then has only one accumulator.
   if (fits(sizes.back())) return sizes.back();
@@ -166,9 +169,10 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
 }
 
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::size_t memory_bytes, const MemoryForecast& run, const kernels::Context& ctx) {
+                           std::size_t memory_bytes, const MemoryForecast& run,
+                           const runtime::Device& device) {
   const std::int64_t most = (std::int64_t{1} << 30) / config.data.sequence_length;  // 32-bit counts of ids
-  const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, ctx); };
+  const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, device); };
   const std::size_t one = peak(1), two = peak(2);
   if (one > memory_bytes) return 0;
   // Memory grows nearly linearly with the rows: start from a guess, then bracket the result.

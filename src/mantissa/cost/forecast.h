@@ -8,10 +8,10 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/update_program.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/plan/rules.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -32,22 +32,22 @@ struct Machine {
 };
 /// Returns the best of two measurements, and of one more after each of `rests` pauses of 50 ms, because a
 /// shared machine is sometimes slower.
-Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests = 0);
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
 /// Returns the training program of `config`, with its update, for micro-batches of `rows` rows under the
 /// policy of step `step`, counted from 0.
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
-                               std::int64_t rows, const kernels::Context& ctx, bool fold = true,
+                               std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
 
 /// A range of steps with the same rules.
 struct Part {
   std::int64_t first = 0;  // its first step, counted from 0
-  std::unique_ptr<plan::Program> program;
+  std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
-                                const kernels::Context& ctx);
+                                const runtime::Device& device);
 
 /// Returns the training program of `config` under a policy, with its update, to check the rules against.
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);
@@ -74,17 +74,18 @@ double forecast_seconds(const plan::Program& program, const config::RunConfig& c
 /// Returns the peak memory of `run` with micro-batches of `rows` sequences instead, for the same data and
 /// process.
 std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::int64_t rows, const MemoryForecast& run, const kernels::Context& ctx);
+                           std::int64_t rows, const MemoryForecast& run, const runtime::Device& device);
 
 /// Returns the largest divisor of the global batch size whose run fits `memory_bytes`, or 0.
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
-                                 const kernels::Context& ctx);
+                                 const runtime::Device& device);
 
 /// Returns the largest number of sequences in a micro-batch that fits `memory_bytes`, for any global batch,
 /// or 0. Compiles a few programs.
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
-                           std::size_t memory_bytes, const MemoryForecast& run, const kernels::Context& ctx);
+                           std::size_t memory_bytes, const MemoryForecast& run,
+                           const runtime::Device& device);
 
 /// Returns the seconds of the update and the work before it: the sum over shards, and the norm.
 double update_seconds(const plan::Program& program, const Machine& machine);

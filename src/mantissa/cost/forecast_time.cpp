@@ -148,12 +148,12 @@ double shard_sum_traffic(const plan::Program& program) {
 
 }  // namespace
 
-Machine measure_machine(const kernels::Context& ctx, const plan::Program& program, int rests) {
+Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests) {
   // Use less memory than the run, so that measuring does not raise the peak.
   const std::size_t bytes = program.memory.arena() + program.memory.weights();
-  const auto peak = [&] { return kernels::measure_fma_peak(ctx, program.arithmetic); };
+  const auto peak = [&] { return kernels::measure_fma_peak(device.host(), program.arithmetic); };
   const double before = peak();
-  Machine machine{before, kernels::measure_bandwidth(ctx, bytes / 2)};
+  Machine machine{before, kernels::measure_bandwidth(device.host(), bytes / 2)};
   // A shared machine is sometimes slower for some tens of milliseconds, but rarely twice in a row.
   machine.flops_per_second = std::max(before, peak());
   for (int rest = 0; rest < rests; ++rest) {

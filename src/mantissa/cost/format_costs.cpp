@@ -92,7 +92,8 @@ const FormatCost& Costs::of(std::string_view format) const {
   return *std::find_if(formats.begin(), formats.end(), [&](const FormatCost& c) { return c.name == format; });
 }
 
-Costs measure_costs(const kernels::Context& ctx) {
+Costs measure_costs(const runtime::Device& device) {
+  const kernels::Context& ctx = device.host();
   Costs costs{formats(), {}};
   const Storage from(kElements * sizeof(float)), to(kElements * sizeof(double));
   const Storage trained(kElements * sizeof(float) * 4);

@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/numeric/scaled.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -38,6 +38,6 @@ struct Costs {
 
 /// Measures the costs. Takes about a second, in rounds over all formats, so that other load affects all
 /// formats alike.
-Costs measure_costs(const kernels::Context& ctx);
+Costs measure_costs(const runtime::Device& device);
 
 }  // namespace mantissa::cost

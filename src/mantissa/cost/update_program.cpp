@@ -11,12 +11,12 @@ optim::UpdateGraph update_graph(const UpdateSource& source, const precision::Pol
 }
 
 std::vector<optim::Number> add_update(plan::Program& training, const UpdateSource& source,
-                                      const kernels::Context& ctx) {
+                                      const runtime::Device& device) {
   optim::UpdateGraph graph = update_graph(source, training.policy);
   plan::CompileOptions options;
   options.updates = &training;
-  training.update =
-      std::make_shared<const plan::Program>(plan::compile(graph.graph, training.policy, options, ctx));
+  training.update = std::make_shared<const plan::Program>(
+      plan::compile(graph.graph, training.policy, options, device.host()));
   return std::move(graph.numbers);
 }
 

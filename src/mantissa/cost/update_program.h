@@ -4,9 +4,9 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/optim/update_graph.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
@@ -23,6 +23,6 @@ optim::UpdateGraph update_graph(const UpdateSource& source, const precision::Pol
 /// Adds the update to `training`, under its policy. Returns the numbers that the update reads, which must be
 /// set before each run.
 std::vector<optim::Number> add_update(plan::Program& training, const UpdateSource& source,
-                                      const kernels::Context& ctx);
+                                      const runtime::Device& device);
 
 }  // namespace mantissa::cost

@@ -9,7 +9,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/eval/row_model.h"
-#include "mantissa/kernels/thread_pool.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
@@ -18,22 +17,23 @@ namespace mantissa::eval {
 namespace {
 
 template <class T>
-double log_sum_exp(const T* logits, std::int64_t n) {
-  const double most = static_cast<double>(*std::max_element(logits, logits + n));
+double log_sum_exp(std::span<const T> logits) {
+  const double most = static_cast<double>(*std::ranges::max_element(logits));
   double sum = 0;
-  for (std::int64_t v = 0; v < n; ++v) sum += std::exp(static_cast<double>(logits[v]) - most);
+  for (const T logit : logits) sum += std::exp(static_cast<double>(logit) - most);
   return most + std::log(sum);
 }
 
 /// Returns Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is
 /// the square of a small difference, less than the rounding of an f32 log-sum-exp.
 template <class T>
-double divergence_at(Matrix from, Matrix to, std::int64_t t, std::int64_t vocabulary) {
-  const T* p = static_cast<const T*>(from.data) + t * vocabulary;
-  const T* q = static_cast<const T*>(to.data) + t * vocabulary;
-  const double p_norm = log_sum_exp(p, vocabulary), q_norm = log_sum_exp(q, vocabulary);
+double divergence_at(const runtime::Values& from, const runtime::Values& to, std::int64_t t,
+                     std::int64_t vocabulary) {
+  const auto begin = static_cast<std::size_t>(t * vocabulary), count = static_cast<std::size_t>(vocabulary);
+  const std::span<const T> p = from.as<T>().subspan(begin, count), q = to.as<T>().subspan(begin, count);
+  const double p_norm = log_sum_exp(p), q_norm = log_sum_exp(q);
   double sum = 0;
-  for (std::int64_t v = 0; v < vocabulary; ++v) {
+  for (std::size_t v = 0; v < count; ++v) {
     const double log_p = static_cast<double>(p[v]) - p_norm, log_q = static_cast<double>(q[v]) - q_norm;
     sum += std::exp(log_p) * (log_p - log_q);
   }
@@ -55,18 +55,18 @@ EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, cons
 }
 
 std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& converted,
-                                                   const kernels::Context& ctx,
+                                                   const runtime::Device& device,
                                                    const std::stop_token& stop) const {
   const std::int64_t length = rows_.sequence_length, vocabulary = original_.config.vocab_size;
-  const plan::Program program = plan::compile(model::build_logits(original_.config, length, length, false),
-                                              policy_, row_options(length), ctx);
-  plan::check_rules(program);
+  const auto program = runtime::compile(model::build_logits(original_.config, length, length, false), policy_,
+                                        row_options(length), device);
+  plan::check_rules(*program);
   const auto what = [](const weights::ModelSource& source) {
     return fmt::format("convert: the model is written; the loss of {} over", source.weights.string());
   };
   const weights::ModelSource rewritten = weights::find_model(converted);
-  RowModel before(program, original_, ctx, what(original_)), after(program, rewritten, ctx, what(rewritten));
-  const bool wide = before.logits().type == Scalar::f64;
+  RowModel before(program, original_, device, what(original_)),
+      after(program, rewritten, device, what(rewritten));
   convert::Effect effect;
   effect.tokens = rows_.rows * length;
   std::vector<double> divergence(static_cast<std::size_t>(length));
@@ -74,10 +74,10 @@ std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& 
     if (stop.stop_requested()) return std::nullopt;
     effect.loss -= before.run(rows_, r);
     effect.converted_loss -= after.run(rows_, r);
-    const Matrix p = before.logits(), q = after.logits();
-    kernels::parallel_for(ctx, length, [&](std::int64_t t, int) {
-      divergence[static_cast<std::size_t>(t)] =
-          wide ? divergence_at<double>(p, q, t, vocabulary) : divergence_at<float>(p, q, t, vocabulary);
+    const runtime::Values p = before.logits(rows_), q = after.logits(rows_);
+    const auto divergence_of = p.type() == Scalar::f64 ? divergence_at<double> : divergence_at<float>;
+    device.parallel_for(length, [&](std::int64_t t, int) {
+      divergence[static_cast<std::size_t>(t)] = divergence_of(p, q, t, vocabulary);
     });
     for (const double d : divergence) {
       effect.kl += d;
@@ -95,9 +95,9 @@ namespace {
 
 /// Compares the models. `out` exists by now, so the commands of cures must replace it.
 std::optional<convert::Effect> compared(const EffectRows& rows, const std::filesystem::path& out,
-                                        const kernels::Context& ctx, const std::stop_token& stop) {
+                                        const runtime::Device& device, const std::stop_token& stop) {
   try {
-    return rows.compare(out, ctx, stop);
+    return rows.compare(out, device, stop);
   } catch (const RunStopped& e) {
     std::vector<Cure> cures = e.cures();
     for (Cure& cure : cures) cure.arguments.insert(cure.arguments.begin(), "--overwrite");
@@ -109,9 +109,10 @@ std::optional<convert::Effect> compared(const EffectRows& rows, const std::files
 
 std::optional<convert::Report> convert_and_compare(const convert::Request& request,
                                                    const std::optional<EffectRows>& rows,
-                                                   const kernels::Context& ctx, const std::stop_token& stop) {
+                                                   const runtime::Device& device,
+                                                   const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
-  std::optional<convert::Result> result = convert::convert(request, ctx, stop);
+  std::optional<convert::Result> result = convert::convert(request, device.host(), stop);
   if (!result) return std::nullopt;
   convert::Report report;
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -122,7 +123,7 @@ std::optional<convert::Report> convert_and_compare(const convert::Request& reque
   report.notes = result->notes;
   report.warnings = result->warnings;
   report.result = std::move(*result);
-  if (rows) report.effect = compared(*rows, request.out, ctx, stop);
+  if (rows) report.effect = compared(*rows, request.out, device, stop);
   report.interrupted = rows && !report.effect;
   return report;
 }

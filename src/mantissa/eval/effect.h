@@ -8,8 +8,8 @@
 #include "mantissa/convert/report.h"
 #include "mantissa/convert/source.h"
 #include "mantissa/eval/evaluate.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/weights/model_files.h"
 
@@ -24,8 +24,8 @@ class EffectRows {
 
   /// Runs both models row by row. Both are in memory at the same time, except for mapped files. Returns null
   /// after a stop between two rows.
-  std::optional<convert::Effect> compare(const std::filesystem::path& converted, const kernels::Context& ctx,
-                                         const std::stop_token& stop) const;
+  std::optional<convert::Effect> compare(const std::filesystem::path& converted,
+                                         const runtime::Device& device, const std::stop_token& stop) const;
 
  private:
   weights::ModelSource original_;
@@ -37,6 +37,7 @@ class EffectRows {
 /// written, and otherwise a report without a comparison and with `interrupted` set.
 std::optional<convert::Report> convert_and_compare(const convert::Request& request,
                                                    const std::optional<EffectRows>& rows,
-                                                   const kernels::Context& ctx, const std::stop_token& stop);
+                                                   const runtime::Device& device,
+                                                   const std::stop_token& stop);
 
 }  // namespace mantissa::eval

@@ -25,13 +25,13 @@ namespace mantissa::eval {
 namespace {
 
 Evaluation loss_over(const weights::ModelSource& source, const precision::Policy& policy,
-                     const text::StepData& rows, bool bytes, const kernels::Context& ctx,
+                     const text::StepData& rows, bool bytes, const runtime::Device& device,
                      const std::stop_token& stop) {
   const std::int64_t length = rows.sequence_length;
-  const plan::Program program = plan::compile(model::build_log_prob(source.config, length, length, false),
-                                              policy, row_options(length), ctx);
-  plan::check_rules(program);
-  RowModel model(program, source, ctx, "eval: the loss of");
+  const auto program = runtime::compile(model::build_log_prob(source.config, length, length, false), policy,
+                                        row_options(length), device);
+  plan::check_rules(*program);
+  RowModel model(program, source, device, "eval: the loss of");
   model.set_stop(stop);
   double sum = 0;
   std::int64_t done = 0;
@@ -52,8 +52,8 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
 /// Answers the puzzles of `options` with the most likely tokens, several at once, and adds the scores to `e`.
 /// After a stop, sets only `e.interrupted`.
 void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                    const text::KkOptions& options, const kernels::Context& ctx, const std::stop_token& stop,
-                    Evaluation& e) {
+                    const text::KkOptions& options, const runtime::Device& device,
+                    const std::stop_token& stop, Evaluation& e) {
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
   const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
@@ -63,17 +63,16 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
     requests.push_back({bytes->encode(p.prompt), 0});
     longest = std::max(longest, p.prompt.size());
   }
-  const plan::Program program = rollout::compile_decode_within(
-      runtime::machine_memory_bytes(), source.config, policy,
-      static_cast<std::int64_t>(longest) + kLongestAnswer, ctx, std::min(options.count, kMostStreams));
-  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
-  runtime::Executor executor(program, weights, ctx);
+  auto program = rollout::compile_decode_within(runtime::machine_memory_bytes(), source.config, policy,
+                                                static_cast<std::int64_t>(longest) + kLongestAnswer, device,
+                                                std::min(options.count, kMostStreams));
+  runtime::Session session = weights::open_session(std::move(program), source, device);
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
   generate.interrupt = stop;
   generate.stop = {bytes->separator()};
   const std::vector<rollout::Generation> answers =
-      rollout::generate(executor, source.config, requests, generate);
+      rollout::generate(session, source.config, requests, generate);
   e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
   if (e.interrupted) return;
   std::int64_t formed = 0;
@@ -93,26 +92,27 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
 }  // namespace
 
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const kernels::Context& ctx, const std::stop_token& stop) {
+                          const Files& files, const runtime::Device& device, const std::stop_token& stop) {
   const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
   const bool kk = data::names_puzzles(files.names);
-  Evaluation e = loss_over(source, policy, all, kk || text::holds_text(files.names, files.format), ctx, stop);
+  Evaluation e =
+      loss_over(source, policy, all, kk || text::holds_text(files.names, files.format), device, stop);
   if (kk && files.puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles();
     options.count = files.puzzles;
-    answer_puzzles(source, policy, options, ctx, stop, e);
+    answer_puzzles(source, policy, options, device, stop, e);
   }
   return e;
 }
 
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
-                         const text::StepData& rows, const kernels::Context& ctx,
+                         const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop) {
-  return loss_over(source, policy, rows, false, ctx, stop);
+  return loss_over(source, policy, rows, false, device, stop);
 }
 
 Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
-                        const kernels::Context& ctx, const std::stop_token& stop) {
+                        const runtime::Device& device, const std::stop_token& stop) {
   const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
   if (!std::filesystem::exists(model)) {
     throw FileError(fmt::format("{}: does not exist yet; train the config first, or give a model directory",
@@ -120,7 +120,7 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   }
   const weights::ModelSource source = weights::find_model(model);
   if (run.native_only)
-    cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, ctx));
+    cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device));
   const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
@@ -129,11 +129,11 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
   // Use the policy of the run's last step, under which its last loss was measured.
   const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
-  Evaluation e = loss_over(source, policy, rows, bytes, ctx, stop);
+  Evaluation e = loss_over(source, policy, rows, bytes, device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
-    answer_puzzles(source, policy, options, ctx, stop, e);
+    answer_puzzles(source, policy, options, device, stop, e);
   }
   return e;
 }

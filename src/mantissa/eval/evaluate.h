@@ -8,8 +8,8 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/weights/model_files.h"
 
@@ -35,16 +35,17 @@ struct Files {
   std::int64_t puzzles = 0;
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
-                          const Files& files, const kernels::Context& ctx, const std::stop_token& stop = {});
+                          const Files& files, const runtime::Device& device,
+                          const std::stop_token& stop = {});
 
 /// Returns the loss over `rows`. Throws RunStopped for a non-finite loss.
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
-                         const text::StepData& rows, const kernels::Context& ctx,
+                         const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop = {});
 
 /// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError if there
 /// is no model, and ConfigError if no rows are held out.
 Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
-                        const kernels::Context& ctx, const std::stop_token& stop = {});
+                        const runtime::Device& device, const std::stop_token& stop = {});
 
 }  // namespace mantissa::eval

@@ -17,7 +17,7 @@ namespace {
 constexpr int kRests = 3;
 
 Explained begin(const model::ModelConfig& model, const precision::Policy& policy,
-                const plan::Program& program, const cost::Machine& machine, const kernels::Context& ctx) {
+                const plan::Program& program, const cost::Machine& machine, const runtime::Device& device) {
   Explained e;
   e.preset = policy.preset();
   e.line = policy.line();
@@ -25,7 +25,7 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   e.model_type = model.model_type;
   e.parameters = static_cast<double>(model.parameters());
   e.rows = plan::plan_rows(program);
-  e.here = here(program, machine, ctx);
+  e.here = here(program, machine, device);
   return e;
 }
 
@@ -42,9 +42,9 @@ void add_warnings(Explained& e, std::vector<std::string> of_plan, const config::
 
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
                             const plan::Program& program, const cost::MemoryForecast& memory,
-                            const cost::Machine& machine, const kernels::Context& ctx,
+                            const cost::Machine& machine, const runtime::Device& device,
                             const config::Told& told, std::span<const cost::Target> targets) {
-  Explained e = begin(model, config.policy, program, machine, ctx);
+  Explained e = begin(model, config.policy, program, machine, device);
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
   e.seconds = cost::forecast_seconds(program, config, machine);
@@ -57,12 +57,12 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   }
   t.casts_left = plan::casts_left(program);
   t.memory = memory;
-  t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, ctx);
+  t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, device);
   if (t.largest_micro_batch_size == 0)
-    t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
+    t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
-    e.targets.push_back(training_on(target, config, model, program, ctx));
+    e.targets.push_back(training_on(target, config, model, program, device));
   add_warnings(e, plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(
@@ -74,14 +74,14 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
 }
 
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
-                           const kernels::Context& ctx, const config::Told& told,
+                           const runtime::Device& device, const config::Told& told,
                            std::span<const cost::Target> targets, std::size_t data_bytes) {
-  const std::vector<cost::Part> parts = cost::compile_parts(config, model, ctx);
+  const std::vector<cost::Part> parts = cost::compile_parts(config, model, device);
   const plan::Program& program = *parts.front().program;
   if (config.native_only) cost::check_native(program, targets);
   const cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
-  Explained e = describe_training(config, model, program, memory, cost::measure_machine(ctx, program, kRests),
-                                  ctx, told, targets);
+  Explained e = describe_training(config, model, program, memory,
+                                  cost::measure_machine(device, program, kRests), device, told, targets);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);
     if (e.refusal.empty() && !refused.empty()) e.refusal = refused.front();
@@ -90,11 +90,12 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
 }
 
 Explained explain_generation(const model::ModelConfig& model, const precision::Policy& policy,
-                             const kernels::Context& ctx, const config::Told& told,
+                             const runtime::Device& device, const config::Told& told,
                              std::span<const cost::Target> targets) {
   const std::int64_t positions = model.max_position_embeddings;
-  const plan::Program program = rollout::compile_decode(model, policy, positions, ctx);
-  Explained e = begin(model, policy, program, cost::measure_machine(ctx, program, kRests), ctx);
+  const auto compiled = rollout::compile_decode(model, policy, positions, device);
+  const plan::Program& program = *compiled;
+  Explained e = begin(model, policy, program, cost::measure_machine(device, program, kRests), device);
   Generation& g = e.generation.emplace();
   g.positions = positions;
   g.weights = runtime::read_weight_bytes(program);

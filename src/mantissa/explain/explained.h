@@ -12,10 +12,10 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/target.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/kernels/processor.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::explain {
 
@@ -84,18 +84,18 @@ struct Explained {
 /// that is not yet in memory. Measures the machine. Throws ConfigError if precision.native_only is true and
 /// this machine, or one of `targets`, lacks a format.
 Explained explain_training(const config::RunConfig& config, const model::ModelConfig& model,
-                           const kernels::Context& ctx, const config::Told& told,
+                           const runtime::Device& device, const config::Told& told,
                            std::span<const cost::Target> targets = {}, std::size_t data_bytes = 0);
 
 /// Explains `program`, to be run with `memory` on `machine`.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
                             const plan::Program& program, const cost::MemoryForecast& memory,
-                            const cost::Machine& machine, const kernels::Context& ctx,
+                            const cost::Machine& machine, const runtime::Device& device,
                             const config::Told& told, std::span<const cost::Target> targets = {});
 
 /// Explains the generation of one sequence of up to the model's number of positions. Measures the machine.
 Explained explain_generation(const model::ModelConfig& model, const precision::Policy& policy,
-                             const kernels::Context& ctx, const config::Told& told,
+                             const runtime::Device& device, const config::Told& told,
                              std::span<const cost::Target> targets = {});
 
 /// Returns the plan as text.

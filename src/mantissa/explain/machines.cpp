@@ -24,10 +24,10 @@ There on(const cost::Target& target, const plan::Program& program, double micro_
 
 }  // namespace
 
-Here here(const plan::Program& program, const cost::Machine& machine, const kernels::Context& ctx) {
+Here here(const plan::Program& program, const cost::Machine& machine, const runtime::Device& device) {
   Here here;
-  here.simd = kernels::name(ctx.simd);
-  here.threads = ctx.threads;
+  here.simd = device.instructions();
+  here.threads = device.host().threads;
   here.memory_bytes = runtime::machine_memory_bytes();
   here.rates = machine;
   for (const plan::FormatUse& use : plan::formats_used(program))
@@ -37,17 +37,18 @@ Here here(const plan::Program& program, const cost::Machine& machine, const kern
 
 There training_on(const cost::Target& target, const config::RunConfig& config,
                   const model::ModelConfig& model, const plan::Program& program,
-                  const kernels::Context& ctx) {
+                  const runtime::Device& device) {
   const double micro_batches = static_cast<double>(config.batch.global_batch_size) /
                                static_cast<double>(config.batch.micro_batch_size);
   There there = on(target, program, micro_batches);
   cost::MemoryForecast memory = cost::forecast_memory(program, 0);
   memory.process = 0;  // this is the process here; the target's own memory is outside its memory_share
   there.peak_bytes = memory.peak();
-  there.largest_micro_batch_size = cost::largest_micro_batch(config, model, there.usable_bytes, memory, ctx);
+  there.largest_micro_batch_size =
+      cost::largest_micro_batch(config, model, there.usable_bytes, memory, device);
   there.fits = there.largest_micro_batch_size > 0;
-  if (!there.fits) there.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, ctx);
-  there.sequences_that_fit = cost::rows_that_fit(config, model, there.usable_bytes, memory, ctx);
+  if (!there.fits) there.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);
+  there.sequences_that_fit = cost::rows_that_fit(config, model, there.usable_bytes, memory, device);
   return there;
 }
 

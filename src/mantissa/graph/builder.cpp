@@ -51,8 +51,8 @@ ValueId Builder::state(std::string name, Shape shape) {
       {.name = std::move(name), .kind = ValueKind::state, .role = Role::kv, .shape = std::move(shape)});
 }
 
-ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table) {
-  return one("gather", scope, {ids, table});
+ValueId Builder::gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id) {
+  return one("gather", scope, {ids, table}, {{"padding_id", padding_id}});
 }
 
 ValueId Builder::positions(const std::string& scope, ValueId ids, std::int64_t limit) {

@@ -28,7 +28,7 @@ class Builder {
   ValueId constant(std::string name, Shape shape, Fill fill);
   ValueId state(std::string name, Shape shape);
 
-  ValueId gather(const std::string& scope, ValueId ids, ValueId table);
+  ValueId gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id = -1);
   /// Returns each token's position in its sequence, int32 [tokens], with the shape of `ids`. A run with a
   /// position of `limit` or more throws ShapeError.
   ValueId positions(const std::string& scope, ValueId ids, std::int64_t limit);

@@ -16,6 +16,7 @@
 #include "mantissa/numeric/format.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/layout.h"
 #include "mantissa/tensor/shape.h"
 
 namespace mantissa::graph {
@@ -39,7 +40,8 @@ struct OutputSpec {
 };
 
 /// An operand bound to memory for one run. `width` is the size of the last dimension, `rows` the product of
-/// the others in this run's extent.
+/// the others in this run's extent. Rows follow each other without a gap, except where OpDef::strided allows
+/// one.
 struct Argument {
   void* data = nullptr;
   Scalar type = Scalar::f32;
@@ -47,15 +49,18 @@ struct Argument {
   Scalar rounded = Scalar::f32;  // outputs: the rounding before an addend is added
   std::int64_t rows = 1;
   std::int64_t width = 1;
+  std::int64_t stride = 0;  // elements between the starts of rows; 0: `width`
   Axis axis = Axis::fixed;  // of the first dimension
   bool integer = false;
   TensorScale* scale = nullptr;            // for scaled tensors
+  std::optional<Blocks> blocks = {};       // packed in blocks (tensor/layout.h); null: elements of `type`
   bool weight = false;                     // true for a master
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
 
   float unscale() const { return scale == nullptr ? 1.0F : scale->unscale; }
-  ConstMatrix in() const { return {data, type, width}; }
-  Matrix out() const { return {data, type, width}; }
+  std::int64_t row_stride() const { return stride == 0 ? width : stride; }
+  ConstMatrix in() const { return {data, type, row_stride()}; }
+  Matrix out() const { return {data, type, row_stride()}; }
 };
 
 /// One execution of a node. Inputs and outputs are in the node's order.
@@ -140,7 +145,17 @@ enum class Part : std::uint8_t {
   collect,     // adds a micro-batch's gradient to that of the step
   conversion,  // changes only the format
   rounding,    // rounds as given by a rule: stochastic, saturating
+  split,       // its outputs are the columns of its input, side by side
+  join,        // its output holds the columns of its inputs, side by side
 };
+
+/// The operands that an op's kernel can access by a row stride, as bits: bit i stands for input or output i.
+/// A plan may place such an operand among the columns of a wider buffer.
+struct Strided {
+  std::uint32_t inputs = 0;
+  std::uint32_t outputs = 0;
+};
+inline constexpr std::uint32_t kAllOperands = ~0U;
 
 struct OpDef {
   std::string_view id;   // unique: "matmul.dx"
@@ -151,7 +166,8 @@ struct OpDef {
   std::vector<Read> reads;  // per input; the last element applies to all further inputs
   // the names in rules of the inputs that are factors of products
   std::vector<std::string_view> operands = {};
-  bool takes_addend = false;          // its kernel can add an f32 sum before the last rounding
+  Strided strided = {};
+  bool takes_addend = false;          // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
   bool makes_factors = false;    // multiplies values that it computes itself, in the policy's compute format
   bool sums_tokens = false;      // its result is a sum over the token axis

@@ -37,6 +37,7 @@ struct GatherBackward {
   Matrix dtable;
   bool accumulate = false;
   bool apart = false;
+  std::int64_t padding_id = -1;  // tokens with this id add nothing; -1: none
 };
 std::size_t gather_workspace(const Context& ctx, std::int64_t tokens, std::int64_t width);
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g);

@@ -3,22 +3,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/layout.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
 
 /// One operand. Element (i, j) is data[i * ld + j], or data[j * ld + i] if `transposed`. It is read in
 /// `matrix.type`, rounded by `operand`, and multiplied. Both operands must have the same number of parts.
+///
+/// With `blocks`, matrix.data holds packed elements in rows of matrix.ld, and `scales` their scales
+/// (tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless its
+/// format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
 struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;
   bool transposed = false;
   float unscale = 1;  // multiplies the stored values first, in f32 (numeric/scaled.h)
+  std::optional<Blocks> blocks = {};
+  const void* scales = nullptr;
 };
 
 /// C[m, n] = Σ_k A[m, k] · B[k, n], in f32 (f64 if both operands' `operand` and C are f64).

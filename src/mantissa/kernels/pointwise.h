@@ -74,13 +74,15 @@ struct PointwiseInput {
   const void* data = nullptr;
   Scalar type = Scalar::f32;
   Broadcast broadcast = Broadcast::none;
+  std::int64_t stride = 0;  // elements between the starts of rows; 0: the width. Not in sweeps
 };
 struct PointwiseOutput {
   void* data = nullptr;
   Scalar type = Scalar::f32;
+  std::int64_t stride = 0;
 };
 
-/// Runs `program` over [rows, width] contiguous elements. An output may share the memory of an unbroadcast
+/// Runs `program` over [rows, width] elements. An output may share the memory of an unbroadcast
 /// input of the same type: all inputs of an element are read before any of its outputs is written. Arithmetic
 /// is f64 if any input or output is f64. numeric/math-inl.h states the ulp errors of transcendental
 /// functions.

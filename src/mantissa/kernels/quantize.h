@@ -9,6 +9,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/extent.h"
+#include "mantissa/tensor/layout.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::kernels {
@@ -45,10 +46,16 @@ void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
                      BlockFormat format, float tensor_scale, bool along_rows,
                      std::span<const Row> segments = {});
 
+/// Rounds [rows, width], dense, to `blocks`, and stores elements and scales in `to` as tensor/layout.h says.
+/// The values are those of quantize_blocks before they round to to.type.
+void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, void* to,
+                 const Blocks& blocks, float tensor_scale);
+
 /// How a tensor is stored with scales.
 struct Quantize {
   std::optional<BlockFormat> blocks;  // null: one scale for the tensor, elements in to.type
   bool along_rows = false;            // blocks lie along columns
+  bool packed = false;                // blocks are stored packed, not as values in to.type
   bool current = false;               // the scale is computed from the tensor's own values
   int margin = 0;                     // binades of headroom of such a scale
 };

@@ -41,7 +41,7 @@ struct Decoder::Tables {
 
 ValueId Decoder::trunk(NetworkBuilder& b, ValueId ids) const {
   const Tables tables(b, s_);
-  ValueId x = b.ops.gather("model.embed_tokens", ids, embedding(b));
+  ValueId x = b.ops.gather("model.embed_tokens", ids, embedding(b), s_.padding_id);
   if (s_.embedding_scale != 1) x = b.ops.scale("model.embed_tokens", x, s_.embedding_scale);
   for (std::size_t layer = 0; layer < s_.layers.size(); ++layer) x = block(b, tables, layer, x);
   return norm(b, "model.norm", x, s_.hidden_size);

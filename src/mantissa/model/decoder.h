@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,7 @@ struct DecoderSpec {
   double norm_eps = 1e-6;
   double initializer_range = 0.02;
   bool tied_head = false;
+  std::int64_t padding_id = -1;  // the look-up does not train this row of the embedding; -1: none
 
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
@@ -57,6 +59,7 @@ struct DecoderDefaults {
   std::int64_t kv_heads = 0;  // 0: num_attention_heads, which is also the meaning of null
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
+  std::optional<std::int64_t> padding_id = std::nullopt;
 };
 
 /// Reads the common sizes of these families (hidden_size, intermediate_size, num_attention_heads, …) into the

@@ -51,6 +51,16 @@ void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
   }
 }
 
+/// The id whose row the look-up does not train, -1 for none. PyTorch counts a negative id from the end.
+std::int64_t read_padding_id(const FieldReader& fields, std::int64_t vocabulary,
+                             std::optional<std::int64_t> otherwise) {
+  constexpr const char* kKey = "pad_token_id";
+  if (fields.is_null(kKey)) return -1;
+  if (!fields.has(kKey)) return otherwise.value_or(-1);
+  const std::int64_t id = fields.size(kKey, std::nullopt, vocabulary - 1, -vocabulary);
+  return id < 0 ? vocabulary + id : id;
+}
+
 }  // namespace
 
 std::vector<Field> decoder_fields(std::vector<Field> more) {
@@ -93,6 +103,7 @@ DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& c, const Decode
   if (fields.number("partial_rotary_factor", 1) != 1)
     fields.fail("partial_rotary_factor",
                 "is not 1, which is not supported: every head is rotated completely");
+  s.padding_id = read_padding_id(fields, s.vocab_size, defaults.padding_id);
   check_heads(fields, s, defaults.head_dim > 0);
   check_parameters(fields, s);
   return s;

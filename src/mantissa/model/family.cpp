@@ -28,7 +28,7 @@ std::span<const Field> common_fields() {
       {"initializer_range", Kind::number, "standard deviation of the initial weights"},
       {"bos_token_id", Kind::any, "id that begins a text"},
       {"eos_token_id", Kind::any, "id or ids that end a text"},
-      {"pad_token_id", Kind::any, "id of padding"},
+      {"pad_token_id", Kind::any, "id whose row of the embedding the look-up does not train"},
   };
   return fields;
 }

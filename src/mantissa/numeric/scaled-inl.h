@@ -67,15 +67,20 @@ class BlockRounder {
     return {scale, hn::Mul(scale, hn::Set(d, tensor_scale_))};
   }
 
-  HWY_INLINE V Round(V x, const Scales& s) const {
+  /// The magnitudes of the rounded elements. Meaningless if the scale is 0 or NaN.
+  HWY_INLINE V Magnitude(V x, const Scales& s) const {
     const D d;
     const V y = hn::Div(x, s.whole), magnitude = hn::Abs(y);
     // Adding 1.5 · 2^23 steps makes the hardware's addition round to a whole number of steps.
     const V step =
         hn::Mul(hn::Max(PowerBelow(magnitude), hn::Set(d, smallest_normal_)), hn::Set(d, last_place_));
     const V shift = hn::Mul(step, hn::Set(d, 0x1.8p23F));
-    const V rounded =
-        hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, static_cast<float>(t_.max_finite)));
+    return hn::Min(hn::Sub(hn::Add(magnitude, shift), shift), hn::Set(d, static_cast<float>(t_.max_finite)));
+  }
+
+  HWY_INLINE V Round(V x, const Scales& s) const {
+    const D d;
+    const V rounded = Magnitude(x, s);
     const V value = hn::Mul(hn::CopySign(hn::Add(rounded, hn::Sub(s.scale, s.scale)), x), s.scale);
     return hn::IfThenElse(hn::Eq(s.scale, hn::Zero(d)), hn::CopySign(hn::Zero(d), x), value);
   }

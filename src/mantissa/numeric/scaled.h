@@ -35,6 +35,7 @@ struct BlockTraits {
   double max_finite;        // of an element
   int max_exp;              // of an element
   bool power_of_two_scale;  // e8m0 scales; else e4m3 scales under one f32 scale per tensor
+  int element_bits;         // of a stored element
 };
 
 inline constexpr BlockFormat kBlockFormats[] = {BlockFormat::mxfp8, BlockFormat::mxfp8_e5m2,
@@ -43,10 +44,10 @@ inline constexpr BlockFormat kBlockFormats[] = {BlockFormat::mxfp8, BlockFormat:
 /// Elements are e4m3 in mxfp8, e5m2 in mxfp8-e5m2, and e2m1 in mxfp4 and nvfp4.
 constexpr BlockTraits traits(BlockFormat f) {
   constexpr BlockTraits kTable[] = {
-      {"mxfp8", 32, 3, -6, 448, 8, true},
-      {"mxfp8-e5m2", 32, 2, -14, 57344, 15, true},
-      {"mxfp4", 32, 1, 0, 6, 2, true},
-      {"nvfp4", 16, 1, 0, 6, 2, false},
+      {"mxfp8", 32, 3, -6, 448, 8, true, 8},
+      {"mxfp8-e5m2", 32, 2, -14, 57344, 15, true, 8},
+      {"mxfp4", 32, 1, 0, 6, 2, true, 4},
+      {"nvfp4", 16, 1, 0, 6, 2, false, 4},
   };
   return kTable[static_cast<std::size_t>(f)];
 }

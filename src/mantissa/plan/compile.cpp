@@ -27,6 +27,13 @@ precision::Pass pass_of(graph::Phase phase) {
   return precision::Pass::forward;
 }
 
+Layout Buffer::layout() const {
+  Layout l{.type = type, .integer = integer};
+  if (quantization && quantization->blocks && (home == Home::copy || !quantization->along_rows))
+    l.blocks = Blocks{*quantization->blocks, quantization->along_rows};
+  return l;
+}
+
 BufferId Program::find(std::string_view name) const {
   for (const auto& [output, b] : outputs) {
     if (output == name) return b;
@@ -62,8 +69,7 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
   graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
   const auto bytes = [&](BufferId b) {
     const Buffer& buffer = program.buffer(b);
-    return static_cast<double>(buffer.shape.count()) *
-           static_cast<double>(buffer.integer ? sizeof(std::int32_t) : bytes_of(buffer.type));
+    return static_cast<double>(buffer.layout().bytes(buffer.shape));
   };
   for (Step& s : program.steps) {
     // An op infers shapes from a graph: here a small one with only the operands.
@@ -105,6 +111,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.fuse) fuse_pointwise(program);
   if (options.one_micro_batch) join_uses(program);
   recompute(program, options.recompute);
+  if (options.views && !options.keep_values) view_columns(program);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);
   return program;

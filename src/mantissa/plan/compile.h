@@ -27,8 +27,9 @@ struct CompileOptions {
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
   bool fold = true;               // let kernels that load and store include casts and sums (changes no bit)
   bool fuse = true;               // fuse pointwise chains to one program (changes no bit)
-  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
-  bool join_head = false;
+  bool views = true;              // splits and joins of columns without copies (changes no bit)
+  bool join_head =
+      false;  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
   Recompute recompute = Recompute::none;
   // a step is one micro-batch, so nothing accumulates over runs (changes no bit)
   bool one_micro_batch = false;

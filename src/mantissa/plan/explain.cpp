@@ -36,6 +36,20 @@ std::string factor_name(const Factor& f) {
                       : fmt::format("{} × {}", name(f.format), f.parts * (f.parts + 1) / 2);
 }
 
+/// ", reads columns of X", ", writes columns of Y": operands that are views.
+std::string viewed(const Program& p, const Step& s) {
+  std::string text;
+  const auto add = [&](BufferId b, std::string_view verb) {
+    if (b == kNoBuffer || p.buffer(b).parent == kNoBuffer) return;
+    const std::string one = fmt::format(", {} columns of {}", verb, p.buffer(p.buffer(b).parent).name);
+    if (text.find(one) == std::string::npos) text += one;
+  };
+  for (const Operand& o : s.inputs) add(o.buffer, "reads");
+  add(s.addend, "reads");
+  for (const BufferId b : s.outputs) add(b, "writes");
+  return text;
+}
+
 std::string kernel_of(const Program& p, const Step& s) {
   std::string kernel(s.op->id);
   if (!s.parts.empty()) {
@@ -47,6 +61,9 @@ std::string kernel_of(const Program& p, const Step& s) {
     kernel += ", stochastically, keyed by seed, sequence, position, feature and value";
   if (s.rounding == Rounding::toward_zero) kernel += ", toward zero";
   if (s.recomputed) kernel += ", recomputed";
+  if (const std::int64_t id = s.attributes.integer("padding_id", -1); id >= 0 && s.op->sums_tokens)
+    kernel += fmt::format(", without tokens of the padding id {}", id);
+  kernel += viewed(p, s);
   for (const Operand& o : s.inputs) {
     if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&
         s.op->expression == nullptr) {

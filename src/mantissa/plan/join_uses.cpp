@@ -38,7 +38,6 @@ void join(Program& p, const Uses& uses, Step& sum) {
   lookup.op = &graph::find_op(lookup.op->adding_variant);
   lookup.inputs.insert(lookup.inputs.begin(), {gradient, p.buffer(gradient).type});
   lookup.outputs = {gradient};
-  lookup.attributes = {};
   if (rounding != nullptr) rounding->outputs.clear();
   sum.outputs.clear();
   p.buffer(table).home = Home::activation;  // unused, so it gets no memory

@@ -34,6 +34,17 @@ class Places {
   std::vector<std::size_t> root_;
 };
 
+/// Gives views the place of their parent, which lives as long as any of them.
+void join_views(const Program& p, std::vector<Lifetime>& lives, Places& places) {
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].parent == kNoBuffer || lives[b].last < 0) continue;
+    const auto parent = static_cast<std::size_t>(p.buffers[b].parent);
+    places.join(parent, b);
+    lives[parent].see(lives[b].first);
+    lives[parent].see(lives[b].last);
+  }
+}
+
 std::vector<Lifetime> lifetimes(const Program& p, bool keep_values) {
   std::vector<Lifetime> lives(p.buffers.size());
   const auto end = static_cast<std::int64_t>(p.steps.size());
@@ -50,8 +61,13 @@ std::vector<Lifetime> lifetimes(const Program& p, bool keep_values) {
 }
 
 /// Lets results take the place of an operand that dies with the step, where the op can work in place.
-Places share_places(const Program& p, std::vector<Lifetime>& lives) {
-  Places places(p.buffers.size());
+void share_places(const Program& p, std::vector<Lifetime>& lives, Places& places) {
+  // Other buffers lie in the memory of a view or of its parent.
+  std::vector<bool> partly_shared(p.buffers.size());
+  for (std::size_t b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].parent == kNoBuffer) continue;
+    partly_shared[b] = partly_shared[static_cast<std::size_t>(p.buffers[b].parent)] = true;
+  }
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
     const Step& s = p.steps[i];
     if (s.outputs.empty()) continue;
@@ -65,8 +81,8 @@ Places share_places(const Program& p, std::vector<Lifetime>& lives) {
       const std::size_t from = places.root(static_cast<std::size_t>(c));
       const Buffer& b = p.buffer(c);
       const bool fits = b.home == Home::activation && p.buffers[out].home == Home::activation &&
-                        b.type == p.buffers[out].type && b.integer == p.buffers[out].integer &&
-                        b.shape == p.buffers[out].shape;
+                        b.shape == p.buffers[out].shape && b.layout() == p.buffers[out].layout() &&
+                        !partly_shared[out] && !partly_shared[static_cast<std::size_t>(c)];
       const bool read_twice =
           std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == c; }) +
               (s.addend == c ? 1 : 0) >
@@ -78,7 +94,6 @@ Places share_places(const Program& p, std::vector<Lifetime>& lives) {
       break;
     }
   }
-  return places;
 }
 
 /// First fit of the largest first; returns where they end.
@@ -110,13 +125,12 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 }  // namespace
 
 void lay_out_memory(Program& p, bool keep_values) {
-  for (Buffer& b : p.buffers) {
-    b.bytes =
-        static_cast<std::size_t>(b.shape.count()) * (b.integer ? sizeof(std::int32_t) : bytes_of(b.type));
-  }
+  for (Buffer& b : p.buffers) b.bytes = b.layout().bytes(b.shape);
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
   // In place only where nobody asks for the value afterwards.
-  const Places places = keep_values ? Places(p.buffers.size()) : share_places(p, lives);
+  Places places(p.buffers.size());
+  join_views(p, lives, places);
+  if (!keep_values) share_places(p, lives, places);
 
   MemoryRegions& m = p.memory;
   std::size_t end = 0;
@@ -136,7 +150,8 @@ void lay_out_memory(Program& p, bool keep_values) {
   m.activations = pack(p.buffers, roots, lives, p.steps.size());
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
     if (p.buffers[b].home == Home::activation && lives[b].last >= 0) {
-      p.buffers[b].offset = p.buffers[places.root(b)].offset;
+      p.buffers[b].offset = p.buffers[places.root(b)].offset +
+                            static_cast<std::size_t>(p.buffers[b].first_column) * bytes_of(p.buffers[b].type);
     }
   }
   for (Buffer& b : p.buffers) {

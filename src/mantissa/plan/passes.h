@@ -31,6 +31,10 @@ void join_uses(Program& program);
 /// Repeats steps of the forward phase in the backward phase, so that their results need not be kept.
 void recompute(Program& program, Recompute what);
 
+/// Removes splits and joins of columns where the parts can be views of the whole. Reads and writes the same
+/// values in place.
+void view_columns(Program& program);
+
 /// Computes flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);
 

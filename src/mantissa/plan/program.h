@@ -13,6 +13,7 @@
 #include "mantissa/graph/op.h"
 #include "mantissa/precision/coverage.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/tensor/layout.h"
 
 namespace mantissa::plan {
 
@@ -55,8 +56,15 @@ struct Buffer {
   /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
+  BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
+  std::int64_t first_column = 0;           // of a view, in the parent
   std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
+
+  /// How it lies in memory. Blocks are packed, except blocks of activations along the tokens: each sequence
+  /// starts a new block, so the number of their scales depends on the batch. Those are kept as values in
+  /// `type`.
+  Layout layout() const;
 };
 
 struct Operand {
@@ -138,6 +146,10 @@ struct Program {
   std::shared_ptr<const Program> update;
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
+  /// The elements between the starts of a buffer's rows: the width of its parent, or its own.
+  std::int64_t row_stride(const Buffer& b) const {
+    return b.parent == kNoBuffer ? b.shape.last() : buffer(b.parent).shape.last();
+  }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
   /// Returns the buffer of an input, state, constant or output called `name`, or kNoBuffer.
   BufferId find(std::string_view name) const;

@@ -75,11 +75,12 @@ std::optional<std::string> nearest_scope(std::string_view pattern, std::span<con
   return near;
 }
 
-/// Returns "; did you mean "matmul"?" if `op` is the foreign name of one of `ops`, or near one of them.
+/// Returns "; did you mean "matmul"?" if `op` is a foreign name of one of `ops`, or near one of them.
 std::string meant_op(const std::string& op, std::span<const std::string> ops) {
-  const std::optional<std::string_view> ours = compat::translated_op(op);
-  if (!ours || std::ranges::find(ops, *ours) == ops.end()) return did_you_mean(op, ops);
-  return fmt::format("; did you mean \"{}\"?", *ours);
+  for (const std::string_view ours : compat::translated_ops(op)) {
+    if (std::ranges::find(ops, ours) != ops.end()) return fmt::format("; did you mean \"{}\"?", ours);
+  }
+  return did_you_mean(op, ops);
 }
 
 /// Returns the places that satisfy `fits`.

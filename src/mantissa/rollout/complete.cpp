@@ -23,17 +23,16 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
 
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,
-                                 std::int64_t streams, const kernels::Context& ctx) {
+                                 std::int64_t streams, const runtime::Device& device) {
   std::size_t longest = 0;
   for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
-  const plan::Program program =
+  auto program =
       compile_decode_within(runtime::machine_memory_bytes(), source.config, policy,
-                            static_cast<std::int64_t>(longest) + options.max_new_tokens, ctx,
+                            static_cast<std::int64_t>(longest) + options.max_new_tokens, device,
                             std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams));
-  plan::check_rules(program);
-  const runtime::WeightSet weights = weights::open_weights(program, source, ctx);
-  runtime::Executor executor(program, weights, ctx);
-  return generate(executor, source.config, requests, options);
+  plan::check_rules(*program);
+  runtime::Session session = weights::open_session(std::move(program), source, device);
+  return generate(session, source.config, requests, options);
 }
 
 }  // namespace mantissa::rollout

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/rollout/generate.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::rollout {
@@ -20,6 +20,6 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config);
 /// nothing.
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,
-                                 std::int64_t streams, const kernels::Context& ctx);
+                                 std::int64_t streams, const runtime::Device& device);
 
 }  // namespace mantissa::rollout

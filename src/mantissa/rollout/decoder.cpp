@@ -4,11 +4,17 @@
 #include <cassert>
 
 namespace mantissa::rollout {
-Decoder::Decoder(runtime::Executor& executor)
-    : executor_(executor),
-      capacity_(executor.program().positions),
-      logits_(executor.buffer("logits")),
-      slots_(executor.integers("rows").size()) {}
+
+Decoder::Decoder(runtime::Session& session)
+    : session_(session),
+      capacity_(session.program().positions),
+      vocabulary_(session.program().buffer(session.program().required("logits")).shape.last()),
+      slots_(static_cast<std::size_t>(
+          session.program().buffer(session.program().required("rows")).shape.count())) {}
+
+runtime::Values Decoder::logits() const {
+  return session_.read("logits", static_cast<std::int64_t>(asked_.size()) * vocabulary_);
+}
 
 void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence) {
   slots_[slot] = {{prompt.begin(), prompt.end()}, 0, 0, sequence};
@@ -26,7 +32,7 @@ void Decoder::step() {
   rows_.clear();
   segments_.clear();
   tokens_ = 0;
-  const std::int64_t most = executor_.program().token_capacity;
+  const std::int64_t most = session_.program().token_capacity;
   // Growing sequences go first, so none of them waits for another one's prompt.
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() == 1) take(s, 1);
@@ -34,21 +40,21 @@ void Decoder::step() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
   }
-  executor_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1});
+  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1});
 }
 
 void Decoder::take(std::size_t slot, std::int64_t most) {
   Slot& s = slots_[slot];
   const std::int64_t n = std::min(static_cast<std::int64_t>(s.left()), most);
-  const auto from = s.waiting.begin() + static_cast<std::ptrdiff_t>(s.next);
-  std::copy_n(from, n, executor_.integers("ids").begin() + tokens_);
+  session_.write("ids", std::span(s.waiting).subspan(s.next, static_cast<std::size_t>(n)), tokens_);
   segments_.push_back(
       {tokens_, n, s.position, static_cast<std::int64_t>(slot), static_cast<std::uint64_t>(s.sequence)});
   tokens_ += n;
   s.next += static_cast<std::size_t>(n);
   s.position += n;
   if (s.left() > 0) return;
-  executor_.integers("rows")[asked_.size()] = static_cast<std::int32_t>(tokens_ - 1);
+  const auto last = static_cast<std::int32_t>(tokens_ - 1);
+  session_.write("rows", std::span(&last, 1), static_cast<std::int64_t>(asked_.size()));
   rows_.push_back({tokens_ - n, n});
   asked_.push_back(slot);
 }

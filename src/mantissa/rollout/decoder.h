@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/session.h"
 #include "mantissa/tensor/extent.h"
 
 namespace mantissa::rollout {
@@ -15,8 +15,8 @@ namespace mantissa::rollout {
 /// feeds all slots with one waiting token, and prompts within the program's token capacity.
 class Decoder {
  public:
-  /// `executor` must outlive the decoder.
-  explicit Decoder(runtime::Executor& executor);
+  /// `session` must outlive the decoder.
+  explicit Decoder(runtime::Session& session);
 
   std::size_t slots() const { return slots_.size(); }
   /// Returns the number of positions of a slot.
@@ -31,9 +31,9 @@ class Decoder {
   void step();
   std::span<const std::size_t> asked() const { return asked_; }
 
-  const plan::Program& program() const { return executor_.program(); }
-  /// [asked, vocabulary], f32 (f64 under f64).
-  ConstMatrix logits() const { return logits_; }
+  const plan::Program& program() const { return session_.program(); }
+  /// [asked, vocabulary].
+  runtime::Values logits() const;
 
  private:
   struct Slot {
@@ -45,9 +45,9 @@ class Decoder {
   };
   void take(std::size_t slot, std::int64_t most);
 
-  runtime::Executor& executor_;
+  runtime::Session& session_;
   std::int64_t capacity_ = 0;
-  ConstMatrix logits_;
+  std::int64_t vocabulary_ = 0;
   std::vector<Slot> slots_;
   std::vector<std::size_t> asked_;
   std::vector<Row> rows_;  // one for each asked token

@@ -46,17 +46,16 @@ struct Next {
 
 /// The token after those whose last one has the logits of row `row`.
 template <class T>
-Next next_token(kernels::Simd simd, ConstMatrix logits, Scalar softmax, std::size_t row,
+Next next_token(const runtime::Device& device, const runtime::Values& logits, Scalar softmax, std::size_t row,
                 const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
-  const std::span<const T> values{
-      static_cast<const T*>(logits.data) + row * static_cast<std::size_t>(logits.ld),
-      static_cast<std::size_t>(logits.ld)};
+  const auto vocabulary = static_cast<std::size_t>(logits.width());
+  const std::span<const T> values = logits.as<T>().subspan(row * vocabulary, vocabulary);
   if (!std::all_of(values.begin(), values.end(), [](T x) { return std::isfinite(x); }))
     return {.finite = false};
   const std::int32_t id = sample(values, options, sequence, position);
   T lse = 0;
-  kernels::log_sum_exp({.simd = simd}, 1, logits.ld, {values.data(), logits.type, logits.ld},
-                       {&lse, logits.type, 1}, softmax);
+  kernels::log_sum_exp(device.serial(), 1, logits.width(), {values.data(), logits.type(), logits.width()},
+                       {&lse, logits.type(), 1}, softmax);
   const double logit = round_to(static_cast<double>(values[static_cast<std::size_t>(id)]), softmax);
   return {id, static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)))};
 }
@@ -64,10 +63,9 @@ Next next_token(kernels::Simd simd, ConstMatrix logits, Scalar softmax, std::siz
 /// One call of generate(): which request is in which slot, and what has come of it.
 class Run {
  public:
-  Run(runtime::Executor& executor, std::span<const Request> requests, const GenerateOptions& options)
-      : executor_(executor),
-        decoder_(executor),
-        ctx_(executor.context()),
+  Run(runtime::Session& session, std::span<const Request> requests, const GenerateOptions& options)
+      : session_(session),
+        decoder_(session),
         requests_(requests),
         options_(options),
         results_(requests.size()),
@@ -75,7 +73,7 @@ class Run {
 
   std::vector<Generation> run() {
     for (std::size_t s = 0; s < in_slot_.size(); ++s) begin_next(s);
-    executor_.stop = options_.interrupt;
+    session_.set_stop(options_.interrupt);
     while (sequences_ > 0) {
       decoder_.step();
       if (options_.interrupt.stop_requested()) {
@@ -86,7 +84,7 @@ class Run {
       const std::span<const std::size_t> asked = decoder_.asked();
       for (std::size_t i = 0; i < asked.size(); ++i) accept(asked[i], next_[i]);
     }
-    executor_.stop = {};
+    session_.set_stop({});
     return std::move(results_);
   }
 
@@ -111,14 +109,14 @@ class Run {
 
   /// The next token of every sequence whose logits there are.
   void choose() {
-    const ConstMatrix logits = decoder_.logits();
-    const auto next = logits.type == Scalar::f64 ? next_token<double> : next_token<float>;
+    const runtime::Values logits = decoder_.logits();
+    const auto next = logits.type() == Scalar::f64 ? next_token<double> : next_token<float>;
     next_.resize(decoder_.asked().size());
-    kernels::parallel_for(ctx_, static_cast<std::int64_t>(next_.size()), [&](std::int64_t i, int) {
+    session_.device().parallel_for(static_cast<std::int64_t>(next_.size()), [&](std::int64_t i, int) {
       const auto row = static_cast<std::size_t>(i);
       const std::size_t r = *in_slot_[decoder_.asked()[row]];
       const std::size_t position = requests_[r].prompt.size() + results_[r].ids.size();
-      next_[row] = next(ctx_.simd, logits, decoder_.program().softmax, row, options_.sampling,
+      next_[row] = next(session_.device(), logits, decoder_.program().softmax, row, options_.sampling,
                         requests_[r].sequence, static_cast<std::int64_t>(position));
     });
     for (std::size_t i = 0; i < next_.size(); ++i) {
@@ -132,7 +130,7 @@ class Run {
     std::vector<std::int32_t> ids = requests_[r].prompt;
     ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
     const auto feed = [&] {
-      Decoder again(executor_);
+      Decoder again(session_);
       again.open(0, ids, requests_[r].sequence);
       do again.step();
       while (again.asked().empty());
@@ -140,7 +138,7 @@ class Run {
     const std::string of = requests_.size() > 1 ? fmt::format(" of sequence {}", r + 1) : "";
     runtime::stop_non_finite(
         fmt::format("generate: the logits after token {}{} are not finite", ids.size(), of),
-        runtime::find_first_non_finite(executor_, 0, feed), decoder_.program());
+        runtime::find_first_non_finite(session_.executor(), 0, feed), decoder_.program());
   }
 
   void accept(std::size_t slot, Next next) {
@@ -162,9 +160,8 @@ class Run {
     }
   }
 
-  runtime::Executor& executor_;
+  runtime::Session& session_;
   Decoder decoder_;
-  const kernels::Context& ctx_;
   std::span<const Request> requests_;
   const GenerateOptions& options_;
   std::vector<Generation> results_;
@@ -177,37 +174,39 @@ class Run {
 
 }  // namespace
 
-plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy,
-                             std::int64_t capacity, const kernels::Context& ctx, std::int64_t streams) {
+std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& config,
+                                                    const precision::Policy& policy, std::int64_t capacity,
+                                                    const runtime::Device& device, std::int64_t streams) {
   const std::int64_t tokens = std::max(std::min(capacity, kPromptChunk), streams);
   plan::CompileOptions options;
   options.longest_row = capacity;
   options.longest_leaf = tokens;
-  return plan::compile(model::build_decode(config, tokens, streams, capacity), policy, options, ctx);
+  return runtime::compile(model::build_decode(config, tokens, streams, capacity), policy, options, device);
 }
 
-plan::Program compile_decode_within(std::size_t bytes, const model::ModelConfig& config,
-                                    const precision::Policy& policy, std::int64_t capacity,
-                                    const kernels::Context& ctx, std::int64_t streams) {
+std::shared_ptr<const plan::Program> compile_decode_within(
+    std::size_t bytes, const model::ModelConfig& config, const precision::Policy& policy,
+    std::int64_t capacity, const runtime::Device& device, std::int64_t streams) {
   for (;; streams /= 2) {
-    plan::Program program = compile_decode(config, policy, capacity, ctx, streams);
-    if (streams == 1 || runtime::read_weight_bytes(program) + program.memory.arena() <= bytes) return program;
+    auto program = compile_decode(config, policy, capacity, device, streams);
+    if (streams == 1 || runtime::read_weight_bytes(*program) + program->memory.arena() <= bytes)
+      return program;
   }
 }
 
-std::vector<Generation> generate(runtime::Executor& executor, const model::ModelConfig& config,
+std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options) {
   check(options.sampling);
-  const plan::Program& program = executor.program();
+  const plan::Program& program = session.program();
   const std::int64_t capacity = program.positions;
   for (const Request& r : requests) check_prompt(r.prompt, config.vocab_size, capacity);
-  return Run(executor, requests, options).run();
+  return Run(session, requests, options).run();
 }
 
-Generation generate(runtime::Executor& executor, const model::ModelConfig& config,
+Generation generate(runtime::Session& session, const model::ModelConfig& config,
                     std::span<const std::int32_t> prompt, const GenerateOptions& options) {
   const Request request{{prompt.begin(), prompt.end()}, 0};
-  return std::move(generate(executor, config, {&request, 1}, options).front());
+  return std::move(generate(session, config, {&request, 1}, options).front());
 }
 
 }  // namespace mantissa::rollout

@@ -5,16 +5,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <stop_token>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/rollout/sampler.h"
-#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/device.h"
+#include "mantissa/runtime/session.h"
 
 namespace mantissa::rollout {
 
@@ -43,23 +44,24 @@ struct GenerateOptions {
 };
 
 /// The compiled decoding program for `streams` sequences at once of up to `capacity` positions each.
-plan::Program compile_decode(const model::ModelConfig& config, const precision::Policy& policy,
-                             std::int64_t capacity, const kernels::Context& ctx, std::int64_t streams = 1);
+std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& config,
+                                                    const precision::Policy& policy, std::int64_t capacity,
+                                                    const runtime::Device& device, std::int64_t streams = 1);
 
 /// compile_decode() for at most `streams` sequences: for as many as `bytes` hold with the weights, or one.
-plan::Program compile_decode_within(std::size_t bytes, const model::ModelConfig& config,
-                                    const precision::Policy& policy, std::int64_t capacity,
-                                    const kernels::Context& ctx, std::int64_t streams);
+std::shared_ptr<const plan::Program> compile_decode_within(
+    std::size_t bytes, const model::ModelConfig& config, const precision::Policy& policy,
+    std::int64_t capacity, const runtime::Device& device, std::int64_t streams);
 
 /// Generates after each prompt; the results are in the order of the requests. As many sequences are decoded
 /// at once as the program has slots, and where one ends the next takes its slot; what a request gives does
-/// not depend on the others. `executor` runs compile_decode()'s program. Throws ConfigError where a prompt is
+/// not depend on the others. `session` runs compile_decode()'s program. Throws ConfigError where a prompt is
 /// empty, has ids out of the vocabulary, or does not fit the capacity with one new token; RunStopped where
 /// logits are not finite, naming the first such value.
-std::vector<Generation> generate(runtime::Executor& executor, const model::ModelConfig& config,
+std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
 /// The same of one prompt, as sequence 0.
-Generation generate(runtime::Executor& executor, const model::ModelConfig& config,
+Generation generate(runtime::Session& session, const model::ModelConfig& config,
                     std::span<const std::int32_t> prompt, const GenerateOptions& options);
 
 }  // namespace mantissa::rollout

@@ -25,15 +25,16 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
                   std::size_t first, std::size_t n) {
   const Scalar type = *io::scalar_of(info.dtype);
   const std::size_t saved_bytes = mantissa::bytes_of(type), kept_bytes = mantissa::bytes_of(m.type);
-  const kernels::Context& ctx = from.trainer.context();
+  const auto& host = from.trainer.device().host();
   const auto elements = static_cast<std::int64_t>(n);
   std::vector<std::byte> saved(n * saved_bytes);
   std::vector<double> wide(n), kept(n);
   from.state.tensors().read(m.name, saved, first * saved_bytes);
-  kernels::cast(ctx, elements, saved.data(), type, wide.data(), Scalar::f64);
-  std::byte* to = m.bytes.data() + first * kept_bytes;
-  kernels::cast(ctx, elements, wide.data(), Scalar::f64, to, m.type);
-  kernels::cast(ctx, elements, to, m.type, kept.data(), Scalar::f64);
+  kernels::cast(host, elements, saved.data(), type, wide.data(), Scalar::f64);
+  std::vector<std::byte> rounded(n * kept_bytes);
+  kernels::cast(host, elements, wide.data(), Scalar::f64, rounded.data(), m.type);
+  kernels::cast(host, elements, rounded.data(), m.type, kept.data(), Scalar::f64);
+  m.write(first * kept_bytes, rounded);
   for (std::size_t i = 0; i < n; ++i) {
     if (!std::isfinite(wide[i]) || std::isfinite(kept[i])) continue;
     throw DtypeError(fmt::format(
@@ -44,6 +45,14 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
   }
 }
 
+/// Reads what is kept in the format that it was saved in.
+void read_bytes(const Saved& from, const train::Trainer::NamedMemory& m) {
+  if (m.device == nullptr) return from.state.tensors().read(m.name, m.bytes);
+  std::vector<std::byte> saved(m.bytes.size());
+  from.state.tensors().read(m.name, saved);
+  m.write(0, saved);
+}
+
 /// Reads masters, moments and compensations. Rounds or widens them if the precision has changed.
 void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
   const io::TensorInfo* info = from.state.tensors().find(m.name);
@@ -51,8 +60,8 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
   if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
     std::vector<std::byte> saved(info->end - info->begin);
     from.state.tensors().read(m.name, saved);
-    std::copy_n(saved.begin(), std::min(saved.size(), m.bytes.size()), m.bytes.begin());
-    return;
+    saved.resize(std::min(saved.size(), m.bytes.size()));
+    return m.write(0, saved);
   }
   if (info == nullptr || info->shape != m.shape) {
     throw FileError(
@@ -61,7 +70,7 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
                     from.folder.string(), m.name));
   }
   // A value saved as F32 can be outside the range of tf32.
-  if (io::scalar_of(info->dtype) == m.type) return from.state.tensors().read(m.name, m.bytes);
+  if (io::scalar_of(info->dtype) == m.type) return read_bytes(from, m);
   if (!io::scalar_of(info->dtype)) {
     throw DtypeError(
         fmt::format("{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start "
@@ -124,7 +133,13 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
     t.name = m.name;
     t.dtype = io::dtype_of(m.type);
     t.shape = m.shape;
-    t.bytes = m.bytes;
+    if (m.device == nullptr) {
+      t.bytes = m.bytes;
+    } else {
+      t.fill = [m](std::uint64_t offset, std::span<std::byte> out) {
+        m.read(static_cast<std::size_t>(offset), out);
+      };
+    }
   }
   io::write_state(out, header, tensors, static_cast<int>(config.checkpoint.keep));
 }

@@ -91,7 +91,7 @@ class Run {
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     const explain::Explained plan =
         explain::describe_training(config_, trainer_.model(), trainer_.program(), trainer_.memory(),
-                                   trainer_.machine(), trainer_.context(), told_);
+                                   trainer_.machine(), trainer_.device(), told_);
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
     predicted_peak_ = plan.peak_bytes;
@@ -201,14 +201,14 @@ class Run {
     result.model = out_ / "model";
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss =
-        weights::checkpoint_loss(trainer_.weights(), result.model_format, trainer_.context());
+        weights::checkpoint_loss(trainer_.weights(), result.model_format, trainer_.device());
     if (!loss.empty()) tell(loss);
     const std::uint64_t hash = weights::save_model(result.model, trainer_.weights(), trainer_.model(),
-                                                   config_.policy, trainer_.context());
+                                                   config_.policy, trainer_.device());
     result.weights_xxh64 = fmt::format("{:016x}", hash);
     if (returns_weights_) {
       result.weights =
-          weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy, trainer_.context());
+          weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy, trainer_.device());
     }
   }
 
@@ -244,9 +244,9 @@ class Run {
 
 }  // namespace
 
-Result train(Start start, const Events& events, const kernels::Context& ctx, std::stop_token stop) {
+Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  train::Trainer trainer(start.config, std::move(start.source), std::move(start.data), ctx,
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.data), device,
                          state ? state->step : 0);
   check_plans(trainer);
   io::make_directories(start.directory.out);

@@ -59,9 +59,8 @@ struct Start {
 };
 
 /// Trains and writes a run directory (docs/cli.md). After a stop, the completed steps are saved as a state.
-/// Throws ConfigError, FileError or ResourceError for faults of config, data, files or machine. Throws
-/// RunStopped if the run cannot continue or ends with a non-finite loss; then states are written, but no
-/// model.
-Result train(Start start, const Events& events, const kernels::Context& ctx, std::stop_token stop);
+/// Throws ConfigError, FileError or ResourceError before the first step. Throws RunStopped if the run cannot
+/// continue or ends with a non-finite loss; then states are written, but no model.
+Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop);
 
 }  // namespace mantissa::run

@@ -12,36 +12,78 @@ using plan::Buffer;
 using plan::BufferId;
 using plan::Home;
 
-Executor::Executor(const plan::Program& program, const WeightSet& weights, const kernels::Context& ctx,
-                   std::span<std::byte> arena)
-    : program_(&program), weights_(&weights), placed_(program.buffers.size(), nullptr), ctx_(ctx) {
-  if (arena.size() < program.memory.arena()) {
-    own_ = Storage(program.memory.arena());
-    arena = {own_.data(), own_.size()};
+Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena* arena)
+    : program_(&program),
+      device_(&weights.device()),
+      arena_(arena),
+      bindings_(program.buffers.size()),
+      ctx_(device_->host()) {
+  bind_weights(weights);
+  if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
+    own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
+    arena_ = own_.get();
   }
-  arena_ = arena.data();
-  ctx_.workspace = arena_ + program.work_offset;
+  ctx_.workspace = arena_->memory_.data() + program.work_offset;
   ctx_.workspace_bytes = program.memory.work;
-  for (const auto& [id, fill] : program.constants) fill(buffer(id));
+  hold();
+}
+
+Executor::~Executor() {
+  if (arena_->holder_ == this) arena_->holder_ = nullptr;
+}
+
+void Executor::bind_weights(const WeightSet& weights) {
+  for (std::size_t b = 0; b < bindings_.size(); ++b) {
+    const Buffer& buffer = program_->buffers[b];
+    if (buffer.home == Home::master || buffer.home == Home::copy)
+      bindings_[b].memory = weights.find(*program_, static_cast<BufferId>(b));
+    if (buffer.quantization && buffer.quantization->scale >= 0)
+      bindings_[b].scale = weights.scale(*program_, buffer.quantization->scale);
+  }
+  const auto check = [&](BufferId id) {
+    if (id == plan::kNoBuffer) return;
+    const Buffer& b = program_->buffer(id);
+    if ((b.home != Home::master && b.home != Home::copy) ||
+        bindings_[static_cast<std::size_t>(id)].memory != nullptr)
+      return;
+    throw InternalError(fmt::format(
+        "the weight set has no \"{}\" in {}: it was made for a program with other slots or formats", b.name,
+        name(b.type)));
+  };
+  for (const plan::Step& s : program_->steps) {
+    for (const plan::Operand& o : s.inputs) check(o.buffer);
+    for (const BufferId o : s.outputs) check(o);
+    check(s.addend);
+  }
+}
+
+void Executor::hold() {
+  if (arena_->holder_ == this) return;
+  arena_->holder_ = this;
+  for (const auto& [id, fill] : program_->constants) fill(buffer(id));
+}
+
+void Executor::require_held() const {
+  if (arena_->holder_ != this)
+    throw InternalError("another program has used this program's memory since its forward phase");
 }
 
 Matrix Executor::buffer(BufferId id) const {
   const Buffer& b = program_->buffer(id);
-  const auto memory = [&]() -> std::byte* {
-    if (b.home == Home::master || b.home == Home::copy) return weights_->at(*program_, id);
-    if (b.home == Home::kept || b.home == Home::bound) return placed_[static_cast<std::size_t>(id)];
-    return arena_ + b.offset;
-  };
-  return {memory(), b.type, b.shape.last()};
+  const bool elsewhere =
+      b.home == Home::master || b.home == Home::copy || b.home == Home::kept || b.home == Home::bound;
+  std::byte* memory =
+      elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
+  return {memory, b.type, program_->row_stride(b)};
 }
 
 void Executor::place(BufferId id, std::byte* memory) {
-  placed_.at(static_cast<std::size_t>(id)) = memory;
+  bindings_.at(static_cast<std::size_t>(id)).memory = memory;
 }
 
 std::span<std::byte> Executor::idle() const {
   const plan::MemoryRegions& m = program_->memory;
-  return {arena_ + (m.arena() - m.activations - m.work), m.activations + m.work};
+  return arena_->memory_.subspan(m.arena() - m.activations - m.work, m.activations + m.work);
 }
 
 Matrix Executor::buffer(std::string_view name) const {
@@ -60,14 +102,15 @@ graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;
   a.data = buffer(id).data;
+  if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
   a.type = a.rounded = b.type;
   a.operand = b.type;
   a.integer = b.integer;
+  a.blocks = b.layout().blocks;
   a.weight = b.home == Home::master;
   a.random = b.random;
   if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
-  if (b.quantization && b.quantization->scale >= 0)
-    a.scale = weights_->scale(*program_, b.quantization->scale);
+  a.scale = bindings_[static_cast<std::size_t>(id)].scale;
   const std::vector<Dim>& dims = b.shape.dims();
   const auto extent_of = [&](const Dim& d) {
     if (d.axis == Axis::tokens) return extent.tokens;
@@ -87,6 +130,11 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
         fmt::format("a run of {} tokens exceeds the program's capacity of {}; compile it for a larger batch",
                     extent.tokens, program_->token_capacity));
   }
+  if (phase == graph::Phase::forward || phase == graph::Phase::update) {
+    hold();
+  } else {
+    require_held();
+  }
   for (const plan::Step& s : program_->steps) {
     if (s.phase == phase && s.op->check != nullptr) s.op->check(extent, s.attributes, s.scope);
   }
@@ -98,6 +146,7 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
 }
 
 std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
+  hold();
   std::optional<kernels::WeightOverflow> overflow;
   for (const plan::Step& s : program_->steps) {
     if (!s.may_break) continue;
@@ -136,7 +185,7 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .rounding = s.rounding,
                    .random_name = s.random_name,
                    .overflow = overflow};
-  s.op->run(call);
+  device_->run(*s.op, call);
   if (after_step && overflow == nullptr) after_step(s, call);
 }
 

@@ -3,38 +3,44 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <stop_token>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/runtime/arena.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/runtime/weights.h"
 #include "mantissa/tensor/extent.h"
-#include "mantissa/tensor/storage.h"
 
 namespace mantissa::runtime {
 
 class Executor {
  public:
-  /// Allocates the arena, or takes `arena` where that is large enough, and fills the constants. `program`,
-  /// `weights` and `arena` must outlive the executor; weights.program() must have the slots of `program`.
-  Executor(const plan::Program& program, const WeightSet& weights, const kernels::Context& ctx,
-           std::span<std::byte> arena = {});
+  /// Finds the program's weights in `weights` by name and takes `arena` as its memory; without one, or if it
+  /// is too small, it allocates its own. All must outlive the executor. Throws InternalError if a step reads
+  /// a weight that the set does not have.
+  Executor(const plan::Program& program, const WeightSet& weights, Arena* arena = nullptr);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
 
-  /// Says where a buffer of Home::kept or Home::bound lies. All of them must be placed before a run.
+  /// Sets where a buffer of Home::kept or Home::bound lies. All of them must be placed before a run.
   void place(plan::BufferId id, std::byte* memory);
 
-  /// Memory of an input, constant, state or output by name; asserts that there is one.
+  /// The memory of a buffer, or of an input, constant, state or output by name. Throws InternalError if there
+  /// is none.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
   std::span<std::int32_t> integers(std::string_view name) const;
 
   /// Runs the steps of one phase. `accumulate`: weight gradients are added to what is there (all but the
-  /// first micro-batch). Throws ShapeError, before any step runs, where the extent exceeds the capacity or
-  /// does not fit an op (OpDef::check).
+  /// first micro-batch). Throws ShapeError, before any step runs, if the extent exceeds the capacity or does
+  /// not fit an op (OpDef::check). Throws InternalError if another executor has used the arena since the
+  /// forward phase.
   void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
 
   /// A weight that an update would make inf or nan, and the step that would.
@@ -46,30 +52,42 @@ class Executor {
   /// or state, and returns the first weight that would break.
   std::optional<Broken> find_broken(const Extent& extent);
 
+  /// Takes the arena, and fills the constants if another executor has used it. Runs of the forward and update
+  /// phases begin with this; so must writing inputs.
+  void hold();
+  /// Throws InternalError if another executor has used the arena since this one last took it.
+  void require_held() const;
+
   /// The part of the arena that holds nothing between two runs: activations and scratch.
   std::span<std::byte> idle() const;
 
-  /// Where it is asked for, run() ends between two steps, and what it was to make is not made.
+  /// A stop ends run() between two steps: what the run was to compute is then incomplete.
   std::stop_token stop;
 
-  /// Called after each step, where set: what observers and profilers hang on to.
+  /// Called after each step, if set. Observers and profilers use it.
   std::function<void(const plan::Step&, const graph::Call&)> after_step;
 
   const plan::Program& program() const { return *program_; }
-  const kernels::Context& context() const { return ctx_; }
-  /// Of its own memory.
-  std::size_t bytes() const { return own_.size(); }
+  const Device& device() const { return *device_; }
+  /// Bytes of an arena of its own.
+  std::size_t bytes() const { return own_ == nullptr ? 0 : own_->bytes(); }
 
  private:
+  /// What a buffer of the program is bound to.
+  struct Binding {
+    std::byte* memory = nullptr;  // of weights, and of what was placed
+    TensorScale* scale = nullptr;
+  };
+  void bind_weights(const WeightSet& weights);
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
                 std::optional<kernels::WeightOverflow>* overflow);
 
   const plan::Program* program_;
-  const WeightSet* weights_;
-  Storage own_;
-  std::byte* arena_ = nullptr;
-  std::vector<std::byte*> placed_;  // by buffer: where it lies, where that is not the arena or the weight set
+  const Device* device_;
+  std::unique_ptr<Arena> own_;
+  Arena* arena_;
+  std::vector<Binding> bindings_;  // by buffer
   kernels::Context ctx_;
 };
 

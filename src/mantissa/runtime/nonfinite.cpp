@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "mantissa/kernels/update.h"
+#include "mantissa/kernels/columns.h"
 #include "mantissa/numeric/round.h"
 
 namespace mantissa::runtime {
@@ -13,7 +13,8 @@ namespace {
 
 std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
   std::vector<double> wide(static_cast<std::size_t>(a.rows * a.width));
-  kernels::cast(ctx, a.rows * a.width, a.data, a.type, wide.data(), Scalar::f64);
+  const Matrix to{wide.data(), Scalar::f64, a.width};
+  kernels::copy_columns(ctx, a.rows, a.width, a.in(), to);
   return wide;
 }
 
@@ -26,7 +27,8 @@ class Search {
   void look(const plan::Step& step, const graph::Call& call) {
     if (where_ != nullptr && where_ != &step) return;
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
-      if (call.outputs[o].integer || (where_ != nullptr && o != output_)) continue;
+      // Packed blocks are finite where the values that they are made from are.
+      if (call.outputs[o].integer || call.outputs[o].blocks || (where_ != nullptr && o != output_)) continue;
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
       if (bad == values.end()) continue;
@@ -139,6 +141,7 @@ class Search {
     for (graph::Argument& out : outputs) {
       memory.emplace_back(static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
       out.data = memory.back().data();
+      out.stride = 0;
       out.type = out.rounded = call.arithmetic;
     }
     call.outputs = outputs;

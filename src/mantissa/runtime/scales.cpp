@@ -5,8 +5,15 @@
 
 namespace mantissa::runtime {
 
-Scales::Scales(const plan::Program& program) : slots_(program.scales), scales_(slots_.size()) {
-  for (const plan::ScaleSlot& slot : slots_) histories_.emplace_back(static_cast<std::size_t>(slot.history));
+Scales::Scales(std::span<const plan::Program* const> programs) {
+  for (const plan::Program* program : programs) {
+    for (const plan::ScaleSlot& slot : program->scales) {
+      if (find(slot.name) != nullptr) continue;
+      slots_.push_back(slot);
+      scales_.emplace_back();
+      histories_.emplace_back(static_cast<std::size_t>(slot.history));
+    }
+  }
 }
 
 TensorScale* Scales::find(std::string_view name) {

@@ -15,7 +15,8 @@ namespace mantissa::runtime {
 
 class Scales {
  public:
-  explicit Scales(const plan::Program& program);
+  /// The scales of all programs; tensors of one name share one.
+  explicit Scales(std::span<const plan::Program* const> programs);
 
   std::size_t size() const { return slots_.size(); }
   const plan::ScaleSlot& slot(std::size_t i) const { return slots_[i]; }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/quantize.h"
@@ -23,7 +22,7 @@ bool is_weight(const plan::Buffer& b) {
   return b.home == plan::Home::master || b.home == plan::Home::copy;
 }
 
-/// Of each buffer, whether it is a weight that a step reads.
+/// Returns for each buffer whether it is a weight that a step reads.
 std::vector<bool> read_weights(const plan::Program& program) {
   std::vector<bool> read(program.buffers.size(), false);
   const auto see = [&](BufferId id) {
@@ -41,11 +40,11 @@ std::vector<bool> read_weights(const plan::Program& program) {
   return read;
 }
 
-/// Whether two copies of a weight in one format hold the same values.
-bool same_blocks(const plan::Buffer& a, const plan::Buffer& b) {
-  if (!a.quantization || !b.quantization) return a.quantization.has_value() == b.quantization.has_value();
-  return a.quantization->blocks == b.quantization->blocks &&
-         a.quantization->along_rows == b.quantization->along_rows;
+/// Whether two copies of a weight hold the same values.
+bool same_values(const plan::Buffer& a, const plan::Buffer& b) {
+  if (a.type != b.type || a.quantization.has_value() != b.quantization.has_value()) return false;
+  return !a.quantization || (a.quantization->blocks == b.quantization->blocks &&
+                             a.quantization->along_rows == b.quantization->along_rows);
 }
 
 }  // namespace
@@ -57,77 +56,126 @@ std::size_t read_weight_bytes(const plan::Program& program) {
   return bytes;
 }
 
-WeightSet::WeightSet(const plan::Program& program)
-    : program_(&program),
-      scales_(std::make_unique<Scales>(program)),
-      storage_(program.memory.weights()),
-      places_(program.buffers.size(), nullptr) {
-  for (std::size_t b = 0; b < places_.size(); ++b) {
-    if (is_weight(program.buffers[b])) places_[b] = storage_.data() + program.buffers[b].offset;
-  }
+WeightSet::WeightSet(const plan::Program& program, const Device& device)
+    : WeightSet(std::array{&program}, device) {}
+
+WeightSet::WeightSet(Programs programs, const Device& device)
+    : programs_(programs.begin(), programs.end()),
+      device_(&device),
+      scales_(std::make_unique<Scales>(programs)) {
+  for (const plan::Program* p : programs_) add(*p);
+  allocate([](const plan::Buffer& /*buffer*/) { return true; });
 }
 
-WeightSet::WeightSet(const plan::Program& program, std::vector<View> views)
-    : program_(&program),
-      scales_(std::make_unique<Scales>(program)),
-      views_(std::move(views)),
-      places_(program.buffers.size(), nullptr) {
+WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, const Device& device)
+    : programs_{&program},
+      device_(&device),
+      scales_(std::make_unique<Scales>(Programs(programs_))),
+      views_(std::move(views)) {
   scales_->record(false);
+  add(program);
   std::vector<bool> own = read_weights(program);
-  for (const View& v : views_) {
-    own[static_cast<std::size_t>(v.buffer)] = false;
-    places_[static_cast<std::size_t>(v.buffer)] = const_cast<std::byte*>(v.data);
-  }
-  std::size_t bytes = 0;
-  for (std::size_t b = 0; b < own.size(); ++b) bytes += own[b] ? aligned(program.buffers[b].bytes) : 0;
-  storage_ = Storage(bytes);
-  std::byte* next = storage_.data();
-  for (std::size_t b = 0; b < own.size(); ++b) {
-    if (!own[b]) continue;
-    places_[b] = next;
-    next += aligned(program.buffers[b].bytes);
+  for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
+  allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
+  const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data) {
+    for (const View& v : views_) {
+      if (&program.buffer(v.buffer) == buffer) data = const_cast<std::byte*>(v.data);
+    }
+  };
+  for (Parameter& p : parameters_) {
+    place_view(p.master_buffer, p.master);
+    for (Copy& c : p.copies) place_view(c.buffer, c.data);
   }
 }
 
-std::byte* WeightSet::at(const plan::Program& program, BufferId id) const {
+void WeightSet::add(const plan::Program& program) {
+  const bool first = &program == programs_.front();
+  for (const Slot& slot : program.slots) {
+    auto p = std::ranges::find(parameters_, slot.name, [](const Parameter& q) { return q.slot->name; });
+    if (p == parameters_.end())
+      p = parameters_.insert(p, Parameter{&slot, &program.buffer(slot.master_buffer), nullptr, {}});
+    if (p->slot->shape != slot.shape || p->slot->master != slot.master) {
+      throw InternalError(fmt::format("weight \"{}\" is {} {} in one program and {} {} in another", slot.name,
+                                      p->slot->shape.str(), name(p->slot->master), slot.shape.str(),
+                                      name(slot.master)));
+    }
+    for (const BufferId id : slot.copies) {
+      const plan::Buffer& b = program.buffer(id);
+      if (std::ranges::any_of(p->copies, [&](const Copy& c) { return same_values(*c.buffer, b); })) continue;
+      const bool scaled = b.quantization && b.quantization->scale >= 0;
+      const plan::ScaleSlot* scale =
+          scaled ? &program.scales.at(static_cast<std::size_t>(b.quantization->scale)) : nullptr;
+      p->copies.push_back({&b, scale, !first || b.quantization.has_value(), nullptr});
+    }
+  }
+}
+
+template <class Wanted>
+void WeightSet::allocate(const Wanted& wanted) {
+  // Masters first, then copies, each in the order of the parameters.
+  std::size_t end = 0;
+  const auto each = [&](const auto& place) {
+    end = 0;
+    const auto visit = [&](const plan::Buffer& b, std::byte*& data) {
+      if (!wanted(b)) return;
+      place(data, end);
+      end += aligned(b.bytes);
+    };
+    for (Parameter& p : parameters_) visit(*p.master_buffer, p.master);
+    for (Parameter& p : parameters_) {
+      for (Copy& c : p.copies) visit(*c.buffer, c.data);
+    }
+  };
+  each([](std::byte*& /*data*/, std::size_t /*offset*/) {});
+  storage_ = device_->allocate(end);
+  each([&](std::byte*& data, std::size_t offset) { data = storage_.data() + offset; });
+}
+
+const WeightSet::Parameter* WeightSet::parameter(std::string_view name) const {
+  const auto p = std::ranges::find(parameters_, name,
+                                   [](const Parameter& q) -> std::string_view { return q.slot->name; });
+  return p == parameters_.end() ? nullptr : &*p;
+}
+
+std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
   const plan::Buffer& wanted = program.buffer(id);
-  const Slot& slot = program_->slots.at(static_cast<std::size_t>(wanted.slot));
-  BufferId mine = wanted.home == plan::Home::master ? slot.master_buffer : plan::kNoBuffer;
-  for (const BufferId c : slot.copies) {
-    if (wanted.home == plan::Home::copy && program_->buffer(c).type == wanted.type &&
-        same_blocks(program_->buffer(c), wanted))
-      mine = c;
+  const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
+  if (p == nullptr || p->slot->shape != wanted.shape) return nullptr;
+  if (wanted.home == plan::Home::master) return p->slot->master == wanted.type ? p->master : nullptr;
+  for (const Copy& c : p->copies) {
+    if (same_values(*c.buffer, wanted)) return c.data;
   }
-  if (mine == plan::kNoBuffer || !has(mine)) {
-    throw InternalError(fmt::format(
-        "the weight set has no \"{}\": it was made for a program with other slots or formats", wanted.name));
-  }
-  return places_[static_cast<std::size_t>(mine)];
+  return nullptr;
 }
 
-Matrix WeightSet::matrix(BufferId id) const {
-  const plan::Buffer& b = program_->buffer(id);
-  if (!has(id)) throw InternalError(fmt::format("no step of the program reads weight \"{}\"", b.name));
-  return {places_[static_cast<std::size_t>(id)], b.type, b.shape.last()};
+TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) const {
+  return scales_->find(program.scales.at(static_cast<std::size_t>(i)).name);
 }
 
 Matrix WeightSet::master(std::size_t slot) const {
-  return matrix(program_->slots.at(slot).master_buffer);
+  const Parameter& p = parameters_.at(slot);
+  if (p.master == nullptr)
+    throw InternalError(fmt::format("no step of the program reads the master of \"{}\"", p.slot->name));
+  return {p.master, p.slot->master, p.slot->shape.last()};
 }
 
 Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
-  return matrix(program_->slots.at(slot).copies.at(c));
+  const Copy& copy = parameters_.at(slot).copies.at(c);
+  if (copy.data == nullptr)
+    throw InternalError(fmt::format("no step of the program reads \"{}\"", copy.buffer->name));
+  return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
 }
 
-void WeightSet::initialise(std::uint64_t seed, const kernels::Context& ctx) {
+void WeightSet::initialise(std::uint64_t seed) {
   constexpr std::int64_t kPart = 4096;
-  for (std::size_t i = 0; i < program_->slots.size(); ++i) {
-    const Slot& slot = program_->slots[i];
+  const kernels::Context& ctx = device_->host();
+  for (const Parameter& p : parameters_) {
+    const Slot& slot = *p.slot;
     const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
-    const Matrix to = master(i);
     const std::int64_t count = slot.shape.count();
     kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {
       std::array<double, kPart> values;
+      std::array<std::byte, kPart * sizeof(double)> rounded;
       const std::int64_t from = part * kPart;
       const std::int64_t n = std::min(kPart, count - from);
       switch (slot.init.kind) {
@@ -143,45 +191,60 @@ void WeightSet::initialise(std::uint64_t seed, const kernels::Context& ctx) {
           for (double& x : std::span(values).first(static_cast<std::size_t>(n))) x *= slot.init.std;
           break;
       }
-      auto* at = static_cast<std::byte*>(to.data) + static_cast<std::size_t>(from) * bytes_of(to.type);
-      kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, at, to.type);
+      kernels::cast({.simd = ctx.simd}, n, values.data(), Scalar::f64, rounded.data(), slot.master);
+      const std::size_t width = bytes_of(slot.master);
+      device_->upload(p.master + static_cast<std::size_t>(from) * width,
+                      std::span(rounded).first(static_cast<std::size_t>(n) * width));
     });
   }
-  refresh_copies(ctx);
+  refresh_copies();
 }
 
-void WeightSet::refresh_copies(const kernels::Context& ctx) {
-  for (std::size_t i = 0; i < program_->slots.size(); ++i) {
-    const Slot& slot = program_->slots[i];
-    for (std::size_t c = 0; c < slot.copies.size(); ++c) {
-      if (program_->buffer(slot.copies[c]).quantization) continue;
-      kernels::cast(ctx, slot.shape.count(), master(i).data, slot.master, copy(i, c).data, copy(i, c).type);
+void WeightSet::assign(const WeightSet& other) {
+  for (const Parameter& p : parameters_) {
+    const Parameter* from = other.parameter(p.slot->name);
+    if (from == nullptr || from->master == nullptr || from->slot->shape != p.slot->shape ||
+        from->slot->master != p.slot->master) {
+      throw InternalError(
+          fmt::format("the other weight set has no \"{}\" in {}", p.slot->name, name(p.slot->master)));
+    }
+    device_->copy(p.master, from->master, p.master_buffer->bytes);
+  }
+  scales_->take_histories(*other.scales_);
+  refresh_copies();
+}
+
+void WeightSet::refresh(const Parameter& p, const Copy& copy) {
+  const plan::Buffer& b = *copy.buffer;
+  const Matrix master{p.master, p.slot->master, p.slot->shape.last()};
+  const Matrix to{copy.data, b.type, b.shape.last()};
+  if (!b.quantization) {
+    kernels::cast(device_->host(), p.slot->shape.count(), master.data, master.type, to.data, to.type);
+    return;
+  }
+  const kernels::Quantize how{.blocks = b.quantization->blocks,
+                              .along_rows = b.quantization->along_rows,
+                              .packed = b.layout().blocks.has_value(),
+                              .current = copy.scale != nullptr && copy.scale->current,
+                              .margin = copy.scale != nullptr ? copy.scale->margin : 0};
+  kernels::quantize(device_->host(), b.shape.leading(), b.shape.last(), master, to, how,
+                    copy.scale == nullptr ? nullptr : scales_->find(copy.scale->name));
+}
+
+void WeightSet::refresh_copies() {
+  for (const Parameter& p : parameters_) {
+    for (const Copy& c : p.copies) {
+      if (c.data != nullptr) refresh(p, c);
     }
   }
-  quantize_copies(ctx);
 }
 
-void WeightSet::quantize_copies(const kernels::Context& ctx) {
-  for (std::size_t i = 0; i < program_->slots.size(); ++i) {
-    for (const BufferId c : program_->slots[i].copies) {
-      const plan::Buffer& b = program_->buffer(c);
-      if (!b.quantization || !has(c)) continue;
-      const plan::ScaleSlot* slot =
-          b.quantization->scale < 0 ? nullptr
-                                    : &program_->scales.at(static_cast<std::size_t>(b.quantization->scale));
-      const kernels::Quantize how{.blocks = b.quantization->blocks,
-                                  .along_rows = b.quantization->along_rows,
-                                  .current = slot != nullptr && slot->current,
-                                  .margin = slot != nullptr ? slot->margin : 0};
-      kernels::quantize(ctx, b.shape.leading(), b.shape.last(), master(i), matrix(c), how,
-                        slot == nullptr ? nullptr : scale(*program_, b.quantization->scale));
+void WeightSet::refresh_derived() {
+  for (const Parameter& p : parameters_) {
+    for (const Copy& c : p.copies) {
+      if (c.derived && c.data != nullptr) refresh(p, c);
     }
   }
-}
-
-TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) const {
-  if (&program == program_) return &scales_->scale(static_cast<std::size_t>(i));
-  return scales_->find(program.scales.at(static_cast<std::size_t>(i)).name);
 }
 
 }  // namespace mantissa::runtime

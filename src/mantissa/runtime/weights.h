@@ -1,73 +1,110 @@
-// The memory of a model's parameters: masters, and the copies in lower formats that products read.
+// The memory of a model's parameters: masters, and the copies in lower formats that products read. Programs
+// find their weights in it by name.
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/runtime/scales.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::runtime {
 
-/// Bytes of the masters and copies that the program's steps read: what a program that does not train needs.
+/// Returns the bytes of the masters and copies that the program's steps read: the weights of a program that
+/// does not train.
 std::size_t read_weight_bytes(const plan::Program& program);
 
-/// Binds to the slots of one program, or of several that have the same slots (training and generation).
+/// The weights of one model for any number of programs. A program finds its slots by name, so training,
+/// log-probabilities and decoding can share one set; a second set of the same program costs its own memory
+/// and nothing else. The programs and the device must outlive the set.
 class WeightSet {
  public:
-  /// Memory of its own for all masters and copies.
-  explicit WeightSet(const plan::Program& program);
+  using Programs = std::span<const plan::Program* const>;
 
-  /// Where a master or copy lies that is read where it is, and what keeps it there.
+  /// Memory for all masters and copies of `program`.
+  WeightSet(const plan::Program& program, const Device& device);
+  /// Memory for all masters and copies of `programs`, which are programs of one model. Masters have the
+  /// format that the first program gives them, and its update writes its copies. Throws InternalError if a
+  /// parameter has another shape or master format in another program.
+  WeightSet(Programs programs, const Device& device);
+
+  /// A master or copy that lies elsewhere, and what keeps it there. Nobody may write to it.
   struct View {
     plan::BufferId buffer = plan::kNoBuffer;
     const std::byte* data = nullptr;
     std::shared_ptr<const void> keep;
   };
-  /// For programs that do not train: what the steps read is there, in memory of its own but for `views`; what
-  /// none reads is not. Nobody may write to a view.
-  WeightSet(const plan::Program& program, std::vector<View> views);
+  /// For a program that does not train: holds what the steps read, in memory of its own or as `views`, and
+  /// nothing else.
+  WeightSet(const plan::Program& program, std::vector<View> views, const Device& device);
 
-  /// Whether the master or copy is there.
-  bool has(plan::BufferId id) const { return places_[static_cast<std::size_t>(id)] != nullptr; }
-  /// The master of slot `i`, in its own format.
-  Matrix master(std::size_t slot) const;
-  /// Copy `c` of slot `i`.
-  Matrix copy(std::size_t slot, std::size_t c) const;
-  /// Memory of a master or copy of `program`, which may be another program over the same slots.
-  std::byte* at(const plan::Program& program, plan::BufferId id) const;
-
-  /// Draws every master as its slot's Init says: Philox keyed by (seed, the parameter's name, element index),
-  /// so the values depend on nothing else; rounded to the master's format.
-  void initialise(std::uint64_t seed, const kernels::Context& ctx);
-  /// Writes every copy from its master.
-  void refresh_copies(const kernels::Context& ctx);
-  /// Only those that are stored under scales: the optimizer writes the others.
-  void quantize_copies(const kernels::Context& ctx);
-
-  /// The scales of the program's scaled tensors. They change while it runs.
-  Scales& scales() const { return *scales_; }
-  /// Scale `i` of `program`, which may be another program: by the tensor's name. Null where this set has
-  /// none.
+  /// Where a buffer of `program` lies, a master or a copy; null if the set does not have it.
+  std::byte* find(const plan::Program& program, plan::BufferId id) const;
+  /// The scale `i` of `program`, found by the name of its tensor; null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
-  const plan::Program& program() const { return *program_; }
-  /// Of its own memory.
+  /// Whether the master or copy of the first program is there.
+  bool has(plan::BufferId id) const { return find(program(), id) != nullptr; }
+  /// The master of slot `i` of the first program.
+  Matrix master(std::size_t slot) const;
+  /// Copy `c` of slot `i` of the first program.
+  Matrix copy(std::size_t slot, std::size_t c) const;
+
+  /// Draws every master from its slot's Init, with Philox keyed by (seed, the parameter's name, element
+  /// index), rounds it to the master's format, and writes the copies.
+  void initialise(std::uint64_t seed);
+  /// Takes the masters, and the histories of the scales, of another set of the same model, and writes the
+  /// copies.
+  void assign(const WeightSet& other);
+  /// Writes every copy from its master.
+  void refresh_copies();
+  /// Writes the copies that the first program's update does not write: those stored under scales, and those
+  /// that only other programs have.
+  void refresh_derived();
+
+  Scales& scales() const { return *scales_; }
+  /// The first program.
+  const plan::Program& program() const { return *programs_.front(); }
+  const Device& device() const { return *device_; }
+  /// The set's own memory, without views.
   std::size_t bytes() const { return storage_.size(); }
 
  private:
-  Matrix matrix(plan::BufferId id) const;
+  /// One copy of a parameter in a lower format.
+  struct Copy {
+    const plan::Buffer* buffer = nullptr;
+    const plan::ScaleSlot* scale = nullptr;  // null: none
+    bool derived = false;                    // not written by the first program's update
+    std::byte* data = nullptr;
+  };
+  struct Parameter {
+    const plan::Slot* slot = nullptr;
+    const plan::Buffer* master_buffer = nullptr;
+    std::byte* master = nullptr;
+    std::vector<Copy> copies;
+  };
 
-  const plan::Program* program_;
+  /// Enters the parameters and copies of `program` that are not there yet.
+  void add(const plan::Program& program);
+  /// Gives memory to every master and copy that `wanted` accepts.
+  template <class Wanted>
+  void allocate(const Wanted& wanted);
+  const Parameter* parameter(std::string_view name) const;
+  void refresh(const Parameter& parameter, const Copy& copy);
+
+  std::vector<const plan::Program*> programs_;
+  const Device* device_;
   std::unique_ptr<Scales> scales_;
+  std::vector<Parameter> parameters_;  // in the order of the first program's slots
   Storage storage_;
   std::vector<View> views_;
-  std::vector<std::byte*> places_;  // of each buffer of the program; null where it is no weight or not there
 };
 
 }  // namespace mantissa::runtime

@@ -33,6 +33,23 @@ std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
   return ids[static_cast<std::size_t>(r * (sequence_length + 1) + t + 1)];
 }
 
+std::span<const std::int32_t> StepData::ids_of(std::int64_t r) const {
+  return std::span(ids).subspan(static_cast<std::size_t>(r * (sequence_length + 1)),
+                                static_cast<std::size_t>(sequence_length));
+}
+
+std::span<const std::int32_t> StepData::targets_of(std::int64_t r) const {
+  const auto length = static_cast<std::size_t>(sequence_length);
+  if (!targets.empty()) return std::span(targets).subspan(static_cast<std::size_t>(r) * length, length);
+  return std::span(ids).subspan(static_cast<std::size_t>(r) * (length + 1) + 1, length);
+}
+
+std::span<const float> StepData::weights_of(std::int64_t r) const {
+  if (weights.empty()) return {};
+  const auto length = static_cast<std::size_t>(sequence_length);
+  return std::span(weights).subspan(static_cast<std::size_t>(r) * length, length);
+}
+
 std::int64_t StepData::predicted(std::int64_t first) const {
   if (targets.empty()) return first * sequence_length;
   return std::count_if(targets.begin(), targets.begin() + first * sequence_length,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct StepData {
   bool weighted() const { return !weights.empty(); }
   /// The target of token `t` of row `r`, or −1.
   std::int32_t target(std::int64_t r, std::int64_t t) const;
+  /// Row r: its inputs, the target after each of them, and the weights of these; empty: 1 each.
+  std::span<const std::int32_t> ids_of(std::int64_t r) const;
+  std::span<const std::int32_t> targets_of(std::int64_t r) const;
+  std::span<const float> weights_of(std::int64_t r) const;
   /// The number of targets of the first `first` rows.
   std::int64_t predicted(std::int64_t first) const;
   std::int64_t predicted() const { return predicted(rows); }

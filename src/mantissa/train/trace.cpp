@@ -12,10 +12,8 @@
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/graphs.h"
-#include "mantissa/plan/compile.h"
-#include "mantissa/runtime/batch.h"
-#include "mantissa/runtime/executor.h"
 #include "mantissa/runtime/nonfinite.h"
+#include "mantissa/runtime/session.h"
 #include "mantissa/train/trace_ids.h"
 #include "mantissa/weights/model_files.h"
 
@@ -25,7 +23,8 @@ namespace {
 /// Values collected row by row.
 class Collector {
  public:
-  Collector(Scalar arithmetic, const kernels::Context& ctx) : dtype_(io::dtype_of(arithmetic)), ctx_(ctx) {}
+  Collector(Scalar arithmetic, const runtime::Device& device)
+      : dtype_(io::dtype_of(arithmetic)), device_(device) {}
 
   /// Appends `count` elements to the tensor called `name`, which is in `format`.
   void append(const std::string& name, Scalar format, const void* data, Scalar type, std::int64_t count) {
@@ -33,7 +32,7 @@ class Collector {
     t.dtype = io::dtype_of(format);
     const std::size_t old = t.bytes.size();
     t.bytes.resize(old + static_cast<std::size_t>(count) * mantissa::bytes_of(format));
-    kernels::cast(ctx_, count, data, type, t.bytes.data() + old, format);
+    kernels::cast(device_.host(), count, data, type, t.bytes.data() + old, format);
   }
   void set_shape(const std::string& name, std::vector<std::int64_t> shape) {
     find(name).shape = std::move(shape);
@@ -48,7 +47,7 @@ class Collector {
   }
 
   io::Dtype dtype_;  // of tensors that get no elements
-  const kernels::Context& ctx_;
+  const runtime::Device& device_;
   std::vector<TracedTensor> tensors_;
   std::unordered_map<std::string, std::size_t> places_;  // in tensors_, by name
 };
@@ -66,22 +65,10 @@ void write(const std::filesystem::path& path, const std::vector<TracedTensor>& t
   io::write_safetensors(path, out, {{"mantissa.policy", policy.line()}});
 }
 
-double number_at(Matrix m, std::int64_t i) {
-  return m.type == Scalar::f64 ? static_cast<double*>(m.data)[i]
-                               : static_cast<double>(static_cast<float*>(m.data)[i]);
-}
-void put_number(Matrix m, std::int64_t i, double x) {
-  if (m.type == Scalar::f64) {
-    static_cast<double*>(m.data)[i] = x;
-  } else {
-    static_cast<float*>(m.data)[i] = static_cast<float>(x);
-  }
-}
-
 class Tracer {
  public:
-  Tracer(const TraceOptions& options, const kernels::Context& ctx)
-      : options_(options), ctx_(ctx), source_(options.model) {
+  Tracer(const TraceOptions& options, const runtime::Device& device)
+      : options_(options), device_(device), source_(options.model) {
     if (options.policy.loss_scale().kind != precision::LossScale::Kind::none)
       scale_ = options.policy.loss_scale().value;
     ids_ = options.tokens.empty() ? trace_ids(options.ids, options.labels, source_.config.vocab_size)
@@ -101,63 +88,64 @@ class Tracer {
     compile.keep_values = !options_.values.empty();
     compile.fold = options_.fold && !compile.keep_values;
     compile.fuse = options_.fuse && !compile.keep_values;
-    const plan::Program program = plan::compile(graph, options_.policy, compile, ctx_);
-    if (options_.check) options_.check(program);
-    name_points(program);
-    const runtime::WeightSet weights = weights::open_weights(program, source_, ctx_);
-    runtime::Executor executor(program, weights, ctx_);
-    executor.stop = options_.stop;
-    Collector out(program.arithmetic, ctx_);
-    runtime::Batch batch(1, ids_.length, 1);
+    const auto program = runtime::compile(graph, options_.policy, compile, device_);
+    if (options_.check) options_.check(*program);
+    name_points(*program);
+    runtime::Session session = weights::open_session(program, source_, device_);
+    session.set_stop(options_.stop);
+    Collector out(program->arithmetic, device_);
     double sum = 0;
     for (std::int64_t r = 0; r < ids_.rows; ++r) {
-      batch.key(0, static_cast<std::uint64_t>(r));
-      sum += run_row(executor, batch.extent(), r, out);
+      sum += run_row(session, r, out);
       if (options_.stop.stop_requested()) return interrupted();
     }
     const double loss = predicted_ == 0 ? 0 : -sum / static_cast<double>(predicted_);
     out.append("loss", arithmetic_, &loss, Scalar::f64, 1);
     set_shapes(out);
-    if (options_.grads) collect_gradients(executor, batch.extent(), out);
+    if (options_.grads) collect_gradients(session, out);
     if (options_.stop.stop_requested()) return interrupted();
-    TraceSummary summary{ids_.rows, ids_.length, loss, predicted_, out.take()};
+    TraceSummary summary{.rows = ids_.rows,
+                         .length = ids_.length,
+                         .loss = loss,
+                         .predicted = predicted_,
+                         .tensors = out.take()};
     if (!options_.out.empty()) {
       write(options_.out, summary.tensors, options_.policy);
       summary.tensors.clear();
     }
     if (!std::isfinite(loss) && broken_.empty()) broken_ = "the loss";
-    if (!broken_.empty()) stop(executor, batch, loss);
+    if (!broken_.empty()) stop(session, loss);
     return summary;
   }
 
  private:
   TraceSummary interrupted() const {
-    TraceSummary nothing{.rows = ids_.rows, .length = ids_.length};
+    TraceSummary nothing;
+    nothing.rows = ids_.rows;
+    nothing.length = ids_.length;
     nothing.interrupted = true;
     return nothing;
   }
 
   /// The trace holds values that are not finite: names the first of them.
-  [[noreturn]] void stop(runtime::Executor& executor, runtime::Batch& batch, double loss) {
+  [[noreturn]] void stop(runtime::Session& session, double loss) {
     std::int64_t row = 0;
     const auto again = [&] {
-      Collector unused(executor.program().arithmetic, ctx_);
-      for (row = 0; row < ids_.rows; ++row) {
-        batch.key(0, static_cast<std::uint64_t>(row));
-        run_row(executor, batch.extent(), row, unused);
-      }
-      if (options_.grads) executor.run(graph::Phase::finish, batch.extent());
+      Collector unused(session.program().arithmetic, device_);
+      for (row = 0; row < ids_.rows; ++row) run_row(session, row, unused);
+      if (options_.grads) session.run(graph::Phase::finish, batch_.extent());
     };
-    const auto first = runtime::find_first_non_finite(executor, row, again);
+    const auto first = runtime::find_first_non_finite(session.executor(), row, again);
     std::string what = fmt::format("trace: {} holds values that are not finite", broken_);
     if (!std::isfinite(loss)) what += fmt::format(", the loss is {}", runtime::unsigned_nan(loss));
     if (!options_.out.empty()) what += fmt::format("; {} holds it all the same", options_.out.string());
-    runtime::stop_non_finite(what, first, executor.program());
+    runtime::stop_non_finite(what, first, session.program());
   }
 
   /// Notes the first tensor of the trace that is not finite.
-  void look(const std::string& point, Matrix m, std::int64_t count) {
-    if (broken_.empty() && !kernels::gradient_norm(ctx_, m.data, m.type, count).finite) broken_ = point;
+  void look(const runtime::Session& session, const std::string& point, plan::BufferId id,
+            std::int64_t count) {
+    if (broken_.empty() && !device_.all_finite(session.executor().buffer(id), count)) broken_ = point;
   }
 
   std::size_t at(std::int64_t row, std::int64_t t) const {
@@ -221,45 +209,56 @@ class Tracer {
   }
 
   /// Forward and, with gradients, backward over one row; returns the sum of the labels' log-probabilities.
-  double run_row(runtime::Executor& executor, const Extent& extent, std::int64_t row, Collector& out) {
-    const std::int64_t length = ids_.length;
-    const std::span<std::int32_t> ids = executor.integers("ids");
-    const std::span<std::int32_t> targets = executor.integers("targets");
-    for (std::int64_t t = 0; t < length; ++t) {
-      const auto i = static_cast<std::size_t>(t);
-      ids[i] = static_cast<std::int32_t>(ids_.ids[at(row, t)]);
-      const std::int64_t label = t + 1 < length ? ids_.labels[at(row, t + 1)] : kIgnoredLabel;
-      targets[i] = label == kIgnoredLabel ? -1 : static_cast<std::int32_t>(label);
-    }
-    executor.run(graph::Phase::forward, extent);
-    const Matrix logits = executor.buffer("logits");
-    const Matrix lse = executor.buffer("lse");
-    const Matrix log_prob = executor.buffer("log_prob");
-    const std::int64_t vocabulary = source_.config.vocab_size;
-    out.append("logits", format_of("logits"), logits.data, logits.type, length * vocabulary);
-    look("logits", logits, length * vocabulary);
-    double sum = 0;
-    for (std::int64_t t = 0; t + 1 < length; ++t) {
-      const std::int64_t next = ids_.ids[at(row, t + 1)];
-      // The difference of two numbers of the arithmetic's format, rounded to it: what the head's kernel
-      // gives.
-      const double lp = number_at(logits, t * vocabulary + next) - number_at(lse, t);
-      out.append("log_probs", arithmetic_, &lp, Scalar::f64, 1);
-      if (targets[static_cast<std::size_t>(t)] >= 0) sum += number_at(log_prob, t);
-    }
+  double run_row(runtime::Session& session, std::int64_t row, Collector& out) {
+    fill_batch(row);
+    session.feed(batch_);
+    session.run(graph::Phase::forward, batch_.extent());
+    const double sum = collect_outputs(session, row, out);
     if (options_.grads) {
-      const Matrix seed = executor.buffer("dlog_prob");
       const double weight = predicted_ == 0 ? 0 : -scale_ / static_cast<double>(predicted_);
-      for (std::int64_t t = 0; t < length; ++t)
-        put_number(seed, t, targets[static_cast<std::size_t>(t)] < 0 ? 0 : weight);
-      executor.run(graph::Phase::backward, extent, row > 0);
+      std::vector<double> seeds;
+      for (const std::int32_t target : batch_.targets()) seeds.push_back(target < 0 ? 0 : weight);
+      session.write("dlog_prob", std::span<const double>(seeds));
+      session.run(graph::Phase::backward, batch_.extent(), row > 0);
     }
-    if (!options_.values.empty()) collect_values(executor, extent, out);
+    if (!options_.values.empty()) collect_values(session, out);
     return sum;
   }
 
-  void collect_values(const runtime::Executor& executor, const Extent& extent, Collector& out) {
-    const plan::Program& program = executor.program();
+  void fill_batch(std::int64_t row) {
+    std::vector<std::int32_t> ids, targets;
+    for (std::int64_t t = 0; t < ids_.length; ++t) {
+      ids.push_back(static_cast<std::int32_t>(ids_.ids[at(row, t)]));
+      const std::int64_t label = t + 1 < ids_.length ? ids_.labels[at(row, t + 1)] : kIgnoredLabel;
+      targets.push_back(label == kIgnoredLabel ? -1 : static_cast<std::int32_t>(label));
+    }
+    batch_.clear();
+    batch_.add({.ids = ids, .targets = targets, .sequence = static_cast<std::uint64_t>(row)});
+  }
+
+  /// Logits and log-probabilities of the row that ran last; returns the sum of those of the labels.
+  double collect_outputs(const runtime::Session& session, std::int64_t row, Collector& out) {
+    const std::int64_t length = ids_.length, vocabulary = source_.config.vocab_size;
+    const runtime::Values logits = session.read("logits", length * vocabulary),
+                          lse = session.read("lse", length), log_prob = session.read("log_prob", length);
+    out.append("logits", format_of("logits"), logits.data(), logits.type(), length * vocabulary);
+    look(session, "logits", session.program().required("logits"), length * vocabulary);
+    double sum = 0;
+    for (std::int64_t t = 0; t + 1 < length; ++t) {
+      const auto token = static_cast<std::size_t>(t);
+      const std::int64_t next = ids_.ids[at(row, t + 1)];
+      // The difference of two numbers of the arithmetic's format, rounded to it, as the head's kernel
+      // computes it.
+      const double lp = logits[static_cast<std::size_t>(t * vocabulary + next)] - lse[token];
+      out.append("log_probs", arithmetic_, &lp, Scalar::f64, 1);
+      if (batch_.targets()[token] >= 0) sum += log_prob[token];
+    }
+    return sum;
+  }
+
+  void collect_values(const runtime::Session& session, Collector& out) {
+    const plan::Program& program = session.program();
+    const std::int64_t tokens = batch_.tokens();
     bool any = false;
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const plan::Buffer& buffer = program.buffers[b];
@@ -267,9 +266,9 @@ class Tracer {
       any = true;
       const std::int64_t width =
           buffer.shape.rank() > 1 ? buffer.shape.count() / buffer.shape.dim(0).size : 1;
-      const Matrix m = executor.buffer(static_cast<plan::BufferId>(b));
       const std::string point = "value." + buffer.name;
-      out.append(point, format_of(point), m.data, m.type, extent.tokens * width);
+      out.append(point, format_of(point), session.read(static_cast<plan::BufferId>(b), tokens * width).data(),
+                 buffer.type, tokens * width);
       out.set_shape(point, {ids_.rows * ids_.length, width});
     }
     if (!any) {
@@ -289,15 +288,16 @@ class Tracer {
     out.set_shape("loss", {1});
   }
 
-  void collect_gradients(runtime::Executor& executor, const Extent& extent, Collector& out) {
-    executor.run(graph::Phase::finish, extent);
-    for (const plan::Slot& slot : executor.program().slots) {
-      const Matrix g = executor.buffer(slot.gradient);
+  void collect_gradients(runtime::Session& session, Collector& out) {
+    session.run(graph::Phase::finish, batch_.extent());
+    for (const plan::Slot& slot : session.program().slots) {
+      const runtime::Values values = session.read(slot.gradient, slot.shape.count());
       std::vector<double> wide(static_cast<std::size_t>(slot.shape.count()));
-      kernels::cast(ctx_, slot.shape.count(), g.data, g.type, wide.data(), Scalar::f64);
+      kernels::cast(device_.host(), slot.shape.count(), values.data(), values.type(), wide.data(),
+                    Scalar::f64);
       for (double& x : wide) x /= scale_;
       const std::string point = "grad." + slot.name;
-      look(point, g, slot.shape.count());
+      look(session, point, slot.gradient, slot.shape.count());
       out.append(point, format_of(point), wide.data(), Scalar::f64, slot.shape.count());
       std::vector<std::int64_t> shape;
       for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
@@ -306,20 +306,21 @@ class Tracer {
   }
 
   const TraceOptions& options_;
-  const kernels::Context& ctx_;
+  const runtime::Device& device_;
   weights::ModelSource source_;
   TraceIds ids_;
   std::int64_t predicted_ = 0;
   double scale_ = 1;  // that the policy begins with
   Scalar arithmetic_ = Scalar::f32;
   std::vector<std::pair<std::string, Scalar>> points_;
-  std::string broken_;  // the first tensor that is not finite
+  runtime::Batch batch_;  // the row that ran last
+  std::string broken_;    // the first tensor that is not finite
 };
 
 }  // namespace
 
-TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx) {
-  return Tracer(options, ctx).run();
+TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device) {
+  return Tracer(options, device).run();
 }
 
 }  // namespace mantissa::train

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "mantissa/io/safetensors.h"
-#include "mantissa/kernels/context.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/policy.h"
+#include "mantissa/runtime/device.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
@@ -59,6 +59,6 @@ struct TraceSummary {
 /// Throws FileError, ShapeError, DtypeError, ConfigError for inputs that do not fit the model, ConfigError
 /// for names that nothing has; RunStopped, after `out` was written, where logits, loss or gradients are not
 /// finite, naming the first such value.
-TraceSummary write_trace(const TraceOptions& options, const kernels::Context& ctx);
+TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device);
 
 }  // namespace mantissa::train

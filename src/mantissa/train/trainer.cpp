@@ -6,10 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "mantissa/base/error.h"
-#include "mantissa/kernels/update.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 
@@ -19,15 +17,6 @@ namespace {
 optim::Schedule schedule_of(const config::RunConfig& c) {
   return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
           c.schedule.warmup_steps, c.run.steps};
-}
-
-/// Copies `count` elements of `type` from `data`, or fills them.
-void fill(Matrix m, std::int64_t count, double value) {
-  if (m.type == Scalar::f64) {
-    std::fill_n(static_cast<double*>(m.data), count, value);
-  } else {
-    std::fill_n(static_cast<float*>(m.data), count, static_cast<float>(value));
-  }
 }
 
 /// A cure that goes on with the run under more arguments.
@@ -40,10 +29,10 @@ Cure resumed_with_rule(const std::string& rule) {
 }
 
 /// Refuses weights drawn from the seed that their format cannot hold.
-void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx) {
+void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const plan::Slot& slot = weights.program().slots[i];
-    if (kernels::gradient_norm(ctx, weights.master(i).data, slot.master, slot.shape.count()).finite) continue;
+    if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
     throw ConfigError(
         fmt::format(
             "model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this weight "
@@ -56,15 +45,15 @@ void check_drawn(const runtime::WeightSet& weights, const kernels::Context& ctx)
 }  // namespace
 
 Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
-                 const kernels::Context& ctx, std::int64_t done)
+                 const runtime::Device& device, std::int64_t done)
     : config_(config),
       source_(std::move(source)),
       data_(std::move(data)),
-      ctx_(ctx),
-      parts_(cost::compile_parts(config_, source_.config, ctx)),
+      device_(device),
+      parts_(cost::compile_parts(config_, source_.config, device)),
       part_(part_of(done)),
       schedule_(schedule_of(config_)),
-      batch_(config_.batch.micro_batch_size, config_.data.sequence_length, config_.batch.leaf) {
+      batch_(config_.batch.leaf, config_.run.seed) {
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data are resident already
@@ -74,24 +63,24 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
         "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows where it goes)",
         static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
-  machine_ = cost::measure_machine(ctx_, program());
-  weights_ = std::make_unique<runtime::WeightSet>(program());
+  machine_ = cost::measure_machine(device_, program());
+  weights_ = std::make_shared<runtime::WeightSet>(program(), device_);
   if (source_.weights.empty()) {
-    weights_->initialise(config_.run.seed, ctx_);
-    check_drawn(*weights_, ctx_);
+    weights_->initialise(config_.run.seed);
+    check_drawn(*weights_);
   } else {
-    notes_ = weights::load_weights(*weights_, source_, ctx_);
+    notes_ = weights::load_weights(*weights_, source_, device_);
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
-  kept_ = Storage(program().update->memory.kept);
+  kept_ = device_.allocate(program().update->memory.kept);
   bind();
   shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
 }
 
 void Trainer::bind() {
   update_.reset();
-  executor_ = std::make_unique<runtime::Executor>(program(), *weights_, ctx_);
-  update_ = std::make_unique<Update>(parts_[part_].numbers, *weights_, *executor_, kept_.data(), ctx_);
+  session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_);
+  update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data());
 }
 
 std::vector<comm::Gradient> Trainer::gradients() const {
@@ -109,17 +98,11 @@ std::size_t Trainer::part_of(std::int64_t done) const {
 void Trainer::enter(std::size_t part) {
   if (part == part_) return;
   update_.reset();
-  executor_.reset();  // its arena goes before other memory comes
+  session_.reset();  // releases its arena before more memory is allocated
   part_ = part;
-  auto next = std::make_unique<runtime::WeightSet>(program());
-  for (std::size_t i = 0; i < program().slots.size(); ++i) {
-    const Matrix from = weights_->master(i);
-    std::memcpy(next->master(i).data, from.data,
-                static_cast<std::size_t>(program().slots[i].shape.count()) * bytes_of(from.type));
-  }
-  next->scales().take_histories(weights_->scales());
+  auto next = std::make_shared<runtime::WeightSet>(program(), device_);
+  next->assign(*weights_);
   weights_ = std::move(next);
-  weights_->refresh_copies(ctx_);
   bind();
 }
 
@@ -130,89 +113,40 @@ void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t toke
   tokens_ = tokens;
   if (scaler_ && scaler) scaler_->restore(*scaler);
   weights_->scales().refresh();
-  weights_->refresh_copies(ctx_);
+  weights_->refresh_copies();
 }
 
-void Trainer::fill_rows(const text::StepData& data, std::int64_t first) {
-  const std::int64_t length = data.sequence_length;
-  const std::span<std::int32_t> ids = executor_->integers("ids");
-  const std::span<std::int32_t> targets = executor_->integers("targets");
-  for (std::int64_t r = 0; r < config_.batch.micro_batch_size; ++r) {
-    const bool there = first + r < data.rows;  // the last validation rows may not fill a micro-batch
-    for (std::int64_t t = 0; t < length; ++t) {
-      const auto to = static_cast<std::size_t>(r * length + t);
-      const auto from = static_cast<std::size_t>((first + r) * (length + 1) + t);
-      ids[to] = there ? data.ids[from] : 0;
-      targets[to] = there ? data.target(first + r, t) : -1;
-    }
+void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence) {
+  batch_.clear();
+  const std::int64_t end = std::min(first + config_.batch.micro_batch_size, data.rows);
+  for (std::int64_t r = first; r < end; ++r) {
+    batch_.add({.ids = data.ids_of(r),
+                .targets = data.targets_of(r),
+                .weights = data.weights_of(r),
+                .sequence = sequence + static_cast<std::uint64_t>(r)});
   }
 }
 
 void Trainer::finish_shard(std::int64_t shard) {
-  executor_->run(graph::Phase::finish, batch_.extent());
-  shard_sum_->add(ctx_, gradients(), shard);
+  session_->run(graph::Phase::finish, batch_.extent());
+  shard_sum_->add(device_.host(), gradients(), shard);
 }
 
-void Trainer::fill_seeds(const text::StepData& data, std::int64_t first, double total) {
-  const Matrix seeds = executor_->buffer("dlog_prob");
-  const float* weights = data.weights.data() + first * data.sequence_length;
-  for (std::int64_t i = 0; i < config_.batch.micro_batch_size * data.sequence_length; ++i) {
-    const double seed = -scale() * static_cast<double>(weights[i]) / total;
-    if (seeds.type == Scalar::f64) {
-      static_cast<double*>(seeds.data)[i] = seed;
-    } else {
-      static_cast<float*>(seeds.data)[i] = static_cast<float>(seed);
-    }
-  }
-}
-
-void Trainer::keep_log_probs(const text::StepData& data, std::int64_t first) {
-  const Matrix log_prob = executor_->buffer("log_prob");
-  const std::int64_t begin = first * data.sequence_length;
-  const std::int64_t count =
-      std::min(config_.batch.micro_batch_size, data.rows - first) * data.sequence_length;
-  const auto* wide = static_cast<const double*>(log_prob.data);
-  const auto* narrow = static_cast<const float*>(log_prob.data);
-  if (data.weighted()) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double weight = data.weights[static_cast<std::size_t>(begin + i)];
-      const double value = log_prob.type == Scalar::f64 ? wide[i] : static_cast<double>(narrow[i]);
-      log_probs64_[static_cast<std::size_t>(begin + i)] = weight == 0 ? 0 : weight * value;
-    }
-  } else if (log_prob.type == Scalar::f64) {
-    std::copy_n(wide, count, log_probs64_.begin() + begin);
-  } else {
-    std::copy_n(narrow, count, log_probs32_.begin() + begin);
-  }
-}
-
-double Trainer::forward_backward(const text::StepData& data, bool train, const std::stop_token& stop) {
-  executor_->stop = stop;
+objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass pass,
+                                     const std::stop_token& stop) {
+  const bool train = pass == objective::Pass::train;
+  session_->set_stop(stop);
   weights_->scales().record(train);
-  const std::int64_t length = data.sequence_length;
+  objective_->begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = config_.batch.micro_batch_size;
-  const std::int64_t count = data.rows * length;
-  const double total = data.total_weight();
-  const bool wide = data.weighted() || executor_->buffer("log_prob").type == Scalar::f64;
-  (wide ? log_probs64_.resize(static_cast<std::size_t>(count))
-        : log_probs32_.resize(static_cast<std::size_t>(count)));
-  if (train && !data.weighted()) fill(executor_->buffer("dlog_prob"), micro * length, -scale() / total);
   const std::int64_t shard_rows = data.rows / config_.batch.shards;
-  for (std::int64_t first = 0; first < data.rows && !stop.stop_requested(); first += micro) {
-    first_row_ = first;
-    fill_rows(data, first);
-    if (train && data.weighted()) fill_seeds(data, first, total);
-    const std::int64_t before = train ? step_ * config_.batch.global_batch_size : 0;
-    batch_.key(config_.run.seed, static_cast<std::uint64_t>(before + first));
-    executor_->run(graph::Phase::forward, batch_.extent());
-    executor_->run(train ? graph::Phase::backward : graph::Phase::evaluate, batch_.extent(),
-                   train && first % shard_rows > 0);
-    if (train && (first + micro) % shard_rows == 0) finish_shard(first / shard_rows);
-    keep_log_probs(data, first);
+  const std::int64_t before = train ? step_ * config_.batch.global_batch_size : 0;
+  for (first_row_ = 0; first_row_ < data.rows && !stop.stop_requested(); first_row_ += micro) {
+    fill_batch(data, first_row_, static_cast<std::uint64_t>(before));
+    objective::run(*session_, {batch_, first_row_}, *objective_, pass, train && first_row_ % shard_rows > 0);
+    if (train && (first_row_ + micro) % shard_rows == 0) finish_shard(first_row_ / shard_rows);
   }
-  const double sum = wide ? kernels::chunked_sum(log_probs64_.data(), Scalar::f64, count)
-                          : kernels::chunked_sum(log_probs32_.data(), Scalar::f32, count);
-  return -sum / total;
+  return objective_->end();
 }
 
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
@@ -222,8 +156,10 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
-  r.loss = forward_backward(rows, true, stop);
+  objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
   if (stop.stop_requested()) return std::nullopt;
+  r.loss = outcome.loss;
+  r.metrics = std::move(outcome.metrics);
   if (!std::isfinite(r.loss) && !scaler_) stop_non_finite(find_overflow(rows), r.loss);
   r.lr = schedule_.at(applied_ + 1);
   const UpdateResult update = update_->apply({.lr = r.lr,
@@ -241,7 +177,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   }
   if (scaler_) scaler_->update(!update.applied());
   weights_->scales().end_step();
-  weights_->quantize_copies(ctx_);
+  weights_->refresh_derived();
   step_ = r.step;
   const std::int64_t predicted = rows.predicted();
   tokens_ += predicted;
@@ -257,7 +193,7 @@ std::optional<double> Trainer::validate(const std::stop_token& stop) {
   const std::int64_t rows = data_.validation_rows();
   if (rows == 0) return std::nullopt;
   const text::StepData held_out = data_.validation(0, rows);
-  const double loss = forward_backward(held_out, false, stop);
+  const double loss = run_rows(held_out, objective::Pass::evaluate, stop).loss;
   if (stop.stop_requested()) return std::nullopt;
   if (!std::isfinite(loss)) {
     stop_at_value(fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(loss)),
@@ -269,8 +205,9 @@ std::optional<double> Trainer::validate(const std::stop_token& stop) {
 Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
   // The weights are those before the step: the same micro-batches run again under an observer that looks for
   // the first.
-  const std::optional<runtime::NonFinite> first =
-      runtime::find_first_non_finite(*executor_, first_row_, [&] { forward_backward(rows, train, {}); });
+  const std::optional<runtime::NonFinite> first = runtime::find_first_non_finite(
+      session_->executor(), first_row_,
+      [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); });
   Overflow overflow;
   std::vector<std::int64_t> origins;
   if (first) {
@@ -371,13 +308,28 @@ void Trainer::stop_beyond_format(const runtime::Executor::Broken& broken) const 
        resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)})});
 }
 
+void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {
+  if (device != nullptr) return device->download(out, bytes.data() + offset);
+  std::ranges::copy(bytes.subspan(offset, out.size()), out.begin());
+}
+
+void Trainer::NamedMemory::write(std::size_t offset, std::span<const std::byte> in) const {
+  if (device != nullptr) return device->upload(bytes.data() + offset, in);
+  std::ranges::copy(in, bytes.begin() + static_cast<std::ptrdiff_t>(offset));
+}
+
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
   const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
     std::vector<std::int64_t> shape;
     for (const Dim& d : b.shape.dims()) shape.push_back(d.size);
     const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
-    all.push_back({std::move(name), b.type, shape, {data, bytes}, b.random == RandomUse::compensation});
+    all.push_back({.name = std::move(name),
+                   .type = b.type,
+                   .shape = shape,
+                   .bytes = {data, bytes},
+                   .device = device_.host_pointer(data) == nullptr ? &device_ : nullptr,
+                   .begins_at_zero = b.random == RandomUse::compensation});
   };
   const plan::Program& update = update_->program();
   for (std::size_t i = 0; i < program().slots.size(); ++i) {
@@ -392,12 +344,12 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   for (std::size_t i = 0; i < scales.size(); ++i) {
     const std::span<float> history = scales.history(i);
     if (history.empty()) continue;
-    all.push_back({"amax." + scales.slot(i).name,
-                   Scalar::f32,
-                   {static_cast<std::int64_t>(history.size())},
-                   std::as_writable_bytes(history),
-                   true,
-                   true});
+    all.push_back({.name = "amax." + scales.slot(i).name,
+                   .type = Scalar::f32,
+                   .shape = {static_cast<std::int64_t>(history.size())},
+                   .bytes = std::as_writable_bytes(history),
+                   .begins_at_zero = true,
+                   .newest_first = true});
   }
   return all;
 }

@@ -12,12 +12,13 @@
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/forecast.h"
-#include "mantissa/kernels/context.h"
+#include "mantissa/objective/objective.h"
 #include "mantissa/optim/schedule.h"
 #include "mantissa/plan/program.h"
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
-#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/device.h"
+#include "mantissa/runtime/session.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/train/update.h"
 #include "mantissa/weights/model_files.h"
@@ -46,6 +47,7 @@ struct StepReport {
   double tokens_per_second = 0;
   double peak_share = 0;
   double seconds = 0;
+  std::vector<objective::Metric> metrics{};  // of the objective
 };
 
 /// Weights, moments and counters of a run in memory.
@@ -54,7 +56,7 @@ class Trainer {
   /// Builds model, plan and memory. `data` holds the training rows. Weights are read or initialised as the
   /// config says. `done`: the steps that were done before, by a state that is to be restored.
   Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
-          const kernels::Context& ctx, std::int64_t done = 0);
+          const runtime::Device& device, std::int64_t done = 0);
 
   /// Runs attempt number step() + 1 and counts it. Where gradients are not finite, a loss scaler skips the
   /// step and lowers its scale. Throws RunStopped where there is none or its scale is at the minimum, naming
@@ -86,35 +88,38 @@ class Trainer {
   const text::Dataset& data() const { return data_; }
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
-  const kernels::Context& context() const { return ctx_; }
+  const runtime::Device& device() const { return device_; }
 
-  /// The memory that a resumable state holds: masters, moments and compensations by name. Spans stay valid
-  /// while the trainer lives.
+  /// The memory that a resumable state holds: masters, moments and compensations by name. Valid while the
+  /// trainer lives.
   struct NamedMemory {
     std::string name;
     Scalar type = Scalar::f32;
     std::vector<std::int64_t> shape;
-    std::span<std::byte> bytes;
+    std::span<std::byte> bytes;  // where the host can write it; else of `device`
+    const runtime::Device* device = nullptr;
     bool begins_at_zero = false;  // a state saved under another policy may lack it
     bool newest_first = false;    // or hold more or fewer: what fits is read
+
+    /// Copies from and to byte `offset` on.
+    void read(std::size_t offset, std::span<std::byte> out) const;
+    void write(std::size_t offset, std::span<const std::byte> in) const;
   };
   std::vector<NamedMemory> state_memory();
 
  private:
   /// The gradients of shard `shard` of the batch are complete: sums the uses of parameters, and the shards.
   void finish_shard(std::int64_t shard);
-  double forward_backward(const text::StepData& rows, bool train, const std::stop_token& stop);
+  /// Runs `rows` under the objective, micro-batch by micro-batch.
+  objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
-  /// Executor and parameters over the weights of the part at hand.
+  /// Makes the session and the update of the current part.
   void bind();
   std::size_t part_of(std::int64_t done) const;
   /// Goes on with another part's plan: the masters, moments and histories stay, the copies are made anew.
   void enter(std::size_t part);
-  void fill_rows(const text::StepData& data, std::int64_t first);
-  /// The gradients of the log-probabilities of the rows from `first` on, whose tokens have weights.
-  void fill_seeds(const text::StepData& data, std::int64_t first, double total);
-  /// Puts the log-probabilities of the rows from `first` on, times their weights, to those of the whole step.
-  void keep_log_probs(const text::StepData& data, std::int64_t first);
+  /// Fills the batch with the rows from `first` on, as many as a micro-batch has.
+  void fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence);
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   /// Where `rows` are not finite: in a step of training, or in a forward pass.
   Overflow find_overflow(const text::StepData& rows, bool train = true);
@@ -131,19 +136,18 @@ class Trainer {
   config::RunConfig config_;
   weights::ModelSource source_;
   text::Dataset data_;
-  kernels::Context ctx_;
+  const runtime::Device& device_;
   std::vector<cost::Part> parts_;
   std::size_t part_ = 0;
   cost::MemoryForecast memory_;
   cost::Machine machine_;
-  std::unique_ptr<runtime::WeightSet> weights_;
-  std::unique_ptr<runtime::Executor> executor_;
+  std::shared_ptr<runtime::WeightSet> weights_;
+  std::unique_ptr<runtime::Session> session_;
+  std::unique_ptr<objective::Objective> objective_ = objective::pretraining();
   Storage kept_;  // what the optimizer keeps, in every part the same
   std::unique_ptr<Update> update_;
   optim::Schedule schedule_;
   runtime::Batch batch_;
-  std::vector<float> log_probs32_;  // of a whole optimizer step
-  std::vector<double> log_probs64_;
   std::vector<std::string> notes_;
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;

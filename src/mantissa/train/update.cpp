@@ -2,13 +2,15 @@
 
 namespace mantissa::train {
 
-Update::Update(std::span<const optim::Number> numbers, const runtime::WeightSet& weights,
-               const runtime::Executor& training, std::byte* kept, const kernels::Context& ctx)
-    : numbers_(numbers), ctx_(ctx), executor_(*training.program().update, weights, ctx, training.idle()) {
+Update::Update(std::span<const optim::Number> numbers, runtime::Session& training, std::byte* kept)
+    : numbers_(numbers),
+      training_(training),
+      arena_(training.executor().idle()),
+      executor_(*training.program().update, training.weights(), &arena_) {
   const plan::Program& p = program();
   for (std::size_t i = 0; i < p.slots.size(); ++i) {
     if (p.slots[i].gradient == plan::kNoBuffer) continue;
-    const Matrix gradient = training.buffer(training.program().slots[i].gradient);
+    const Matrix gradient = training.executor().buffer(training.program().slots[i].gradient);
     executor_.place(p.slots[i].gradient, static_cast<std::byte*>(gradient.data));
     gradients_.push_back({gradient, p.slots[i].shape.count()});
   }
@@ -19,12 +21,18 @@ Update::Update(std::span<const optim::Number> numbers, const runtime::WeightSet&
   }
 }
 
+void Update::write(Matrix number, double value) {
+  training_.device().upload(static_cast<std::byte*>(number.data), std::as_bytes(std::span(&value, 1)));
+}
+
 UpdateResult Update::apply(const UpdateStep& step) {
-  UpdateResult result{optim::check_gradients(ctx_, gradients_, step.max_grad_norm, step.loss_scale)};
+  training_.executor().require_held();  // the gradients lie in its arena
+  UpdateResult result{
+      optim::check_gradients(training_.device().host(), gradients_, step.max_grad_norm, step.loss_scale)};
   if (!result.gradients.finite) return result;
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
-  for (const optim::Number& number : numbers_)
-    *static_cast<double*>(executor_.buffer(number.name).data) = number.of(now);
+  executor_.hold();
+  for (const optim::Number& number : numbers_) write(executor_.buffer(number.name), number.of(now));
   Extent extent;
   extent.seed = step.seed;
   extent.step = static_cast<std::uint64_t>(step.step);

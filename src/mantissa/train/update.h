@@ -7,11 +7,10 @@
 #include <span>
 #include <vector>
 
-#include "mantissa/kernels/context.h"
 #include "mantissa/optim/gradient_norm.h"
 #include "mantissa/optim/update_graph.h"
-#include "mantissa/runtime/executor.h"
-#include "mantissa/runtime/weights.h"
+#include "mantissa/runtime/device.h"
+#include "mantissa/runtime/session.h"
 
 namespace mantissa::train {
 
@@ -38,8 +37,7 @@ class Update {
   /// Prepares the update of the weights of training.program(), which reads `numbers`. `kept` is zeroed or
   /// restored memory of the update's memory.kept bytes. The update's values use the memory of the activations
   /// of `training` if there is room. All arguments must outlive this object.
-  Update(std::span<const optim::Number> numbers, const runtime::WeightSet& weights,
-         const runtime::Executor& training, std::byte* kept, const kernels::Context& ctx);
+  Update(std::span<const optim::Number> numbers, runtime::Session& training, std::byte* kept);
 
   /// Runs one update: norm and finite check of all gradients; if they are finite, clipping; the check that
   /// weights stay finite; then the update program. If a check fails, nothing changes.
@@ -57,8 +55,11 @@ class Update {
   const plan::Program& program() const { return executor_.program(); }
 
  private:
+  void write(Matrix number, double value);
+
   std::span<const optim::Number> numbers_;
-  kernels::Context ctx_;
+  runtime::Session& training_;
+  runtime::Arena arena_;
   runtime::Executor executor_;
   std::vector<optim::Gradient> gradients_;
   std::vector<State> states_;

@@ -166,15 +166,14 @@ class TensorLoad {
   Scalar stored() const { return stored_; }
 
   /// Throws FileError if a value is not finite or beyond the master's range.
-  void run(const kernels::Context& ctx) {
+  void run(const runtime::Device& device) {
     const std::int64_t count = slot_.shape.count(), pieces = (count + kPiece - 1) / kPiece;
-    std::vector<std::vector<std::byte>> buffers(3 * static_cast<std::size_t>(ctx.threads));
+    std::vector<Buffers> buffers(static_cast<std::size_t>(device.host().threads));
     std::vector<std::exception_ptr> faults(static_cast<std::size_t>(pieces));
-    kernels::parallel_for(ctx, pieces, [&](std::int64_t piece, int thread) {
+    device.parallel_for(pieces, [&](std::int64_t piece, int thread) {
       try {
         const std::int64_t first = piece * kPiece;
-        run_piece({.simd = ctx.simd}, first, std::min(kPiece, count - first),
-                  &buffers[3 * static_cast<std::size_t>(thread)]);
+        run_piece(device, first, std::min(kPiece, count - first), buffers[static_cast<std::size_t>(thread)]);
       } catch (...) {
         faults[static_cast<std::size_t>(piece)] = std::current_exception();
       }
@@ -187,47 +186,81 @@ class TensorLoad {
  private:
   static constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
-  /// Loads elements [first, first + n), using three buffers.
-  void run_piece(const kernels::Context& ctx, std::int64_t first, std::int64_t n,
-                 std::vector<std::byte>* buffers) const {
+  /// What a thread converts pieces in.
+  struct Buffers {
+    std::vector<std::byte> stored, wide, master, copy;
+  };
+
+  /// A piece of a tensor in the device's memory, which the host fills in place or in a buffer.
+  class Piece {
+   public:
+    Piece(const runtime::Device& device, const Matrix& m, std::int64_t first, std::int64_t n,
+          std::vector<std::byte>& buffer)
+        : device_(device),
+          there_(static_cast<std::byte*>(m.data) +
+                 static_cast<std::size_t>(first) * mantissa::bytes_of(m.type)),
+          here_(device.host_pointer(there_)),
+          bytes_(static_cast<std::size_t>(n) * mantissa::bytes_of(m.type)) {
+      if (here_ != nullptr) return;
+      buffer.resize(bytes_);
+      here_ = buffer.data();
+    }
+    std::byte* data() const { return here_; }
+    void finish() const {
+      if (here_ != device_.host_pointer(there_)) device_.upload(there_, {here_, bytes_});
+    }
+
+   private:
+    const runtime::Device& device_;
+    std::byte* there_;
+    std::byte* here_;
+    std::size_t bytes_;
+  };
+
+  /// Elements [first, first + n).
+  void run_piece(const runtime::Device& device, std::int64_t first, std::int64_t n, Buffers& buffers) const {
     const auto room = [&](std::vector<std::byte>& buffer, Scalar format) {
       buffer.resize(static_cast<std::size_t>(n) * mantissa::bytes_of(format));
       return buffer.data();
     };
-    const auto in = [&](const Matrix& m) {
-      return static_cast<std::byte*>(m.data) + static_cast<std::size_t>(first) * mantissa::bytes_of(m.type);
-    };
+    std::optional<Piece> to_master;
+    if (master.data != nullptr) to_master.emplace(device, master, first, n, buffers.master);
     const std::size_t skip = static_cast<std::size_t>(first) * mantissa::bytes_of(stored_);
-    // read directly into the destination
-    const bool straight = master.data != nullptr && stored_ == slot_.master;
+    const bool straight = to_master && stored_ == slot_.master;  // read directly into the destination
     const std::byte* values = mapped == nullptr ? nullptr : mapped + skip;
     if (values == nullptr || straight) {
-      std::byte* to = straight ? in(master) : room(buffers[0], stored_);
+      std::byte* to = straight ? to_master->data() : room(buffers.stored, stored_);
       files_.read(name_, {to, static_cast<std::size_t>(n) * mantissa::bytes_of(stored_)}, skip);
       values = to;
     }
-    if (any_nonfinite(values, static_cast<std::size_t>(n), stored_)) refuse_nonfinite(ctx, values, first, n);
-    if (copies.empty() && (master.data == nullptr || straight)) return;
-    if (stored_ != slot_.master) {
-      // Convert through f32 (f64 under f64), which is exact except for stored f64.
+    if (any_nonfinite(values, static_cast<std::size_t>(n), stored_))
+      refuse_nonfinite(device, values, first, n);
+    if (stored_ != slot_.master && (to_master || !copies.empty())) {
+      // By way of f32 (f64 in f64), which is exact except for stored f64.
       const std::byte* wide = values;
       if (stored_ != wide_) {
-        std::byte* to = room(buffers[1], wide_);
-        kernels::cast(ctx, n, values, stored_, to, wide_);
+        std::byte* to = room(buffers.wide, wide_);
+        kernels::cast(device.serial(), n, values, stored_, to, wide_);
         wide = to;
       }
-      std::byte* to = master.data != nullptr ? in(master) : room(buffers[2], slot_.master);
-      kernels::cast(ctx, n, wide, wide_, to, slot_.master);
-      if (any_nonfinite(to, static_cast<std::size_t>(n), slot_.master)) refuse_range(ctx, wide, to, first, n);
+      std::byte* to = to_master ? to_master->data() : room(buffers.master, slot_.master);
+      kernels::cast(device.serial(), n, wide, wide_, to, slot_.master);
+      if (any_nonfinite(to, static_cast<std::size_t>(n), slot_.master))
+        refuse_range(device, wide, to, first, n);
       values = to;
     }
-    for (const Matrix& copy : copies) kernels::cast(ctx, n, values, slot_.master, in(copy), copy.type);
+    if (to_master) to_master->finish();
+    for (const Matrix& copy : copies) {
+      const Piece to(device, copy, first, n, buffers.copy);
+      kernels::cast(device.serial(), n, values, slot_.master, to.data(), copy.type);
+      to.finish();
+    }
   }
 
-  static std::vector<double> numbers(const kernels::Context& ctx, const std::byte* x, Scalar format,
+  static std::vector<double> numbers(const runtime::Device& device, const std::byte* x, Scalar format,
                                      std::int64_t n) {
     std::vector<double> out(static_cast<std::size_t>(n));
-    kernels::cast(ctx, n, x, format, out.data(), Scalar::f64);
+    kernels::cast(device.serial(), n, x, format, out.data(), Scalar::f64);
     return out;
   }
   static std::size_t first_nonfinite(const std::vector<double>& x) {
@@ -235,9 +268,9 @@ class TensorLoad {
         std::find_if(x.begin(), x.end(), [](double v) { return !std::isfinite(v); }) - x.begin());
   }
 
-  [[noreturn]] void refuse_nonfinite(const kernels::Context& ctx, const std::byte* values, std::int64_t first,
-                                     std::int64_t n) const {
-    const std::vector<double> x = numbers(ctx, values, stored_, n);
+  [[noreturn]] void refuse_nonfinite(const runtime::Device& device, const std::byte* values,
+                                     std::int64_t first, std::int64_t n) const {
+    const std::vector<double> x = numbers(device, values, stored_, n);
     const std::size_t i = first_nonfinite(x);
     throw FileError(fmt::format(
         "{}: tensor \"{}\" is {} at element {}; the file is damaged or its training diverged: use an earlier "
@@ -245,13 +278,13 @@ class TensorLoad {
         file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i)));
   }
   /// `wide` contains the values of the file, `rounded` those in the master's format.
-  [[noreturn]] void refuse_range(const kernels::Context& ctx, const std::byte* wide, const std::byte* rounded,
-                                 std::int64_t first, std::int64_t n) const {
-    const std::size_t i = first_nonfinite(numbers(ctx, rounded, slot_.master, n));
+  [[noreturn]] void refuse_range(const runtime::Device& device, const std::byte* wide,
+                                 const std::byte* rounded, std::int64_t first, std::int64_t n) const {
+    const std::size_t i = first_nonfinite(numbers(device, rounded, slot_.master, n));
     throw FileError(fmt::format(
         "{}: tensor \"{}\" is {} at element {}, beyond the largest {} ({}); keep the weights in f32 "
         "(32-true, bf16-mixed, 16-mixed) or bf16",
-        file_.string(), slot_.name, numbers(ctx, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
+        file_.string(), slot_.name, numbers(device, wide, wide_, n)[i], first + static_cast<std::int64_t>(i),
         name(slot_.master), traits(slot_.master).max_finite));
   }
 
@@ -281,7 +314,7 @@ void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, cons
 }  // namespace
 
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
-                                      const kernels::Context& ctx) {
+                                      const runtime::Device& device) {
   const io::WeightFiles files = files_of(source);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
@@ -294,18 +327,18 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
       if (!program.buffer(slot.copies[c]).quantization) load.copies.push_back(weights.copy(i, c));
     }
-    load.run(ctx);
+    load.run(device);
     narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
   }
   read_scales(weights, files, source);
-  weights.quantize_copies(ctx);
+  weights.refresh_derived();
   if (narrowest >= 4) return {};
   return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
                       source.weights.string(), 8 * narrowest)};
 }
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const kernels::Context& ctx) {
+                                const runtime::Device& device) {
   io::WeightFiles files = files_of(source);
   check_names(program, files, source.config, source.weights);
   std::vector<runtime::WeightSet::View> views;
@@ -328,7 +361,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   }
   std::vector<bool> own(program.buffers.size(), true);
   for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
-  runtime::WeightSet weights(program, std::move(views));
+  runtime::WeightSet weights(program, std::move(views), device);
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     const auto fills = [&](plan::BufferId id) {
@@ -339,11 +372,17 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
       if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).quantization)
         loads[i].copies.push_back(weights.copy(i, c));
     }
-    loads[i].run(ctx);
+    loads[i].run(device);
   }
   read_scales(weights, files, source);
-  weights.quantize_copies(ctx);
+  weights.refresh_derived();
   return weights;
+}
+
+runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,
+                              const runtime::Device& device) {
+  auto weights = std::make_shared<runtime::WeightSet>(open_weights(*program, source, device));
+  return {std::move(program), std::move(weights)};
 }
 
 }  // namespace mantissa::weights

@@ -50,7 +50,7 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
 }
 
 std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, const precision::Policy& policy,
-                                          const kernels::Context& ctx) {
+                                          const runtime::Device& device) {
   const Scalar format = *policy.fields().checkpoint;
   std::vector<io::TensorToWrite> tensors;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
@@ -61,15 +61,18 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, con
     t.dtype = io::dtype_of(format);
     t.shape = sizes(slot.shape);
     const auto count = static_cast<std::size_t>(slot.shape.count());
-    if (slot.master == format) {
-      t.bytes = {static_cast<const std::byte*>(master.data), count * mantissa::bytes_of(format)};
+    auto* const there = static_cast<std::byte*>(master.data);
+    if (slot.master == format && device.host_pointer(there) != nullptr) {
+      t.bytes = {device.host_pointer(there), count * mantissa::bytes_of(format)};
     } else {
-      t.fill = [master, format, &ctx](std::uint64_t offset, std::span<std::byte> out) {
+      t.fill = [there, master, format, &device](std::uint64_t offset, std::span<std::byte> out) {
         const std::size_t first = static_cast<std::size_t>(offset) / mantissa::bytes_of(format);
-        const auto* from =
-            static_cast<const std::byte*>(master.data) + first * mantissa::bytes_of(master.type);
-        kernels::cast(ctx, static_cast<std::int64_t>(out.size() / mantissa::bytes_of(format)), from,
-                      master.type, out.data(), format);
+        const std::size_t n = out.size() / mantissa::bytes_of(format);
+        std::vector<std::byte> staging;
+        const std::span<const std::byte> from = device.view(there + first * mantissa::bytes_of(master.type),
+                                                            n * mantissa::bytes_of(master.type), staging);
+        kernels::cast(device.host(), static_cast<std::int64_t>(n), from.data(), master.type, out.data(),
+                      format);
       };
     }
     tensors.push_back(std::move(t));
@@ -138,8 +141,8 @@ ModelSource model_in_memory(const std::string& config_json,
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
-                         const kernels::Context& ctx) {
-  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, ctx);
+                         const runtime::Device& device) {
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, device);
   io::ModelToWrite model;
   model.config_json = config_text(config, policy);
   model.tensors = tensors;
@@ -148,9 +151,9 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
 }
 
 SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
-                          const precision::Policy& policy, const kernels::Context& ctx) {
+                          const precision::Policy& policy, const runtime::Device& device) {
   SavedModel model{config_text(config, policy), {}, metadata_of(weights, policy)};
-  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, ctx);
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, device);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const io::TensorToWrite& from = tensors[i];
     SavedTensor& to = model.tensors.emplace_back(SavedTensor{from.name, from.dtype, from.shape, {}});
@@ -165,7 +168,7 @@ SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelC
   return model;
 }
 
-std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx) {
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const runtime::Device& device) {
   constexpr std::int64_t kPart = 4096;
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
@@ -173,10 +176,16 @@ std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, co
     if (holds(format, slot.master)) continue;
     const std::int64_t count = slot.shape.count();
     std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
-    kernels::parallel_for(ctx, static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
+    device.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
       std::array<double, kPart> before, after;
       const auto n = static_cast<std::size_t>(std::min(kPart, count - part * kPart));
-      load_row(weights.master(i).data, slot.master, static_cast<std::size_t>(part * kPart), n, before.data());
+      const std::size_t width = mantissa::bytes_of(slot.master);
+      std::vector<std::byte> staging;
+      const std::span<const std::byte> values =
+          device.view(static_cast<const std::byte*>(weights.master(i).data) +
+                          static_cast<std::size_t>(part * kPart) * width,
+                      n * width, staging);
+      load_row(values.data(), slot.master, 0, n, before.data());
       after = before;
       round_row(after.data(), n, format);
       parts[static_cast<std::size_t>(part)].add_row(before.data(), after.data(), n, format);

@@ -11,7 +11,7 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/io/memory_tensors.h"
 #include "mantissa/model/config.h"
-#include "mantissa/runtime/weights.h"
+#include "mantissa/runtime/session.h"
 
 namespace mantissa::weights {
 
@@ -40,20 +40,24 @@ ModelSource find_model(const std::filesystem::path& directory);
 /// ShapeError with the tensor that is missing, has the wrong shape, is not finite, or is not part of the
 /// model. Returns notes for the user, such as the dtype of files narrower than the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
-                                      const kernels::Context& ctx);
+                                      const runtime::Device& device);
 
 /// Returns weights for a program without training, with the same bits as load_weights(). Weights that a step
 /// reads in the format of the file are used in the mapped file (io/mapping.h). Weights that no step reads,
 /// such as the f32 masters of matrices that are read as bf16, use no memory. Checks every value, and throws
 /// as load_weights() does.
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const kernels::Context& ctx);
+                                const runtime::Device& device);
+
+/// A session of `program` over the weights that open_weights() gives.
+runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,
+                              const runtime::Device& device);
 
 /// Writes `directory` in Hugging Face's layout, with the masters in the checkpoint format of the run's
 /// `policy` and the magnitudes for its scales. Returns the xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
-                         const kernels::Context& ctx);
+                         const runtime::Device& device);
 
 /// The output of save_model(), in memory.
 struct SavedTensor {
@@ -68,9 +72,9 @@ struct SavedModel {
   std::map<std::string, std::string> metadata;
 };
 SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
-                          const precision::Policy& policy, const kernels::Context& ctx);
+                          const precision::Policy& policy, const runtime::Device& device);
 
 /// Returns one sentence on the loss of storing the masters in `format`, or "" without a loss.
-std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const kernels::Context& ctx);
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const runtime::Device& device);
 
 }  // namespace mantissa::weights

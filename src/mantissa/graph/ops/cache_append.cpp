@@ -28,11 +28,16 @@ void run(const Call& c) {
   const Argument& cache = c.outputs[0];
   const std::int64_t capacity = c.attributes.integer("capacity");
   const auto at = [](const Argument& a, std::int64_t row) {
-    return static_cast<std::byte*>(a.data) + static_cast<std::size_t>(row * a.width) * bytes_of(a.type);
+    return static_cast<std::byte*>(a.data) +
+           static_cast<std::size_t>(row * a.row_stride()) * bytes_of(a.type);
   };
   for (const Segment& s : c.extent.segments) {
-    kernels::cast(c.ctx, s.length * x.width, at(x, s.begin), x.type,
-                  at(cache, s.slot * capacity + s.position), cache.type);
+    // Rows without gaps are one run.
+    const std::int64_t runs = x.row_stride() == x.width ? 1 : s.length;
+    const std::int64_t rows = s.length / runs, place = s.slot * capacity + s.position;
+    for (std::int64_t i = 0; i < runs; ++i) {
+      kernels::cast(c.ctx, rows * x.width, at(x, s.begin + i), x.type, at(cache, place + i), cache.type);
+    }
   }
 }
 
@@ -53,6 +58,7 @@ const OpDef kCacheAppend = {
     .doc = "keys or values stored at their positions of the segment's cache slot",
     .kind = OpKind::move,
     .reads = {Read::value},
+    .strided = {.inputs = 0b1},
     .alias = 1,
     .infer = infer,
     .cost = no_flops,

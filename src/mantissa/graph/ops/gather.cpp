@@ -14,6 +14,11 @@ const std::int32_t* ids(const Argument& a) {
   return static_cast<const std::int32_t*>(a.data);
 }
 
+/// The id whose row of the table is not trained, as in PyTorch's Embedding; -1: none.
+std::int64_t padding_id(const Attributes& attributes) {
+  return attributes.integer("padding_id", -1);
+}
+
 // Inputs ids [tokens], table [entries, width]; output [tokens, width].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2) {
@@ -36,7 +41,9 @@ void run_forward(const Call& c) {
 
 void gradient_forward(GradientBuilder& b) {
   const std::int64_t entries = b.graph().value(b.input(1)).shape.dim(0).size;
-  b.contribute(1, b.emit("gather.dtable", {b.input(0), b.gradient(0)}, {{"entries", entries}}).front());
+  b.contribute(1, b.emit("gather.dtable", {b.input(0), b.gradient(0)},
+                         {{"entries", entries}, {"padding_id", padding_id(b.node().attributes)}})
+                      .front());
 }
 
 // Inputs ids, dy; output dtable.
@@ -57,6 +64,7 @@ void run_dtable(const Call& c) {
   g.dy = c.inputs[1].in();
   g.dtable = c.outputs[0].out();
   g.accumulate = c.accumulate;
+  g.padding_id = padding_id(c.attributes);
   kernels::gather_backward(c.ctx, c.extent, g);
 }
 
@@ -77,6 +85,7 @@ void run_add_rows(const Call& c) {
   g.dy = c.inputs[2].in();
   g.dtable = c.outputs[0].out();
   g.apart = true;
+  g.padding_id = padding_id(c.attributes);
   kernels::gather_backward(c.ctx, c.extent, g);
 }
 
@@ -131,13 +140,15 @@ void reference_select_dx(const ReferenceCall& c) {
 
 void reference_dtable(const ReferenceCall& c) {
   kernels::reference::gather_backward(c.inputs[1].rows, c.outputs[0].rows, c.outputs[0].width,
-                                      whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data());
+                                      whole(c.inputs[0]).data(), c.inputs[1].data(), c.outputs[0].data(),
+                                      padding_id(c.attributes));
 }
 
 void reference_add_rows(const ReferenceCall& c) {
   std::vector<double> sum(c.outputs[0].values.size());
   kernels::reference::gather_backward(c.inputs[2].rows, c.outputs[0].rows, c.outputs[0].width,
-                                      whole(c.inputs[1]).data(), c.inputs[2].data(), sum.data());
+                                      whole(c.inputs[1]).data(), c.inputs[2].data(), sum.data(),
+                                      padding_id(c.attributes));
   for (std::size_t i = 0; i < sum.size(); ++i) c.outputs[0].values[i] += sum[i];
 }
 
@@ -159,7 +170,7 @@ const OpDef kGather = {
 const OpDef kGatherDtable = {
     .id = "gather.dtable",
     .op = "gather",
-    .doc = "rows of dy summed per id over leaves in f32, unrounded into grads",
+    .doc = "rows of dy summed per id, but the padding's, over leaves in f32, unrounded into grads",
     .kind = OpKind::lookup,
     .reads = {Read::value},
     .sums_tokens = true,
@@ -176,7 +187,8 @@ const OpDef kGatherAddRows = {
     .id = "gather.add_rows",
     .op = "gather",
     .doc =
-        "rows of dy summed per id over leaves in f32, rounded to grads, added to the gradient of another use",
+        "rows of dy summed per id, but the padding's, over leaves in f32, rounded to grads, added to the "
+        "gradient of another use",
     .kind = OpKind::lookup,
     .reads = {Read::value},
     .sums_tokens = true,

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
+#include "mantissa/graph/ops/factor.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/gemm.h"
@@ -18,10 +19,6 @@ using kernels::GemmOperand;
 
 bool is_transposed(const Attributes& a) {
   return a.flag("transposed");
-}
-
-GemmOperand operand(const Argument& a, bool transposed) {
-  return {a.in(), a.operand, transposed, a.unscale()};
 }
 
 void set_epilogue(Gemm& g, const Call& c) {
@@ -74,8 +71,8 @@ void run_forward(const Call& c) {
   g.m = c.inputs[0].rows;
   g.n = c.outputs[0].width;
   g.k = c.inputs[0].width;
-  g.a = operand(c.inputs[0], false);
-  g.b = operand(c.inputs[1], !transposed);
+  g.a = factor(c.inputs[0], false);
+  g.b = factor(c.inputs[1], !transposed);
   if (c.inputs.size() > 2) {
     g.bias = c.inputs[2].data;
     g.bias_type = c.inputs[2].type;
@@ -111,8 +108,8 @@ void run_dx(const Call& c) {
   g.m = c.inputs[0].rows;
   g.n = c.outputs[0].width;
   g.k = c.inputs[0].width;
-  g.a = operand(c.inputs[0], false);
-  g.b = operand(c.inputs[1], is_transposed(c.attributes));
+  g.a = factor(c.inputs[0], false);
+  g.b = factor(c.inputs[1], is_transposed(c.attributes));
   set_epilogue(g, c);
   kernels::gemm(c.ctx, g);
 }
@@ -152,8 +149,8 @@ void run_dw(const Call& c) {
   g.m = c.inputs[side.rows].width;
   g.n = c.inputs[side.columns].width;
   g.k = c.inputs[0].rows;
-  g.a = operand(c.inputs[side.rows], true);
-  g.b = operand(c.inputs[side.columns], false);
+  g.a = factor(c.inputs[side.rows], true);
+  g.b = factor(c.inputs[side.columns], false);
   g.swap_parts = is_transposed(c.attributes);
   g.c = c.outputs[0].out();
   if (g.c.type == c.arithmetic) {
@@ -214,6 +211,7 @@ const OpDef kMatmul = {
     .kind = OpKind::product,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .strided = {.inputs = 0b1, .outputs = 0b1},
     .takes_addend = true,
     .rounds_before_addend = true,
     .infer = infer_forward,
@@ -232,6 +230,7 @@ const OpDef kMatmulDx = {
     .kind = OpKind::product,
     .reads = {Read::matmul, Read::matmul},
     .operands = {"gradient", "weight"},
+    .strided = {.inputs = 0b1, .outputs = 0b1},
     .takes_addend = true,
     .rounds_before_addend = true,
     .infer = infer_dx,
@@ -249,6 +248,7 @@ const OpDef kMatmulDw = {
     .kind = OpKind::product,
     .reads = {Read::matmul, Read::matmul},
     .operands = {"gradient", "input"},
+    .strided = {.inputs = 0b11},
     .sums_tokens = true,
     .rounds_gradient = true,
     .infer = infer_dw,

@@ -22,6 +22,7 @@ OpDef expression_op(std::string_view id, std::string_view op, std::string_view d
   def.op = op;
   def.doc = doc;
   def.reads = {Read::value};
+  def.strided = {.inputs = kAllOperands, .outputs = kAllOperands};
   def.in_place = true;
   def.cost = cost;
   def.run = run_expression;
@@ -36,9 +37,10 @@ void run_expression(const Call& c) {
   for (std::size_t i = 0; i < c.inputs.size(); ++i) {
     const bool whole = c.inputs[i].rows == rows;
     inputs[i] = {c.inputs[i].data, c.inputs[i].type,
-                 whole ? kernels::Broadcast::none : kernels::Broadcast::over_rows};
+                 whole ? kernels::Broadcast::none : kernels::Broadcast::over_rows, c.inputs[i].stride};
   }
-  for (std::size_t i = 0; i < c.outputs.size(); ++i) outputs[i] = {c.outputs[i].data, c.outputs[i].type};
+  for (std::size_t i = 0; i < c.outputs.size(); ++i)
+    outputs[i] = {c.outputs[i].data, c.outputs[i].type, c.outputs[i].stride};
   kernels::pointwise(c.ctx, *c.expression, rows, c.outputs[0].width, std::span(inputs).first(c.inputs.size()),
                      std::span(outputs).first(c.outputs.size()));
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/ops/factor.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/reference/gemm.h"
@@ -53,8 +54,8 @@ void run(const Call& c) {
   g.m = s.m;
   g.n = s.n;
   g.k = s.k;
-  g.a = {a.in(), a.operand, c.attributes.flag("transpose_a"), a.unscale()};
-  g.b = {b.in(), b.operand, c.attributes.flag("transpose_b"), b.unscale()};
+  g.a = factor(a, c.attributes.flag("transpose_a"));
+  g.b = factor(b, c.attributes.flag("transpose_b"));
   g.c = c.outputs[0].out();
   g.rounded = c.outputs[0].rounded;
   g.accumulator = c.accumulator;

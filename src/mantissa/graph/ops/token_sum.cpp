@@ -41,6 +41,7 @@ const OpDef kTokenSum = {
     .doc = "dbias += Σ dy over leaves in f32, unrounded into grads",
     .kind = OpKind::rows,
     .reads = {Read::value},
+    .strided = {.inputs = 0b1},
     .sums_tokens = true,
     .infer = infer,
     .cost = cost,

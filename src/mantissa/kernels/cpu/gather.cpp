@@ -232,26 +232,27 @@ void gather_backward(const Context& ctx, const Extent& extent, const GatherBackw
   }
   // Tokens sorted by entry, and in order within an entry.
   std::uint64_t* sorted = reinterpret_cast<std::uint64_t*>(ctx.workspace);
+  std::int64_t tokens = 0;
   for (std::int64_t t = 0; t < extent.tokens; ++t) {
-    sorted[t] = static_cast<std::uint64_t>(g.ids[t]) << 32 | static_cast<std::uint64_t>(t);
+    if (g.ids[t] == g.padding_id) continue;
+    sorted[tokens++] = static_cast<std::uint64_t>(g.ids[t]) << 32 | static_cast<std::uint64_t>(t);
   }
-  std::sort(sorted, sorted + extent.tokens);
+  std::sort(sorted, sorted + tokens);
   const auto sum = HWY_DISPATCH_TABLE(SumEntries)[ctx.target()];
   const std::int64_t pieces = (g.width + kChannels - 1) / kChannels;
-  const std::int64_t ranges = (extent.tokens + kTokens - 1) / kTokens;
+  const std::int64_t ranges = (tokens + kTokens - 1) / kTokens;
   parallel_for(ctx, ranges * pieces, [&](std::int64_t task, int) {
     const std::int64_t begin = task / pieces * kTokens, c = task % pieces * kChannels;
-    sum(extent, g, sorted, static_cast<std::size_t>(extent.tokens), static_cast<std::size_t>(begin),
-        static_cast<std::size_t>(std::min(extent.tokens, begin + kTokens)), static_cast<std::size_t>(c),
+    sum(extent, g, sorted, static_cast<std::size_t>(tokens), static_cast<std::size_t>(begin),
+        static_cast<std::size_t>(std::min(tokens, begin + kTokens)), static_cast<std::size_t>(c),
         static_cast<std::size_t>(std::min(kChannels, g.width - c)));
   });
   if (!g.apart) return;
   for_row_ranges(ctx, g.entries, g.width, [&](std::size_t first, std::size_t end) {
-    const std::uint64_t* next = std::lower_bound(sorted, sorted + extent.tokens, first << 32);
+    const std::uint64_t* next = std::lower_bound(sorted, sorted + tokens, first << 32);
     for (std::size_t v = first; v < end; ++v) {
-      const std::uint64_t* after =
-          std::find_if(next, static_cast<const std::uint64_t*>(sorted) + extent.tokens,
-                       [&](std::uint64_t pair) { return pair >> 32 != v; });
+      const std::uint64_t* after = std::find_if(next, static_cast<const std::uint64_t*>(sorted) + tokens,
+                                                [&](std::uint64_t pair) { return pair >> 32 != v; });
       if (after == next) add_zero(g.dtable, v, static_cast<std::size_t>(g.width));
       next = after;
     }

@@ -43,10 +43,8 @@ class GemmRun {
         g_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
-        a_{g.a.matrix.data, g.a.matrix.type, g.a.operand, static_cast<std::size_t>(g.a.matrix.ld),
-           !g.a.transposed, g.a.unscale},
-        b_{g.b.matrix.data, g.b.matrix.type, g.b.operand, static_cast<std::size_t>(g.b.matrix.ld),
-           g.b.transposed,  g.b.unscale},
+        a_(g.a, !g.a.transposed),
+        b_(g.b, g.b.transposed),
         one_row_{0, g.k},
         parts_(g.a.operand.parts),
         rounds_(g.accumulator.rounds()),
@@ -389,6 +387,10 @@ void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
   if (g.a.operand.parts != g.b.operand.parts) {
     throw DtypeError(fmt::format("gemm: A has {} parts and B has {}; both need the same number",
                                  g.a.operand.parts, g.b.operand.parts));
+  }
+  if ((g.a.blocks || g.b.blocks) && (arithmetic == Scalar::f64 || g.a.operand.parts > 1)) {
+    throw DtypeError(fmt::format("gemm: packed blocks are multiplied in f32 in one part, got {} in {}",
+                                 name(arithmetic), g.a.operand.parts));
   }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
   if (ctx.workspace_bytes < need) {

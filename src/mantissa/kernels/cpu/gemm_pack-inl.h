@@ -1,5 +1,5 @@
 // Packs operands of a matrix product into panels, with conversion from their storage format and rounding to
-// their operand format.
+// their operand format (kernels/cpu/gemm_source-inl.h).
 #if defined(MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_PACK_INL_H_
@@ -13,120 +13,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
-#include <type_traits>
 
-#include "mantissa/kernels/cpu/microkernel-inl.h"
-#include "mantissa/numeric/convert-inl.h"
-#include "mantissa/numeric/factor-inl.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-
-/// One operand as packing sees it: `side` counts the rows of A or the columns of B, `depth` the terms of the
-/// sum. Element (side, depth) is at side * ld + depth if `depth_contiguous`, else at depth * ld + side.
-struct PackSource {
-  const void* data = nullptr;
-  Scalar type = Scalar::f32;     // storage format
-  Factor operand = Scalar::f32;  // rounding
-  std::size_t ld = 0;
-  bool depth_contiguous = false;
-  float unscale = 1;  // multiplies the values first
-  int part = 0;       // the part of the operand to pack
-
-  PackSource Part(std::size_t which) const {
-    PackSource other = *this;
-    other.part = static_cast<int>(which);
-    return other;
-  }
-};
-
-/// Prefetches the lines from which the next block of an operand will be packed, while `tiles` tiles are
-/// multiplied. The last of these tiles prefetch them, so the lines are still cached when they are packed.
-class SourceAhead {
- public:
-  SourceAhead() = default;
-  SourceAhead(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
-              std::size_t depth, std::size_t tiles)
-      : tiles_(tiles), stride_(from.ld * bytes_of(from.type)) {
-    const std::size_t runs = from.depth_contiguous ? sides : depth;
-    const std::size_t length = from.depth_contiguous ? depth : sides;
-    const std::size_t begin =
-        from.depth_contiguous ? first * from.ld + first_depth : first_depth * from.ld + first;
-    run_ = static_cast<const std::uint8_t*>(from.data) + begin * bytes_of(from.type);
-    run_lines_ = (length * bytes_of(from.type) + kLine - 1) / kLine;
-    left_ = runs * run_lines_;
-  }
-
-  /// Returns the lines that one tile prefetches, or null.
-  const LinesAhead* Next() {
-    if (left_ == 0 || 2 * left_ < tiles_-- * kLinesAhead) return nullptr;
-    for (const void*& line : lines_) {
-      line = run_ + kLine * line_;
-      if (left_ == 0 || --left_ == 0) continue;
-      if (++line_ == run_lines_) {
-        line_ = 0;
-        run_ += stride_;
-      }
-    }
-    return &lines_;
-  }
-
- private:
-  static constexpr std::size_t kLine = 64;
-  std::size_t tiles_ = 0, left_ = 0;
-  const std::uint8_t* run_ = nullptr;  // the run that contains the next line
-  std::size_t stride_ = 0, run_lines_ = 0, line_ = 0;
-  LinesAhead lines_{};
-};
-
-/// True if elements are multiplied as stored.
-constexpr bool Unrounded(const PackSource& from) {
-  return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
-         holds(from.operand.format, from.type);
-}
-
-/// Loads elements [offset, offset + n) as T into `buffer`, rounded once as an operand. Not inlined: there are
-/// many formats, and many kernels that pack.
-template <class T>
-HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t offset, std::size_t n,
-                                    T* HWY_RESTRICT buffer) {
-  using mantissa::HWY_NAMESPACE::FactorRow;
-  using mantissa::HWY_NAMESPACE::LoadRow;
-  using mantissa::HWY_NAMESPACE::RewriteRow;
-  if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);
-  if (from.type == Scalar::f64 && std::is_same_v<T, float> && from.operand.parts == 1) {
-    // Loading as f32 would round twice.
-    double wide[64];
-    for (std::size_t i = 0; i < n; i += 64) {
-      const std::size_t count = std::min<std::size_t>(64, n - i);
-      LoadRow<double>(from.data, from.type, offset + i, count, wide);
-      FactorRow<double>(wide, count, from.operand, 0);
-      LoadRow<T>(wide, Scalar::f64, 0, count, buffer + i);
-    }
-    return;
-  }
-  LoadRow<T>(from.data, from.type, offset, n, buffer);
-  if (from.unscale != 1) {
-    const T unscale = from.unscale;
-    RewriteRow(buffer, n, [unscale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, unscale)); });
-    if (holds(from.operand.format, from.type)) return;
-  }
-  FactorRow<T>(buffer, n, from.operand, from.part);
-}
-
-/// Returns the same elements, in place if possible, else in `buffer`.
-template <class T>
-HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t offset, std::size_t n,
-                               T* HWY_RESTRICT buffer) {
-  if (mantissa::HWY_NAMESPACE::LieAs<T>(from.data, from.type) && Unrounded(from))
-    return static_cast<const T*>(from.data) + offset;
-  ConvertOperandRow<T>(from, offset, n, buffer);
-  return buffer;
-}
 
 /// Loads the 128-bit pieces at row(i), row(i + step), row(i + 2 step) … into one vector, step = lanes of 128
 /// bits.
@@ -173,8 +67,7 @@ HWY_NOINLINE void PackTransposed(const PackSource& from, std::size_t side, std::
   const T* rows[kLanes];
   for (std::size_t i = 0; i < kLanes; ++i) {
     const bool inside = side + i < last && at + i < kPanel;
-    rows[i] =
-        inside ? OperandRow<T>(from, (side + i) * from.ld + first_depth, depth, staged + i * kBlock) : kZeros;
+    rows[i] = inside ? OperandRow<T>(from, side + i, first_depth, depth, staged + i * kBlock) : kZeros;
   }
   const std::size_t width = std::min(kLanes, kPanel - at);
   T* to = panel + at;
@@ -222,17 +115,14 @@ HWY_NOINLINE void PackStraight(const PackSource& from, std::size_t first, std::s
                                std::size_t first_depth, std::size_t depth, T* HWY_RESTRICT to) {
   constexpr std::size_t kPart = (kPanel % HWY_LANES(T) == 0 ? 4 : 8) * kPanel;
   HWY_ALIGN T staged[kPart];
-  const std::size_t bytes = bytes_of(from.type);
   for (std::size_t part = 0; part < sides; part += kPart) {
-    const std::size_t count = std::min(kPart, sides - part);
+    const std::size_t count = std::min(kPart, sides - part), bytes = from.Bytes(count);
     for (std::size_t k = 0; k < depth; ++k) {
-      const std::size_t begin = (first_depth + k) * from.ld + first + part;
       if (k + kRowsAhead < depth) {
-        const auto* ahead =
-            static_cast<const std::uint8_t*>(from.data) + (begin + kRowsAhead * from.ld) * bytes;
-        for (std::size_t i = 0; i < count * bytes; i += 64) hwy::Prefetch(ahead + i);
+        const std::uint8_t* ahead = from.At(first_depth + k + kRowsAhead, first + part);
+        for (std::size_t i = 0; i < bytes; i += 64) hwy::Prefetch(ahead + i);
       }
-      const T* row = OperandRow<T>(from, begin, count, staged);
+      const T* row = OperandRow<T>(from, first_depth + k, first + part, count, staged);
       SpreadRow<kPanel>(row, count, k + 1 == depth, to + part * depth + k * kPanel, depth * kPanel);
     }
   }

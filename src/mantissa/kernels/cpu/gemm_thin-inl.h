@@ -16,6 +16,7 @@
 #include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -197,8 +198,8 @@ void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename
 /// Prefetches the kThinColumns adjacent columns from `column` on.
 template <class T>
 void AskForColumns(const PackSource& b, std::size_t column) {
-  const auto* from = static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * column * b.ld;
-  for (std::size_t i = 0; i < bytes_of(b.type) * kThinColumns<T> * b.ld; i += 64)
+  const std::uint8_t* from = b.At(column, 0);
+  for (std::size_t i = 0; i < kThinColumns<T> * b.run_bytes; i += 64)
     __builtin_prefetch(from + i, 0, kThinLevel);
 }
 
@@ -216,22 +217,19 @@ class ThinColumns {
  public:
   ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
               std::size_t next, bool once)
-      : depth_(depth),
-        first_(static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * (column * b.ld + k)),
-        stride_(b.ld),
-        ahead_(static_cast<const std::uint8_t*>(b.data) + bytes_of(b.type) * (next * b.ld + k * kLanes)) {
+      : depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(b.At(next, k * kLanes)) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
     type_ = as_stored ? b.type : kPlain;
-    if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.ld * bytes_of(b.type)))) return;
+    if (as_stored && count == kLanes && (once || !ThinColumnsCollide(b.run_bytes))) return;
     for (std::size_t c = 0; c < kLanes; ++c) {
-      const std::size_t skip = std::min(c, count - 1) * b.ld;
+      const std::size_t ahead = std::min(c, count - 1);
       T* to = staged_ + c * kBlock;
       if (as_stored) {
         std::memcpy(reinterpret_cast<std::uint8_t*>(staged_) + c * kBlock * bytes_of(type_),
-                    first_ + skip * bytes_of(type_), depth * bytes_of(type_));
-      } else if (const T* row = OperandRow<T>(b, column * b.ld + k + skip, depth, to); row != to) {
+                    first_ + ahead * b.run_bytes, depth * bytes_of(type_));
+      } else if (const T* row = OperandRow<T>(b, column + ahead, k, depth, to); row != to) {
         std::memcpy(to, row, depth * sizeof(T));
       }
     }

@@ -72,18 +72,18 @@ class Machine {
   void RunTile(std::size_t tile) {
     const Tiling& tiling = call_.tiling;
     const std::size_t column = tile % tiling.pieces * tiling.step;
-    const std::size_t offset = tile / tiling.pieces * tiling.width + column;
+    const std::size_t row = tile / tiling.pieces;
     const std::size_t n = std::min(tiling.step, tiling.width - column);
     const std::size_t padded = (n + kPadding - 1) / kPadding * kPadding;
     for (std::size_t k = 0; k < call_.inputs.size(); ++k) {
-      if (read_[k]) View(k, offset, column, n, padded);
+      if (read_[k]) View(k, At(call_.inputs[k], row, column), column, n, padded);
     }
     for (const Instruction& in : call_.program.code) {
       if (in.op == Opcode::load) {
         registers_[in.dst] = inputs_[in.index];
       } else if (in.op == Opcode::store) {
         const PointwiseOutput& output = call_.outputs[in.index];
-        StoreRow(registers_[in.a], n, output.data, output.type, offset);
+        StoreRow(registers_[in.a], n, output.data, output.type, At(output, row, column));
       } else if (in.op != Opcode::constant || !fixed_[in.dst]) {
         Compute<T>(in, padded, registers_[in.a], registers_[in.b], registers_[in.c], own_[in.dst]);
         registers_[in.dst] = own_[in.dst];
@@ -93,6 +93,13 @@ class Machine {
 
  private:
   static constexpr std::size_t kTile = kTileBytes / sizeof(T);
+
+  /// Returns the offset of a tile in an operand.
+  template <class Operand>
+  std::size_t At(const Operand& operand, std::size_t row, std::size_t column) const {
+    return row * (operand.stride == 0 ? call_.tiling.width : static_cast<std::size_t>(operand.stride)) +
+           column;
+  }
 
   void View(std::size_t k, std::size_t offset, std::size_t column, std::size_t n, std::size_t padded) {
     const PointwiseInput& input = call_.inputs[k];
@@ -143,11 +150,11 @@ HWY_EXPORT(RunTilesF64);
 
 namespace {
 
-/// Rows without broadcast inputs form one long row. So do rows short enough that a tile holds several of
-/// them.
-Tiling tile_elements(std::size_t rows, std::size_t width, bool broadcast, std::size_t tile) {
+/// Rows without gaps form one long row if no input is broadcast, or if they are so short that a tile holds
+/// several of them.
+Tiling tile_elements(std::size_t rows, std::size_t width, bool broadcast, bool gaps, std::size_t tile) {
   Tiling t;
-  const bool joined = !broadcast || width <= tile;
+  const bool joined = !gaps && (!broadcast || width <= tile);
   if (broadcast && joined) t.repeats = tile / width;
   t.width = joined ? rows * width : width;
   t.step = t.repeats > 0 ? t.repeats * width : tile;
@@ -166,10 +173,12 @@ void pointwise(const Context& ctx, const Expression& program, std::int64_t rows,
   const bool f64 = std::ranges::any_of(inputs, is_f64) || std::ranges::any_of(outputs, is_f64);
   const bool broadcast =
       std::ranges::any_of(inputs, [](const auto& in) { return in.broadcast != Broadcast::none; });
+  const auto has_gaps = [](const auto& operand) { return operand.stride != 0; };
+  const bool gaps = std::ranges::any_of(inputs, has_gaps) || std::ranges::any_of(outputs, has_gaps);
   const std::size_t tile = kTileBytes / (f64 ? sizeof(double) : sizeof(float));
   const PointwiseCall call{
       program, inputs, outputs, static_cast<std::size_t>(width),
-      tile_elements(static_cast<std::size_t>(rows), static_cast<std::size_t>(width), broadcast, tile)};
+      tile_elements(static_cast<std::size_t>(rows), static_cast<std::size_t>(width), broadcast, gaps, tile)};
   const auto run =
       f64 ? HWY_DISPATCH_TABLE(RunTilesF64)[ctx.target()] : HWY_DISPATCH_TABLE(RunTilesF32)[ctx.target()];
   for_row_ranges(ctx, static_cast<std::int64_t>(call.tiling.tiles),

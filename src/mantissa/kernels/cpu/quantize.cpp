@@ -240,7 +240,10 @@ void quantize(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMa
     if (scale->recording) scale->amax = std::max(scale->amax, amax);
   }
   const float factor = scale == nullptr ? 1.0F : scale->scale;
-  if (how.blocks) {
+  if (how.blocks && how.packed) {
+    assert(segments.empty() || !how.along_rows);
+    pack_blocks(ctx, rows, width, from, to.data, {*how.blocks, how.along_rows}, factor);
+  } else if (how.blocks) {
     quantize_blocks(ctx, rows, width, from, to, *how.blocks, factor, how.along_rows, segments);
   } else {
     quantize_tensor(ctx, rows * width, from, to, factor);

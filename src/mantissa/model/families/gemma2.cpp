@@ -53,7 +53,8 @@ namespace {
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_gemma(
-      fields, c, {.max_positions = 8192, .kv_heads = 4, .head_dim = 256, .tied_head = true}, 50, 30);
+      fields, c, {.max_positions = 8192, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0},
+      50, 30);
   s.ropes = {read_rope(fields, 10000, c.max_position_embeddings)};
   const auto even = [](const FieldReader&, std::int64_t layer) { return layer % 2 == 0; };
   set_windows(s, read_gemma_window(fields), read_layer_types(fields, c.num_hidden_layers, even));

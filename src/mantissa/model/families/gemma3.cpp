@@ -50,7 +50,8 @@ bool has_window(const FieldReader& fields, std::int64_t layer) {
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   fields.refuse("attn_logit_softcapping", "transformers has the field but does not apply it; set it to null");
   DecoderSpec s = read_gemma(
-      fields, c, {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true}, 0, 0);
+      fields, c,
+      {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0}, 0, 0);
   s.head_norms = true;
   s.ropes = read_ropes(fields, c.max_position_embeddings);
   const std::vector<bool> windowed = read_layer_types(fields, c.num_hidden_layers, has_window);

@@ -1,0 +1,60 @@
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/objective/objective.h"
+
+namespace mantissa::objective {
+namespace {
+
+Outputs outputs_of(const runtime::Session& session, std::int64_t tokens) {
+  const auto optional = [&](std::string_view name) -> std::optional<runtime::Values> {
+    if (session.program().find(name) == plan::kNoBuffer) return std::nullopt;
+    return session.read(name, tokens);
+  };
+  return {session.read("log_prob", tokens), optional("entropy"), optional("value")};
+}
+
+/// Writes the seeds of one micro-batch to the program's inputs.
+void write_seeds(runtime::Session& session, const MicroBatch& micro, Objective& objective,
+                 const Outputs* outputs) {
+  struct Input {
+    std::string_view name;
+    std::vector<double> seeds;
+  };
+  Input inputs[] = {{"dlog_prob", {}}, {"dentropy", {}}, {"dvalue", {}}};
+  const auto tokens = static_cast<std::size_t>(micro.batch.tokens());
+  for (Input& input : inputs) {
+    if (session.program().find(input.name) != plan::kNoBuffer) input.seeds.assign(tokens, 0);
+  }
+  objective.seeds(micro, outputs, {inputs[0].seeds, inputs[1].seeds, inputs[2].seeds});
+  for (const Input& input : inputs) {
+    if (!input.seeds.empty()) session.write(input.name, std::span<const double>(input.seeds));
+  }
+}
+
+/// Whether log-probabilities come with the backward phase.
+bool joined(const plan::Program& program) {
+  return std::ranges::any_of(program.steps,
+                             [](const plan::Step& s) { return s.phase == graph::Phase::evaluate; });
+}
+
+}  // namespace
+
+void run(runtime::Session& session, const MicroBatch& micro, Objective& objective, Pass pass,
+         bool accumulate) {
+  const bool train = pass == Pass::train;
+  if (train && !objective.seeds_known() && joined(session.program()))
+    throw InternalError("the objective needs log-probabilities before the backward phase computes them");
+  const Extent extent = micro.batch.extent();
+  session.feed(micro.batch);
+  if (train && objective.seeds_known()) write_seeds(session, micro, objective, nullptr);
+  session.run(graph::Phase::forward, extent);
+  if (train && !objective.seeds_known()) {
+    const Outputs outputs = outputs_of(session, extent.tokens);
+    write_seeds(session, micro, objective, &outputs);
+  }
+  session.run(train ? graph::Phase::backward : graph::Phase::evaluate, extent, accumulate);
+  objective.observe(micro, outputs_of(session, extent.tokens));
+}
+
+}  // namespace mantissa::objective

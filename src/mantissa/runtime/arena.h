@@ -1,0 +1,37 @@
+// Working memory of programs: inputs, constants, caches, gradients, activations and scratch.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+#include "mantissa/runtime/device.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::runtime {
+
+class Executor;
+
+/// Memory that executors take turns with. The one that began last holds it: what the others kept in it is
+/// lost, and reading it is an InternalError.
+class Arena {
+ public:
+  Arena(std::size_t bytes, const Device& device)
+      : storage_(device.allocate(bytes)), memory_(storage_.data(), bytes) {}
+  /// A part of another arena, where that holds nothing between two runs (Executor::idle()).
+  explicit Arena(std::span<std::byte> part) : memory_(part) {}
+  Arena(const Arena&) = delete;
+  Arena& operator=(const Arena&) = delete;
+
+  std::size_t size() const { return memory_.size(); }
+  /// Bytes of its own: 0 for a part of another arena.
+  std::size_t bytes() const { return storage_.size(); }
+
+ private:
+  friend class Executor;
+
+  Storage storage_;
+  std::span<std::byte> memory_;
+  const Executor* holder_ = nullptr;
+};
+
+}  // namespace mantissa::runtime

@@ -1,0 +1,89 @@
+// A program ready to run: its weights, its memory, and its inputs and outputs by name.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/plan/program.h"
+#include "mantissa/runtime/arena.h"
+#include "mantissa/runtime/batch.h"
+#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/weights.h"
+
+namespace mantissa::runtime {
+
+/// Elements of a buffer, read by the host. Valid until the program runs again.
+class Values {
+ public:
+  /// `keep` owns the bytes if they are a copy.
+  Values(std::span<const std::byte> bytes, Scalar type, std::int64_t width,
+         std::shared_ptr<const std::vector<std::byte>> keep)
+      : bytes_(bytes), type_(type), width_(width), keep_(std::move(keep)) {}
+
+  Scalar type() const { return type_; }
+  /// Elements of the last dimension.
+  std::int64_t width() const { return width_; }
+  std::size_t size() const { return bytes_.size() / bytes_of(type_); }
+  const std::byte* data() const { return bytes_.data(); }
+  /// Of f32 and f64 values.
+  double operator[](std::size_t i) const {
+    return type_ == Scalar::f64 ? as<double>()[i] : static_cast<double>(as<float>()[i]);
+  }
+  /// T is double for f64 and float for f32.
+  template <class T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(bytes_.data()), bytes_.size() / sizeof(T)};
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  Scalar type_;
+  std::int64_t width_;
+  std::shared_ptr<const std::vector<std::byte>> keep_;
+};
+
+/// Owns shares of a program, a weight set and an arena, so that any of them can serve several sessions:
+/// programs of one model share its weights, programs that never run at the same time share an arena, and a
+/// session of the same program over a second weight set (a reference model) costs those weights only.
+class Session {
+ public:
+  /// Without an arena, or if it is too small, the session allocates one.
+  Session(std::shared_ptr<const plan::Program> program, std::shared_ptr<WeightSet> weights,
+          std::shared_ptr<Arena> arena = nullptr);
+
+  /// Writes the inputs "ids" and, if the program has it, "targets".
+  void feed(const Batch& batch);
+  /// Writes the first elements of an input. Numbers are rounded to its format. Throws InternalError if there
+  /// is no such input, ShapeError if it has fewer elements.
+  void write(std::string_view input, std::span<const std::int32_t> values, std::int64_t offset = 0);
+  void write(std::string_view input, std::span<const double> values);
+
+  /// Runs one phase (Executor::run).
+  void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
+
+  /// The first `count` elements of an output, which is f32 or f64.
+  Values read(std::string_view output, std::int64_t count) const;
+  /// The first `count` elements of any buffer, in its own type.
+  Values read(plan::BufferId id, std::int64_t count) const;
+
+  const plan::Program& program() const { return *program_; }
+  WeightSet& weights() const { return *weights_; }
+  const Device& device() const { return weights_->device(); }
+  /// For observers, and for what is placed by hand (the update's gradients and states).
+  Executor& executor() { return executor_; }
+  const Executor& executor() const { return executor_; }
+  void set_stop(std::stop_token stop) { executor_.stop = std::move(stop); }
+
+ private:
+  std::shared_ptr<const plan::Program> program_;
+  std::shared_ptr<WeightSet> weights_;
+  std::shared_ptr<Arena> arena_;
+  Executor executor_;
+  std::vector<std::byte> rounded_;  // what write() uploads
+};
+
+}  // namespace mantissa::runtime
