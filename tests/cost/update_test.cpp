@@ -10,7 +10,6 @@
 namespace mantissa::cost {
 namespace {
 
-
 config::RunConfig config_of(const std::string& optimizer, const std::string& policy,
                             const std::string& groups = "") {
   const std::string text =
