@@ -51,6 +51,14 @@ TEST_F(Metrics, ALineHoldsTheKeysInTheirOrder) {
   EXPECT_EQ(validation_line(300, 1.23456789012), R"({"step":300,"validation_loss":1.23456789})");
 }
 
+TEST_F(Metrics, ALineEndsWithTheMetricsOfTheObjective) {
+  StepMetrics m;
+  m.more = {{"reward", 0.25}, {"a \"name\"", std::numeric_limits<double>::infinity()}};
+  const std::string line = metrics_line(m);
+  EXPECT_TRUE(line.ends_with(R"("seconds":0,"reward":0.25,"a \"name\"":null})")) << line;
+  EXPECT_EQ(nlohmann::json::parse(line)["reward"], 0.25);
+}
+
 TEST_F(Metrics, WithoutALossScaleItIsNull) {
   StepMetrics m = some();
   m.loss_scale.reset();

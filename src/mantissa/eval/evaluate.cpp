@@ -16,8 +16,7 @@
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
-#include "mantissa/rollout/generate.h"
-#include "mantissa/runtime/process.h"
+#include "mantissa/rollout/complete.h"
 #include "mantissa/text/kk_reward.h"
 #include "mantissa/text/sources.h"
 
@@ -57,22 +56,14 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
   const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
-  std::size_t longest = 0;
   std::vector<rollout::Request> requests;
-  for (const text::KkPuzzle& p : puzzles) {
-    requests.push_back({bytes->encode(p.prompt), 0});
-    longest = std::max(longest, p.prompt.size());
-  }
-  auto program = rollout::compile_decode_within(runtime::machine_memory_bytes(), source.config, policy,
-                                                static_cast<std::int64_t>(longest) + kLongestAnswer, device,
-                                                std::min(options.count, kMostStreams));
-  runtime::Session session = weights::open_session(std::move(program), source, device);
+  for (const text::KkPuzzle& p : puzzles) requests.push_back({bytes->encode(p.prompt), 0});
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
   generate.interrupt = stop;
   generate.stop = {bytes->separator()};
   const std::vector<rollout::Generation> answers =
-      rollout::generate(session, source.config, requests, generate);
+      rollout::complete(source, policy, requests, generate, kMostStreams, device);
   e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
   if (e.interrupted) return;
   std::int64_t formed = 0;

@@ -72,12 +72,15 @@ AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step,
 }  // namespace
 
 std::string metrics_line(const StepMetrics& m) {
+  std::string more;
+  for (const auto& [name, value] : m.more)
+    more += fmt::format(",{}:{}", nlohmann::json(name).dump(), digits(value, 9));
   return fmt::format(
       R"({{"step":{},"loss":{},"tokens":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},)"
-      R"("tokens_per_second":{},"peak_share":{},"seconds":{}}})",
+      R"("tokens_per_second":{},"peak_share":{},"seconds":{}{}}})",
       m.step, digits(m.loss, 9), m.tokens, digits(m.grad_norm, 9), shortest(m.lr),
       m.loss_scale ? shortest(*m.loss_scale) : "null", m.skipped, digits(m.tokens_per_second, 6),
-      digits(m.peak_share, 4), digits(m.seconds, 6));
+      digits(m.peak_share, 4), digits(m.seconds, 6), more);
 }
 
 std::string validation_line(std::int64_t step, double loss) {

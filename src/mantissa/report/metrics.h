@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mantissa/report/append_file.h"
@@ -20,9 +21,10 @@ struct StepMetrics {
   double lr = 0;
   std::optional<double> loss_scale{};  // the scale used in this step; null under a policy without one
   bool skipped = false;
-  double tokens_per_second = 0;  // of the whole step
-  double peak_share = 0;         // of the machine's measured arithmetic peak, 0 to 1
-  double seconds = 0;            // of the whole step
+  double tokens_per_second = 0;                        // of the whole step
+  double peak_share = 0;                               // of the machine's measured arithmetic peak, 0 to 1
+  double seconds = 0;                                  // of the whole step
+  std::vector<std::pair<std::string, double>> more{};  // of the objective, by name
 };
 
 /// Returns {"step":1,"loss":5.54517744,…} without a newline. loss and grad_norm have 9 significant digits. A

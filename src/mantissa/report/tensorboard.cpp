@@ -145,6 +145,7 @@ void TensorBoardWriter::write(const StepMetrics& m) {
   std::vector<std::pair<std::string_view, double>> scalars = {
       {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"tokens_per_second", m.tokens_per_second}};
   if (m.loss_scale) scalars.emplace_back("loss_scale", *m.loss_scale);
+  for (const auto& [name, value] : m.more) scalars.emplace_back(name, value);
   file_.write(tf_record(scalar_event(now(), m.step, scalars)));
 }
 

@@ -1,8 +1,10 @@
 #include "mantissa/rollout/complete.h"
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/model/network.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/runtime/process.h"
 
@@ -21,9 +23,11 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
   return ids;
 }
 
-std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
-                                 std::span<const Request> requests, const GenerateOptions& options,
-                                 std::int64_t streams, const runtime::Device& device) {
+namespace {
+
+std::vector<Generation> complete_together(const weights::ModelSource& source, const precision::Policy& policy,
+                                          std::span<const Request> requests, const GenerateOptions& options,
+                                          std::int64_t streams, const runtime::Device& device) {
   std::size_t longest = 0;
   for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
   auto program =
@@ -33,6 +37,43 @@ std::vector<Generation> complete(const weights::ModelSource& source, const preci
   plan::check_rules(*program);
   runtime::Session session = weights::open_session(std::move(program), source, device);
   return generate(session, source.config, requests, options);
+}
+
+/// Prompts of one length at a time.
+std::vector<Generation> complete_by_length(const weights::ModelSource& source,
+                                           const precision::Policy& policy, std::span<const Request> requests,
+                                           const GenerateOptions& options, std::int64_t streams,
+                                           const runtime::Device& device) {
+  std::map<std::size_t, std::vector<std::size_t>> by_length;
+  for (std::size_t r = 0; r < requests.size(); ++r) by_length[requests[r].prompt.size()].push_back(r);
+  std::vector<Generation> all(requests.size());
+  for (const auto& [length, group] : by_length) {
+    std::vector<Request> some;
+    for (const std::size_t r : group) some.push_back(requests[r]);
+    GenerateOptions of_group = options;
+    if (options.on_token) {
+      of_group.on_token = [&](std::size_t r, std::int32_t id, double log_prob) {
+        return options.on_token(group[r], id, log_prob);
+      };
+    }
+    std::vector<Generation> some_done = complete_together(source, policy, some, of_group, streams, device);
+    for (std::size_t i = 0; i < group.size(); ++i) all[group[i]] = std::move(some_done[i]);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
+                                 std::span<const Request> requests, const GenerateOptions& options,
+                                 std::int64_t streams, const runtime::Device& device) {
+  std::size_t longest = 0;
+  for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
+  // A longer prompt beside it would change what a request gives.
+  const bool by_length =
+      source.config.network->depends_on_length(static_cast<std::int64_t>(longest) + options.max_new_tokens);
+  return (by_length ? complete_by_length : complete_together)(source, policy, requests, options, streams,
+                                                              device);
 }
 
 }  // namespace mantissa::rollout
