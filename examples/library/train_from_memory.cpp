@@ -1,5 +1,5 @@
-// Trains a model on text in memory, reads the plan before the run, watches every step, and stops early. Build
-// it against an installed Mantissa with the CMakeLists.txt in this folder.
+// Trains a model on text in memory, reads the plan before the run, observes every step, and stops early.
+// Build it against an installed Mantissa with the CMakeLists.txt in this folder.
 #include <mantissa/api/error.h>
 #include <mantissa/api/mantissa.h>
 

@@ -1,4 +1,4 @@
-// Bytes are the ids of a model of bytes only; and a run directory is a model wherever one is read.
+// Only a byte model accepts text. A run directory is accepted wherever a model is read.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -84,7 +84,7 @@ TEST_F(Bytes, AreNotFedToAModelThatHasATokenizerAndItsFileIsNamed) {
     }
     const std::string prompt = refused([&] { generate(copy, prompt_of("a")); });
     EXPECT_TRUE(has(prompt, (copy / name).string()) && has(prompt, "--prompt-ids")) << prompt;
-    // Ids are what the model reads.
+    // The data are ids of the model.
     EXPECT_EQ(evaluate(copy, {(folder / "ids.bin").string()}, "tokens", 32, 0, {}).bits_per_byte, 0);
     EXPECT_EQ(train(from(copy, ids), into(folder / "a")).steps, 2);
     std::filesystem::remove_all(folder / "a");
@@ -102,7 +102,7 @@ TEST_F(Bytes, AreNotFedToWeightsOfAnotherVocabulary) {
   EXPECT_EQ(train(from(model, ids), into(folder / "a")).steps, 2);
 }
 
-TEST_F(Bytes, AreFedToANewModelWithRoomForThemAndTheRoomIsNoted) {
+TEST_F(Bytes, AreReadByANewModelWithALargerVocabularyWithANote) {
   std::vector<std::string> notes;
   Events events;
   events.on_note = [&](const std::string& note) { notes.push_back(note); };
@@ -112,8 +112,7 @@ TEST_F(Bytes, AreFedToANewModelWithRoomForThemAndTheRoomIsNoted) {
   };
   const std::string expected =
       "data.tokenizer = \"byte\" gives the ids 0 to 255: the other 44 entries of model.vocab_size = 300 are "
-      "never "
-      "seen";
+      "never used";
   EXPECT_EQ(run({"model.vocab_size=300"}).steps, 2);
   EXPECT_NE(std::find(notes.begin(), notes.end(), expected), notes.end());
   EXPECT_EQ(run({"model.vocab_size=256"}).steps, 2);
@@ -122,7 +121,7 @@ TEST_F(Bytes, AreFedToANewModelWithRoomForThemAndTheRoomIsNoted) {
       Config::parse(tiny_config(2, "32-true"), std::vector<std::string>{"model.vocab_size=300"});
   EXPECT_TRUE(has(explain(wide).text, expected));
   EXPECT_TRUE(has(refused([&] { run({"model.vocab_size=255"}); }), "vocab_size"));
-  // The model that it wrote is measured over its own rows.
+  // Evaluate the written model over the run's held-out rows.
   const std::vector<std::string> its = {"model.vocab_size=300",
                                         "run.out=" + (folder / "model.vocab_size=300").string()};
   EXPECT_GT(evaluate(Config::parse(tiny_config(2, "32-true"), its), 0).bits_per_byte, 0);

@@ -1,4 +1,4 @@
-// Conversions of a model that was trained: what they do to its loss, and models of every format that run.
+// Conversions of a trained model: the effect on its loss, and running models of every format.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ TEST_F(ConvertedModel, RunInEveryFormatAndTheLossIsThatOfEval) {
     EXPECT_EQ(c.effect->loss, before) << dtype;
     EXPECT_EQ(c.effect->converted_loss, loss(folder / dtype)) << dtype;
     EXPECT_EQ(c.effect->tokens, api::evaluate(folder / dtype, {"kk"}, "auto", 64, 0, {}, {}).tokens);
-    // Fewer bits, a larger divergence; none where nothing was rounded.
+    // Fewer bits give a larger divergence, and no rounding gives none.
     EXPECT_GT(c.effect->kl, last) << dtype;
     EXPECT_GE(c.effect->max_kl, c.effect->kl) << dtype;
     last = c.effect->kl;
@@ -53,7 +53,7 @@ TEST_F(ConvertedModel, RunInEveryFormatAndTheLossIsThatOfEval) {
   }
 }
 
-TEST_F(ConvertedModel, AreRefusedBeforeAnythingIsWritten) {
+TEST_F(ConvertedModel, OptionsAreCheckedBeforeAnythingIsWritten) {
   api::ConvertOptions o = options("bf16", "out");
   o.data = {(folder / "nothing.txt").string()};
   EXPECT_THROW(api::convert(o), FileError);
@@ -63,7 +63,7 @@ TEST_F(ConvertedModel, AreRefusedBeforeAnythingIsWritten) {
   EXPECT_FALSE(std::filesystem::exists(folder / "out"));
 }
 
-TEST_F(ConvertedModel, LoseWhatInspectSaid) {
+TEST_F(ConvertedModel, HasTheLossThatInspectPredicts) {
   const nlohmann::json said = nlohmann::json::parse(api::inspect(folder / "run/model").json);
   for (const char* dtype : {"bf16", "e4m3", "mxfp8", "mxfp8-e5m2", "mxfp4", "nvfp4"}) {
     api::ConvertOptions o = options(dtype, dtype);
@@ -83,7 +83,7 @@ TEST_F(ConvertedModel, LoseWhatInspectSaid) {
   }
 }
 
-TEST_F(ConvertedModel, SayWhereTheyComeFrom) {
+TEST_F(ConvertedModel, DescribesItsOrigin) {
   api::ConvertOptions o = options("bf16", "half");
   o.data.clear();
   api::convert(o);

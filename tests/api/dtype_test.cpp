@@ -1,4 +1,5 @@
-// Tensors of a dtype that their use cannot have are refused before anything runs, by name and with cures.
+// Tensors of a dtype that their use does not allow are errors before anything runs, with the name and the
+// cures.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -105,8 +106,9 @@ TEST_F(DtypeMistakes, AStateKeepsItsRangeOnResume) {
   const std::string said =
       message_of<DtypeError>([&] { api::train(api::Config::parse(tiny_config(4, "16-true")), o); });
   EXPECT_EQ(
-      said.find("master.model.norm.weight: is F32 in " + found.path.string() +
-                " and 1e+06 at element 4, but policy \"16-true\" keeps f16 here, whose largest is 65504;"),
+      said.find(
+          "master.model.norm.weight: is F32 in " + found.path.string() +
+          " and 1e+06 at element 4, but policy \"16-true\" keeps f16 here, with the largest value 65504;"),
       0U)
       << said;
 }

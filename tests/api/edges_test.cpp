@@ -1,4 +1,4 @@
-// What is converted where values leave the model, and that a conversion can be turned off by name.
+// Conversions of values that leave the model, and disabling them by name.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -61,7 +61,7 @@ class Edges : public ::testing::Test {
   TemporaryFolder folder;
 };
 
-TEST_F(Edges, WhatLeavesIsF32) {
+TEST_F(Edges, ResultsAreF32) {
   for (const char* policy : {"bf16-true output=compute>f32", "16-true", "32-true output=e4m3"}) {
     for (const auto& [name, t] : by_name(trace(options(policy)))) EXPECT_EQ(t.dtype, "F32") << name;
   }
@@ -75,7 +75,7 @@ TEST_F(Edges, ANamedPointKeepsItsFormatAndItsValues) {
   ASSERT_EQ(kept.size(), converted.size());
   int values = 0;
   for (const auto& [name, t] : kept) {
-    // Contributions to a gradient are not rounded before they are summed.
+    // Contributions to a gradient are summed without rounding.
     const bool value =
         name.starts_with("value.") && !name.ends_with(".dx") && name.find(".grad.") == std::string::npos;
     const bool named = name == "logits" || name == "grad.model.norm.weight" || value;
@@ -102,7 +102,7 @@ TEST_F(Edges, LogitsHaveTheFormatThatOutputRoundsThemTo) {
   }
 }
 
-TEST_F(Edges, AFileHoldsWhatIsHandedBack) {
+TEST_F(Edges, AFileContainsTheReturnedTensors) {
   TraceOptions o = options("bf16-true", {"grad.*"});
   const Trace memory = trace(o);
   o.out = folder / "trace";
@@ -119,7 +119,7 @@ TEST_F(Edges, AFileHoldsWhatIsHandedBack) {
   }
 }
 
-TEST_F(Edges, ANameThatNothingHasIsRefusedWithThoseThereAre) {
+TEST_F(Edges, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
   const std::string message = refused(options("bf16-true", {"logit"}));
   EXPECT_EQ(message.find("--unconverted \"logit\": nothing that is traced has this name; did you mean "
                          "\"logits\"? (names: logits, log_probs, loss, grad."),

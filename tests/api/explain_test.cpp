@@ -1,5 +1,5 @@
-// What a plan tells where it does not fit, of a model under a DeepSpeed file, and of rules that a forward
-// pass has no part of.
+// Plans that do not fit, plans of a model under a DeepSpeed file, and rules that do not apply to a forward
+// pass.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -28,10 +28,10 @@ TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
   const Plan plan = explain(Config::parse(tiny_config(2, "32-true"), large), {}, targets);
   EXPECT_EQ(plan.largest_micro_batch_size, 0);
   EXPECT_TRUE(has(plan.text, " here: not one sequence at a time: that needs ")) << plan.text;
-  EXPECT_TRUE(has(plan.text, "16 GB on v100: no, not with one sequence at a time: that needs ")) << plan.text;
+  EXPECT_TRUE(has(plan.text, "16 GB on v100: no, not even one sequence at a time: that needs ")) << plan.text;
   EXPECT_TRUE(has(plan.text, " GB more")) << plan.text;
-  EXPECT_TRUE(
-      has(plan.text, "time    none here: the plan does not fit\n        none on v100: it does not fit\n"))
+  EXPECT_TRUE(has(plan.text,
+                  "time    unknown: the plan does not fit\n        unknown on v100: the plan does not fit\n"))
       << plan.text;
   EXPECT_FALSE(has(plan.text, "≤ 0")) << plan.text;
   const nlohmann::json json = nlohmann::json::parse(plan.json);
@@ -53,9 +53,9 @@ TEST(Explain, AModelUnderADeepSpeedFileIsATrainingPlan) {
     EXPECT_TRUE(has(plan.text, "\nbackward\n")) << plan.text;
     EXPECT_TRUE(has(plan.text, "note    ds.json: fp16.enabled casts the whole module: residual=f16"))
         << plan.text;
-    EXPECT_TRUE(has(plan.text, "note    a DeepSpeed file is one of training, and so is this plan"))
+    EXPECT_TRUE(has(plan.text, "note    a DeepSpeed file describes training, so this plan is for training"))
         << plan.text;
-    EXPECT_FALSE(has(plan.text, " in all")) << plan.text;
+    EXPECT_FALSE(has(plan.text, " in total")) << plan.text;
     EXPECT_EQ(nlohmann::json::parse(plan.json)["loss_scale"], "dynamic:2^16");
   }
   EXPECT_TRUE(has(explain_model(model, {}).text, "generation, "));
@@ -73,7 +73,7 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
   const Reading forward = read_precision(rules), with_backward = read_precision(rules, true);
   ASSERT_EQ(forward.notes.size(), 1U);
   EXPECT_EQ(forward.notes[0].find("left out: --rule 1 \""), 0U) << forward.notes[0];
-  for (const char* named : {"--rule 2", "--rule 3", "--rule 4", "only a forward pass is run here"})
+  for (const char* named : {"--rule 2", "--rule 3", "--rule 4", "this command runs only a forward pass"})
     EXPECT_TRUE(has(forward.notes[0], named)) << forward.notes[0];
   EXPECT_FALSE(has(forward.notes[0], "--rule 5")) << forward.notes[0];
   ASSERT_EQ(with_backward.notes.size(), 1U);
@@ -98,11 +98,11 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
     trace_options.grads = grads;
     EXPECT_EQ(trace(trace_options).predicted, 2);
   }
-  // A config's own evaluation takes the rules of its training as they are.
+  // The evaluation of a config uses the rules of its training unchanged.
   const Config config = Config::parse(
       tiny_config(2, "32-true"), std::vector<std::string>{"run.out=" + (folder / "run").string()}, rules);
   EXPECT_GT(evaluate(config, 0).loss, 0);
-  // A scope that is nowhere is still refused.
+  // An unknown scope is still an error.
   options.precision.rules = {"nowhere: compute=f32"};
   EXPECT_THROW(generate(model, options), ConfigError);
 }

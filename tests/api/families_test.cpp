@@ -1,4 +1,4 @@
-// Runs of a model of every family: stopped and resumed, split otherwise, recomputed, and loaded again.
+// Runs of a model of every family: stopped and resumed, split differently, recomputed, and loaded again.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -22,7 +22,7 @@ using mantissa::testing::TinyFamily;
 
 class FamilyRun : public ::testing::TestWithParam<std::tuple<TinyFamily, const char*>> {
  protected:
-  /// The run of tiny_config() with a model of the family, whose vocabulary is bytes.
+  /// The run of tiny_config() with a model of the family and a vocabulary of bytes.
   Config config(int steps, int micro, const std::vector<std::string>& set = {}) const {
     nlohmann::json model = std::get<0>(GetParam()).config;
     model["vocab_size"] = 256;
@@ -68,7 +68,7 @@ TEST_P(FamilyRun, StoppedAndResumedEndsWithTheBytesOfOneThatWasNot) {
             read_all(folder_ / "whole/model/model.safetensors"));
 }
 
-TEST_P(FamilyRun, LeavesAModelThatGoesOn) {
+TEST_P(FamilyRun, WritesAModelThatTrainingContinues) {
   const Summary first = train(config(12, 4), into(folder_ / "first"));
   EXPECT_LT(first.final_loss, first.first_loss);
   const Config next = Config::parse(with_model(tiny_config(2, std::get<1>(GetParam())),

@@ -113,7 +113,7 @@ TEST(MemoryWeights, AreCheckedAsFilesAre) {
   EXPECT_NE(refused({"{", s.weights}).find("config.json in memory"), std::string::npos);
 }
 
-TEST(Tokens, AreToldAsTheyAreGeneratedAndMayEndTheirSequence) {
+TEST(Tokens, AreReportedAsTheyAreGeneratedAndMayEndTheirSequence) {
   const TemporaryFolder folder;
   const Summary s = run(folder / "run", "32-true");
   const std::vector<Prompt> prompts = {{"A very ", {}}, {"Zoey ", {}}};
@@ -139,7 +139,7 @@ TEST(Tokens, AreToldAsTheyAreGeneratedAndMayEndTheirSequence) {
   EXPECT_TRUE(std::equal(cut.all[3].ids.begin(), cut.all[3].ids.end(), whole.all[3].ids.begin()));
 }
 
-TEST(Stop, LeavesWhatWasFinishedAndNothingElse) {
+TEST(Stop, KeepsExactlyTheCompletedWork) {
   const TemporaryFolder folder;
   const Summary s = run(folder / "run", "32-true");
   std::stop_source stopped;

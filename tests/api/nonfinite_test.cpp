@@ -1,4 +1,4 @@
-// Results that are not finite are no results: what is named, what stays, and that the cure cures.
+// Non-finite results are errors: the message names the value, states remain, and the cure works.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -15,7 +15,7 @@ using mantissa::testing::read_all;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
 
-/// What `run` stops with; fails the test where it does not stop.
+/// Returns the RunStopped that `run` throws. Fails the test if it throws none.
 template <class F>
 RunStopped stopped(const F& run) {
   try {
@@ -35,14 +35,14 @@ std::vector<std::string> arguments_of(const RunStopped& e) {
   return e.cures().empty() ? std::vector<std::string>() : e.cures().front().arguments;
 }
 
-/// A model whose activations f32 holds and f16 does not.
+/// A model whose activations are in the range of f32 but not of f16.
 std::filesystem::path large_model(const TemporaryFolder& folder) {
   const std::vector<std::string> set = {"model.initializer_range=60", "optimizer.lr=1e-9",
                                         "schedule.warmup_steps=0"};
   return train(Config::parse(tiny_config(1, "32-true"), set), into(folder / "large")).model;
 }
 
-/// One finite step whose update makes weights that f16 activations overflow with.
+/// One finite step whose update gives weights with which f16 activations overflow.
 Config one_large_step(const std::vector<std::string>& more = {}) {
   std::vector<std::string> set = {"optimizer.lr=3000", "schedule.warmup_steps=0"};
   set.insert(set.end(), more.begin(), more.end());
@@ -74,11 +74,11 @@ TEST(NonFinite, AHeldOutLossInTheMiddleIsNotMeasuredAgain) {
   stopped([&] { train(one_large_step(set), into(folder / "run")); });
   TrainOptions again = into(folder / "run");
   again.resume = 0;
-  // Resumed as it was, it goes on to the next step.
+  // Resumed without changes, it continues to the next step.
   EXPECT_TRUE(has(stopped([&] { train(one_large_step(set), again); }).message(), "step 2: "));
 }
 
-TEST(NonFinite, ALastStepThatWasSkippedForItsLossIsNoResult) {
+TEST(NonFinite, ALastStepSkippedForItsLossGivesNoModel) {
   const TemporaryFolder folder;
   const std::vector<std::string> set = {"model.initializer_range=3000", "data.validation=0",
                                         "schedule.warmup_steps=0",
@@ -113,10 +113,10 @@ TEST(NonFinite, AnEvaluationNamesTheRowTheOpAndARuleThatCures) {
   EXPECT_LT(times, 30) << "cure upon cure, and never cured";
 }
 
-TEST(NonFinite, WhatAWholeModuleIn16BitsOverflowsIsCuredByTheResidualStream) {
+TEST(NonFinite, AnOverflowOfA16BitModuleIsCuredByTheResidualStream) {
   const TemporaryFolder folder;
   const std::filesystem::path model = large_model(folder);
-  // The branches are f32 and the sums of the stream are not.
+  // The branches are f32, but the sums of the stream are not.
   const Precision policy{"16-mixed residual=f16 compute=f32", {}};
   const RunStopped e = stopped([&] { evaluate(model, {"kk"}, "auto", 32, 0, policy); });
   EXPECT_EQ(arguments_of(e), (std::vector<std::string>{"--rule", "*: residual=f32"})) << e.what();
@@ -166,7 +166,7 @@ TEST(NonFinite, ATraceIsWrittenAndStops) {
   EXPECT_TRUE(std::filesystem::exists(options.out));
 }
 
-TEST(NonFinite, ATracesGradientsAreLookedAtToo) {
+TEST(NonFinite, ATracesGradientsAreCheckedToo) {
   const TemporaryFolder folder;
   const std::filesystem::path model =
       train(Config::parse(tiny_config(2, "32-true")), into(folder / "run")).model;

@@ -1,4 +1,4 @@
-// Runs under a loss scale: what a skipped step changes and says, and where a run stops.
+// Runs under a loss scale: the effects and messages of skipped steps, and the end at the minimum scale.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -88,7 +88,7 @@ TEST(Overflow, AtTheMinimumTheRunStopsWithTheCauseAndTheCures) {
       EXPECT_NE(message.find(part), std::string::npos) << part << "\n" << message;
     }
   }
-  // The cure works: from the state before the step that stopped the run, to its end.
+  // The cure works: the run continues from the state before the failed step to its end.
   TrainOptions again = into(folder / "run");
   again.resume = 0;
   const Summary s = train(Config::parse(text, {}, {"bf16-mixed", {}}), again);
@@ -105,7 +105,7 @@ TEST(Overflow, APowerOfTwoChangesNoBit) {
       plain);
 }
 
-TEST(Overflow, AValueThatAFormatCannotHoldIsNamedAsItWas) {
+TEST(Overflow, AValueBeyondAFormatIsReportedUnrounded) {
   const TemporaryFolder folder;
   const std::string text = tiny_config(2, "compute=f16");
   std::string large = text;
@@ -120,7 +120,7 @@ TEST(Overflow, AValueThatAFormatCannotHoldIsNamedAsItWas) {
   }
 }
 
-/// The message of the run under `policy` that stops, which its cure takes to its end.
+/// Returns the message of the run under `policy`, which must stop and must succeed with its cure.
 std::string stopped(const std::string& policy, const std::vector<std::string>& set,
                     const std::filesystem::path& run, const std::string& rule) {
   std::string message;
@@ -137,7 +137,7 @@ std::string stopped(const std::string& policy, const std::vector<std::string>& s
 
 TEST(Overflow, AWeightThatItsFormatCannotHoldStopsTheRunBeforeItIsStored) {
   const TemporaryFolder folder;
-  // Weights of some 60 move by as much as lr a step.
+  // Weights of about 60 move by up to lr per step.
   const std::vector<std::string> large = {"model.initializer_range=60", "optimizer.lr=400"};
   for (const char* policy : {"params=e4m3", "params=e4m3 rounding=stochastic loss_scale=1024"}) {
     const auto run = folder / (std::string("run") + std::to_string(std::string(policy).size()));
@@ -151,7 +151,7 @@ TEST(Overflow, AWeightThatItsFormatCannotHoldStopsTheRunBeforeItIsStored) {
   }
 }
 
-TEST(Overflow, WhatALoweredInsideBreaksIsNamedWithTheRuleThatRaisesIt) {
+TEST(Overflow, AnOverflowOfLoweredIntermediateResultsIsReportedWithTheRuleThatRaisesThem) {
   const TemporaryFolder folder;
   const auto goes_on = [&](const char* run, const std::vector<std::string>& set, const std::string& policy,
                            const std::string& rule) {
@@ -159,7 +159,7 @@ TEST(Overflow, WhatALoweredInsideBreaksIsNamedWithTheRuleThatRaisesIt) {
     again.resume = 0;
     EXPECT_EQ(train(Config::parse(tiny_config(6, policy), set, {std::nullopt, {rule}}), again).steps, 6);
   };
-  // Squares of some 50 are beyond e4m3's 448.
+  // Squares of numbers around 50 exceed e4m3's 448.
   const std::vector<std::string> large = {"model.initializer_range=50"};
   const std::string norms = "32-true; *: op=statistics compute=e4m3";
   const std::string rule =
@@ -203,7 +203,7 @@ TEST(Overflow, AGradientThatItsFormatCannotHoldIsNamedWithTheRuleThatWidensIt) {
   EXPECT_EQ(train(cured, again).steps, 6);
 }
 
-TEST(Resume, RefusesAnotherRunAndRecordsWhatChanged) {
+TEST(Resume, RejectsAnotherRunAndRecordsChanges) {
   const TemporaryFolder folder;
   train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
   TrainOptions again = into(folder / "run");
@@ -234,13 +234,13 @@ TEST(Resume, ConvertsMastersAndMomentsWhoseFormatChanges) {
   EXPECT_LT(s.final_loss, s.first_loss);
 }
 
-TEST(Resume, RoundsWhatWasSavedInF32ToTf32) {
+TEST(Resume, RoundsF32StatesToTf32) {
   const TemporaryFolder folder;
   train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
   TrainOptions again = into(folder / "run");
   again.resume = 0;
   train(Config::parse(tiny_config(3, "params=tf32 optimizer=tf32")), again);
-  // Nothing was trained in between: the model is that of the state, rounded.
+  // Nothing was trained in between, so the model is that of the state, rounded.
   const Inspection model = inspect(folder / "run/model");
   EXPECT_EQ(nlohmann::json::parse(model.json)["casts"]["tf32"]["max_error"], 0.0);
 }

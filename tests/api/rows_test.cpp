@@ -1,4 +1,4 @@
-// Data in memory: rows with labels and weights, rows that come step by step, and what reads them.
+// Data in memory: rows with labels and weights, rows given step by step, and the functions that use them.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ std::vector<std::int32_t> some_tokens(std::int64_t count) {
   return ids;
 }
 
-/// The sequences of a stream as rows of their own.
+/// Returns the sequences of a stream as separate rows.
 std::vector<Row> as_rows(const std::vector<std::int32_t>& tokens) {
   std::vector<Row> rows;
   for (auto first = tokens.begin(); tokens.end() - first > kLength; first += kLength)
@@ -34,7 +34,7 @@ std::vector<Row> as_rows(const std::vector<std::int32_t>& tokens) {
   return rows;
 }
 
-/// Rows of different lengths, with labels that are ignored and weights of several sizes.
+/// Rows of different lengths, with ignored labels and different weights.
 std::vector<Row> mixed_rows(std::int64_t count, std::int64_t first = 0) {
   std::vector<Row> rows;
   for (std::int64_t r = first; r < first + count; ++r) {
@@ -50,7 +50,7 @@ std::vector<Row> mixed_rows(std::int64_t count, std::int64_t first = 0) {
   return rows;
 }
 
-/// One run of 6 steps; what it left, and its losses.
+/// Trains one run of 6 steps and returns its files and losses.
 struct Trained {
   Summary summary;
   std::vector<double> losses;
@@ -74,7 +74,7 @@ TEST(MemoryRows, OfWeightOneTrainToTheBitsOfTheStream) {
   const Trained plain = trained(folder / "plain", {.rows = rows});
   for (Row& row : rows) {
     row.labels = row.ids;
-    row.labels.front() = kIgnoredLabel;  // the first label has no prediction
+    row.labels.front() = kIgnoredLabel;  // the first label is unused
     row.weights.assign(row.ids.size(), 1);
   }
   const Trained said = trained(folder / "said", {.rows = rows});
@@ -181,10 +181,10 @@ TEST(MemoryRows, TokensInMemoryAreEvaluatedAsThoseOfAFile) {
   const Evaluation memory = evaluate(t.summary.model, Data{.tokens = tokens}, kLength);
   EXPECT_EQ(memory.loss, file.loss);
   EXPECT_EQ(memory.tokens, file.tokens);
-  EXPECT_EQ(memory.bits_per_byte, 0);  // it is not known that they are bytes
+  EXPECT_EQ(memory.bits_per_byte, 0);  // the tokens are not known to be bytes
 }
 
-TEST(MemoryRows, TakeThePlaceOfTheSourceInAPlanToo) {
+TEST(MemoryRows, ReplaceTheSourceInAPlanToo) {
   const std::string text = std::regex_replace(tiny_config(6, "32-true"), std::regex("\"kk\""), "\"memory\"");
   const Config config = Config::parse(text);
   EXPECT_THROW(explain(config), FileError);
@@ -205,7 +205,7 @@ TEST(MemoryRows, ThatDoNotFitAreRefused) {
   EXPECT_NE(refused({.rows = {{{1, 256}, {}, {}}}}).find("rows[0]: ids[1] is 256"), std::string::npos);
   EXPECT_NE(refused({.rows = mixed_rows(9), .held_out = {{{1}, {}, {}}}}).find("held_out[0]: has 1 ids"),
             std::string::npos);
-  EXPECT_NE(refused({.tokens = some_tokens(2000), .rows = mixed_rows(9)}).find("give one of"),
+  EXPECT_NE(refused({.tokens = some_tokens(2000), .rows = mixed_rows(9)}).find("give exactly one of"),
             std::string::npos);
   Row masked{{1, 2, 3}, {kIgnoredLabel, kIgnoredLabel, kIgnoredLabel}, {}};
   EXPECT_NE(refused({.rows = std::vector<Row>(9, masked)}).find("nothing to predict"), std::string::npos);

@@ -1,4 +1,4 @@
-// A run: what it leaves, that it can be stopped and resumed to the same bytes, and what it refuses.
+// A run: its files, stopping and resuming with the same bytes, and its errors.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -89,7 +89,7 @@ TEST_P(RunUnder, ResumedFromAnEarlierStateMakesTheSameStepsAgain) {
 
 TEST_P(RunUnder, MicroBatchThreadsAndInstructionSetChangeNoBit) {
   const TemporaryFolder folder;
-  // Gradients below f32 are rounded once a micro-batch (docs/numerics.md), so they depend on the split.
+  // Gradients below f32 are rounded once per micro-batch (docs/numerics.md), so they depend on the split.
   const std::string policy = GetParam();
   const bool split_counts =
       policy.find("16-true") != std::string::npos || policy.find("grads=") != std::string::npos;
@@ -125,7 +125,7 @@ TEST_P(RunUnder, RecomputingChangesNoBit) {
   EXPECT_EQ(train(config("block"), from_state).weights_xxh64, kept.weights_xxh64);
 }
 
-TEST(Run, IsNotWrittenOverUnasked) {
+TEST(Run, IsNotOverwrittenByDefault) {
   const TemporaryFolder folder;
   const Config config = Config::parse(tiny_config(3, "32-true"));
   const std::string first = train(config, into(folder / "run")).weights_xxh64;
@@ -163,7 +163,7 @@ TEST(Run, ARuleThatMatchesNothingIsAnErrorThatNamesTheNearest) {
   }
 }
 
-TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
+TEST(Run, ThePlanPredictsTheMemoryOfTheProcess) {
   const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
   const Plan plan = explain(config);
   const nlohmann::json json = nlohmann::json::parse(plan.json);
@@ -176,7 +176,7 @@ TEST(Run, ThePlanPredictsWhatTheProcessThenHolds) {
   EXPECT_GT(plan.seconds_per_step, 0);
 }
 
-TEST(Run, ThePlanSaysWhatItWouldBeOnOtherMachines) {
+TEST(Run, ThePlanCoversOtherMachines) {
   const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
   const std::vector<std::string> targets = {"v100", "h100"};
   const Plan plan = explain(config, {}, targets);
@@ -190,8 +190,7 @@ TEST(Run, ThePlanSaysWhatItWouldBeOnOtherMachines) {
     EXPECT_GT(t.sequences_that_fit, 4) << t.name;
     EXPECT_NE(plan.text.find("on " + t.name), std::string::npos) << plan.text;
   }
-  // Five times the memory holds five times the sequences, but for the weights, which are next to nothing
-  // here.
+  // Five times the memory fits five times the sequences: the weights are negligible here.
   EXPECT_NEAR(static_cast<double>(plan.targets[1].sequences_that_fit) /
                   static_cast<double>(plan.targets[0].sequences_that_fit),
               5, 0.05);
@@ -206,7 +205,7 @@ TEST(Run, ThePlanSaysWhatItWouldBeOnOtherMachines) {
   EXPECT_EQ(json[0]["seconds_per_step"], plan.targets[0].seconds_per_step);
 }
 
-TEST(Run, PlansSayWhereBitsDependOnTheSplit) {
+TEST(Run, PlansReportIfBitsDependOnTheSplit) {
   const auto exceptions = [](const char* policy) {
     const Plan plan = explain(Config::parse(tiny_config(2, policy)));
     const nlohmann::json said = nlohmann::json::parse(plan.json)["exceptions"];
@@ -220,7 +219,7 @@ TEST(Run, PlansSayWhereBitsDependOnTheSplit) {
   EXPECT_NE(exceptions("fp8-hybrid scaling=current").find("scaling=current"), std::string::npos);
 }
 
-TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
+TEST(Run, NativeOnlyAcceptsExactlyTheNativeFormatsOfThePlan) {
   const TemporaryFolder folder;
   const auto refused = [&](const std::string& policy, const std::vector<std::string>& targets) {
     const std::vector<std::string> native = {"precision.native_only=true"};
@@ -239,12 +238,13 @@ TEST(Run, NativeOnlyTakesWhatThePlanCallsNativeAndNothingElse) {
     EXPECT_EQ(refused(policy, {}).empty(), native) << policy << ": " << refused(policy, {});
   }
   EXPECT_NE(refused("bf16-mixed", {}).find("bf16 is converted"), std::string::npos);
-  for (const auto& [policy, what] : {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
-                                     {"accumulate=tf32", "tf32 is simulated"},
-                                     {"output=e4m3", "e4m3 is simulated"},
-                                     {"saturate=true", "saturation of what is too large is done by own code"},
-                                     {"flush_subnormals=true", "zeros for subnormals is done by own code"},
-                                     {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
+  for (const auto& [policy, what] :
+       {std::pair{"accumulate=f16 accumulate_block=8", "f16 is converted"},
+        {"accumulate=tf32", "tf32 is simulated"},
+        {"output=e4m3", "e4m3 is simulated"},
+        {"saturate=true", "saturation of values beyond the range is simulated by code of this program"},
+        {"flush_subnormals=true", "flushing of subnormals to zero is simulated by code of this program"},
+        {"32-true; *: op=softmax compute=bf16", "bf16 is converted"}}) {
     EXPECT_NE(refused(policy, {}).find(what), std::string::npos) << policy << ": " << refused(policy, {});
   }
   EXPECT_NE(refused("accumulate=f16 accumulate_block=8", {"h100"})

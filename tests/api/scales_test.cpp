@@ -1,4 +1,5 @@
-// The scales of 8- and 4-bit tensors outlive their run: the model keeps what they are made from.
+// The scales of 8- and 4-bit tensors outlive their run: the model keeps the magnitudes they are computed
+// from.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +40,7 @@ class ModelScales : public ::testing::Test {
   }
   std::map<std::string, std::string> metadata() const { return io::SafetensorsReader(weights()).metadata(); }
 
-  /// Writes the weights again with another entry, or none.
+  /// Writes the weights again with another entry, or without one.
   void set_amax(const std::optional<std::string>& text) const {
     const io::SafetensorsReader file(weights());
     std::vector<std::vector<std::byte>> bytes;
@@ -66,7 +67,7 @@ TEST_F(ModelScales, AResumedRunMayKeepHistoriesOfAnotherLength) {
   for (const char* policy : {"fp8-hybrid amax_history=4", "fp8-hybrid amax_history=2000"}) {
     const std::string expected = whole(policy);
     TrainOptions again = into(folder / "fp8-hybrid");
-    again.resume = 3;  // of which step all histories hold the same
+    again.resume = 3;  // a step at which all histories are equal
     EXPECT_EQ(train(Config::parse(tiny_config(6, policy)), again).weights_xxh64, expected) << policy;
   }
 }

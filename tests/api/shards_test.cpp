@@ -1,4 +1,4 @@
-// Runs whose batch is in shards: what ranks would communicate, in the policy's `reduce` format.
+// Runs whose batch is in shards: the sums that ranks would communicate, in the policy's `reduce` format.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -33,24 +33,25 @@ TEST(Shards, BitsDoNotDependOnThreadsOrTheMicroBatch) {
   EXPECT_EQ(weights_of(config_of(2, "bf16-mixed reduce=bf16", 1), 1), once);
 }
 
-TEST(Shards, TheFormatOfTheirSumsChangesBitsWhereThereAreSome) {
+TEST(Shards, TheFormatOfTheirSumsChangesBitsOnlyWithSeveralShards) {
   EXPECT_NE(weights_of(config_of(4, "reduce=bf16")), weights_of(config_of(4, "32-true")));
   EXPECT_NE(weights_of(config_of(4, "reduce=bf16")), weights_of(config_of(2, "reduce=bf16")));
   EXPECT_EQ(weights_of(config_of(1, "reduce=bf16")), weights_of(config_of(1, "32-true")));
   EXPECT_NE(weights_of(config_of(4, "64-true")), weights_of(config_of(4, "32-true")));
 }
 
-TEST(Shards, ThePlanSaysThemAndTheirMemory) {
+TEST(Shards, ThePlanShowsThemAndTheirMemory) {
   const Plan one = explain(Config::parse(config_of(1, "reduce=bf16")));
   const Plan four = explain(Config::parse(config_of(4, "reduce=bf16")));
   EXPECT_EQ(one.text.find("\nshards "), std::string::npos) << one.text;
   ASSERT_EQ(one.notes.size(), 1U);
-  EXPECT_EQ(one.notes[0].find("reduce=bf16 changes nothing: the batch is one shard; "), 0U) << one.notes[0];
+  EXPECT_EQ(one.notes[0].find("reduce=bf16 has no effect: the batch is one shard; "), 0U) << one.notes[0];
   EXPECT_TRUE(four.notes.empty());
-  EXPECT_NE(four.text.find("shards  4 of 1 sequences; their gradients are added by a tree in bf16\n"),
+  EXPECT_NE(four.text.find("shards  4 of 1 sequences; gradients are added by a tree in bf16\n"),
             std::string::npos)
       << four.text;
-  // Two sums wait at most, each of 2 bytes a parameter; a norm's 16 take a line of 64 bytes.
+  // At most two sums wait, with 2 bytes per parameter; those of a norm with 16 parameters use a line of 64
+  // bytes.
   const std::size_t matrices = 256 * 16 + 4 * 16 * 16 + 3 * 16 * 24, norms = 3;
   EXPECT_EQ(nlohmann::json::parse(four.json)["memory"]["shard_sums"], 2 * (2 * matrices + 64 * norms));
   EXPECT_EQ(nlohmann::json::parse(one.json)["memory"]["shard_sums"], 0);
@@ -58,7 +59,7 @@ TEST(Shards, ThePlanSaysThemAndTheirMemory) {
 
 TEST(Shards, AnOverflowOfTheirSumIsNamedWithItsCure) {
   const TemporaryFolder folder;
-  // Gradients in f32 under this scale are finite, and beyond f16.
+  // Gradients in f32 under this scale are finite, but beyond f16.
   const std::string text = config_of(4, "reduce=f16 loss_scale=dynamic:2^40") +
                            "[precision.loss_scale]\nmin_loss_scale = 549755813888\n";
   try {

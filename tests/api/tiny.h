@@ -1,4 +1,4 @@
-// A run small enough for tests, and folders that vanish.
+// A run small enough for tests, and temporary folders.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace mantissa::testing {
 
-/// A folder of this test's own, removed when it goes.
+/// A folder for this test, removed at its end.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -40,7 +40,7 @@ inline std::string read_all(const std::filesystem::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// metrics.jsonl without what a clock decides.
+/// Returns metrics.jsonl without values that depend on the clock.
 inline std::string timeless(const std::string& metrics) {
   return std::regex_replace(
       metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");

@@ -1,4 +1,4 @@
-// What the program prints to go on with is a command that runs as it stands.
+// The commands that the program prints to continue run as printed.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -17,7 +17,7 @@ using testing::TemporaryFolder;
 using testing::tiny_config;
 using testing::write;
 
-/// The commands of an error or a warning: the lines behind "fix:" and "or:".
+/// Returns the commands of an error or a warning: the lines after "fix:" and "or:".
 std::vector<std::string> commands_in(const std::string& text) {
   std::vector<std::string> commands;
   std::istringstream lines(text);
@@ -33,7 +33,7 @@ bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-/// A folder with a run that stops in step 3: the scale is at its minimum.
+/// A folder with a run that stops in step 3 at the minimum scale.
 void stopped_run(const TemporaryFolder& folder, const std::string& flags, Result& stopped) {
   write(folder / "my run.toml", tiny_config(6, "16-mixed loss_scale=dynamic:2^24") +
                                     "[precision.loss_scale]\nmin_loss_scale = 8388608\n");
@@ -57,7 +57,7 @@ TEST(Cures, OfAStoppedRunAreCommandsThatRun) {
         << commands[0];
     EXPECT_TRUE(has(stopped.err,
                     "\nor (skips such steps for ever; a higher min_loss_scale stops sooner, not later):\n"));
-    // One op is cured at a time: the next one that overflows has its own.
+    // A cure is for one op; the next op that overflows has another.
     Result mended = shell(folder, commands[which]);
     for (int times = 0; which == 0 && mended.code == 1 && times < 20; ++times)
       mended = shell(folder, commands_in(mended.err).at(0));

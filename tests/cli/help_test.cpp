@@ -62,7 +62,7 @@ TEST(Help, OptionsAndCommandsOfTheTableAreWellFormed) {
   }
 }
 
-TEST(Help, IsAskedForInSeveralWays) {
+TEST(Help, IsRequestedInSeveralWays) {
   const TemporaryFolder folder;
   const Result none = mantissa::testing::mantissa(folder, "");
   EXPECT_EQ(none.code, 2);
@@ -162,7 +162,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"generate r --dtype bf16", "did you mean --precision?"},
       {"generate r --bf16", "did you mean --precision bf16-mixed?"},
       {"generate --model r", "the first argument: mantissa generate r"},
-      {"generate r --prompt x --device cuda", "this build runs on the cpu"},
+      {"generate r --prompt x --device cuda", "this build runs on the CPU"},
       {"generate r --gpu 0", "did you mean --device?"},
       {"train run.toml --learning_rate 1e-3", "write --set optimizer.lr=1e-3"},
       {"train run.toml --lr=1e-3", "write --set optimizer.lr=1e-3"},
@@ -179,12 +179,12 @@ TEST(Hints, NameTheRightSpelling) {
       {"train run.toml --set learning_rate=1", "write optimizer.lr"},
       {"train run.toml --set optimizer.gradient_clipping=1", "write optimizer.max_grad_norm"},
       {"train run.toml --out", "--out: DIR is missing"},
-      {"train run.toml --json=yes", "--json: takes no value"},
+      {"train run.toml --json=yes", "--json: does not take a value"},
       {"generate r --prompt x --seed -1", "at most 19 digits"},
       {"generate r --prompt x --max-new-tokens many", "--max-new-tokens many: must be a whole number"},
       {"generate r --prompt x --temperature hot", "--temperature hot: must be a number"},
       {"generate r --prompt-ids 1,x", "\"x\" is not a token id"},
-      {"inspect r --precision bf16", "inspect takes no such option"},
+      {"inspect r --precision bf16", "inspect does not take this option"},
       {"convert a b --dtype fp4", "nvfp4 or mxfp4"},
       {"evaluate r", "did you mean eval?"},
       {"data", "kk"}};
@@ -210,7 +210,7 @@ TEST(Arguments, AreReadInAnyOrder) {
   EXPECT_EQ(a.text("--device"), "cpu") << "the default of the table";
   EXPECT_FALSE(a.has("--quiet"));
   EXPECT_THROW(a.has("--prompt"), InternalError);
-  // A list leaves what positional arguments need.
+  // A list leaves the words that positional arguments need.
   EXPECT_EQ(parsed({"eval", "--data", "a", "b", "model"}).at(0), "model");
   EXPECT_EQ(parsed({"train", "--set", "run.steps=3", "run.toml"}).at(0), "run.toml");
   EXPECT_EQ(parsed({"convert", "--", "-in", "-out"}).at(0), "-in");

@@ -1,4 +1,4 @@
-// A run that is killed again and again ends with the bytes of one that never was.
+// A run that is killed repeatedly ends with the bytes of an uninterrupted run.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

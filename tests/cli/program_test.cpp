@@ -30,7 +30,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   write(folder / "typo.toml", tiny_config(2, "32-true") + "[log]\nintervall = 2\n");
   const std::pair<const char*, const char*> cases[] = {
       {"trian good.toml", "did you mean train"},
-      {"audit good.toml", "this version does not have the command"},
+      {"audit good.toml", "unavailable in this version"},
       {"train", "CONFIG"},
       {"train missing.toml", "missing.toml"},
       {"train typo.toml", "interval"},
@@ -55,15 +55,14 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"convert nowhere out", "nowhere"},
       {"convert nowhere", "OUT"},
       {"convert good.toml out --dtype bf17", "did you mean bf16"},
-      {"convert good.toml out --dtype mxfp8 --rounding stochastic",
-       "elements of blocks are rounded to nearest"},
+      {"convert good.toml out --dtype mxfp8 --rounding stochastic", "block formats round to nearest"},
       {"convert good.toml out --dtype fp8", "e4m3"},
       {"convert good.toml out --format gguf", "--format gguf"},
       {"convert good.toml out --rounding up", "nearest, stochastic, toward-zero"},
       {"convert good.toml out --saturate", "give --dtype"},
       {"convert good.toml out --dtype f16 --saturate --allow-overflow", "one of them"},
       {"convert good.toml out --precision bf16-mixed", "--data"},
-      {"convert good.toml elsewhere --data kk", "is no model directory"},
+      {"convert good.toml elsewhere --data kk", "is not a model directory"},
       {"convert good.toml elsewhere", "good.toml"},
       {"generate nowhere --prompt x", "nowhere"},
       {"generate nowhere", "--prompt"},
@@ -84,7 +83,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   EXPECT_FALSE(std::filesystem::exists(folder / "runs"));
 }
 
-TEST(Program, JsonStandsAloneOnStandardOutput) {
+TEST(Program, JsonIsAloneOnStandardOutput) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   for (const char* arguments :
@@ -104,7 +103,7 @@ TEST(Program, JsonStandsAloneOnStandardOutput) {
   EXPECT_EQ(g["ids"].size(), g["log_probs"].size());
 }
 
-TEST(Program, RulesOfLaterStepsAreLeftOutWhereThereAreNone) {
+TEST(Program, RulesOfLaterStepsAreIgnoredWithoutSteps) {
   const TemporaryFolder folder;
   const std::string rules =
       " --rule '{match=\"*\", steps=\"2:\", compute=\"f16\"}' --rule '{match=\"*\", steps=\"1:3\", "
@@ -127,7 +126,7 @@ TEST(Program, RulesOfLaterStepsAreLeftOutWhereThereAreNone) {
   }
   const Result plan = mantissa(folder, "explain r/model" + rules);
   EXPECT_NE(plan.out.find("note    left out: --rule 1"), std::string::npos) << plan.out;
-  // A config's own evaluation is under the rules of its last step.
+  // The evaluation of a config uses the rules of its last step.
   const std::string later = " --rule '{match=\"*\", steps=\"1:\", compute=\"f16\"}'";
   EXPECT_EQ(mantissa(folder, "eval run.toml --puzzles 0 --set run.out=r" + later).code, 0);
 }
@@ -177,7 +176,7 @@ TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
   }
 }
 
-TEST(Program, ATraceKeepsTheFormatsOfWhatIsNotToBeConverted) {
+TEST(Program, ATraceKeepsTheFormatsOfUnconvertedTensors) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
@@ -221,7 +220,7 @@ TEST(Program, ConversionsThatOverflowGoThroughWithOneWarning) {
   }
 }
 
-TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
+TEST(Program, OptionsWithoutEffectAreNotedOnce) {
   const TemporaryFolder folder;
   const std::vector<float> values(32, 1.0F);
   io::write_safetensors(
@@ -230,9 +229,9 @@ TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
   write(folder / "run.toml", tiny_config(2, "bf16-mixed accumulate_block=32"));
   const std::pair<const char*, const char*> cases[] = {
       {"convert in.st out.st --overwrite --dtype f16 --seed 7",
-       "note    --seed 7 has no effect: only --rounding stochastic draws numbers\n"},
+       "note    --seed 7 has no effect: only --rounding stochastic uses random numbers\n"},
       {"convert in.st out.st --overwrite --dtype mxfp4 --saturate",
-       "note    --saturate has no effect: elements of mxfp4 saturate without it\n"},
+       "note    --saturate has no effect: elements of mxfp4 always saturate\n"},
       {"explain run.toml",
        "note    accumulate_block=32 has no effect: no sum is rounded under accumulate=f32\n"},
       {"train run.toml --out r",
@@ -249,7 +248,7 @@ TEST(Program, WhatIsSetAndDoesNothingIsSaidOnce) {
       std::string::npos);
 }
 
-TEST(Program, SeveralPromptsGiveWhatEachGivesAlone) {
+TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   write(folder / "Bo", "Bo said");
@@ -314,12 +313,12 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   const std::string out = read_all(folder / "out");
   EXPECT_NE(out.find("\nterminated state of step "), std::string::npos) << out;
   EXPECT_NE(
-      out.find("; go on with:\n        " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume\n"),
+      out.find("; to continue:\n        " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r --resume\n"),
       std::string::npos)
       << out;
 }
 
-TEST(Program, AModelThatIsCutShortUnderItIsAnError) {
+TEST(Program, AModelTruncatedWhileInUseIsAnError) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
@@ -340,7 +339,7 @@ TEST(Program, AModelThatIsCutShortUnderItIsAnError) {
   waitpid(child, &status, 0);
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);
-  EXPECT_NE(read_all(folder / "err").find("was cut short while it was read"), std::string::npos);
+  EXPECT_NE(read_all(folder / "err").find("was truncated while it was read"), std::string::npos);
   EXPECT_EQ(read_all(folder / "out"), "");
 }
 

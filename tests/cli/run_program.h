@@ -1,4 +1,4 @@
-// The program as a script runs it, in a folder of the test's own.
+// Runs the program like a script, in a folder for the test.
 #pragma once
 
 #include <sys/wait.h>
@@ -17,7 +17,7 @@ struct Result {
   std::string out, err;
 };
 
-/// A line of a shell, in the folder.
+/// Runs a shell command in the folder.
 inline Result shell(const TemporaryFolder& folder, const std::string& line) {
   const std::string out = (folder / "out").string(), err = (folder / "err").string();
   const std::string command = "cd " + folder.path().string() + " && " + line + " > " + out + " 2> " + err;

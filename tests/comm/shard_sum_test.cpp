@@ -1,5 +1,5 @@
-// Sums of the gradients of shards: the tree against its recursive definition in every format, and the number
-// of waiting sums.
+// Sums of the gradients of shards: the tree compared with its recursive definition in every format, and the
+// number of waiting sums.
 #include "mantissa/comm/shard_sum.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The config: what it reads, what it fills in and what it prints.
+// The config: reading, defaults, and printing.
 #include "mantissa/config/run_config.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Config, ReadsEveryKey) {
   EXPECT_EQ(c.log, (LogSection{10, false}));
 }
 
-TEST(Config, PrintsAWholeThatReadsBackEqual) {
+TEST(Config, PrintsAConfigThatReadsBackEqual) {
   for (const char* text : {kSmallest, kFull}) {
     const RunConfig c = parse(text);
     const std::string toml = c.to_toml();
@@ -71,7 +71,7 @@ TEST(Config, PrintsAWholeThatReadsBackEqual) {
   EXPECT_EQ(parse_config(odd.to_toml(), "x.toml"), odd) << odd.to_toml();
 }
 
-TEST(Config, PrintsWhatThePresetMeans) {
+TEST(Config, PrintsTheFieldsOfThePreset) {
   const std::string toml = parse(kSmallest, {"precision.policy=bf16"}).to_toml();
   EXPECT_NE(toml.find("policy = \"params=f32 compute=bf16 "), std::string::npos) << toml;
   EXPECT_NE(toml.find("\"  # bf16-mixed\nrules = []\n"), std::string::npos) << toml;
@@ -101,7 +101,7 @@ TEST(Config, PathsOfOverridesStartAtTheCurrentDirectory) {
   EXPECT_EQ(parse(kSmallest, {"data.source=a.txt"}).data.source, Strings{here("a.txt")});
 }
 
-TEST(Config, TheMicroBatchFitsTheBatchUnlessSaid) {
+TEST(Config, TheDefaultMicroBatchDividesTheBatch) {
   EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=4"}).batch.micro_batch_size, 4);
   EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=7"}).batch.micro_batch_size, 7);
   EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=22"}).batch.micro_batch_size, 2);
@@ -112,7 +112,7 @@ TEST(Config, TheMicroBatchFitsTheBatchUnlessSaid) {
   EXPECT_EQ(parse(kSmallest, {"batch.global_batch_size=64", "batch.leaf=16"}).batch.micro_batch_size, 16);
 }
 
-TEST(Config, AShortRunWarmsUpForAllOfItUnlessSaid) {
+TEST(Config, TheDefaultWarmUpOfAShortRunIsAllOfIt) {
   EXPECT_EQ(parse(kSmallest, {"run.steps=5"}).schedule.warmup_steps, 5);
 }
 
@@ -237,7 +237,7 @@ TEST(Config, TheLossScaleIsThePolicysAndTheSectionsTogether) {
             all);
 }
 
-TEST(Config, ALossScaleOfTheFileIsLeftAloneWhereThePolicyWithoutOneComesFromTheCommandLine) {
+TEST(Config, ALossScaleOfTheFileIsNoErrorIfTheCommandLineReplacesThePolicy) {
   const std::string text =
       std::string(kSmallest) + "[precision]\npolicy = \"16\"\n[precision.loss_scale]\nhysteresis = 3\n";
   EXPECT_EQ(scaler_options(parse_config(text, "run.toml"))->hysteresis, 3);

@@ -1,4 +1,4 @@
-// Configs that tests of configs begin with.
+// Configs for tests of configs.
 #pragma once
 
 #include <filesystem>
@@ -87,7 +87,7 @@ inline RunConfig parse(const std::string& text, const Strings& overrides = {}) {
   return parse_config(text, "dir/run.toml", overrides);
 }
 
-/// kSmallest with `lines` after it, and the message that refuses it.
+/// Returns the error message for kSmallest followed by `lines`.
 inline std::string refused(const std::string& lines) {
   return message_of([&] { parse(kSmallest + lines); });
 }

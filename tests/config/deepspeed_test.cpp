@@ -1,4 +1,4 @@
-// A DeepSpeed file over a config's text, under the command line, and what is told of it.
+// A DeepSpeed file between a config's text and the command line, and the notes about it.
 #include "mantissa/compat/deepspeed.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ constexpr const char* kFp16 =
     "'loss_scale': 0, 'initial_scale_power': 12, 'loss_scale_window': 500, 'hysteresis': 4, "
     "'min_loss_scale': 2}}";
 
-TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
+TEST(DeepSpeedConfig, SetsPolicyScalerBatchAndClipping) {
   const Read r = read(kFp16);
   EXPECT_EQ(r.config.policy, precision::Policy::parse("16-mixed residual=f16 loss_scale=dynamic:2^12"));
   const precision::ScalerOptions scaler = scaler_options(r.config).value();
@@ -71,7 +71,7 @@ TEST(DeepSpeedConfig, SaysPolicyScalerBatchAndClipping) {
   EXPECT_TRUE(r.told.warnings.empty()) << r.all();
 }
 
-TEST(DeepSpeedConfig, TheNamedPresetIsToldWhateverOtherKeysMakeOfIt) {
+TEST(DeepSpeedConfig, TheNotesGiveThePresetThatTheFileNames) {
   const Read r = read("{'bf16': {'enabled': true}, 'communication_data_type': 'bf16'}");
   EXPECT_EQ(r.config.policy.preset(), "custom");
   EXPECT_NE(
@@ -81,7 +81,7 @@ TEST(DeepSpeedConfig, TheNamedPresetIsToldWhateverOtherKeysMakeOfIt) {
       << r.all();
 }
 
-TEST(DeepSpeedConfig, StageZeroIsWarnedOfWhereItsScalerCounts) {
+TEST(DeepSpeedConfig, StageZeroGivesAWarningIfItsScalerApplies) {
   const std::string file = "{'fp16': {'enabled': True, 'hysteresis': 2}, 'zero_optimization': {'stage': 0}}";
   const Read r = read(file);
   EXPECT_FALSE(scaler_options(r.config).value().raise_at_min);
@@ -96,7 +96,7 @@ TEST(DeepSpeedConfig, TheCommandLineWins) {
   EXPECT_EQ(r.config.batch.global_batch_size, 24);
   EXPECT_EQ(scaler_options(r.config).value().hysteresis, 1);
   EXPECT_EQ(scaler_options(r.config).value().window, 500);
-  EXPECT_NE(r.all().find("the command line wins over batch.global_batch_size (train_batch_size), "
+  EXPECT_NE(r.all().find("the command line overrides batch.global_batch_size (train_batch_size), "
                          "precision.loss_scale.hysteresis (fp16.hysteresis)"),
             std::string::npos)
       << r.all();
@@ -107,7 +107,7 @@ TEST(DeepSpeedConfig, TheCommandLineWins) {
   EXPECT_EQ(read(kFp16, {"precision.residual=f32"}).config.policy.preset(), "16-mixed");
 }
 
-TEST(DeepSpeedConfig, WhatAFormatOf16BitsCastsIsToldWhereItCounts) {
+TEST(DeepSpeedConfig, A16BitFormatIsNotedIfItApplies) {
   const auto told = [](const Read& r) {
     return r.all().find("fp16.enabled casts the whole module") != std::string::npos;
   };
@@ -118,7 +118,7 @@ TEST(DeepSpeedConfig, WhatAFormatOf16BitsCastsIsToldWhereItCounts) {
   EXPECT_FALSE(told(read(kFp16, {}, "", bf16)));
 }
 
-TEST(DeepSpeedConfig, AScalerWithoutEffectIsSaidOnce) {
+TEST(DeepSpeedConfig, AScalerWithoutEffectIsNotedOnce) {
   PrecisionArguments bf16;
   bf16.policy = "bf16-mixed";
   for (const Read& r : {read(kFp16, {}, "", bf16), read(kFp16, {"precision.policy=bf16-mixed"})}) {
@@ -132,7 +132,7 @@ TEST(DeepSpeedConfig, AScalerWithoutEffectIsSaidOnce) {
   EXPECT_EQ(read(kFp16).all().find("no effect"), std::string::npos);
 }
 
-TEST(DeepSpeedConfig, ItsPolicyTakesThePlaceOfTheConfigsAndTheRulesStay) {
+TEST(DeepSpeedConfig, ItsPolicyReplacesTheConfigsButKeepsTheRules) {
   const std::string more =
       "[precision]\npolicy = \"16-mixed\"\nresidual = \"f16\"\nrules = [\"lm_head: compute=f32\"]\n"
       "[precision.loss_scale]\nhysteresis = 3\n";
@@ -143,7 +143,7 @@ TEST(DeepSpeedConfig, ItsPolicyTakesThePlaceOfTheConfigsAndTheRulesStay) {
             Scalar::f16);
 }
 
-TEST(DeepSpeedConfig, AutoTakesWhatTheConfigSaysAndThatIsListed) {
+TEST(DeepSpeedConfig, AutoUsesTheConfigsValueAndIsListed) {
   const std::string file =
       "{'fp16': {'enabled': 'auto', 'hysteresis': 5}, 'bf16': {'enabled': 'auto'}, 'train_batch_size': "
       "'auto', "
@@ -160,7 +160,7 @@ TEST(DeepSpeedConfig, AutoTakesWhatTheConfigSaysAndThatIsListed) {
         "gradient_clipping = 3.0 (optimizer.max_grad_norm)",
         "zero_optimization.reduce_bucket_size = nothing"})
     EXPECT_NE(r.all().find(expected), std::string::npos) << expected << "\n" << r.all();
-  // Under another policy the block's scaler says nothing.
+  // Under another policy the block's scaler does not apply.
   EXPECT_FALSE(scaler_options(read(file).config).has_value());
 }
 
@@ -176,7 +176,7 @@ TEST(DeepSpeedConfig, AccumulationStepsDivideTheBatch) {
       << message;
 }
 
-TEST(DeepSpeedConfig, AWarmUpLongerThanTheRunIsCutAndSaid) {
+TEST(DeepSpeedConfig, AWarmUpLongerThanTheRunIsCutWithAWarning) {
   const Read r = read(
       "{'scheduler': {'type': 'WarmupLR', 'params': {'warmup_num_steps': 1000, 'warmup_type': "
       "'linear'}}}");
@@ -194,7 +194,7 @@ TEST(DeepSpeedConfig, AValueOutOfRangeNamesTheFileAndItsKey) {
 
 class NamedDeepSpeed : public test::TemporaryFolder {
  protected:
-  /// A config in the folder that names ds.json beside it.
+  /// A config in the same folder as the ds.json that it names.
   RunConfig named(const Strings& overrides = {}, const PrecisionArguments& precision = {},
                   Told* told = nullptr, const std::string& name = "ds.json") const {
     return parse_config(std::string(kRun) + "[precision]\ndeepspeed = \"" + name + "\"\n",
@@ -202,7 +202,7 @@ class NamedDeepSpeed : public test::TemporaryFolder {
   }
 };
 
-TEST_F(NamedDeepSpeed, SaysWhatTheOptionSays) {
+TEST_F(NamedDeepSpeed, EqualsTheOption) {
   test::put(folder / "ds.json", kFp16);
   const compat::DeepSpeedFile file = compat::read_deepspeed(folder / "ds.json");
   Told by_key, by_option;
@@ -211,7 +211,7 @@ TEST_F(NamedDeepSpeed, SaysWhatTheOptionSays) {
   EXPECT_EQ(config.policy.loss_scale().str(), "dynamic:2^12");
   EXPECT_EQ(by_key.notes, by_option.notes);
   EXPECT_EQ(by_key.warnings, by_option.warnings);
-  // The resolved config has what the file said, and needs it no more.
+  // The resolved config has the file's values and no longer needs it.
   const std::string resolved = config.to_toml();
   std::filesystem::remove(folder / "ds.json");
   EXPECT_EQ(parse_config(resolved, folder / "run.toml"), config);
@@ -241,7 +241,7 @@ TEST_F(NamedDeepSpeed, AFileThatIsNotThereNamesTheKey) {
                ConfigError);
 }
 
-TEST(ForeignConfig, NotesOfAPolicyAreTold) {
+TEST(ForeignConfig, NotesOnAPolicyAreReported) {
   Told told;
   parse_config(std::string(kRun) + "[precision]\npolicy = \"param_dtype=bf16 buffer_dtype=bf16\"\n",
                "/home/run.toml", {}, {}, &told);

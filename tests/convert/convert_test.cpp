@@ -260,8 +260,7 @@ TEST_F(Convert, RoundsF64ToBlocksOnce) {
   std::mt19937_64 random(3);
   std::vector<double> wide;
   for (std::size_t b = 0; b < kBlocks; ++b) {
-    // The largest value lies just below or above a change of the scale; many values lie at and near
-    // midpoints.
+    // The largest value is just below or above a change of the scale; many values are at and near midpoints.
     const double nudge = std::ldexp(1.0, -30 - static_cast<int>(b % 20));
     const double largest = b % 4 == 0   ? 1 - 0x1p-40
                            : b % 4 == 1 ? 6.375 * (1 + nudge)

@@ -1,4 +1,4 @@
-// Machines that a run may be meant for: their formats, their files, and time by their rates.
+// Other machines: their formats, their files, and predicted times by their rates.
 #include "mantissa/cost/target.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace mantissa::cost {
 namespace {
 
-/// All that a file must say.
+/// The required keys of a file.
 constexpr const char* kFile =
     "memory_bytes = 1e9\nbytes_per_second = 1e15\n[flops_per_second]\nbf16 = 1e12\n";
 
@@ -57,7 +57,7 @@ TEST(Target, TpuMultipliesF32AsSixProductsOfBf16) {
   EXPECT_EQ(format_on(tpu, "f64").flops_per_second, 0);
 }
 
-TEST(Target, UnknownNamesAreAnsweredWithTheNearest) {
+TEST(Target, UnknownNamesGetASuggestion) {
   try {
     find_target("v10");
     FAIL();
@@ -96,12 +96,12 @@ TEST(Target, FilesAreCheckedKeyByKey) {
     EXPECT_NE(message(text).find(expected), std::string::npos) << text << "\n" << message(text);
 }
 
-TEST(Target, TimeGoesWithTheRateOfTheFormatThatIsMultiplied) {
+TEST(Target, TimeScalesWithTheRateOfTheMultipliedFormat) {
   const plan::Program bf16 = program_of("bf16-mixed"), f32 = program_of("32-true");
   Target box = parse_target(std::string(kFile) + "f32 = 1e11\n", "box.toml");
   box.seconds_per_kernel = 1e-15;
   const double fast = forecast_seconds_on(box, bf16, 1);
-  // Traffic at 10^15 bytes/s is nothing beside products at 10^12 and 10^11 flop/s.
+  // Traffic at 10^15 bytes/s is negligible compared with products at 10^12 and 10^11 flop/s.
   EXPECT_NEAR(forecast_seconds_on(box, f32, 1) / fast, 10, 0.1);
   EXPECT_NEAR(forecast_seconds_on(box, bf16, 4) / fast, 4, 0.04);
   box.seconds_per_kernel = 1;

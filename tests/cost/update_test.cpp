@@ -1,5 +1,4 @@
-// Update programs of a model: what explain shows of them, what rules do to them, and the memory that they
-// keep.
+// Update programs of a model: their rows in explain, the effect of rules, and their memory.
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -60,10 +59,9 @@ optimizer  moments   f32    –     f32   f32      policy line
 )") << "what says nothing of the update leaves its arithmetic";
   const std::vector<plan::PlanRow> rows =
       plan::plan_rows(program("adamw", "bf16-true optimizer=bf16 rounding=stochastic"));
-  EXPECT_EQ(
-      rows[rows.size() - 2].kernel,
-      "one sweep: clip, update, copy; what is below f32 rounded stochastically, keyed by seed, step, name "
-      "and element");
+  EXPECT_EQ(rows[rows.size() - 2].kernel,
+            "one sweep: clip, update, copy; values below f32 rounded stochastically, keyed by seed, step, "
+            "name and element");
 }
 
 TEST(UpdateRows, HaveEachRuleOfUpdateAndItsProducts) {
@@ -91,14 +89,14 @@ std::vector<std::string> warnings(const std::string& optimizer, const std::strin
   return plan::rule_warnings(lower_run(config, weights::find_model(config.model).config), config.policy, 9);
 }
 
-TEST(UpdateRules, MatchWhereTheOptimizerHasWhatTheySpeakOf) {
+TEST(UpdateRules, MatchOnlyStepsThatTheOptimizerHas) {
   const std::string products = ";{match = \"*\", op = \"matmul\", pass = \"update\", compute = \"bf16\"}";
   EXPECT_TRUE(warnings("muon", "32-true" + products).empty());
   ASSERT_EQ(warnings("adamw", "32-true" + products).size(), 1U);
   EXPECT_NE(warnings("adamw", "32-true" + products)[0].find("matches nothing"), std::string::npos);
   EXPECT_TRUE(warnings("lion", "32-true;*norm*: op=update compute=bf16").empty());
   EXPECT_TRUE(warnings("adafactor", "bf16-true;*norm*: optimizer=tf32").empty());
-  // Without momentum there is nothing that a format of moments could hold.
+  // Without momentum there are no moments.
   ASSERT_EQ(warnings("sgd", "bf16-true;*norm*: optimizer=tf32").size(), 1U);
   EXPECT_NE(warnings("sgd", "bf16-true;*norm*: optimizer=tf32")[0].find("changes nothing"),
             std::string::npos);
@@ -110,7 +108,7 @@ TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
   };
   const std::size_t masters = forecast_memory(program("adamw", "32-true"), 0).masters;
   EXPECT_EQ(moments("adamw", "32-true"), 2 * masters);
-  // Buffers begin at multiples of 64 bytes.
+  // Buffers are aligned to 64 bytes.
   const double gaps = 64 * static_cast<double>(program("adamw", "32-true").slots.size());
   EXPECT_NEAR(static_cast<double>(moments("adamw", "bf16-true optimizer=bf16 rounding=stochastic")),
               static_cast<double>(masters), gaps);

@@ -27,7 +27,7 @@ TEST(Puzzles, HeldOutOnesAreOfTheSameSizesAndOfTheOtherSplit) {
   }
 }
 
-TEST(Puzzles, AreDocumentsWithASeparatorAfterEachAndStopBehindTheAsked) {
+TEST(Puzzles, AreDocumentsWithASeparatorAfterEachUpToTheRequestedLength) {
   const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
   text::KkOptions options = held_out_puzzles();
   options.count = 5;

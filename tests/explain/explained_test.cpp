@@ -31,7 +31,7 @@ Explained generation(std::span<const cost::Target> targets = {}) {
                             mantissa::testing::best_device(), {}, targets);
 }
 
-/// What both renderings have of a plan.
+/// The common contents of both renderings of a plan.
 void expect_both_print(const Explained& e) {
   const std::string text = to_text(e);
   const nlohmann::json json = nlohmann::json::parse(to_json(e));
@@ -78,7 +78,7 @@ TEST(Explained, GenerationIsPrintedAlikeAsTextAndAsJson) {
   EXPECT_EQ(json["targets"][0]["fits"], e.targets[0].fits);
 }
 
-TEST(Explained, ARuleThatMatchesNothingIsTheRefusal) {
+TEST(Explained, ARuleThatMatchesNothingIsReportedAsTheErrorOfTheRun) {
   config::RunConfig config = config::parse_config(kConfig, "config.toml");
   EXPECT_EQ(training().refusal, "");
   config.policy = config.policy.with_rule("model.layer.*: compute=f32", "--rule 1");

@@ -1,4 +1,4 @@
-// The attention op's settings: what the builder writes, what is refused, and which products count.
+// The attention op's settings: those that the builder writes, invalid ones, and the products that count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kTokens = 48, kHeadDim = 6;
 
-/// A graph that holds one attention.
+/// A graph with one attention op.
 struct OneAttention {
   Graph graph;
   ValueId out = kNone;
@@ -37,7 +37,7 @@ TEST(AttentionOp, ScaleIsThatOfTheHeadSizeUnlessItIsSet) {
   EXPECT_EQ(OneAttention({4, 2, 0, 0, 0.25}).node().attributes.number("scale"), 0.25);
 }
 
-TEST(AttentionOp, SettingsThatMeanNothingAreRefused) {
+TEST(AttentionOp, InvalidSettingsAreErrors) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_THROW(OneAttention({4, 2, -1}), ShapeError);
   EXPECT_THROW(OneAttention({4, 2, 0, -1}), ShapeError);

@@ -60,12 +60,12 @@ inline double score_chain(const Case& c, const AttentionSettings& a) {
   return 2 * error + 8;
 }
 
-/// Of a row's sums over 16 lanes with the merging of key blocks.
+/// The error of a row's sums over 16 lanes, including the merging of key blocks.
 inline double keys_chain(const Case& c) {
   return chain_of(c.extent().tokens) + 16;
 }
 
-/// 1 where the kernel rounds its operands, 0 where the factors' format holds them as they are stored.
+/// 1 if the kernel rounds its operands, 0 if the factors' format represents the stored values.
 inline double rounds_operands(const Case& c) {
   return holds(c.formats().compute, c.formats().storage) ? 0 : 1;
 }
@@ -127,7 +127,7 @@ inline OpRow attention_grad_row(const AttentionSettings& a) {
           a.attributes(),
           0,
           [attributes = a.attributes()](Operands& in, Case& c) {
-            // out and lse are what the forward pass makes of q, k and v.
+            // out and lse are results of the forward pass for q, k and v.
             Operands first(in.begin(), in.begin() + 3), out{in[3], in[4]};
             find_op("attention").reference({c.extent(), first, out, attributes});
             in[3] = out[0];

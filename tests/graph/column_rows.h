@@ -1,4 +1,4 @@
-// Rows of the ops that split a tensor along its features and join several: every byte is a copy.
+// Rows of the ops that split a tensor by features and concatenate several: every byte is copied.
 #pragma once
 
 #include <vector>

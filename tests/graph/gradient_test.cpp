@@ -1,4 +1,4 @@
-// Gradient rules against central differences, in f64: each differentiable op in a graph of its own.
+// Gradient rules compared with central differences, in f64, with one graph for each differentiable op.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ using mantissa::testing::Data;
 using mantissa::testing::options_for;
 using mantissa::testing::Segments;
 
-/// By the id of the op that a net is for; variants of an op have other names.
+/// By the id of the op under test; variants of an op have other names.
 std::map<std::string_view, Graph> nets() {
   std::map<std::string_view, Graph> all;
   {
@@ -90,7 +90,7 @@ std::map<std::string_view, Graph> nets() {
   add_pointwise_nets(all);
   {
     Net n;
-    const ValueId order = n.b.token_input("order");  // rows of x that are picked, some of them twice
+    const ValueId order = n.b.token_input("order");  // selected rows of x, some of them twice
     all["select"] = n.finish(n.b.select("pick", n.trained("x"), order));
   }
   for (const std::string_view op : {"rope", "attention"}) {
@@ -133,7 +133,7 @@ TEST(Gradients, EveryDifferentiableOpHasANet) {
   }
 }
 
-/// A score per sequence from its last token, as a reward model has it.
+/// A score per sequence from its last token, as in a reward model.
 TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
   const Segments& rows = batch();
   Net n;
@@ -174,7 +174,7 @@ TEST(Gradients, OfFrozenParametersAreNotComputed) {
 }
 
 /// A head whose weight is frozen trains the trunk, and a head alone is trained over a frozen trunk.
-TEST(Gradients, OfAHeadAreThoseOfWhatIsTrained) {
+TEST(Gradients, OfAHeadExistOnlyForTrainedInputs) {
   for (const bool frozen_head : {true, false}) {
     SCOPED_TRACE(frozen_head ? "frozen head" : "frozen trunk");
     Net n;
@@ -193,7 +193,7 @@ TEST(Gradients, OfAHeadAreThoseOfWhatIsTrained) {
   }
 }
 
-/// What the error says when a graph is differentiated.
+/// Returns the error of differentiating a graph.
 template <class Build>
 std::string refusal(const Build& build) {
   try {

@@ -32,7 +32,7 @@ class Net {
   ValueId weight(const std::string& name, Shape shape) {
     return b.parameter(name, std::move(shape), {Init::Kind::normal, 0.5});
   }
-  /// An input that gradients flow into: rows of a trained table.
+  /// An input with a gradient: rows of a trained table.
   ValueId trained(const std::string& name, std::int64_t width = kWidth) {
     return b.gather(name, ids, weight(fmt::format("{}.weight", name), {kVocabulary, width}));
   }

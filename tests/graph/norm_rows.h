@@ -8,7 +8,7 @@
 
 namespace mantissa::graph::testing {
 
-/// A norm over the whole width, or over heads of it, and what is added to its gain.
+/// A norm over the whole width or over heads, and the offset of its gain.
 struct NormKind {
   std::string label;
   std::int64_t heads;
@@ -33,7 +33,7 @@ inline Bound rmsnorm_dx_bound(const Case& c, double gain_offset) {
           {c.largest(2) * (gain_offset + c.largest(1)) * c.largest(3) * (1 + x_hat * x_hat)}};
 }
 
-/// Input `rstd` becomes what the forward pass makes of x, input 0; its gain does not matter for that.
+/// Input `rstd` becomes the result of the forward pass for x, input 0; the gain does not matter.
 inline void set_rstd(Operands& in, const Case& c, std::size_t rstd) {
   ReferenceOperand gain;
   gain.width = static_cast<std::int64_t>(in[0].values.size() / in[rstd].values.size());
@@ -103,7 +103,7 @@ inline Bound layernorm_dgain_bound(const Case& c) {
       token_chain(c) + 3, 0, {tokens_of(c) * c.largest(3) * (c.largest(0) + c.largest(1)) * c.largest(2)}};
 }
 
-/// Inputs `mean` and `mean` + 1 become what the forward pass makes of x, input 0.
+/// Inputs `mean` and `mean` + 1 become results of the forward pass for x, input 0.
 inline void set_mean_and_rstd(Operands& in, const Case& c, std::size_t mean) {
   ReferenceOperand gain;
   gain.width = in[0].width;

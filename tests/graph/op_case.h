@@ -1,4 +1,4 @@
-// One op with operands of chosen shapes, formats and values: run by its kernel, and by its reference.
+// One op with operands of chosen shapes, formats and values, run by its kernel and by its reference.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace mantissa::graph::testing {
 
 using kernels::testing::Tensor;
 
-/// How an operand lies in memory.
+/// The layout and storage of an operand.
 enum class Stored : std::uint8_t {
   storage,     // in the case's storage format
   arithmetic,  // f32 (f64 in f64): statistics, tables, weight gradients
@@ -25,7 +25,7 @@ struct InputSpec {
   Shape shape;
   Stored stored = Stored::storage;
   double scale = 1;          // standard deviation
-  std::int64_t entries = 0;  // ids: below this; −1 is among them where `unasked`
+  std::int64_t entries = 0;  // ids: below this; −1 occurs if `unasked`
   bool unasked = false;
 };
 
@@ -42,8 +42,9 @@ struct Rows {
 
 using Operands = std::vector<ReferenceOperand>;
 
-/// How far a result may lie from the reference: chain · u(arithmetic) + factors · u(compute), both times
-/// `magnitude[output]`; where that is empty, times what the reference makes of the inputs' absolute values.
+/// The largest difference of a result from the reference: chain · u(arithmetic) + factors · u(compute), both
+/// times `magnitude[output]` or, if that is empty, times the reference's result for the absolute values of
+/// the inputs.
 struct Bound {
   double chain = 1;
   double factors = 0;
@@ -52,15 +53,15 @@ struct Bound {
 
 class Case;
 
-/// What a test says of an op: operands, attributes, and its error.
+/// The test case of an op: operands, attributes, and its error.
 struct OpRow {
   std::string id;
   std::string label;
   std::function<std::vector<InputSpec>(std::int64_t tokens, std::int64_t rows)> inputs;
   std::function<Bound(const Case&)> bound;
   Attributes attributes = {};
-  std::int64_t position = 0;                          // where every segment begins in its sequence
-  std::function<void(Operands&, Case&)> adjust = {};  // inputs that depend on others
+  std::int64_t position = 0;                          // start of every segment in its sequence
+  std::function<void(Operands&, Case&)> adjust = {};  // sets inputs that depend on others
   kernels::Expression expression = {};                // of "fused"
 };
 
@@ -192,7 +193,7 @@ class Case {
  private:
   NodeView view() const { return {graph_, ids_, row_.attributes}; }
 
-  /// Where the policy multiplies in a format that does not hold the stored values, factors are rounded to it.
+  /// If the policy multiplies in a format that cannot represent the stored values, factors are rounded to it.
   Scalar factor_format(std::size_t input) const {
     const Scalar stored = tensors_[input].type;
     const Read read = op_.reads[std::min(input, op_.reads.size() - 1)];
@@ -271,7 +272,7 @@ class Case {
       round_row(inputs_[i].data(), inputs_[i].values.size(), factor_format(i));
   }
 
-  /// Rounds the inputs to how they are stored.
+  /// Rounds the inputs to their storage format.
   void store_inputs() {
     tensors_.clear();
     for (std::size_t i = 0; i < specs_.size(); ++i) {
@@ -289,8 +290,7 @@ class Case {
       ids_.push_back(graph_.add_value(std::move(value)));
     }
     expression_ = row_.expression;
-    if (op_.infer ==
-        nullptr) {  // "fused" is made by the plan: as many outputs of its inputs' shape as it stores
+    if (op_.infer == nullptr) {  // "fused" ops are created by the plan, with as many outputs as they store
       output_shapes_.assign(expression_.outputs, specs_[0].shape);
       output_types_.assign(expression_.outputs, formats_.storage);
       weight_gradient_.assign(expression_.outputs, false);

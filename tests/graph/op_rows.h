@@ -1,4 +1,4 @@
-// For each op of the registry: operands to test it with, and the error that its roundings allow.
+// For each registered op: operands for its test, and the error that its roundings allow.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,4 @@
-// Sizes that the operands of op tests share, and how many terms their sums add.
+// Sizes of operands in op tests, and the number of terms of their sums.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ constexpr std::int64_t kVocabulary = 1040, kHeadWidth = 8;  // more than one chu
 constexpr std::int64_t kHeads = 4, kKvHeads = 2, kHeadDim = 8;
 constexpr std::int64_t kPositions = 320, kSlots = 4;
 
-/// Terms that one FMA chain of a sum of `n` adds, and the sums of blocks.
+/// Terms in one FMA chain of a sum of `n`, and the sums of blocks.
 inline double chain_of(std::int64_t n) {
   return static_cast<double>(std::min<std::int64_t>(n, 256) + n / 256 + 2);
 }

@@ -1,4 +1,4 @@
-// Every op of the registry against its reference in double: an op without a row in op_rows.h fails here.
+// Compares every registered op with its reference in double. An op without a row in op_rows.h fails here.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -16,7 +16,7 @@ const std::vector<OpRow>& rows() {
   return all;
 }
 
-/// Uniform formats, and those that differ: factors rounded while they are loaded, factors wider than storage.
+/// Uniform and mixed formats: factors rounded while loading, factors wider than storage.
 constexpr Formats kFormats[] = {
     {Scalar::f64, Scalar::f64, Scalar::f64},   {Scalar::f32, Scalar::f32, Scalar::f32},
     {Scalar::f32, Scalar::bf16, Scalar::bf16}, {Scalar::f32, Scalar::f16, Scalar::f16},
@@ -70,7 +70,7 @@ TEST_P(Op, AgreesWithItsReference) {
       const Operands want = c.reference(c.inputs());
       const Operands size = bound.magnitude.empty() ? c.reference(c.absolute_inputs()) : Operands{};
       ASSERT_NO_FATAL_FAILURE(expect_near(c, want, size, bound, c.run(ctx), 1));
-      // Weight gradients added to what is there: twice the sum.
+      // Weight gradients added to existing ones: twice the sum.
       if (c.op().alias == kNone) {
         ASSERT_NO_FATAL_FAILURE(expect_near(c, want, size, bound, c.run(ctx, true), 2));
       }

@@ -1,4 +1,4 @@
-// Nets of the pointwise ops, to check gradients with: whole operands, and operands that are broadcast.
+// Nets of the pointwise ops for gradient checks, with full and with broadcast operands.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What pointwise ops compute, as programs, and what they refuse.
+// The programs of pointwise ops, and their errors.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -35,7 +35,7 @@ TEST(PointwiseOps, AreTheirFormulas) {
 }
 
 /// Scales of tensors and random numbers are keyed by the names of values.
-TEST(Graph, GivesEveryValueANameOfItsOwn) {
+TEST(Graph, GivesEveryValueAUniqueName) {
   Net n;
   const ValueId x = n.trained("x");
   const ValueId y = n.b.mul("att", n.b.mul("att", x, x), x);

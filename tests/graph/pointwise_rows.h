@@ -9,7 +9,7 @@
 
 namespace mantissa::graph::testing {
 
-/// x, and `n` operands that are the same for every token.
+/// x, and `n` operands that are broadcast to every token.
 inline auto broadcast(std::size_t n) {
   return [n](std::int64_t t, std::int64_t) {
     std::vector<InputSpec> in(n + 1, {Shape{kWidth}});
@@ -18,7 +18,7 @@ inline auto broadcast(std::size_t n) {
   };
 }
 
-/// sum of three, then silu(·)·fourth: as the plan joins ops.
+/// The sum of three, then silu(·)·fourth, as joined by the plan.
 inline kernels::Expression fused_expression() {
   kernels::ExpressionBuilder b;
   const auto sum = b.add(b.add(b.load(0), b.load(1)), b.load(2));

@@ -1,4 +1,4 @@
-// The ops of optimizers: passes over a parameter, means of such passes, products between weights.
+// The ops of optimizers: passes over a parameter, means of such passes, products of weights.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ inline kernels::Expression product_expression() {
   return b.build();
 }
 
-/// Operands of products between weights: more than a block of 256 terms in the sum.
+/// Operands of products of weights: more than one block of 256 terms in the sum.
 inline auto factors(Shape a, Shape b) {
   return [a, b](std::int64_t, std::int64_t) { return std::vector<InputSpec>{{a}, {b}}; };
 }

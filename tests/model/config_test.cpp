@@ -1,4 +1,4 @@
-// config.json as transformers 4 and 5 write it, and what is refused in it.
+// config.json as written by transformers 4 and 5, and its errors.
 #include "mantissa/model/config.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ TEST(ModelConfig, TakesHeadSizesThatDoNotDivideTheWidth) {
   EXPECT_EQ(parse(c).parameters(), 2 * (2 * 32 * 64 + 2 * 32 * 32 + 3 * 32 * 48 + 2 * 32) + 32 + 2 * 64 * 32);
 }
 
-TEST(ModelConfig, SaysWhatItDoesNotDo) {
+TEST(ModelConfig, NotesUnsupportedFeatures) {
   json c = minimal();
   c["attention_dropout"] = 0.1;
   c["pretraining_tp"] = 2;
@@ -88,8 +88,8 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"num_hidden_layers", 1000000000, "must be between 1 and 1000"},
       {"num_hidden_layers", json::array({2}), "is a list, but must be a whole number"},
       {"rms_norm_eps", -1, "must be positive"},
-      {"rms_norm_eps", 1e300, "must be a number that f32 can hold"},
-      {"rope_theta", 1e-300, "must be a number that f32 can hold"},
+      {"rms_norm_eps", 1e300, "must be a number in the range of f32"},
+      {"rope_theta", 1e-300, "must be a number in the range of f32"},
       {"rope_theta", "a lot", "must be a number"},
       {"tie_word_embeddings", 1, "must be true or false"},
       {"hidden_act", "gelu", "supported: \"silu\""},
@@ -97,9 +97,9 @@ TEST(ModelConfig, RefusalsNameTheFileTheKeyAndTheCure) {
       {"model_type", "bert", "supported: llama, mistral, qwen2"},
       {"model_type", "a\nb", "is \"a\\nb\""},
       {"attention_bias", 1, "must be true or false"},
-      {"partial_rotary_factor", 0.5, "every head is rotated whole"},
+      {"partial_rotary_factor", 0.5, "every head is rotated completely"},
       {"sliding_window", 128, "Llama attends to the whole prefix"},
-      {"quantization_config", json::object(), "multiply those of 8-bit"},
+      {"quantization_config", json::object(), "dequantise 8-bit"},
       {"rope_scaling", {{"type", "longrope"}, {"factor", 2.0}}, "supported: default, linear"},
       {"rope_scaling", {{"type", "linear"}, {"factor", 0.5}}, "must be at least 1"},
       {"rope_parameters", {{"rope_type", "llama3"}}, "\"factor\" is missing"},
@@ -147,7 +147,7 @@ TEST(ModelConfig, RefusesSizesThatOnlyTogetherAreTooLarge) {
            {"\"vocab_size\"", {{"hidden_size", kMost}, {"head_dim", 2}, {"vocab_size", kMost}}},
            {"\"intermediate_size\"", {{"hidden_size", 65536}, {"head_dim", 2}, {"intermediate_size", kMost}}},
            {"\"num_attention_heads\"", {{"num_attention_heads", kMost}, {"head_dim", 256}}}}) {
-    EXPECT_NE(message(key, sizes).find("weights; 1e+13 is the most: check the sizes"), std::string::npos)
+    EXPECT_NE(message(key, sizes).find("weights, more than 1e+13; check the sizes"), std::string::npos)
         << message(key, sizes);
   }
 }
@@ -163,7 +163,7 @@ TEST(ModelConfig, ShowsTheBeginningOfALongValue) {
   }
 }
 
-TEST(ModelConfig, ComesBackAsItWasWritten) {
+TEST(ModelConfig, RoundTrips) {
   json c = minimal();
   c["rope_parameters"] = {{"rope_theta", 250000.0}, {"rope_type", "default"}};
   c["eos_token_id"] = 5;

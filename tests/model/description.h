@@ -1,4 +1,4 @@
-// A graph as text, in which any two that compute differently differ.
+// A graph as text. Graphs that compute different things have different texts.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ inline std::string describe(const graph::Attribute& attribute) {
   return "[" + list + "]";
 }
 
-/// Name, shape, how it starts, and the numbers of a constant.
+/// Name, shape, initialisation, and the numbers of a constant.
 inline std::string describe(const graph::Value& v) {
   std::string out =
       fmt::format("{} {} init {} {:a}", v.name, v.shape.str(), static_cast<int>(v.init.kind), v.init.std);

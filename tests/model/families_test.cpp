@@ -1,4 +1,4 @@
-// Every family against what transformers computes (tools/golden_families.py made the files).
+// Every family compared with transformers (tools/golden_families.py wrote the files).
 #include <gtest/gtest.h>
 
 #include <set>
@@ -56,7 +56,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenFamily, ::testing::ValuesIn(cases()), [](
   return name;
 });
 
-TEST(GoldenFamilies, HoldEveryFamilyTiedAndUntied) {
+TEST(GoldenFamilies, CoverEveryFamilyTiedAndUntied) {
   std::set<std::pair<std::string, bool>> seen;
   for (const std::string& name : cases()) {
     const ModelConfig c = parse_model_config(read_json(kFamilies / name / "config.json"), name);

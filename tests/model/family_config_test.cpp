@@ -1,5 +1,5 @@
-// What each family reads in its config.json: the defaults of transformers, the forms of versions 4 and 5, and
-// which of two configs mean the same model.
+// The fields of config.json for each family: the defaults of transformers, the forms of versions 4 and 5, and
+// configs with the same meaning.
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -16,7 +16,7 @@ using mantissa::testing::tiny_families;
 using mantissa::testing::TinyFamily;
 using nlohmann::json;
 
-/// The model that a config describes, as text.
+/// Returns the model of a config as text.
 std::string meaning(const json& config) {
   const ModelConfig c = parse_model_config(config, "config.json");
   constexpr std::int64_t kPositions = 12;  // beyond the original contexts
@@ -24,7 +24,7 @@ std::string meaning(const json& config) {
                      c.positions_are_limited, describe(build_log_prob(c, kPositions, kPositions, false)));
 }
 
-/// The fields that every config of the family has to have.
+/// The required fields of the family's config.
 json smallest(const std::string& model_type) {
   json c = model_type == "gpt2" ? json{{"n_embd", 256}, {"n_layer", 3}, {"n_head", 32}}
                                 : json{{"hidden_size", 256},
@@ -43,7 +43,7 @@ json with(json config, const json& more) {
 
 struct Defaults {
   const char* model_type;
-  json fields;  // what transformers assumes
+  json fields;  // the default of transformers
 };
 
 std::vector<Defaults> defaults() {
@@ -100,7 +100,7 @@ TEST(FamilyConfig, HasTheDefaultsOfTransformersWhereFieldsAreMissing) {
 }
 
 TEST(FamilyConfig, EveryFieldWithADefaultCounts) {
-  // One change of each default makes another model. Rotary angles of layers that are not there do not count.
+  // A change of any default gives another model, except for rotary angles of layers that do not exist.
   const std::map<std::string, json> changes = {
       {"tie_word_embeddings", nullptr},
       {"initializer_range", 0.03},
@@ -130,7 +130,8 @@ TEST(FamilyConfig, EveryFieldWithADefaultCounts) {
     const bool qwen = std::string(d.model_type).starts_with("qwen");
     if (qwen) base.update({{"use_sliding_window", true}, {"max_window_layers", 2}, {"sliding_window", 9}});
     for (const auto& [key, value] : d.fields.items()) {
-      if (key.starts_with("hidden_act") || key == "activation_function") continue;  // one value is supported
+      // the only supported value
+      if (key.starts_with("hidden_act") || key == "activation_function") continue;
       if (key == "attn_logit_softcapping" && value.is_null()) continue;
       SCOPED_TRACE(fmt::format("{} {}", d.model_type, key));
       json change = changes.at(key);
@@ -154,13 +155,13 @@ TEST(FamilyConfig, ReadsTheFormsOfTransformers4And5Alike) {
       {"llama", {{"rope_theta", 500.0}}, {{"rope_parameters", {{"rope_theta", 500.0}}}}},
       {"llama", {{"rope_scaling", json::object()}}, {{"rope_parameters", {{"rope_type", "default"}}}}},
       {"llama", {{"rope_scaling", {{"type", "linear"}, {"factor", 4.0}}}}, {{"rope_scaling", linear}}},
-      // Both are there: rope_scaling wins, and the base is the one beside it.
+      // If both exist, rope_scaling takes precedence, and the base is the one next to it.
       {"llama",
        {{"rope_theta", 500.0},
         {"rope_scaling", linear},
         {"rope_parameters", {{"rope_theta", 77.0}, {"rope_type", "default"}}}},
        {{"rope_theta", 500.0}, {"rope_scaling", linear}}},
-      // YaRN's factor is formed from the contexts.
+      // YaRN's factor is computed from the contexts.
       {"llama",
        {{"max_position_embeddings", 64},
         {"rope_scaling",
@@ -172,7 +173,7 @@ TEST(FamilyConfig, ReadsTheFormsOfTransformers4And5Alike) {
        {{"rope_parameters",
          {{full, with(linear, {{"rope_theta", 500.0}})},
           {windowed, {{"rope_type", "default"}, {"rope_theta", 70.0}}}}}}},
-      // What rope_parameters does not have is read beside it.
+      // Fields missing in rope_parameters are read from the level above.
       {"gemma3_text",
        {{"rope_theta", 500.0}, {"rope_local_base_freq", 70.0}, {"rope_parameters", {{full, linear}}}},
        {{"rope_theta", 500.0}, {"rope_local_base_freq", 70.0}, {"rope_scaling", linear}}},
@@ -205,7 +206,7 @@ TEST(FamilyConfig, ReadsTheFormsOfTransformers4And5Alike) {
 
 TEST(FamilyConfig, NullIsNotAlwaysTheDefault) {
   for (const auto& [family, one, other] : std::vector<Same>{
-           // null: as many heads as queries. Missing: what the family assumes.
+           // null: as many heads as queries. Missing: the default of the family.
            {"llama", {{"num_key_value_heads", nullptr}}, {{"num_key_value_heads", 32}}},
            {"mistral", {{"num_key_value_heads", nullptr}}, {{"num_key_value_heads", 32}}},
            {"mistral", {}, {{"num_key_value_heads", 8}}},

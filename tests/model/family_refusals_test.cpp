@@ -1,4 +1,4 @@
-// What a family cannot do is an error that names the file and the field, in every family.
+// Unsupported features of a family are errors that name the file and the field.
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -23,7 +23,7 @@ json tiny(const std::string& name, const json& fields) {
   throw std::logic_error(name);
 }
 
-/// The error of reading this config; empty where it can be read.
+/// Returns the error of reading this config, or "".
 std::string error_of(const json& config) {
   try {
     parse_model_config(config, "some/config.json");
@@ -36,7 +36,7 @@ std::string error_of(const json& config) {
 struct Refusal {
   const char* name;  // of the tiny model
   json fields;
-  const char* where;  // "KEY" of the message
+  const char* where;  // "KEY" in the message
   const char* says;
 };
 
@@ -55,11 +55,11 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
       {"llama",
        {{"rope_scaling", nullptr}, {"rope_parameters", {{"full_attention", json::object()}}}},
        "full_attention",
-       "write its fields one level higher"},
+       "move its fields one level up"},
       {"llama",
        {{"rope_scaling", {{"rope_type", "default"}, {"partial_rotary_factor", 0.5}}}},
        "partial_rotary_factor",
-       "every head is rotated whole"},
+       "every head is rotated completely"},
       {"mistral", {{"attention_bias", true}}, "attention_bias", "no biases"},
       {"mistral", {{"sliding_window", 0}}, "sliding_window", "must be between 1 and"},
       {"mistral", {{"sliding_window", "all"}}, "sliding_window", "must be a whole number"},
@@ -71,7 +71,7 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
       {"qwen2",
        {{"layer_types", {full, "chunked_attention"}}},
        "layer_types",
-       "holds \"chunked_attention\"; supported"},
+       "contains \"chunked_attention\"; supported"},
       {"qwen2", {{"layer_types", {full}}}, "layer_types", "one entry for each of the 2 layers"},
       {"qwen3", {{"use_sliding_window", false}}, "layer_types", "set use_sliding_window to true"},
       {"qwen2", {{"max_window_layers", -1}}, "max_window_layers", "must be between 0 and"},
@@ -84,7 +84,7 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
       {"gemma2", {{"sliding_window", nullptr}}, "sliding_window", "is null, but layers"},
       {"gemma3", {{"attn_logit_softcapping", 50.0}}, "attn_logit_softcapping", "does not apply it"},
       {"gemma3", {{"use_bidirectional_attention", true}}, "use_bidirectional_attention", "earlier ones"},
-      {"gemma3", {{"rope_parameters", {{"rope_theta", 1e4}}}}, "rope_parameters", "must hold"},
+      {"gemma3", {{"rope_parameters", {{"rope_theta", 1e4}}}}, "rope_parameters", "must contain"},
       {"gemma3", {{"rope_parameters", {{"full_attention", 3}}}}, "full_attention", "must be an object"},
       {"gemma3",
        {{"rope_parameters", {{"sliding_attention", {{"rope_type", "linear"}, {"factor", 2}}}}}},
@@ -95,15 +95,15 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
        "sliding_window_pattern",
        "must be between 1 and"},
       {"gpt2", {{"activation_function", "relu"}}, "activation_function", "supported: \"gelu_new\""},
-      {"gpt2", {{"add_cross_attention", true}}, "add_cross_attention", "decoder alone"},
+      {"gpt2", {{"add_cross_attention", true}}, "add_cross_attention", "only as a decoder"},
       {"gpt2", {{"n_head", 3}}, "n_head", "must divide n_embd 16"},
       {"gpt2", {{"n_embd", 1024}, {"n_head", 1}}, "n_head", "heads of at most 256"},
-      {"gpt2", {{"hidden_size", 32}}, "hidden_size", "gpt2 calls n_embd"},
+      {"gpt2", {{"hidden_size", 32}}, "hidden_size", "gpt2 uses the name n_embd"},
       {"gpt2", {{"n_positions", 0}}, "n_positions", "must be between 1 and"},
       {"gpt2",
        {{"n_embd", 1 << 30}, {"n_head", 1 << 29}, {"vocab_size", 1 << 30}},
        "n_embd",
-       "1e+13 is the most"},
+       "more than 1e+13"},
       {"gpt2", {{"n_layer", 1 << 20}}, "n_layer", "must be between 1 and 1000"},
   };
   std::vector<Refusal> all(std::begin(refusals), std::end(refusals));
@@ -132,7 +132,7 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
   }
 }
 
-TEST(FamilyRefusals, OfANumberOfHeadsThatIsADefaultSayThatItIsOne) {
+TEST(FamilyRefusals, MarkADefaultNumberOfHeads) {
   for (const char* family : {"mistral", "qwen2", "qwen3", "gemma2", "gemma3_text"}) {
     json config = tiny("llama", {{"model_type", family}, {"num_attention_heads", 6}, {"head_dim", 8}});
     config.erase("num_key_value_heads");
@@ -145,8 +145,7 @@ TEST(FamilyRefusals, OfANumberOfHeadsThatIsADefaultSayThatItIsOne) {
 TEST(FamilyRefusals, OfMultimodalModelsSayHowToGetTheirText) {
   const json config = {{"model_type", "gemma3"}, {"text_config", tiny("gemma3", json::object())}};
   const std::string message = error_of(config);
-  EXPECT_NE(message.find("\"model_type\" is \"gemma3\", a model of more than text"), std::string::npos)
-      << message;
+  EXPECT_NE(message.find("\"model_type\" is \"gemma3\", a multimodal model"), std::string::npos) << message;
   EXPECT_NE(message.find("language_model.save_pretrained(DIR)"), std::string::npos) << message;
 }
 

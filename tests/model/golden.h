@@ -16,7 +16,7 @@
 
 namespace mantissa::testing {
 
-/// By name: logits, log_probs, loss, and "grad.<weight>" of which kSamples elements are kept.
+/// By name: logits, log_probs, loss, and kSamples elements of each "grad.<weight>".
 using Trace = std::map<std::string, std::vector<double>>;
 
 inline constexpr std::size_t kSamples = 32;  // of each gradient: element floor(i · size / 32)
@@ -34,7 +34,7 @@ inline std::vector<double> read_tensor(const io::WeightFiles& files, std::string
   return v;
 }
 
-/// Rows of one length with the labels that count, −100 for those that do not.
+/// Rows of equal length with their labels; −100 is ignored.
 struct GoldenTokens {
   std::vector<std::int64_t> ids, labels;
   std::int64_t rows = 0, length = 0;
@@ -48,7 +48,7 @@ struct GoldenTokens {
       files.read(name, std::as_writable_bytes(std::span(*values)));
     }
   }
-  /// The label of token `t`'s next one counts.
+  /// Returns true if the label after token `t` counts.
   bool asks(std::size_t t) const { return !is_last(t) && labels[t + 1] >= 0; }
   bool is_last(std::size_t t) const { return static_cast<std::int64_t>(t + 1) % length == 0; }
 };
@@ -63,7 +63,7 @@ inline void load_masters(Compiled& c, const std::filesystem::path& directory) {
   c.refresh_copies();
 }
 
-/// What `mantissa trace --grads` computes with the model of a directory.
+/// Computes the results of `mantissa trace --grads` for the model of a directory.
 inline Trace trace(const std::filesystem::path& directory, const char* policy, const GoldenTokens& tokens) {
   const model::ModelConfig config =
       model::parse_model_config(read_json(directory / "config.json"), "config.json");
@@ -100,7 +100,7 @@ inline Trace trace(const std::filesystem::path& directory, const char* policy, c
   return out;
 }
 
-/// Each tensor of the golden file is within tolerance(name, largest) of ours.
+/// Compares each tensor of the golden file with ours, within tolerance(name, largest).
 template <class F>
 void expect_golden(const std::filesystem::path& file, const Trace& ours, F tolerance) {
   const io::WeightFiles golden(file);

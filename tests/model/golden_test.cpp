@@ -1,5 +1,4 @@
-// The models of tests/data/golden against what PyTorch computes with them (tools/golden_trace.py made the
-// files).
+// The models of tests/data/golden compared with PyTorch (tools/golden_trace.py wrote the files).
 #include <gtest/gtest.h>
 
 #include "model/golden.h"
@@ -41,7 +40,8 @@ TEST_P(Golden, F32IsAsNearToF64AsPyTorchIs) {
 }
 
 TEST_P(Golden, Bf16MixedHasTheRoundingPointsOfTheReference) {
-  // The same roundings between f32 and f64 arithmetic: what is left is f32 summation, and the file's own f32.
+  // Both round at the same places, in f32 and in f64 arithmetic: the differences are f32 summation and the
+  // file's f32.
   const nlohmann::json spreads = read_json(directory() / "spreads.json")["bf16-emulated"];
   expect_golden(directory() / "trace_bf16.safetensors", trace(directory(), "bf16-mixed"),
                 [&](const std::string& name, double largest) {

@@ -1,4 +1,4 @@
-// Tiny models of every family that together use everything the families have.
+// Tiny models of every family that together use every feature of the families.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ struct TinyFamily {
 
 inline constexpr std::int64_t kTinyVocabulary = 29;
 
-/// Windows and original contexts are shorter than ten tokens; no model takes less than 64 positions.
+/// Windows and original contexts are shorter than ten tokens; every model accepts at least 64 positions.
 inline std::vector<TinyFamily> tiny_families() {
   using nlohmann::json;
   const json decoder = {{"vocab_size", kTinyVocabulary}, {"hidden_size", 16},

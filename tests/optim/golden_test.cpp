@@ -1,4 +1,4 @@
-// Every optimizer over 40 steps against torch.optim in double (tools/golden_optim.py made
+// Every optimizer over 40 steps compared with torch.optim in double (tools/golden_optim.py wrote
 // tests/data/golden/optimizers.safetensors).
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using mantissa::testing::UpdateCase;
 
 constexpr int kSteps = 40;
 
-/// As in tools/golden_optim.py.
+/// Equal to tools/golden_optim.py.
 std::vector<double> start(std::int64_t p, std::int64_t n) {
   std::vector<double> w;
   for (std::int64_t i = 0; i < n; ++i) w.push_back(static_cast<double>((i * 613 + p * 97) % 257 - 128) / 256);

@@ -1,4 +1,4 @@
-// Parameter groups: which group's key holds, and patterns that match nothing.
+// Parameter groups: precedence of their keys, and patterns that match nothing.
 #include "mantissa/optim/groups.h"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ std::string refused(const Group& group) {
   return "";
 }
 
-TEST(Groups, APatternThatMatchesNothingIsAnsweredWithTheNearest) {
+TEST(Groups, APatternThatMatchesNothingIsAnErrorWithTheNearestName) {
   EXPECT_EQ(refused({.match = "model.layers.*.mlp", .lr_scale = 2}), "");
   EXPECT_EQ(refused({.match = "model.embed_tokens.weight"}), "");
   EXPECT_EQ(refused({.match = "model.embed_token", .lr_scale = 2, .origin = "run.toml:7"}),

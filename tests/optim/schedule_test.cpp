@@ -27,7 +27,7 @@ TEST(Schedule, WarmsUpInAStraightLine) {
   }
 }
 
-TEST(Schedule, EndsWhereItShould) {
+TEST(Schedule, EndsAtTheStatedRate) {
   EXPECT_DOUBLE_EQ(schedule(ScheduleKind::constant).at(110), 2.0);
   for (const ScheduleKind kind : {ScheduleKind::linear, ScheduleKind::cosine}) {
     EXPECT_DOUBLE_EQ(schedule(kind).at(60), 2.0 * 0.55) << "half way";

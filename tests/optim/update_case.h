@@ -1,4 +1,4 @@
-// Parameters in memory and the update program of an optimizer over them, as training binds them.
+// Parameters in memory and the update program of an optimizer over them, bound as in training.
 #pragma once
 
 #include <cstring>
@@ -12,8 +12,8 @@
 
 namespace mantissa::testing {
 
-/// A program that trains `parameters` under `policy` as far as an update knows it: slots with masters, copies
-/// in the compute format where that is lower, and gradients.
+/// A program that trains `parameters` under `policy`, reduced to what an update needs: slots with masters,
+/// copies in the compute format if that is lower, and gradients.
 inline plan::Program trained_by(const precision::Policy& policy,
                                 const std::vector<optim::Parameter>& parameters) {
   plan::Program p;
@@ -82,7 +82,7 @@ class UpdateCase {
     }
     return {};
   }
-  /// All bytes that an update changes.
+  /// All bytes that an update can change.
   std::vector<std::byte> bytes() const {
     std::vector<std::byte> all(kept_.data(), kept_.data() + kept_.size());
     for (std::size_t i = 0; i < training_->slots.size(); ++i) {

@@ -1,5 +1,5 @@
-// What holds for the update by every optimizer: order of checks, clipping, states in lower formats, bits that
-// do not depend on threads, groups.
+// Properties of every optimizer's update: order of checks, clipping, states in lower formats, bits
+// independent of threads, groups.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,7 @@ train::UpdateResult step(UpdateCase& c, const std::vector<Parameter>& all, int t
 
 class EveryOptimizer : public ::testing::TestWithParam<std::string> {
  protected:
-  /// With a momentum, where there is one.
+  /// Adds a momentum if the optimizer has one.
   static Settings settings() {
     return GetParam() == "sgd" ? Settings{{"momentum", 0.9}, {"nesterov", true}} : Settings{};
   }
@@ -69,7 +69,7 @@ TEST_P(EveryOptimizer, HasTheSameBytesOnEveryInstructionSetAndThreadCount) {
   }
 }
 
-TEST_P(EveryOptimizer, LeavesEverythingAsItWasWhereAGradientIsNotFinite) {
+TEST_P(EveryOptimizer, ChangesNothingIfAGradientIsNotFinite) {
   const std::vector<Parameter> all = parameters();
   UpdateCase c(GetParam(), settings(), all, Policy::parse("bf16-mixed"), kContext);
   begin(c, all);
@@ -86,7 +86,7 @@ TEST_P(EveryOptimizer, LeavesEverythingAsItWasWhereAGradientIsNotFinite) {
   }
 }
 
-TEST_P(EveryOptimizer, LeavesEverythingAsItWasWhereAWeightWouldNotFitItsFormat) {
+TEST_P(EveryOptimizer, ChangesNothingIfAWeightWouldOverflowItsFormat) {
   const std::vector<Parameter> all = parameters(0);
   for (const char* policy : {"16-true", "32-true params=e4m3"}) {
     for (const std::size_t bad : {0U, 1U}) {
@@ -115,8 +115,8 @@ TEST_P(EveryOptimizer, LeavesEverythingAsItWasWhereAWeightWouldNotFitItsFormat) 
   }
 }
 
-/// Elements with equal weights and gradients, so that the means of what is stored stochastically tell what
-/// would be stored in f32: within 6 standard deviations, each at most half a unit in the last place.
+/// Elements with equal weights and gradients, so that means of stochastically stored values estimate those
+/// stored in f32: within 6 standard deviations, each at most half a unit in the last place.
 TEST_P(EveryOptimizer, RoundsWeightsAndStatesStochasticallyWithoutABias) {
   constexpr std::int64_t kCount = 40000;
   const std::vector<Parameter> all = {{.name = "v.weight", .shape = {kCount}}};
@@ -176,7 +176,7 @@ TEST_P(EveryOptimizer, WritesTheCopiesFromTheStoredWeights) {
   }
 }
 
-/// The rate of a group multiplies the step; its decay holds for vectors, too.
+/// The learning rate of a group multiplies the step; its decay also applies to vectors.
 TEST_P(EveryOptimizer, ScalesTheRateOfAGroup) {
   std::vector<Parameter> all = parameters(0);
   UpdateCase one(GetParam(), settings(), all, Policy::parse("64-true"), kContext);
@@ -239,7 +239,7 @@ TEST(Update, StreamsOfRandomBitsFollowSeedStepAndName) {
 
 /// A second moment of 1 without gradients shrinks by 0.1 % a step: less than half a unit in bf16's last
 /// place, 2^-8 below 1. Each stochastic step draws with a standard deviation of at most half a unit.
-TEST(Update, MomentsBelowF32FollowTheirFormulaWhereTheyAreRoundedStochastically) {
+TEST(Update, MomentsBelowF32FollowTheirFormulaIfRoundedStochastically) {
   constexpr int kSteps = 500;
   constexpr std::int64_t kCount = 4096;
   const std::vector<Parameter> all = {{.name = "v.weight", .shape = {kCount}}};

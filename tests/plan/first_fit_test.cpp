@@ -1,4 +1,4 @@
-// First fit by a tree over time against the plain search that it replaces.
+// First fit by a tree over time compared with a plain search.
 #include "mantissa/plan/first_fit.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ struct Block {
   std::int64_t first = 0, last = 0;
 };
 
-/// The lowest of all offsets at which `next` meets no block that lives at the same time.
+/// Returns the lowest offset at which `next` overlaps no block with an overlapping lifetime.
 std::size_t lowest(const std::vector<Block>& placed, const Block& next) {
   std::vector<std::size_t> candidates = {0};
   for (const Block& b : placed) candidates.push_back(b.offset + b.bytes);
@@ -49,7 +49,7 @@ TEST(FirstFit, TakesTheLowestOffsetThatIsFree) {
   }
 }
 
-TEST(FirstFit, StacksWhatLivesTogetherAndReusesWhatDoesNot) {
+TEST(FirstFit, SeparatesOverlappingLifetimesAndReusesFreeMemory) {
   FirstFit fit(3);
   EXPECT_EQ(fit.place(100, 0, 2), 0U);
   EXPECT_EQ(fit.place(100, 0, 0), 100U);

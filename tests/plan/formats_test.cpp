@@ -1,5 +1,5 @@
-// Which formats the plan gives to a tiny Llama (docs/numerics.md, "Rounding points"), and what rules do to
-// them.
+// The formats that the plan assigns in a tiny Llama (docs/numerics.md, "Rounding points"), and the effects of
+// rules.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ Program plan_for(const precision::Policy& policy, const CompileOptions& options 
                  {});
 }
 
-/// The first step of this op at this scope.
+/// Returns the first step of this op at this scope.
 const Step* find_step(const Program& p, std::string_view scope, std::string_view op,
                       graph::Phase phase = graph::Phase::forward) {
   const auto it = std::find_if(p.steps.begin(), p.steps.end(), [&](const Step& s) {
@@ -82,7 +82,7 @@ model.embed_tokens                       gather     int32  –     –     f32  
 )");
 }
 
-TEST(Formats, OfAMomentThatWouldStandStillAreRefusedByTheParametersName) {
+TEST(Formats, OfAMomentThatWouldStallAreAnErrorThatNamesTheParameter) {
   const auto policy =
       precision::Policy::parse("bf16-true optimizer=bf16 rounding=stochastic; model.norm: rounding=nearest");
   try {
@@ -121,7 +121,7 @@ TEST(Rules, LaterOnesWin) {
   EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first+bf16-mixed");
 }
 
-TEST(Rules, ThatChangeNothingAreNamed) {
+TEST(Rules, WithoutEffectAreReported) {
   const auto policy = precision::Policy::parse("bf16-mixed")
                           .with_rule("*.mlp.*: compute=f32", "first")
                           .with_rule("*.up_proj: compute=f32", "second")
@@ -141,7 +141,7 @@ TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
     return rule_warnings(graph, policy, 4);
   };
   using Warnings = std::vector<std::string>;
-  // In step 1 the second rule wins, and the first has an effect before and after it.
+  // In step 1 the second rule takes precedence; the first applies before and after it.
   EXPECT_EQ(warned({"*.mlp: compute=f16", R"({match="*", steps="1:2", compute="f32"})"}), Warnings());
   EXPECT_EQ(
       warned({R"({match="*.mlp", steps="1:3", compute="f16"})", R"({match="*", steps="1:", compute="f32"})"}),
@@ -155,12 +155,12 @@ TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
     const std::string rule = "{match=\"*\", steps=\"" + std::to_string(first) + ":200\", compute=\"f32\"}";
     const Warnings late = warned({rule.c_str()});
     ASSERT_EQ(late.size(), 1U) << rule;
-    const std::string why = "speaks of steps from " + std::to_string(first) + " on, and the run has 4";
+    const std::string why = "holds from step " + std::to_string(first) + " on, but the run has 4";
     EXPECT_NE(late[0].find(why), std::string::npos) << late[0];
   }
 }
 
-TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
+TEST(Rules, AreShownForTheFormatOfAnOpsResult) {
   const Program p = plan_for(precision::Policy::parse("bf16-mixed")
                                  .with_rule("*: residual=bf16", "first")
                                  .with_rule("*: accumulate=f16", "second"));
@@ -168,7 +168,7 @@ TEST(Rules, AreNamedByWhoDecidedWhatAnOpWrites) {
   EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
 }
 
-/// The first row of this op at this scope in the forward pass.
+/// Returns the first row of this op at this scope in the forward pass.
 PlanRow find_row(const std::vector<PlanRow>& rows, std::string_view scope, std::string_view op) {
   const auto it = std::find_if(rows.begin(), rows.end(), [&](const PlanRow& r) {
     return r.scope == scope && r.op == op && r.pass == "forward";
@@ -187,8 +187,8 @@ TEST(Rules, AreNamedByAnOpThatASumWasFoldedInto) {
   }
 }
 
-TEST(Formats, OfAWholeModuleAreThoseOfTheResidualStreamInWhatIsReadAsItIs) {
-  // As DeepSpeed's fp16 and FSDP's param_dtype mean it: embedding rows and gains are copies too.
+TEST(Formats, OfAModuleCastAsAWholeApplyToDirectlyReadWeights) {
+  // As in DeepSpeed's fp16 and FSDP's param_dtype, embedding rows and gains are copies too.
   const Program p = plan_for(precision::Policy::parse("16-mixed residual=f16"));
   const std::vector<PlanRow> rows = plan_rows(p);
   const std::pair<const char*, const char*> reads[] = {{"model.embed_tokens", "gather"},
@@ -204,7 +204,7 @@ TEST(Formats, OfAWholeModuleAreThoseOfTheResidualStreamInWhatIsReadAsItIs) {
   });
   ASSERT_NE(gain, backward->inputs.end());
   EXPECT_EQ(p.buffer(gain->buffer).home, Home::copy);
-  // A rule raises one of them; where the stream is f32, they are the masters.
+  // A rule raises one of them; if the stream is f32, they are the masters.
   const auto raised = precision::Policy::parse("16-mixed residual=f16; model.norm: residual=f32");
   EXPECT_EQ(find_row(plan_rows(plan_for(raised)), "model.norm", "rmsnorm").stored, "f32");
   EXPECT_EQ(find_row(plan_rows(plan_for(raised)), "model.norm", "rmsnorm").decided_by, "policy rule 1");
@@ -212,7 +212,7 @@ TEST(Formats, OfAWholeModuleAreThoseOfTheResidualStreamInWhatIsReadAsItIs) {
   EXPECT_EQ(find_row(mixed, "model.norm", "rmsnorm").stored, "f32");
 }
 
-TEST(Formats, OfABranchThatIsRoundedBeforeItsSumAreBothShown) {
+TEST(Formats, OfABranchRoundedBeforeItsSumAreBothShown) {
   const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").output, "f32");
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").rounded, "bf16");
@@ -249,7 +249,7 @@ TEST(Rules, ForOneOperandShowTheFormatsOfBothFactors) {
   }
 }
 
-TEST(ActivationRounding, IsARulesAndOfAStepOfItsOwn) {
+TEST(ActivationRounding, IsSetByARuleAndIsASeparateStep) {
   for (const char* line :
        {"bf16-true rounding=stochastic", "bf16-true; *: pass=update rounding=stochastic"}) {
     for (const Step& s : plan_for(precision::Policy::parse(line)).steps)
@@ -302,7 +302,7 @@ TEST(Interiors, AreLoweredByRulesThatNameThemOnly) {
   EXPECT_EQ(by, (std::set<std::string>{"bf16 attention", "f32 built-in", "f16 head", "e5m2 norms"}));
 }
 
-TEST(Interiors, OfTheHeadAreOneInBothPassesWhereItIsOneStep) {
+TEST(Interiors, OfTheHeadHaveOneFormatInBothPassesOfAJointStep) {
   const auto joined = [](const precision::Policy& policy) {
     CompileOptions options{16, 16};
     options.join_head = true;
@@ -315,7 +315,7 @@ TEST(Interiors, OfTheHeadAreOneInBothPassesWhereItIsOneStep) {
     EXPECT_FALSE(joined(precision::Policy().with_rule(rule, ""))) << rule;
 }
 
-TEST(Interiors, OfAnglesAreTablesOfTheirOwn) {
+TEST(Interiors, OfAnglesAreSeparateTables) {
   const Program p = plan_for(precision::Policy::parse("32-true; *.1.self_attn: op=angles compute=bf16"));
   const auto table = [&](const char* scope, graph::Phase phase) {
     return p.buffer(find_step(p, scope, "rope", phase)->inputs[2].buffer).name;
@@ -369,7 +369,7 @@ TEST(Scaled, NoScalingMeansNoScaleOfATensor) {
     EXPECT_TRUE(plan_for(precision::Policy::parse(line)).scales.empty()) << line;
 }
 
-TEST(Scaled, ReadersThatScaleDifferentlyHaveScalesOfTheirOwn) {
+TEST(Scaled, ReadersThatScaleDifferentlyHaveSeparateScales) {
   const Program p = plan_for(precision::Policy::parse("fp8-hybrid; *.up_proj: scale_margin=2"));
   const auto scale_of = [&](const char* scope) {
     const Operand& input = find_step(p, scope, "matmul")->inputs[0];
@@ -379,7 +379,7 @@ TEST(Scaled, ReadersThatScaleDifferentlyHaveScalesOfTheirOwn) {
   EXPECT_EQ(scale_of("model.layers.0.mlp.gate_proj").margin, 0);
 }
 
-TEST(Scaled, ProductsAreToldByWhatTheyMultiply) {
+TEST(Scaled, ProductsAreShownWithTheFormatsOfTheirFactors) {
   std::vector<std::string> forward, backward;
   for (const PlanRow& row : plan_rows(plan_for(precision::Policy::parse("fp8-hybrid")))) {
     if (row.op == "matmul") (row.pass == "forward" ? forward : backward).push_back(row.multiplied);
@@ -388,7 +388,7 @@ TEST(Scaled, ProductsAreToldByWhatTheyMultiply) {
   EXPECT_EQ(std::set(backward.begin(), backward.end()), std::set<std::string>{"e5m2·e4m3"});
 }
 
-TEST(Scaled, GradientsCanHaveBlocksOfTheirOwn) {
+TEST(Scaled, GradientsCanHaveAnotherBlockFormat) {
   const Program p =
       plan_for(precision::Policy::parse("bf16-mixed compute=mxfp8; *: operand=gradient compute=mxfp8-e5m2"));
   std::set<std::string> forward, backward;
@@ -397,7 +397,7 @@ TEST(Scaled, GradientsCanHaveBlocksOfTheirOwn) {
   }
   EXPECT_EQ(forward, std::set<std::string>{"mxfp8"});
   EXPECT_EQ(backward, std::set<std::string>{"mxfp8-e5m2·mxfp8"});
-  std::set<std::string> factors;  // what native_only and targets ask about
+  std::set<std::string> factors;  // what native_only and targets check
   for (const FormatUse& use : formats_used(p)) {
     if (use.factor) factors.insert(use.format);
   }

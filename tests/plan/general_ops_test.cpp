@@ -1,6 +1,6 @@
-// A model of the ops that Llama has not: learned positions, layers with biases and transposed weights, splits
-// and joins, GELU, factors and terms that are the same for every token. Passes, recomputing, micro-batches,
-// threads and instruction sets change no byte of it.
+// A model of the ops that Llama lacks: learned positions, layers with biases and transposed weights, splits
+// and concatenations, GELU, broadcast factors and terms. Passes, recomputation, micro-batches, threads and
+// instruction sets change none of its bytes.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -101,10 +101,10 @@ const char* const kPolicies[] = {"64-true",
                                  "bf16-mixed; *.mlp: rounding=stochastic",
                                  "bf16-mixed; h.1: compute=f32"};
 
-/// Log-probabilities and every gradient of two micro-batches.
+/// Returns log-probabilities and every gradient of two micro-batches.
 std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data) {
   for (const bool accumulate : {false, true}) {
-    data.feed(c, accumulate ? 1 : 0, data.ids.size() - 1);  // the second one a token further
+    data.feed(c, accumulate ? 1 : 0, data.ids.size() - 1);  // the second one shifted by a token
     c.executor->run(graph::Phase::forward, rows.extent());
     c.executor->run(graph::Phase::backward, rows.extent(), accumulate);
   }
@@ -142,7 +142,7 @@ TEST(GeneralOps, HaveTheSameBytesUnderEveryPass) {
   }
 }
 
-/// The gradient of a branch is cast where a bias' gradient reads it, too: products round it as they load it.
+/// The gradient of a branch is cast if a bias gradient also reads it: products round it while loading.
 TEST(GeneralOps, LeaveNoCastInMixedPrecisionButForGradientsOfBiases) {
   const Program p = compile(model(16), precision::Policy::parse("bf16-mixed"), {16, 16}, {});
   for (const Step& cast : p.steps) {
@@ -165,7 +165,7 @@ TEST(GeneralOps, AddTheResidualInTheProductThatHasABias) {
   }
 }
 
-/// A term that is broadcast does not become a product's addend, which has the product's shape.
+/// A broadcast term does not become the addend of a product, which must have the product's shape.
 TEST(GeneralOps, AreFusedWithOperandsThatAreBroadcast) {
   const Program p = compile(model(16), precision::Policy::parse("32-true"), {16, 16}, {});
   const auto has = [&](const std::vector<std::string>& parts) {

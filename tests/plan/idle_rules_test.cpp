@@ -1,4 +1,4 @@
-// Rules are called idle where a model computes the same bits without them, and only there.
+// A rule is reported as idle exactly if the model computes the same bits without it.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -17,7 +17,7 @@ graph::Graph tiny_graph() {
   return model::build_log_prob(mantissa::testing::tiny_llama(false, kVocabulary), kTokens, kTokens, true);
 }
 
-/// Log-probabilities and gradients of one batch under `policy`.
+/// Returns log-probabilities and gradients of one batch under `policy`.
 std::vector<std::vector<double>> numbers_under(const precision::Policy& policy) {
   const mantissa::testing::Segments rows({kTokens});
   const mantissa::testing::Compiled c(tiny_graph(), policy, mantissa::testing::options_for(rows));
@@ -29,7 +29,7 @@ std::vector<std::vector<double>> numbers_under(const precision::Policy& policy) 
   return all;
 }
 
-/// Holds what is said of each rule on `base` against what it does to the numbers.
+/// Compares the report on each rule of `base` with its effect on the numbers.
 void check(const char* base, const std::vector<const char*>& idle, const std::vector<const char*>& others) {
   const auto policy = precision::Policy::parse(base);
   const std::vector<std::vector<double>> without = numbers_under(policy);
@@ -72,7 +72,7 @@ TEST(IdleRules, AreThoseWithoutWhichTheBitsAreTheSame) {
          "*: rounding=toward-zero"});
 }
 
-TEST(IdleRules, OfFactorsThatAreStoredLowerAreIdleWhereTheOpMakesNone) {
+TEST(IdleRules, OfFactorsStoredLowerAreIdleIfTheOpComputesNone) {
   check("bf16-true", {"*: op=matmul pass=backward compute=f32", "lm_head: pass=forward compute=f32"},
         {"*.up_proj: compute=f32", "*: op=log_prob pass=backward compute=f32",
          "*: op=attention pass=backward compute=f32"});

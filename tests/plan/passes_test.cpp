@@ -1,4 +1,5 @@
-// The passes of the plan: folding and fusing change no byte, and memory is shared only by those who may.
+// The passes of the plan: folding and fusing change no byte, and memory is shared only with disjoint
+// lifetimes.
 #include <gtest/gtest.h>
 
 #include <fmt/format.h>
@@ -48,13 +49,13 @@ graph::Graph training(bool tied, std::int64_t tokens, std::int64_t vocabulary = 
   return model::build_log_prob(tiny_llama(tied, vocabulary), tokens, tokens, true);
 }
 
-/// Log-probabilities and every gradient, of one micro-batch or of two.
+/// Returns log-probabilities and every gradient of one micro-batch or of two.
 std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data, int micro_batches = 2) {
   data.feed(c, 0, data.ids.size());
   c.executor->run(graph::Phase::forward, rows.extent());
   c.executor->run(graph::Phase::backward, rows.extent());
   if (micro_batches > 1) {
-    data.feed(c, 1, data.ids.size() - 1);  // each token one to the left, the last one twice
+    data.feed(c, 1, data.ids.size() - 1);  // each token shifted to the left, the last one repeated
     c.executor->run(graph::Phase::forward, rows.extent());
     c.executor->run(graph::Phase::backward, rows.extent(), true);
   }
@@ -152,7 +153,7 @@ struct Life {
   std::int64_t first = -1, last = -1;
 };
 
-/// Whether `next`, made by `s`, may lie where `old`, which s reads last, lay.
+/// Returns true if `next`, a result of `s`, may reuse the memory of `old`, whose last reader is s.
 bool may_replace(const Program& p, const Step& s, BufferId old, BufferId next) {
   const auto reads =
       std::count_if(s.inputs.begin(), s.inputs.end(), [&](const Operand& o) { return o.buffer == old; });
@@ -223,7 +224,7 @@ TEST(Memory, IsSharedOnlyByBuffersThatAreNotAliveTogether) {
   }
 }
 
-TEST(Memory, IsWhatThePlanForetells) {
+TEST(Memory, EqualsTheForecast) {
   const Segments rows({16});
   for (const std::string& policy : kPolicies) {
     const Compiled c(training(false, 16), policy_of(policy), options_for(rows));

@@ -1,4 +1,4 @@
-// Recomputing changes no byte of any result, and keeps what it says.
+// Recomputation changes no byte of any result, and keeps exactly the documented values.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ model::ModelConfig llama(std::int64_t layers) {
   return mantissa::testing::tiny_llama(true, 29, {{"num_hidden_layers", layers}});
 }
 
-/// Log-probabilities and every gradient of two micro-batches.
+/// Returns log-probabilities and every gradient of two micro-batches.
 std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data) {
   for (const bool later : {false, true}) {
     data.feed(c, later ? 1 : 0, static_cast<std::size_t>(rows.tokens));
@@ -64,7 +64,7 @@ Program planned(std::int64_t layers, const char* policy, Recompute mode) {
                  precision::Policy::parse(policy), options, {});
 }
 
-TEST(Recompute, RunsNoStepAgainWhoseResultsNobodyReads) {
+TEST(Recompute, RepeatsNoStepWithoutReaders) {
   for (const char* policy : {"32-true", "bf16-mixed", "16-true"}) {
     for (const Recompute mode : kModes) {
       const Program p = planned(4, policy, mode);
@@ -87,7 +87,7 @@ TEST(Recompute, RunsNoStepAgainWhoseResultsNobodyReads) {
   }
 }
 
-/// What one more layer adds to the activations.
+/// Returns the additional activations of one more layer.
 std::size_t per_layer(const char* policy, Recompute mode) {
   return planned(9, policy, mode).memory.activations - planned(8, policy, mode).memory.activations;
 }
@@ -102,8 +102,8 @@ TEST(Recompute, KeepsTheResidualStreamBetweenBlocksOnly) {
   EXPECT_EQ(per_layer("16-true", Recompute::block), stream * 2);
 }
 
-TEST(Recompute, DropsWhatAttentionMakes) {
-  // q and the output of all heads, k and v of the key-value heads, and a log-sum-exp of each head in f32.
+TEST(Recompute, DiscardsResultsInsideAttention) {
+  // q and the output of all heads, k and v of the key-value heads, and a log-sum-exp per head in f32.
   const std::size_t values = 64 * (16 + 8 + 8 + 16), lse = 64 * 4 * 4;
   EXPECT_EQ(per_layer("32-true", Recompute::none) - per_layer("32-true", Recompute::attention),
             values * 4 + lse);

@@ -1,5 +1,4 @@
-// Soft-capped logits in a plan: those that leave it are the head's, and joining the head's two steps keeps
-// the cap.
+// Soft-capped logits in a plan: output logits are capped, and joining the head's two steps keeps the cap.
 #include <gtest/gtest.h>
 
 #include "mantissa/graph/autodiff.h"
@@ -62,7 +61,7 @@ TEST(SoftCap, LogitsOfAPlanGiveTheHeadsLogProbabilities) {
   }
 }
 
-TEST(SoftCap, StaysWhereTheHeadIsOneStep) {
+TEST(SoftCap, IsAppliedIfTheHeadIsOneStep) {
   const Segments rows({9, 4, 1}, 2);
   const Data data(rows.tokens, kVocabulary, 11);
   const auto results = [&](const graph::Graph& graph, const char* policy, bool join) {

@@ -65,7 +65,7 @@ TEST_F(Metrics, WithoutALossScaleItIsNull) {
   EXPECT_TRUE(nlohmann::json::parse(metrics_line(m))["loss_scale"].is_null());
 }
 
-TEST_F(Metrics, WhatIsNotFiniteIsNullAndTheLineIsStillJson) {
+TEST_F(Metrics, NonFiniteValuesAreNullAndTheLineIsJson) {
   StepMetrics m = some();
   m.loss = std::numeric_limits<double>::quiet_NaN();
   m.grad_norm = std::numeric_limits<double>::infinity();
@@ -115,7 +115,7 @@ TEST_F(Metrics, ANewRunKeepsNothing) {
   EXPECT_EQ(steps(), (std::vector<std::int64_t>{1, 2}));
 }
 
-TEST_F(Metrics, ALineThatACrashCutShortGoes) {
+TEST_F(Metrics, ALineTruncatedByACrashIsRemoved) {
   write_steps(1, 2, 0);
   const std::string two = contents_of(file());
   for (const std::string& torn :
@@ -126,7 +126,7 @@ TEST_F(Metrics, ALineThatACrashCutShortGoes) {
   }
 }
 
-TEST_F(Metrics, AForeignLineIsRefusedByNumberAndNothingIsLost) {
+TEST_F(Metrics, AnInvalidLineIsAnErrorWithItsNumberAndNothingIsLost) {
   for (const char* foreign : {"not json", "[1]", "{}", R"({"step":"1"})", R"({"step":1.5})", ""}) {
     const std::string text =
         metrics_line({.step = 1}) + "\n" + foreign + "\n" + metrics_line({.step = 2}) + "\n";

@@ -38,7 +38,7 @@ TEST_F(SummaryFile, HoldsEveryKeyInOrder) {
   EXPECT_EQ(json["weights_xxh64"], "00ff00ff00ff00ff");
 }
 
-TEST_F(SummaryFile, WhatIsMissingOrNotFiniteIsNull) {
+TEST_F(SummaryFile, MissingAndNonFiniteValuesAreNull) {
   RunSummary summary = some();
   summary.validation_loss.reset();
   summary.final_loss = std::numeric_limits<double>::quiet_NaN();
@@ -47,7 +47,7 @@ TEST_F(SummaryFile, WhatIsMissingOrNotFiniteIsNull) {
   EXPECT_TRUE(json["final_loss"].is_null());
 }
 
-TEST_F(SummaryFile, IsReplacedWhole) {
+TEST_F(SummaryFile, IsReplacedAtomically) {
   test::put(folder / "summary.json", std::string(5000, 'x'));
   test::put(folder / "summary.json.partial", "left by a crash");
   write_summary(folder / "summary.json", some());

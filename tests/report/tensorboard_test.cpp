@@ -27,7 +27,7 @@ T take(std::string_view& bytes) {
   return value;
 }
 
-// The payloads of a file of records, every checksum compared.
+// Returns the payloads of a file of records, after checking every checksum.
 std::vector<std::string> payloads_of(const std::string& file) {
   std::vector<std::string> payloads;
   const auto unmasked = [](std::uint32_t masked) {
@@ -45,7 +45,7 @@ std::vector<std::string> payloads_of(const std::string& file) {
   return payloads;
 }
 
-// A message as protobuf's wire format has it: field number to the contents of its occurrences.
+// A message in protobuf's wire format: field number to the contents of its occurrences.
 using Message = std::multimap<std::uint64_t, std::string>;
 
 std::uint64_t take_varint(std::string_view& bytes) {
@@ -158,7 +158,7 @@ TEST_F(TensorBoard, StepsAndValidationsAreThereAtOnce) {
   EXPECT_EQ(message_of_bytes(payloads[4]).find(2)->second, "4");
 }
 
-TEST_F(TensorBoard, EveryWriterHasAFileOfItsOwn) {
+TEST_F(TensorBoard, EveryWriterHasASeparateFile) {
   const TensorBoardWriter first(folder), second(folder);
   EXPECT_NE(first.path(), second.path());
   EXPECT_THROW(TensorBoardWriter writer(folder / "none"), FileError);

@@ -1,4 +1,4 @@
-// Sequences that are decoded together: what each gives may not depend on the others.
+// Sequences that are decoded together: the result of each does not depend on the others.
 #include "mantissa/rollout/generate.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ const char* const kPolicies[] = {
     "bf16-matmul-x6",
     "bf16-mixed; *: op=softmax compute=bf16; *: op=angles compute=f16; *: rounding=stochastic"};
 
-/// Some sums are longer than a block, and the vocabulary is no whole number of vectors.
+/// Some sums are longer than a block, and the vocabulary is not a multiple of a vector.
 model::ModelConfig config() {
   return mantissa::testing::tiny_llama(false, kVocabulary, {{"intermediate_size", 300}});
 }
@@ -55,7 +55,7 @@ std::vector<std::int32_t> prompt_of(std::int64_t length, std::int32_t seed) {
   return ids;
 }
 
-/// Prompts of one token and of several chunks, the same one twice, and one that others are the beginning of.
+/// Prompts of one token and of several chunks, one of them twice, and one that is a prefix of others.
 std::vector<Request> requests() {
   std::vector<Request> all = {{prompt_of(1, 5), 0},   {prompt_of(7, 2), 0}, {prompt_of(300, 3), 0},
                               {prompt_of(7, 2), 1},   {prompt_of(7, 2), 0}, {prompt_of(520, 11), 4},
@@ -66,7 +66,7 @@ std::vector<Request> requests() {
 GenerateOptions drawing() {
   GenerateOptions o;
   o.max_new_tokens = 12;
-  o.stop = {4, 19};  // so that they end at different places
+  o.stop = {4, 19};  // so that they end at different positions
   o.sampling = {.temperature = 1.3, .top_k = 20, .top_p = 0.98, .seed = 5};
   return o;
 }
@@ -79,7 +79,7 @@ void expect_same(const std::vector<Generation>& got, const std::vector<Generatio
   }
 }
 
-/// Each by itself, on one slot.
+/// Each alone, in one slot.
 std::vector<Generation> alone(const char* policy, std::span<const Request> requests,
                               const GenerateOptions& options, std::int64_t capacity) {
   Model model(policy, capacity, 1);
@@ -99,7 +99,7 @@ TEST(Streams, GiveTheBitsOfEachAloneUnderEveryPreset) {
       SCOPED_TRACE(streams);
       Model model(policy, kCapacity, streams);
       expect_same(model(all, drawing()), want);
-      // A slot's past does not matter.
+      // A slot's earlier contents do not matter.
       expect_same(model(all, drawing()), want);
     }
   }
@@ -117,14 +117,14 @@ TEST(Streams, GiveTheSameBitsOnEveryInstructionSetAndThreadCount) {
   }
 }
 
-TEST(Streams, DrawByTheirOwnNumberAndPosition) {
+TEST(Streams, DrawByTheirNumberAndPosition) {
   const std::vector<Request> all = requests();
   const std::vector<Generation> g = Model("32-true", kCapacity, 3)(all, drawing());
   EXPECT_EQ(g[1].ids, g[4].ids);  // the same prompt and sequence
-  EXPECT_NE(g[1].ids, g[3].ids);  // another sequence of it
+  EXPECT_NE(g[1].ids, g[3].ids);  // another sequence of the same prompt
 }
 
-TEST(Streams, EndAtAStopAtTheLastPositionAndWhereTheyAreTold) {
+TEST(Streams, EndAtAStopIdAtTheLastPositionAndOnRequest) {
   const std::vector<Request> all = requests();
   GenerateOptions o = drawing();
   const std::vector<Generation> whole = Model("32-true", kCapacity, 4)(all, o);
@@ -140,7 +140,7 @@ TEST(Streams, EndAtAStopAtTheLastPositionAndWhereTheyAreTold) {
     stopped = stopped || stop;
   }
   EXPECT_TRUE(stopped);
-  // What is told of a token is its request; one request ends, the others do not.
+  // The callback gets the request of each token; ending one request does not end others.
   std::vector<std::vector<std::int32_t>> told(all.size());
   o.on_token = [&](std::size_t request, std::int32_t id, double) {
     told[request].push_back(id);
@@ -154,7 +154,7 @@ TEST(Streams, EndAtAStopAtTheLastPositionAndWhereTheyAreTold) {
 }
 
 TEST(Streams, AskLogitsOfTheLastTokenOnly) {
-  // One prompt of three chunks: only the last of its runs has a head to compute.
+  // One prompt of three chunks: only its last run needs the head.
   Model model("32-true", kCapacity, 2);
   std::vector<std::size_t> rows;
   model.session.executor().after_step = [&](const plan::Step& step, const graph::Call& call) {

@@ -41,7 +41,7 @@ TEST_F(Directory, ThatIsEmptyBeginsARunAtTheStart) {
   EXPECT_THROW(chosen(5), FileError);
 }
 
-TEST_F(Directory, WithStatesIsResumedOrOverwrittenWhenAsked) {
+TEST_F(Directory, WithStatesIsResumedOrOverwrittenOnlyByOption) {
   add_state(5);
   add_state(10);
   EXPECT_EQ(chosen(0), 10);

@@ -1,4 +1,4 @@
-// The contract of numerics, for a model of every family: what may not change a byte of training or decoding.
+// Reproducibility for a model of every family: settings that must not change a byte of training or decoding.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,10 +39,10 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyUnder,
                            return name;
                          });
 
-/// Longer than the windows, the original contexts and a vector; no whole number of vectors.
+/// Longer than the windows, the original contexts and a vector, and not a multiple of a vector.
 constexpr std::int64_t kLength = 19, kRows = 4;
 
-/// Log-probabilities and gradients of kRows rows, `at_once` of them in a run.
+/// Returns log-probabilities and gradients of kRows rows, with `at_once` rows per run.
 std::vector<Bytes> step(const model::ModelConfig& config, const precision::Policy& policy,
                         std::int64_t at_once, const kernels::Context& ctx = {.simd = kernels::best_simd()},
                         const std::function<void(plan::CompileOptions&)>& change = {}) {
@@ -100,7 +100,7 @@ std::vector<Bytes> logits(const Compiled& c, std::size_t count) {
   return rows;
 }
 
-/// The logits of each token of two sequences that are traced whole.
+/// Returns the logits of each token of two sequences, computed in a single run each.
 std::vector<Bytes> traced(const model::ModelConfig& config, const precision::Policy& policy,
                           const Data& data) {
   const Segments rows({kLength, kLength});
@@ -112,14 +112,14 @@ std::vector<Bytes> traced(const model::ModelConfig& config, const precision::Pol
   return logits(c, data.ids.size());
 }
 
-/// Two sequences of kLength tokens of `data`, decoded in slots of their own.
+/// Two sequences of kLength tokens of `data`, decoded in separate slots.
 class TwoSequences {
  public:
   TwoSequences(const Compiled& c, const Data& data) : c_(c), data_(data) {}
 
   bool ended() const { return done_[0] == kLength && done_[1] == kLength; }
-  /// Feeds the next tokens of each, up to its end. Returns the places in `data` of the last ones, whose
-  /// logits follow each other in the output.
+  /// Feeds the next tokens of each sequence, up to its end. Returns the indices in `data` of the last ones,
+  /// whose logits are consecutive in the output.
   std::vector<std::size_t> feed(const std::array<std::int64_t, 2>& most) {
     std::vector<Row> rows;
     std::vector<Segment> segments;
@@ -156,7 +156,7 @@ TEST_P(FamilyUnder, DecodingInChunksOfAnySizeGivesTheLogitsOfATrace) {
   options.longest_leaf = 2 * kLength;
   Compiled c(model::build_decode(config(), 2 * kLength, 2, kLength), policy(), options);
   c.randomise_vectors();
-  using Chunks = std::vector<std::array<std::int64_t, 2>>;  // of a run, one after the other, over and over
+  using Chunks = std::vector<std::array<std::int64_t, 2>>;  // sizes of runs, used cyclically
   for (const Chunks& chunks : {Chunks{{1, 1}}, {{kLength, kLength}}, {{5, 2}, {1, 7}}, {{1, 3}, {11, 1}}}) {
     TwoSequences sequences(c, data);
     for (std::size_t run = 0; !sequences.ended(); ++run) {

@@ -1,5 +1,5 @@
-// What may not change a byte: how a batch is cut into micro-batches, the threads, the instruction set, and
-// whether a sequence is computed whole or token by token.
+// Settings that must not change a byte: the split into micro-batches, the threads, the instruction set, and
+// decoding token by token.
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
@@ -27,7 +27,7 @@ plan::CompileOptions options_for(std::int64_t length, std::int64_t rows_per_leaf
   return o;
 }
 
-/// Gradients of `rows` rows of `length` tokens, `at_once` of them in a run.
+/// Returns gradients of `rows` rows of `length` tokens, with `at_once` rows per run.
 std::vector<Bytes> gradients(const char* policy, bool tied, std::int64_t length, std::int64_t rows,
                              std::int64_t at_once, std::int64_t rows_per_leaf, const kernels::Context& ctx) {
   const std::int64_t capacity = at_once * length;
@@ -67,7 +67,7 @@ TEST(MicroBatches, OfRowsLongerThanABlockToo) {
     EXPECT_TRUE(gradients(policy, true, 300, 4, 1, 1, ctx) == whole) << "1 + 1 + 1 + 1";
     const std::vector<Bytes> pairs = gradients(policy, true, 300, 4, 4, 2, ctx);
     EXPECT_TRUE(gradients(policy, true, 300, 4, 2, 2, ctx) == pairs) << "leaves of 2";
-    // A leaf is a sum of its own: the test would see nothing if leaves did not matter.
+    // Each leaf is a separate sum. Without an effect of leaves, the test would prove nothing.
     EXPECT_FALSE(pairs == whole);
   }
 }
@@ -88,7 +88,7 @@ TEST(Steps, BeyondTheCapacityAreRefused) {
   EXPECT_THROW(c.executor->run(graph::Phase::forward, Segments({5}).extent()), ShapeError);
 }
 
-/// Log-probabilities that a trace of the whole sequence gives to its own next tokens.
+/// Returns log-probabilities of the sequence's own next tokens, from a trace of the whole sequence.
 std::vector<double> traced(const char* policy, const std::vector<std::int32_t>& ids, std::size_t first) {
   const auto n = static_cast<std::int64_t>(ids.size());
   const Compiled c(model::build_logits(tiny_llama(false), n, n, false), precision::Policy::parse(policy),

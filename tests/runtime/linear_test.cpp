@@ -1,5 +1,4 @@
-// A Linear layer whose weight lies [in, out] has the bits of one whose weight lies [out, in], in every
-// format.
+// A Linear layer with a weight [in, out] has the bits of one with a weight [out, in], in every format.
 #include <gtest/gtest.h>
 
 #include <cctype>
@@ -48,7 +47,7 @@ Graph two_layers(std::int64_t tokens, bool transposed) {
   return graph;
 }
 
-/// `bytes` of a matrix [rows, columns] as those of its transpose.
+/// Transposes the `bytes` of a matrix [rows, columns].
 Bytes transpose(const Bytes& bytes, std::size_t rows, std::size_t columns) {
   const std::size_t element = bytes.size() / (rows * columns);
   Bytes out(bytes.size());
@@ -63,7 +62,7 @@ bool is_layer(const plan::Slot& slot) {
   return slot.name == "up.weight" || slot.name == "down.weight";
 }
 
-/// The numbers of `plain` as the weights of `other`, whose layers are transposed.
+/// Copies the numbers of `plain` to the weights of `other`, whose layers are transposed.
 void copy_weights(const Compiled& plain, Compiled& other) {
   for (std::size_t s = 0; s < plain.program.slots.size(); ++s) {
     const plan::Slot& slot = plain.program.slots[s];
@@ -77,7 +76,7 @@ void copy_weights(const Compiled& plain, Compiled& other) {
   other.refresh_copies();
 }
 
-/// Two micro-batches, so that gradients are accumulated too.
+/// Two micro-batches, so that gradients accumulate.
 void run(const Compiled& c, const Segments& rows, const Data& data) {
   data.feed(c, 0, data.ids.size());
   for (const bool accumulate : {false, true}) {
@@ -142,7 +141,7 @@ TEST(Linear, AddsTheMastersBiasAndRoundsOnce) {
     EXPECT_EQ(bias.home, plan::Home::master) << bias.name;
     EXPECT_EQ(bias.type, Scalar::f32);
   }
-  // y = bias where x = 0: the master rounded to the output's format.
+  // y = bias for x = 0: the master rounded to the output's format.
   const plan::BufferId table = c.program.required("emb.weight");
   for (std::size_t e = 0; e < static_cast<std::size_t>(kVocabulary * kIn); ++e) c.set(table, e, 0);
   data.feed(c, 0, data.ids.size());

@@ -1,5 +1,4 @@
-// Positions are integers in the plan, count on where a cache holds the earlier tokens, and never exceed the
-// table.
+// Positions are integers in the plan, continue after cached tokens, and never exceed the table.
 #include <gtest/gtest.h>
 
 #include "mantissa/base/error.h"
@@ -16,7 +15,7 @@ using mantissa::testing::Compiled;
 
 constexpr std::int64_t kTokens = 12, kWidth = 4, kLimit = 8;
 
-/// Rows of a table of kLimit positions; row i holds i in every column.
+/// Rows of a table of kLimit positions; all columns of row i contain i.
 struct Learned {
   explicit Learned(const char* policy) {
     Builder b(graph, kTokens);

@@ -1,5 +1,4 @@
-// A compiled graph with its weights and its executor, on the smallest machine: what tests of whole programs
-// share.
+// A compiled graph with its weights and executor on the smallest machine, for tests of whole programs.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ struct Segments {
   Extent extent() const { return {tokens, rows, segments, per_leaf}; }
 };
 
-/// A small Llama; `more` are fields of its config.json.
+/// A small Llama with the fields `more` in its config.json.
 inline model::ModelConfig tiny_llama(bool tied, std::int64_t vocabulary = 29,
                                      const nlohmann::json& more = nlohmann::json::object()) {
   nlohmann::json json = {{"model_type", "llama"},      {"vocab_size", vocabulary}, {"hidden_size", 16},
@@ -58,7 +57,7 @@ struct Compiled {
   Compiled(const Compiled&) = delete;
   Compiled& operator=(const Compiled&) = delete;
 
-  /// `count` elements of a buffer from `offset` on.
+  /// Returns `count` elements of a buffer from `offset` on.
   std::vector<double> values(plan::BufferId id, std::size_t count, std::size_t offset = 0) const {
     std::vector<double> v(count);
     const Matrix m = executor->buffer(id);
@@ -72,7 +71,7 @@ struct Compiled {
     const Matrix m = executor->buffer(id);
     store_row(&value, 1, m.data, m.type, offset);
   }
-  /// Gains and biases start as ones and zeros, which hide what happens to them: adds numbers within ± 0.2.
+  /// Adds numbers within ± 0.2 to gains and biases, whose initial ones and zeros would hide errors.
   void randomise_vectors() {
     std::mt19937 random(11);
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
@@ -85,7 +84,7 @@ struct Compiled {
     }
     refresh_copies();
   }
-  /// After masters were set.
+  /// Call after setting masters.
   void refresh_copies() { weights.refresh_copies(); }
   Bytes bytes(plan::BufferId id, std::size_t count) const {
     const Matrix m = executor->buffer(id);
@@ -95,7 +94,7 @@ struct Compiled {
   std::size_t count(std::size_t slot) const {
     return static_cast<std::size_t>(program.slots[slot].shape.count());
   }
-  /// What the optimizer would read of each parameter.
+  /// Returns the gradients that the optimizer would read, for each parameter.
   std::vector<Bytes> gradients() const {
     std::vector<Bytes> all;
     for (std::size_t s = 0; s < program.slots.size(); ++s)
@@ -110,7 +109,7 @@ struct Compiled {
   std::unique_ptr<runtime::Executor> executor;
 };
 
-/// Ids, targets (every seventh is not asked) and upstream gradients of a batch.
+/// Ids, targets (every seventh is −1) and upstream gradients of a batch.
 struct Data {
   std::vector<std::int32_t> ids, targets;
   std::vector<double> d;
@@ -124,7 +123,7 @@ struct Data {
       d.push_back(-1.0 / static_cast<double>(1 + t % 5));
     }
   }
-  /// Tokens [begin, begin + count) as the program's inputs.
+  /// Sets tokens [begin, begin + count) as the program's inputs.
   void feed(const Compiled& c, std::size_t begin, std::size_t count) const {
     for (std::size_t t = 0; t < count; ++t) {
       c.executor->integers("ids")[t] = ids[begin + t];
@@ -135,7 +134,7 @@ struct Data {
   }
 };
 
-/// Forward, backward and finish of one batch.
+/// Runs forward, backward and finish of one batch.
 inline void train_step(const Compiled& c, const Extent& extent) {
   c.executor->run(graph::Phase::forward, extent);
   c.executor->run(graph::Phase::backward, extent);

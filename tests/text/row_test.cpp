@@ -28,7 +28,7 @@ TEST(Row, PredictsEachLabelAfterTheIdsBeforeIt) {
   EXPECT_EQ(step.total_weight(), 3);
 }
 
-TEST(Row, WithoutLabelsAndWeightsIsWhatAStreamGives) {
+TEST(Row, WithoutLabelsAndWeightsEqualsARowOfAStream) {
   const StepData row = of({{5, 6, 7, 8}}, 3);
   const StepData stream = Dataset({5, 6, 7, 8}, {.sequence_length = 3, .shuffle = false}, "data").step(1, 1);
   EXPECT_EQ(row.ids, stream.ids);
@@ -78,7 +78,7 @@ TEST(RowData, HasAnOrderAndAShareThatIsHeldOutAsAStreamHas) {
     EXPECT_EQ(set.step(step, 3).origin, same.step(step, 3).origin);
 }
 
-TEST(RowData, HeldOutRowsOfTheirOwnLeaveAllOthersForTraining) {
+TEST(RowData, SeparateHeldOutRowsLeaveAllOthersForTraining) {
   Dataset set(Ids(41), {.sequence_length = 4, .shuffle = false, .validation = 0.2}, "ids");
   set.hold_out({{{1, 2, 3}}, {{4, 5}}});
   EXPECT_EQ(set.training_rows(), 10);
@@ -86,7 +86,7 @@ TEST(RowData, HeldOutRowsOfTheirOwnLeaveAllOthersForTraining) {
   EXPECT_EQ(set.validation(1, 1).targets, (Ids{5, -1, -1, -1}));
 }
 
-TEST(RowData, ASourceIsAskedForTheRowsOfEachStepAndTheyAreChecked) {
+TEST(RowData, ASourceGivesTheRowsOfEachStepAndTheyAreChecked) {
   std::vector<std::int64_t> asked;
   const RowSource source = [&](std::int64_t step) {
     asked.push_back(step);
@@ -101,7 +101,7 @@ TEST(RowData, ASourceIsAskedForTheRowsOfEachStepAndTheyAreChecked) {
   EXPECT_THROW(set.step(10, 2), ConfigError);  // id 10 of a vocabulary of 10
 }
 
-TEST(RowData, AStepWithoutAWeightIsRefused) {
+TEST(RowData, AStepWithoutAWeightIsAnError) {
   const Dataset masked({{{1, 2}, {-100, -100}}}, {.sequence_length = 4}, "rows");
   EXPECT_THROW(masked.step(1, 1), ConfigError);
   const Dataset weightless({{{1, 2}, {}, {1, 0}}}, {.sequence_length = 4}, "rows");

@@ -1,4 +1,4 @@
-// What a run says of itself: once, and only where there is something to say.
+// Warnings of a run: each once, and only for a reason.
 #include "mantissa/train/watch.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ StepReport scaled(std::int64_t step, double scale, const char* scope = nullptr) 
   return r;
 }
 
-TEST(Watch, SaysOnceThatTheScaleKeepsFalling) {
+TEST(Watch, WarnsOnceThatTheScaleKeepsFalling) {
   Watch watch;
   EXPECT_TRUE(watch.see(scaled(1, 1024, "a")).empty());
   EXPECT_TRUE(watch.see(scaled(2, 1024)).empty());
@@ -32,7 +32,7 @@ TEST(Watch, SaysOnceThatTheScaleKeepsFalling) {
   EXPECT_TRUE(watch.see(scaled(10, 128, "a")).empty());
 }
 
-TEST(Watch, HandsOnACureThatIsNotTheScopesCompute) {
+TEST(Watch, PassesOnACureThatIsNotTheScopesCompute) {
   Watch watch;
   std::vector<Warning> said;
   for (const double scale : {1024, 512, 256}) {
@@ -45,7 +45,7 @@ TEST(Watch, HandsOnACureThatIsNotTheScopesCompute) {
   EXPECT_EQ(said[0].cures[0].arguments, (std::vector<std::string>{"--resume", "--rule", "a: grads=f32"}));
 }
 
-TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
+TEST(Watch, IsSilentIfTheScaleRisesInBetween) {
   Watch watch;
   double scale = 1024;
   for (std::int64_t step = 1; step < 40; step += 2) {
@@ -55,7 +55,7 @@ TEST(Watch, IsSilentWhereTheScaleRisesInBetween) {
   }
 }
 
-TEST(Watch, WaitsLongerWhereOpsTakeTurns) {
+TEST(Watch, WaitsLongerIfOpsAlternate) {
   Watch watch;
   double scale = 4096;
   std::vector<Warning> said;
@@ -68,7 +68,7 @@ TEST(Watch, WaitsLongerWhereOpsTakeTurns) {
             "the loss scale fell 64x in 7 steps, by several ops. Fix: --resume --precision bf16-mixed");
 }
 
-TEST(Watch, SaysOnceThatNoWeightMoves) {
+TEST(Watch, WarnsOnceThatNoWeightMoves) {
   Watch watch;
   StepReport still;
   still.step = 4;
@@ -78,7 +78,7 @@ TEST(Watch, SaysOnceThatNoWeightMoves) {
   EXPECT_TRUE(watch.see(still).empty());
 }
 
-TEST(Watch, SaysOnceThatTheLossIsNotFiniteThoughTheGradientsAre) {
+TEST(Watch, WarnsOnceOfANonFiniteLossWithFiniteGradients) {
   Watch watch;
   StepReport r = scaled(2, 8);
   r.loss = std::nan("");

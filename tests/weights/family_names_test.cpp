@@ -1,5 +1,5 @@
-// Names under which files hold the weights of each family: whole models, bare trunks, tied heads beside their
-// embedding, tensors that follow from the config, and shards.
+// Names of weights in files of each family: whole models, bare trunks, tied heads next to their embedding,
+// tensors that follow from the config, and shards.
 #include <gtest/gtest.h>
 
 #include "io/temporary.h"
@@ -43,7 +43,7 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
     }
   }
 
-  /// A tensor of numbers that no other one has.
+  /// A tensor with unique numbers.
   void add(const std::string& name, const std::vector<std::int64_t>& shape) {
     std::int64_t count = 1;
     for (const std::int64_t n : shape) count *= n;
@@ -53,7 +53,7 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
     names.push_back(name);
     shapes.push_back(shape);
   }
-  /// Leaves the family's prefix out of every name that has it.
+  /// Removes the family's prefix from every name that has it.
   void make_bare() {
     for (std::string& name : names) {
       if (name.starts_with(config.family->trunk_prefix)) name.erase(0, config.family->trunk_prefix.size());
@@ -75,7 +75,7 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
         [&] { open_weights(program, source(), mantissa::testing::plain_device()); });
   }
 
-  /// Every slot holds the numbers that add() gave it, however it is loaded.
+  /// Every slot contains the numbers given by add(), for every way of loading.
   void expect_loaded(const char* in = ".") {
     runtime::WeightSet copied(program, mantissa::testing::plain_device());
     load_weights(copied, source(in), mantissa::testing::plain_device());
@@ -92,7 +92,7 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
 
   model::ModelConfig config;
   plan::Program program;
-  std::vector<std::vector<float>> stored;  // of the slots, and then what else the file has
+  std::vector<std::vector<float>> stored;  // of the slots, followed by the file's other tensors
   std::vector<std::string> names;
   std::vector<std::vector<std::int64_t>> shapes;
 };

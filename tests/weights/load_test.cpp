@@ -1,4 +1,4 @@
-// Weights that are read where their file is mapped have the bits of those that are copied.
+// Mapped weights have the bits of copied ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ constexpr std::pair<Scalar, io::Dtype> kStored[] = {
     {Scalar::f64, io::Dtype::f64}, {Scalar::f32, io::Dtype::f32},   {Scalar::bf16, io::Dtype::bf16},
     {Scalar::f16, io::Dtype::f16}, {Scalar::e5m2, io::Dtype::e5m2}, {Scalar::e4m3, io::Dtype::e4m3}};
 
-/// Its embedding is longer than one of the pieces that weights are loaded in.
+/// Its embedding is larger than one piece of loading.
 model::ModelConfig config(bool tied) {
   return model::parse_model_config({{"model_type", "llama"},
                                     {"vocab_size", 4100},
@@ -67,7 +67,7 @@ class LoadWeights : public test::TemporaryFolder {
     return {c, folder};
   }
 
-  /// Of all weights that the program's steps read.
+  /// Counts all weights that the program's steps read.
   static std::vector<std::byte> read_bytes(const plan::Program& program, const runtime::WeightSet& weights) {
     std::vector<std::byte> all;
     for (const plan::Step& s : program.steps) {
@@ -101,7 +101,7 @@ TEST_F(LoadWeights, MappedHaveTheBitsOfCopiedUnderEveryPresetAndDtype) {
   }
 }
 
-TEST_F(LoadWeights, TakeNoMemoryForWhatTheFileHasOrNobodyReads) {
+TEST_F(LoadWeights, UsesNoMemoryForMappedOrUnreadWeights) {
   const ModelSource f32 = write(config(false), Scalar::f32, io::Dtype::f32);
   EXPECT_EQ(
       open_weights(program_of(config(false), "32-true"), f32, mantissa::testing::plain_device()).bytes(), 0U);
@@ -112,11 +112,11 @@ TEST_F(LoadWeights, TakeNoMemoryForWhatTheFileHasOrNobodyReads) {
   EXPECT_EQ(
       open_weights(program_of(config(false), "bf16-true"), bf16, mantissa::testing::plain_device()).bytes(),
       0U);
-  // Nothing but the embedding and the three gains, widened.
+  // Only the embedding and the three gains, widened.
   EXPECT_EQ(open_weights(mixed, bf16, mantissa::testing::plain_device()).bytes(), (4100U + 3U) * 64U * 4U);
 }
 
-TEST_F(LoadWeights, AFileThatIsReplacedStaysWhatItWas) {
+TEST_F(LoadWeights, AReplacedFileStaysMapped) {
   const plan::Program program = program_of(config(false), "32-true");
   const runtime::WeightSet weights = open_weights(program, write(config(false), Scalar::f32, io::Dtype::f32),
                                                   mantissa::testing::plain_device());
@@ -132,7 +132,7 @@ TEST_F(LoadWeights, MayLieAtAnyByte) {
   const plan::Program program = program_of(config(false), "32-true");
   const std::vector<std::byte> want =
       read_bytes(program, open_weights(program, source, mantissa::testing::plain_device()));
-  // The format lets a header end in any number of spaces.
+  // The format allows any number of spaces at the end of a header.
   const std::string file = test::contents_of(folder / "model.safetensors");
   std::uint64_t length = 0;
   std::memcpy(&length, file.data(), 8);
@@ -181,7 +181,7 @@ TEST_F(LoadWeights, NameTheFirstValueBeyondTheMastersRange) {
   }
 }
 
-/// The message of a load of `tensor` as a weight of this dtype, with further tensors beside.
+/// Returns the message of loading `tensor` as a weight of this dtype, with further tensors next to it.
 std::string refused(const std::filesystem::path& folder, const plan::Program& program, io::Dtype dtype,
                     std::vector<io::TensorToWrite> beside = {}) {
   const std::vector<std::byte> bytes(std::size_t{4100} * 64 * io::bytes_of(dtype));
@@ -193,20 +193,19 @@ std::string refused(const std::filesystem::path& folder, const plan::Program& pr
   });
 }
 
-TEST_F(LoadWeights, RefuseWhatIsNoFloatingPointNumber) {
+TEST_F(LoadWeights, RejectsIntegersAndBooleans) {
   const plan::Program program = program_of(config(false), "bf16-mixed");
   for (const io::Dtype dtype :
        {io::Dtype::i64, io::Dtype::i32, io::Dtype::i16, io::Dtype::i8, io::Dtype::u8, io::Dtype::boolean}) {
-    EXPECT_EQ(
-        refused(folder, program, dtype),
-        "model.embed_tokens.weight: is " + std::string(io::safetensors_name(dtype)) + " in " +
-            (folder / "model.safetensors").string() +
-            ", but policy \"bf16-mixed\" keeps f32 here; save it as a floating-point tensor (in PyTorch "
-            "weight.to(torch.float32)), or load the weights before they were quantised");
+    EXPECT_EQ(refused(folder, program, dtype),
+              "model.embed_tokens.weight: is " + std::string(io::safetensors_name(dtype)) + " in " +
+                  (folder / "model.safetensors").string() +
+                  ", but policy \"bf16-mixed\" keeps f32 here; save it as a floating-point tensor (in "
+                  "PyTorch weight.to(torch.float32)), or load the weights before quantisation");
   }
 }
 
-TEST_F(LoadWeights, RefuseCodesWithoutTheirScales) {
+TEST_F(LoadWeights, RejectsCodesWithoutTheirScales) {
   const plan::Program program = program_of(config(false), "bf16-true");
   const float scale = 2;
   for (const char* name : {"model.embed_tokens.weight_scale_inv", "model.embed_tokens.weight_scale"}) {
@@ -214,9 +213,8 @@ TEST_F(LoadWeights, RefuseCodesWithoutTheirScales) {
                       {{name, io::Dtype::f32, {1}, std::as_bytes(std::span(&scale, 1)), nullptr}}),
               "model.embed_tokens.weight: is F8_E4M3 in " + (folder / "model.safetensors").string() +
                   " with its scale in \"" + name +
-                  "\", but policy \"bf16-true\" keeps bf16 here; multiply them with mantissa convert IN OUT "
-                  "--dtype "
-                  "bf16, or load the weights before they were quantised");
+                  "\", but policy \"bf16-true\" keeps bf16 here; dequantise them with mantissa convert IN "
+                  "OUT --dtype bf16, or load the weights before quantisation");
   }
 }
 

@@ -1,4 +1,4 @@
-// The config.json of a model, where it is damaged or no file at all.
+// A model whose config.json is damaged or not a file.
 #include "mantissa/weights/model_files.h"
 
 #include <gtest/gtest.h>
@@ -31,13 +31,13 @@ TEST_F(FindModel, ADamagedConfigIsOneErrorThatNamesTheFile) {
   EXPECT_NE(refused("{\"a\": 1, \"a\": 2}").find("has the key \"a\" twice"), std::string::npos);
 }
 
-TEST_F(FindModel, APlaceThatCannotBeLookedAtIsNoDirectory) {
+TEST_F(FindModel, AnInaccessiblePathIsNotADirectory) {
   std::filesystem::create_symlink("loop", folder / "loop");
   const std::string message = test::message_of<FileError>([&] { find_model(folder / "loop"); });
-  EXPECT_NE(message.find("loop: is no directory"), std::string::npos) << message;
+  EXPECT_NE(message.find("loop: is not a directory"), std::string::npos) << message;
 }
 
-TEST_F(FindModel, ADirectoryWithoutConfigSaysSo) {
+TEST_F(FindModel, ADirectoryWithoutConfigIsAnError) {
   const std::string message = test::message_of<FileError>([&] { find_model(folder); });
   EXPECT_NE(message.find("has no config.json, so it is not a model"), std::string::npos) << message;
 }

@@ -15,7 +15,7 @@ namespace mantissa::api {
 
 namespace {
 
-/// The arguments with the DeepSpeed file that they name.
+/// Precision arguments, and the DeepSpeed file that they name.
 struct Arguments {
   explicit Arguments(const Precision& precision) : all{precision.policy, precision.rules, nullptr} {
     if (precision.deepspeed.empty()) return;

@@ -1,4 +1,4 @@
-// A run's config.
+// The config of a run.
 #pragma once
 
 #include <filesystem>
@@ -13,24 +13,25 @@
 
 namespace mantissa::api {
 
-/// A run's config: checked, resolved, immutable (docs/cli.md).
+/// The config of a run: checked, resolved, immutable (docs/cli.md).
 class Config {
  public:
-  /// Reads a TOML file. `overrides` are "section.key=value"; `precision` replaces the policy and adds rules.
-  /// A DeepSpeed file wins over the TOML, overrides and `precision` over both. Throws FileError, ConfigError.
+  /// Reads a TOML file. `overrides` are "section.key=value". `precision` replaces the policy, adds rules, or
+  /// gives a DeepSpeed file. The DeepSpeed file overrides the TOML; `overrides`, `precision.policy` and
+  /// `precision.rules` take precedence over both. Throws FileError, ConfigError.
   static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
                      const Precision& precision = {});
-  /// Reads TOML from text; relative paths are relative to the current directory.
+  /// Parses TOML from memory. Relative paths are relative to the current directory.
   static Config parse(std::string_view text, std::span<const std::string> overrides = {},
                       const Precision& precision = {});
 
-  /// Returns every key with its value; the text loads back to an equal config.
+  /// Returns the resolved config as TOML, with every key. It parses to an equal config.
   std::string toml() const;
   /// Returns the run directory, run.out.
   std::filesystem::path out() const;
   /// Returns the canonical name and line of the policy: "bf16-mixed: params=f32 …".
   std::string policy() const;
-  /// Return how the config was read. train() reports both to its events, and a Plan has them.
+  /// Return how the config was read. train() reports both to its events, and a Plan contains them.
   const std::vector<std::string>& notes() const;
   const std::vector<std::string>& warnings() const;
 
@@ -42,11 +43,11 @@ class Config {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// The names, defaults and descriptions of every config key.
+/// Returns the names, defaults and descriptions of all config keys, for a terminal of `columns` columns.
 std::string config_help(std::size_t columns = 80);
 
-/// A key of a config, by its own name ("lr") or another trainer's ("learning_rate"), and how the two relate;
-/// without a name if there is no such key.
+/// A config key, found by its name ("lr") or by its name in another trainer ("learning_rate"), with a note on
+/// their relation. `name` is empty if there is no such key.
 struct ConfigKey {
   std::string name;  // "optimizer.lr"
   std::string note;

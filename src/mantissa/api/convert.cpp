@@ -26,8 +26,8 @@ Scalar format_named(const std::string& text) {
   for (const Scalar s : kScalars) names.emplace_back(name(s));
   for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
   if (const std::string_view several = formats_of_width(text); !several.empty())
-    throw ConfigError(fmt::format("--dtype {}: may be several formats; say {}", text, several));
-  throw ConfigError(fmt::format("--dtype {}: no number format has this name{} (formats: {})", text,
+    throw ConfigError(fmt::format("--dtype {}: ambiguous; write one of {}", text, several));
+  throw ConfigError(fmt::format("--dtype {}: unknown number format{} (formats: {})", text,
                                 did_you_mean(text, names), fmt::join(names, ", ")));
 }
 
@@ -35,22 +35,20 @@ Rounding rounding_named(const std::string& text) {
   if (text == "nearest") return Rounding::nearest;
   if (text == "stochastic") return Rounding::stochastic;
   if (text == "toward-zero") return Rounding::toward_zero;
-  throw ConfigError(
-      fmt::format("--rounding {}: no way of rounding has this name{} (nearest, stochastic, toward-zero)",
-                  text, did_you_mean(text, {"nearest", "stochastic", "toward-zero"})));
+  throw ConfigError(fmt::format("--rounding {}: unknown rounding{} (nearest, stochastic, toward-zero)", text,
+                                did_you_mean(text, {"nearest", "stochastic", "toward-zero"})));
 }
 
 void check_layout(const std::string& text) {
   if (text == "hf") return;
   if (text == "pth" || text == "gguf") {
     throw ConfigError(
-        fmt::format("--format {}: this version writes safetensors files and Hugging Face directories only; "
-                    "leave --format "
-                    "out, or convert the result with that format's own tools",
+        fmt::format("--format {}: this version writes only safetensors files and Hugging Face directories; "
+                    "remove --format, or convert the result with that format's own tools",
                     text));
   }
-  throw ConfigError(fmt::format("--format {}: no layout has this name{} (hf)", text,
-                                did_you_mean(text, {"hf", "pth", "gguf"})));
+  throw ConfigError(
+      fmt::format("--format {}: unknown layout{} (hf)", text, did_you_mean(text, {"hf", "pth", "gguf"})));
 }
 
 convert::Change change_of(const ConvertOptions& o) {
@@ -64,35 +62,34 @@ convert::Change change_of(const ConvertOptions& o) {
   }
   change.rounding = rounding_named(o.rounding);
   if (change.blocks && change.rounding != Rounding::nearest) {
-    throw ConfigError(
-        fmt::format("--rounding {}: elements of blocks are rounded to nearest; leave --rounding out, or "
-                    "choose another --dtype",
-                    o.rounding));
+    throw ConfigError(fmt::format(
+        "--rounding {}: block formats round to nearest; remove --rounding, or choose another --dtype",
+        o.rounding));
   }
   change.saturate = o.saturate;
   change.seed = o.seed;
   if (!change.format && (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
-        "--rounding, --saturate and --allow-overflow: without --dtype every tensor stays as it is; give "
-        "--dtype, or leave them out");
+        "--rounding, --saturate and --allow-overflow: without --dtype every tensor keeps its format; give "
+        "--dtype, or remove them");
   }
   if (change.saturate && o.allow_overflow) {
     throw ConfigError(
-        "--saturate and --allow-overflow: values beyond the range become the largest of the format, or "
-        "infinities; give one of them");
+        "--saturate and --allow-overflow: overflow gives either the largest value of the format, or "
+        "infinity; give one of them");
   }
   return change;
 }
 
-/// Options that are set and can have no effect.
+/// Returns notes on options that are set but have no effect.
 std::vector<std::string> idle_options(const convert::Change& change) {
   std::vector<std::string> idle;
   if (change.seed != convert::Change().seed && change.rounding != Rounding::stochastic)
     idle.push_back(
-        fmt::format("--seed {} has no effect: only --rounding stochastic draws numbers", change.seed));
+        fmt::format("--seed {} has no effect: only --rounding stochastic uses random numbers", change.seed));
   if (change.saturate && change.blocks)
-    idle.push_back(fmt::format("--saturate has no effect: elements of {} saturate without it",
-                               convert::rounded_to(change)));
+    idle.push_back(
+        fmt::format("--saturate has no effect: elements of {} always saturate", convert::rounded_to(change)));
   return idle;
 }
 
@@ -140,7 +137,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);
-  // Everything that may be wrong with the data is reported before anything is written.
+  // Report faults of the data before anything is written.
   std::optional<eval::EffectRows> rows;
   if (!o.data.empty())
     rows.emplace(request.in, policy_for(o.precision), eval::Files{o.data, o.data_format, o.sequence_length});

@@ -1,4 +1,4 @@
-// A checkpoint in another number format.
+// Conversion of a checkpoint to another number format.
 #pragma once
 
 #include <cstdint>
@@ -15,56 +15,59 @@ namespace mantissa::api {
 
 struct ConvertOptions {
   std::filesystem::path in, out;
-  std::string dtype;                 // "bf16", "torch.float16", …; empty: every tensor stays as it is
-  std::string format = "hf";         // layout of what is written; the only one of this version
-  std::string rounding = "nearest";  // stochastic, toward-zero
+  std::string dtype;                 // "bf16", "torch.float16", …; empty: tensors keep their formats
+  std::string format = "hf";         // layout of the output; the only one in this version
+  std::string rounding = "nearest";  // or stochastic, toward-zero
   bool saturate = false;             // values beyond the range become the largest of the format
-  bool allow_overflow = false;       // no warning where they become infinities (e4m3: nans) instead
-  bool overwrite = false;            // a file or a model that stands at `out` is replaced
-  std::uint64_t seed = 1;            // of stochastic rounding
-  std::vector<std::string> data;  // files, or {"kk"}: the model's loss before and after, and the divergence
+  bool allow_overflow = false;       // no warning if they become infinities (e4m3: NaN) instead
+  bool overwrite = false;            // replace an existing file or model at `out`
+  std::uint64_t seed = 1;            // for stochastic rounding
+  std::vector<std::string> data;     // files, or {"kk"}: compare the model's loss before and after
   std::string data_format = "auto";
   std::int64_t sequence_length = 256;
-  Precision precision;  // in which both models are run over the data
+  Precision precision;  // of both models over the data
   Hardware hardware;
 };
 
-/// What a conversion did to one tensor, or to all.
+/// The errors of one tensor, or of all.
 struct ConvertedTensor {
   std::string name;
   std::vector<std::int64_t> shape;
-  std::string from, to;  // "F32", "BF16", as safetensors calls them
+  std::string from, to;  // "F32", "BF16", as in safetensors
   std::uint64_t count = 0;
   double max_error = 0;  // largest |after − before|
   double rms_error = 0;
   double relative_error = 0;      // rms_error as a share of the values' root mean square
   double max_relative_error = 0;  // largest |after − before| / |before|
   std::uint64_t overflows = 0;    // beyond the range of the new format
-  std::uint64_t vanished = 0;     // not zero before, zero after
+  std::uint64_t vanished = 0;     // nonzero before, zero after
   std::uint64_t nonfinite = 0;    // inf or nan before
 };
 
-/// Two models over the same tokens.
+/// Compares two models over the same tokens.
 struct ConversionEffect {
   std::int64_t tokens = 0;
   double loss = 0, converted_loss = 0;  // nats per token
-  double kl = 0;      // mean over positions of the divergence of the converted model's distribution from the
-                      // original's, Σ p·(log p − log q), nats
+  double kl = 0;  // mean over positions of Σ p·(log p − log q), in nats; p: distribution of the original, q:
+                  // of the converted model
   double max_kl = 0;  // at one position
 };
 
 struct Conversion {
-  std::vector<ConvertedTensor> tensors;  // in their order in the files
+  std::vector<ConvertedTensor> tensors;  // in the order of the files
   ConvertedTensor total;
-  std::optional<ConversionEffect> effect;    // where there are data
-  std::vector<std::string> notes, warnings;  // a warning: which values became inf or nan
-  bool interrupted = false;  // the stop token was used: nothing was written, or `out` is not compared
+  std::optional<ConversionEffect> effect;    // if there is data
+  std::vector<std::string> notes, warnings;  // warnings: values that became inf or NaN
+  bool interrupted = false;  // by a stop: nothing was written, or the models were not compared
   std::string text;          // for people
   std::string json;          // for programs (docs/cli.md, "convert")
 };
 
-/// Rewrites a safetensors file, a model directory, or the model or newest state of a run. `out` appears whole
-/// or not at all. Throws ConfigError for options that name nothing, FileError where `out` may not be written.
+/// Rewrites a safetensors file, a model directory, or the model or newest state of a run. `out` appears
+/// complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be read or
+/// `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison has a
+/// non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the
+/// comparison (docs/library.md, "Stopping and resuming").
 Conversion convert(const ConvertOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

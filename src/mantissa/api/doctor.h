@@ -1,4 +1,4 @@
-// What this machine can do.
+// Properties of this machine.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace mantissa::api {
 
-/// This machine's cores, instruction sets and memory, what each format costs on it, and the preset that it
-/// should use; for people and for programs (docs/cli.md, "doctor").
+/// This machine's cores, instruction sets and memory, the cost of each format, and the recommended preset, as
+/// text and as JSON (docs/cli.md, "doctor").
 struct Doctor {
   std::string text, json;
 };
-/// Measures the machine, which takes a few seconds.
+/// Measures the machine. Takes a few seconds.
 Doctor doctor(const Hardware& hardware = {});
 
 }  // namespace mantissa::api

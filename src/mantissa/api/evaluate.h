@@ -1,4 +1,4 @@
-// Loss over held-out text, and the answers to held-out puzzles.
+// Loss over held-out text, and answers to held-out puzzles.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,30 @@
 namespace mantissa::api {
 
 struct Evaluation {
-  std::int64_t tokens = 0;  // that were predicted
-  double loss = 0;          // nats per token; of weighted rows Σ weight · (−log p) / Σ weight
+  std::int64_t tokens = 0;  // predicted tokens
+  double loss = 0;          // nats per token; for weighted rows Σ weight · (−log p) / Σ weight
   double perplexity = 0;
-  double bits_per_byte = 0;  // 0 where the tokens are not known to be bytes
-  std::int64_t puzzles = 0;  // Knights-and-Knaves rows that were answered
-  double well_formed = 0;    // share with the right form
-  double accuracy = 0;       // share answered right
-  bool interrupted = false;  // by the stop: the loss is that of the rows before it, and no puzzle is answered
+  double bits_per_byte = 0;  // 0 if the tokens are not known to be bytes
+  std::int64_t puzzles = 0;  // number of answered Knights-and-Knaves puzzles
+  double well_formed = 0;    // share of answers in the right form
+  double accuracy = 0;       // share of right answers
+  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
+  bool interrupted = false;
 };
 
-/// Evaluates over files, or over held-out puzzles where `data` is {"kk"}, of which `puzzles` are answered
-/// too. Throws ConfigError, FileError; RunStopped where the loss is not finite, naming the row and the first
-/// such value; all below do.
+/// Evaluates a model over files, or over held-out puzzles if `data` is {"kk"}; then `puzzles` of them are
+/// also answered. All overloads throw ConfigError, FileError, and RunStopped for a non-finite loss, with the
+/// row and the first such value.
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
                     std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
                     const Hardware& hardware = {}, std::stop_token stop = {});
-/// Evaluates over tokens or rows in memory: sequences of `sequence_length` tokens, or rows of up to one more.
-/// `data.next` and `data.held_out` are for training.
+/// Evaluates a model over tokens or rows in memory: sequences of `sequence_length` tokens, or rows with at
+/// most one more. `data.next` and `data.held_out` are only for training.
 Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
                     const Precision& precision = {}, const Hardware& hardware = {},
                     std::stop_token stop = {});
-/// Evaluates over the held-out rows of a run's config the model that the run wrote. `data`: what train() was
-/// given in place of the config's source.
+/// Evaluates the model that a run wrote over the held-out rows of the run's config. `data` is the data given
+/// to train() in place of the config's source.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
                     const Data& data = {}, std::stop_token stop = {});
 

@@ -29,7 +29,7 @@ void check_option(const char* option, std::int64_t value, std::int64_t most) {
     throw ConfigError(fmt::format("{} {}: must be between 1 and {}", option, value, most));
 }
 
-/// A request for every sample of every prompt.
+/// Returns a request for every sample of every prompt.
 std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
                                           const text::Tokenizer* tokenizer,
                                           const weights::ModelSource& source) {
@@ -46,14 +46,14 @@ std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const
   return requests;
 }
 
-/// What is shown of a text: all but the id that ended it.
+/// Returns the ids without the one that ends the text.
 std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
                                           const std::vector<std::int32_t>& stop) {
   const bool ended = !ids.empty() && std::find(stop.begin(), stop.end(), ids.back()) != stop.end();
   return ids.first(ids.size() - (ended ? 1 : 0));
 }
 
-/// on_token of request r, which is sample r mod o.samples of its prompt.
+/// Returns an adapter of on_token. Request r is sample r mod o.samples of its prompt.
 auto token_events(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
                   const text::Tokenizer* tokenizer) {
   return [&o, &ends, tokenizer](std::size_t request, std::int32_t id, double log_prob) {

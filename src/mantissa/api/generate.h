@@ -1,4 +1,4 @@
-// Text from a model.
+// Text generation.
 #pragma once
 
 #include <cstddef>
@@ -16,35 +16,35 @@
 
 namespace mantissa::api {
 
-/// Text to go on from, or ids.
+/// A prompt as text or as ids.
 struct Prompt {
   std::string text;
   std::vector<std::int32_t> ids;
 };
 
-/// A token as it is generated.
+/// A generated token.
 struct Token {
-  std::size_t prompt = 0;   // place of the prompt
-  std::int64_t sample = 0;  // of its samples
+  std::size_t prompt = 0;   // index of the prompt
+  std::int64_t sample = 0;  // index of the prompt's sample
   std::int32_t id = 0;
-  double log_prob = 0;  // under the untempered distribution
-  std::string text;  // its bytes, which may be a part of a character; "" where the model has no text, and of
-                     // the id that ends one
+  double log_prob = 0;  // under the distribution without temperature
+  std::string text;  // its bytes, possibly a part of a character; "" for a model without text and for an end
+                     // id
 };
 
 struct GenerateOptions {
-  std::string prompt = {};  // of generate() without prompts; or ids
+  std::string prompt = {};  // the prompt of generate() without prompts; or `prompt_ids`
   std::vector<std::int32_t> prompt_ids = {};
-  std::int64_t samples = 1;  // continuations of each prompt, each with draws of its own
-  std::int64_t streams =
-      16;  // sequences decoded at once at most, fewer where memory is short; changes no bit
+  std::int64_t samples = 1;  // continuations of each prompt, with independent draws
+  // largest number of sequences decoded at once, reduced if memory is short; changes no bit
+  std::int64_t streams = 16;
   std::int64_t max_new_tokens = 128;
   double temperature = 0;  // 0: the most likely token
   std::int64_t top_k = 0;
   double top_p = 1;
   std::uint64_t seed = 1;
-  /// Called for each token, on the thread that called generate(); false ends the token's sequence. An
-  /// exception reaches the caller.
+  /// Called for each token, on the thread that called generate(). Returns false to end the token's sequence.
+  /// An exception propagates to the caller.
   std::function<bool(const Token&)> on_token = {};
   Precision precision = {};
   Hardware hardware = {};
@@ -53,23 +53,22 @@ struct GenerateOptions {
 struct Generation {
   std::vector<std::int32_t> prompt_ids, ids;
   std::string text;               // of `ids`
-  std::vector<double> log_probs;  // of each id, under the untempered distribution
+  std::vector<double> log_probs;  // of each id, under the distribution without temperature
   double tokens_per_second = 0;
 };
 struct Generations {
-  std::vector<Generation> all;   // prompt by prompt, and of each its samples
-  double tokens_per_second = 0;  // of all together
-  bool interrupted = false;      // by the stop: sequences hold the tokens that they had
+  std::vector<Generation> all;   // in the order of prompts, then samples
+  double tokens_per_second = 0;  // of all sequences together
+  bool interrupted = false;      // by a stop: unfinished sequences contain their completed tokens
 };
 
-/// Returns the text of a prompt's file, byte for byte. Throws FileError where it cannot be read or is larger
+/// Returns the contents of a prompt file, byte for byte. Throws FileError if it cannot be read or is larger
 /// than 16 MiB.
 std::string read_prompt(const std::filesystem::path& file);
-/// Continues one prompt, that of the options, with one sample. Throws ConfigError, FileError; RunStopped
-/// where logits are not finite, naming the first such value.
+/// Continues the prompt of the options with one sample. Throws ConfigError, FileError, and RunStopped for
+/// non-finite logits, with the first such value. After a stop, returns the completed tokens.
 Generation generate(const Model& model, const GenerateOptions& options, std::stop_token stop = {});
-/// Continues several prompts, decoded together. Each continuation is what generate() gives for its prompt
-/// alone.
+/// Continues several prompts together. Each continuation equals that of the prompt alone.
 Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& options,
                      std::stop_token stop = {});
 

@@ -1,4 +1,4 @@
-// What a checkpoint holds.
+// Description of a checkpoint.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,12 @@
 
 namespace mantissa::api {
 
-/// For people, and for programs (docs/cli.md, "inspect").
+/// A description as text and as JSON (docs/cli.md, "inspect").
 struct Inspection {
   std::string text, json;
 };
-/// Reads the tensors of a safetensors file, a model directory, or a run: shapes, dtypes, ranges, where they
-/// come from, and what a cast to each narrower format would lose. Throws FileError.
+/// Describes the tensors of a safetensors file, a model directory, a state, or a run: shapes, dtypes, ranges,
+/// origin, and the loss of a cast to each format. Throws FileError.
 Inspection inspect(const std::filesystem::path& path, const Hardware& hardware = {});
 
 }  // namespace mantissa::api

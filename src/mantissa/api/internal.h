@@ -1,4 +1,4 @@
-// What the files of this room share; not installed.
+// Shared by the files of this room; not installed.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +24,19 @@ struct Config::Impl {
   config::Told told;
 };
 
-/// Returns threads, instruction set and device as asked, checked against this machine.
+/// Returns the requested threads, instruction set and device, checked against this machine.
 std::shared_ptr<const runtime::Device> device_for(const Hardware& hardware, std::int64_t config_threads = 0);
 
-/// Returns the policy of a command that has no config (config/command_policy.h).
+/// Returns the policy of a command without a config (config/command_policy.h).
 precision::Policy policy_for(const Precision& precision, config::Told* told = nullptr, bool backward = false);
 
-/// Returns a copy of `data`, and whether there is any that takes the place of a config's source.
+/// Returns a copy of `data`, which may be empty.
 data::Memory memory_of(const Data& data);
 bool in_memory(const Data& data);
 
-/// Returns the model's config and where its weights are. Throws FileError, ConfigError.
+/// Returns the model's config and the location of its weights. Throws FileError, ConfigError.
 weights::ModelSource source_of(const Model& model);
-/// Returns tensors that are read where they lie. Throws ConfigError for a dtype that does not exist.
+/// Returns tensors that are read in place. Throws ConfigError for an unknown dtype.
 std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights);
 
 Plan plan_of(const explain::Explained& explained);

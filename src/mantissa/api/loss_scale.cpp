@@ -21,7 +21,7 @@ std::vector<bool> read_flags(const std::string& text) {
           fmt::format("--overflows {}: write a 0 for every clean step and a 1 for every overflow", text));
     }
   }
-  if (flags.empty()) throw ConfigError("--overflows: is empty; write for instance 0110");
+  if (flags.empty()) throw ConfigError("--overflows: is empty; write for example 0110");
   return flags;
 }
 
@@ -56,11 +56,11 @@ LossScaleFile read_loss_scale(const std::filesystem::path& deepspeed) {
   const compat::DeepSpeedFile file = compat::read_deepspeed(deepspeed);
   if (file.scaler.empty()) {
     throw ConfigError(
-        fmt::format("--deepspeed {}: no loss scale is there: fp16 is not enabled in it", file.name));
+        fmt::format("--deepspeed {}: has no loss scale, because fp16 is not enabled", file.name));
   }
   LossScaleFile out;
   LossScaleOptions& o = out.options;
-  for (const compat::DeepSpeedSetting& s : file.scaler) {  // values that the file's reader has checked
+  for (const compat::DeepSpeedSetting& s : file.scaler) {  // validated by the file's reader
     if (s.key == "rule") o.torch = s.value == "\"torch\"";
     if (s.key == "loss_scale") o.constant = std::stod(s.value);
     if (s.key == "initial_scale_power") o.initial_scale_power = std::stoi(s.value);

@@ -1,7 +1,7 @@
-// The whole public library, in namespace mantissa::api: one header for each topic. No function exits the
-// process, prints, or reads an environment variable. Data and weights may come from memory, events go to
-// callbacks, and a stop token stops a computation. A mistake of the user is thrown as mantissa::Error
-// (api/error.h), whose message says what is wrong, where, and how to mend it.
+// The complete public library, in namespace mantissa::api, with one header for each topic. No function exits
+// the process, prints, or reads an environment variable. Data and weights may come from memory, events are
+// reported to callbacks, and a stop token stops a computation. User errors are thrown as mantissa::Error
+// (api/error.h); the message states the fault, its place and the fix.
 #pragma once
 
 #include "mantissa/api/config.h"

@@ -13,17 +13,18 @@ namespace mantissa::api {
 
 struct Model {
   Model() = default;
-  /// A Hugging Face directory; a run, which means its model, else its newest state; or a state.
+  /// The path of a Hugging Face directory, a state, or a run, which stands for its model or, without one, for
+  /// its newest state.
   template <std::convertible_to<std::filesystem::path> Path>
   Model(Path&& path) : directory(std::forward<Path>(path)) {}  // NOLINT: a path is a model
-  /// `config_json`: the text of the model's config.json. There is no tokenizer but that of bytes, of a model
-  /// with 256 entries.
+  /// A model in memory. `config_json` is the text of its config.json. The only tokenizer is the byte
+  /// tokenizer, for a model with 256 entries.
   Model(std::string config_json_, std::shared_ptr<const Weights> weights_)
       : config_json(std::move(config_json_)), weights(std::move(weights_)) {}
 
   std::filesystem::path directory;
   std::string config_json;
-  std::shared_ptr<const Weights> weights;  // read where they lie, and kept as long as they are used
+  std::shared_ptr<const Weights> weights;  // used in place, and shared while in use
 };
 
 }  // namespace mantissa::api

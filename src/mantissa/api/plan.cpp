@@ -18,7 +18,8 @@ std::vector<cost::Target> find_targets(std::span<const std::string> names) {
   return targets;
 }
 
-/// A DeepSpeed file is one of training: a run of the model with what the file says and defaults for the rest.
+/// A DeepSpeed file describes training: explain a run of the model with the file's settings and defaults for
+/// the rest.
 Config training_of(const std::filesystem::path& path, const model::ModelConfig& model,
                    const Precision& precision) {
   constexpr std::int64_t kUsualLength = 256;
@@ -28,10 +29,10 @@ Config training_of(const std::filesystem::path& path, const model::ModelConfig& 
                   config::toml_text(path.string()), length),
       {}, precision);
   Config::Impl impl = config.impl();
-  impl.told.notes.push_back(fmt::format(
-      "a DeepSpeed file is one of training, and so is this plan: sequence_length {}, and defaults for what "
-      "the file does not say; --precision without --deepspeed explains generation",
-      length));
+  impl.told.notes.push_back(
+      fmt::format("a DeepSpeed file describes training, so this plan is for training, with sequence_length "
+                  "{} and defaults for missing settings; --precision without --deepspeed explains generation",
+                  length));
   precision::check_supported(impl.run.policy);
   return Config(std::make_shared<const Config::Impl>(std::move(impl)));
 }
@@ -67,7 +68,7 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
   precision::check_supported(run.policy);
   const auto device = device_for(hardware, run.run.threads);
   const weights::ModelSource source = weights::find_model(run.model);
-  // The process holds the data before a run allocates anything.
+  // The forecast counts the data, which a run holds before it allocates anything else.
   const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data));
   config::Told told = config.impl().told;
   if (!in_memory(data)) data::add_note(run, source.config, told);

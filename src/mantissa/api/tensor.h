@@ -12,13 +12,13 @@ namespace mantissa::api {
 /// A tensor in memory: row-major, little-endian.
 struct Tensor {
   std::string name;
-  std::string dtype;  // "F32", "BF16", as safetensors calls them
+  std::string dtype;  // "F32", "BF16", as in safetensors
   std::vector<std::int64_t> shape;
   std::vector<std::byte> bytes;
 };
 
-/// The weights of a model, with the names, shapes and metadata of its safetensors files. The metadata keep
-/// the magnitudes that the scales of 8-bit tensors are made from; they may be empty.
+/// The weights of a model, with the names, shapes and metadata of its safetensors files. The metadata
+/// contains the magnitudes from which the scales of 8-bit tensors are computed; it may be empty.
 struct Weights {
   std::vector<Tensor> tensors;
   std::map<std::string, std::string> metadata;

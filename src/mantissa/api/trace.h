@@ -17,11 +17,11 @@ namespace mantissa::api {
 struct TraceOptions {
   Model model;
   std::filesystem::path tokens, out;
-  std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, where `tokens` is empty
-  bool grads = false;                                  // of every weight
-  std::string values;                                  // a glob over the plan's values; empty: none
-  /// What is handed out in the format that it was rounded to; all else in f32 (f64 under `64-true`). Globs
-  /// over the names of tensors: "logits", "grad.*" (docs/library.md, "Edges").
+  std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, if `tokens` is empty
+  bool grads = false;                                  // include the gradients of all weights
+  std::string values;  // a glob for values of the plan to include; empty: none
+  /// Tensors to return in the format that they were rounded to, as globs over their names: "logits", "grad.*"
+  /// (docs/library.md, "Edges"). All others are f32 (f64 under `64-true`).
   std::vector<std::string> unconverted;
   Precision precision;
   Hardware hardware;
@@ -30,12 +30,12 @@ struct TraceOptions {
 struct Trace {
   double loss = 0;              // mean over the predicted tokens
   std::int64_t predicted = 0;   // labels that are not masked
-  std::vector<Tensor> tensors;  // where `out` is empty
-  bool interrupted = false;     // by the stop: nothing was written, and there are no tensors
+  std::vector<Tensor> tensors;  // if `out` is empty
+  bool interrupted = false;     // by a stop: nothing was written, and there are no tensors
 };
-/// Writes a trace file (docs/cli.md, "trace"), or hands its tensors back where `out` is empty. Throws
-/// FileError, ShapeError, DtypeError, ConfigError for what does not fit the model, and RunStopped, after the
-/// file is written, where a value is not finite.
+/// Writes a trace file (docs/cli.md, "trace"), or returns its tensors if `out` is empty. Throws FileError,
+/// ShapeError, DtypeError or ConfigError for input that does not fit the model. Throws RunStopped for a
+/// non-finite value, after writing the file.
 Trace trace(const TraceOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

@@ -25,49 +25,49 @@ struct Step {
   std::int64_t step = 0;
   std::int64_t steps = 0;   // of the whole run
   double loss = 0;          // nats per token: Σ weight · (−log p) / Σ weight over the step's tokens
-  std::int64_t tokens = 0;  // predicted since the start of the run
+  std::int64_t tokens = 0;  // predicted tokens since the start of the run
   double grad_norm = 0;     // before clipping
   double lr = 0;
-  std::optional<double> loss_scale;  // that was used in this step; nothing under a policy without one
-  bool skipped = false;              // the gradients overflowed: the step changed nothing but the scale
+  std::optional<double> loss_scale;  // used in this step; null under a policy without one
+  bool skipped = false;              // the gradients overflowed: the step changed only the scale
   std::string overflow;              // of a skipped step: op, value, format and data rows
   double tokens_per_second = 0;
   double peak_share = 0;    // of the machine's measured rate of fused multiply-adds, 0 to 1
   double seconds = 0;       // of this step
-  double seconds_left = 0;  // of the run, by the mean of the steps of this call
+  double seconds_left = 0;  // of the run, by the mean time of this call's steps
 };
 
-/// What a run reports while it runs. All are optional; they are called on the thread that called train(). An
-/// exception ends the run and reaches the caller; no state is written then.
+/// Events of a run. All are optional, and are called on the thread that called train(). An exception ends the
+/// run and propagates to the caller; no state is written then.
 struct Events {
   std::function<void(const Plan&)> on_plan;
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
-  std::function<void(const std::string&)> on_note;  // each once: how the config was read, and the like
-  std::function<void(const Warning&)>
-      on_warning;  // each once: what goes wrong without stopping the run, with cures
+  std::function<void(const std::string&)> on_note;  // once for each note, such as how the config was read
+  // once for each problem that does not stop the run, with cures
+  std::function<void(const Warning&)> on_warning;
 };
 
 struct TrainOptions {
   std::filesystem::path out;  // empty: the config's run.out
-  bool overwrite = false;     // start anew where `out` holds a state; else that is refused
-  std::optional<std::int64_t>
-      resume;  // a step, or 0 for the newest state (from the start where there is none)
-  Data data;   // from memory, in place of the config's source
-  std::shared_ptr<const Weights> weights;  // to begin with, in place of those of the config's model
+  bool overwrite = false;  // start from the beginning if `out` contains a state; otherwise that is an error
+  // a step, or 0 for the newest state (from the beginning if there is none)
+  std::optional<std::int64_t> resume;
+  Data data;                               // from memory, in place of the config's source
+  std::shared_ptr<const Weights> weights;  // initial weights, in place of those of the config's model
   bool return_weights = false;             // fill Summary::weights
   Hardware hardware;
 };
 
 struct Summary {
   std::int64_t steps = 0;
-  std::int64_t steps_here = 0;  // of them, that this call ran; 0 where the run was complete before
-  double first_loss = 0;        // of the first step this call ran
+  std::int64_t steps_here = 0;  // run by this call; 0 if the run was already complete
+  double first_loss = 0;        // of the first step of this call
   double final_loss = 0;
   std::optional<double> validation_loss;
   std::int64_t tokens = 0;       // since the start of the run
-  std::int64_t tokens_here = 0;  // of them, in this call
+  std::int64_t tokens_here = 0;  // predicted by this call
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
@@ -75,14 +75,17 @@ struct Summary {
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint, in Hugging Face's layout
   std::string model_format;     // of its weights: "f32"
-  std::string model_config;     // the checkpoint's config.json, and its weights, where they were asked for
+  std::string model_config;     // config.json and weights of the checkpoint, if requested
   std::shared_ptr<const Weights> weights;
-  bool interrupted = false;  // by the stop: the state is saved, run with `resume` to go on
+  // by a stop: the completed steps are saved as a state (if any); continue with `resume`
+  bool interrupted = false;
 };
 
-/// Trains, and leaves a run directory as docs/cli.md describes it. Throws ConfigError, FileError,
-/// ResourceError before the first step; RunStopped where the run cannot go on, or ends with a loss that is
-/// not finite: the states stay, and no model is written.
+/// Trains and writes a run directory (docs/cli.md). Throws ConfigError, FileError or ResourceError for faults
+/// of config, data, files or machine, before the first step except for rows of Data::next and for writing
+/// files. Throws RunStopped if the run cannot continue or ends with a non-finite loss; then states are
+/// written, but no model. A stop request discards only the current step (docs/library.md, "Stopping and
+/// resuming").
 Summary train(const Config& config, const TrainOptions& options = {}, const Events& events = {},
               std::stop_token stop = {});
 

@@ -17,7 +17,7 @@ bool is_optional(const Positional& positional) {
   return positional.name.starts_with('[');
 }
 
-/// "-x" and "--word", but not "-", "-1" and "--".
+/// Returns true for "-x" and "--word", but not for "-", "-1" and "--".
 bool looks_like_option(std::string_view word) {
   if (!word.starts_with('-')) return false;
   const std::string_view name = word.substr(word.starts_with("--") ? 2 : 1);
@@ -29,7 +29,7 @@ bool looks_like_option(std::string_view word) {
       fmt::format("{}{} mantissa {} --help", why, why.ends_with('?') ? " See" : "; see", command.name));
 }
 
-/// The command that the first words name, and how many they are.
+/// Returns the command that the first words name, and the number of these words.
 std::pair<const Command*, std::size_t> read_command(std::span<const std::string> words) {
   if (words.front() == "--help" || words.front() == "-h") return {find_command("help"), 1};
   if (words.front() == "--version" || words.front() == "-V") return {find_command("version"), 1};
@@ -42,13 +42,13 @@ std::pair<const Command*, std::size_t> read_command(std::span<const std::string>
   throw ConfigError(unknown_command(words));
 }
 
-/// Whether a cure with `added` replaces what was given as `name`, beside the option itself.
+/// Returns true if a cure with the option `added` replaces the given option `name`.
 bool excludes(std::string_view added, std::string_view name) {
   const bool begins = added == "--resume" || added == "--overwrite";
   return begins && (name == "--resume" || name == "--overwrite" || name == "--dry-run");
 }
 
-/// A policy takes the place of the keys that would change another one.
+/// Returns true for keys that modify a policy. A new policy replaces them.
 bool is_of_policy(std::string_view key_value) {
   return key_value.starts_with("precision.") && !key_value.starts_with("precision.rules") &&
          !key_value.starts_with("precision.native_only") && !key_value.starts_with("precision.deepspeed");
@@ -91,10 +91,10 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
   }
   Given given{option, {}};
   if (equals != std::string::npos) {
-    if (option->takes == Takes::nothing) refuse(*command_, fmt::format("{}: takes no value", name));
+    if (option->takes == Takes::nothing) refuse(*command_, fmt::format("{}: does not take a value", name));
     given.values.push_back(word.substr(equals + 1));
   } else if (option->takes == Takes::list) {
-    // Words that positional arguments still need are left to them.
+    // Leaves the words that positional arguments still need.
     while (!rest.empty() && !looks_like_option(rest.front()) &&
            (given.values.empty() || rest.size() > missing())) {
       given.values.push_back(rest.front());
@@ -127,7 +127,7 @@ std::size_t Arguments::missing() const {
 
 const Option& Arguments::known(std::string_view option) const {
   if (const Option* found = find_option(*command_, option)) return *found;
-  throw InternalError(fmt::format("{} has no option {}", command_->name, option));
+  throw InternalError(fmt::format("{} does not take an option {}", command_->name, option));
 }
 
 bool Arguments::has(std::string_view option) const {
@@ -175,7 +175,7 @@ std::uint64_t Arguments::seed() const {
   const std::string value = text("--seed");
   const bool digits = !value.empty() && value.find_first_not_of("0123456789") == std::string::npos;
   if (!digits || value.size() > 19) {
-    refuse(*command_, fmt::format("--seed {}: a seed is a whole number of at most 19 digits", value));
+    refuse(*command_, fmt::format("--seed {}: a seed must be a whole number of at most 19 digits", value));
   }
   return std::stoull(value);
 }
@@ -185,7 +185,7 @@ std::string Arguments::with(const Cure& cure) const {
   for (const std::string_view word : split_words(command_->name, " ")) words.emplace_back(word);
   words.insert(words.end(), positionals_.begin(),
                positionals_.begin() + static_cast<std::ptrdiff_t>(filled_));
-  std::vector<std::string_view> added;  // names of the cure's options
+  std::vector<std::string_view> added;  // option names of the cure
   for (const std::string& word : cure.arguments) {
     if (looks_like_option(word)) added.push_back(std::string_view(word).substr(0, word.find('=')));
   }

@@ -1,4 +1,4 @@
-// A command line, read by the tables of table.h.
+// A command line, parsed by the tables of table.h.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@ namespace mantissa::cli {
 
 class Arguments {
  public:
-  /// Reads the words behind the program's name, of which there is at least one. Throws ConfigError for a
-  /// command or an option that does not exist, naming the one that was meant, and for values that are
-  /// missing.
+  /// Parses the words after the program's name, of which there must be at least one. Throws ConfigError for
+  /// an unknown command or option, with a suggestion, and for missing values.
   Arguments(std::string program, std::span<const std::string> words);
 
   const Command& command() const { return *command_; }
-  /// Positional argument `i`; empty where it was left out.
+  /// Returns positional argument `i`, or "" if it was omitted.
   const std::string& at(std::size_t i) const { return positionals_.at(i); }
 
-  /// Whether the option was given. Options that the command does not take throw InternalError, here and
-  /// below.
+  /// Returns true if the option was given. Here and below, an option that the command does not take throws
+  /// InternalError.
   bool has(std::string_view option) const;
-  /// Its last value, or the default; empty where it has none.
+  /// Returns the option's last value, its default, or "".
   std::string text(std::string_view option) const;
-  /// All its values.
+  /// Returns all values of the option.
   std::vector<std::string> texts(std::string_view option) const;
-  /// Its value as a whole number of [least, most]. Throws ConfigError, here and below.
+  /// Returns the option's value as a whole number of [least, most]. Throws ConfigError, as do the functions
+  /// below.
   std::int64_t integer(std::string_view option, std::int64_t least, std::int64_t most) const;
   double number(std::string_view option) const;
-  /// A whole number of at most 19 digits.
+  /// Returns a whole number of at most 19 digits.
   std::uint64_t seed() const;
 
-  /// The whole command line with `cure` added, as a shell reads it: an option of the cure takes the place of
-  /// the one that was given.
+  /// Returns the whole command line with `cure` applied, quoted for a shell. Options of the cure replace
+  /// those given.
   std::string with(const Cure& cure) const;
 
  private:
@@ -48,15 +48,15 @@ class Arguments {
   };
   void read_option(const std::string& word, std::span<const std::string>& rest);
   void add_positional(const std::string& word);
-  /// Positional arguments that the command needs and that are missing.
+  /// Returns the number of missing positional arguments that the command requires.
   std::size_t missing() const;
   const Option& known(std::string_view option) const;
 
   std::string program_;
   const Command* command_ = nullptr;
-  std::vector<Given> given_;  // in order
+  std::vector<Given> given_;  // in the given order
   std::vector<std::string> positionals_;
-  std::size_t filled_ = 0;  // of them
+  std::size_t filled_ = 0;  // number of positional arguments so far
 };
 
 }  // namespace mantissa::cli

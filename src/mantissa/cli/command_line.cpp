@@ -1,4 +1,4 @@
-// From words to a command, and from errors to messages and exit codes.
+// Runs commands, and converts errors to messages and exit codes.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -20,7 +20,7 @@ int fail(const std::string& message, int code) {
   return code;
 }
 
-/// The message, and below it each way to go on as a command that runs as it stands.
+/// Prints the message, followed by each cure as a command that runs as printed.
 int fail(const Error& e, const std::optional<Arguments>& a, int code) {
   if (!a || e.cures().empty()) return fail(e.what(), code);
   fail(e.message(), code);
@@ -70,7 +70,7 @@ int run(const Arguments& a) {
   for (const auto& [name, runs] : kRuns) {
     if (name == a.command().name) return runs(a);
   }
-  throw InternalError(fmt::format("the command {} is not run by anything", a.command().name));
+  throw InternalError(fmt::format("the command {} has no implementation", a.command().name));
 }
 
 }  // namespace
@@ -92,11 +92,10 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const Error& e) {
     return fail(e, a, kBadInput);
   } catch (const std::bad_alloc&) {
-    return fail("memory: an allocation was refused; use a smaller batch.micro_batch_size or model", kStopped);
+    return fail("out of memory; use a smaller batch.micro_batch_size or model", kStopped);
   } catch (const std::exception& e) {
-    return fail(
-        fmt::format("{} (this is a fault of the program: please report it with the command)", e.what()),
-        kStopped);
+    return fail(fmt::format("{} (this is a bug in the program: please report it with the command)", e.what()),
+                kStopped);
   }
 }
 

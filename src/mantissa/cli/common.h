@@ -1,5 +1,4 @@
-// What the commands share: the policy, the machine and the notes of a command line; and the commands
-// themselves.
+// What the commands share: the policy, hardware and notes of a command line; and the commands themselves.
 #pragma once
 
 #include <filesystem>
@@ -11,21 +10,21 @@
 
 namespace mantissa::cli {
 
-/// --precision, --rule and --deepspeed.
+/// Reads --precision, --rule and --deepspeed.
 api::Precision precision_of(const Arguments& a);
-/// --threads, --simd and --device.
+/// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);
 
-/// Prints on standard error how a policy or a config was read; nothing under --quiet.
+/// Prints notes and warnings on standard error, unless --quiet.
 void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings);
-/// The same of the policy that a model is read under; `backward`: the command has a backward pass.
+/// Prints the notes on the policy for a model. `backward`: the command has a backward pass.
 void tell_policy(const Arguments& a, bool backward = false);
 
-/// Whether `path` names a config.
+/// Returns true if `path` names a config.
 bool is_config(const std::filesystem::path& path);
 
-// Each runs a command and returns the exit code.
+// Each function runs a command and returns the exit code.
 int train(const Arguments& a);
 int generate(const Arguments& a);
 int eval(const Arguments& a);
@@ -37,8 +36,8 @@ int loss_scale(const Arguments& a);
 int data_kk(const Arguments& a);
 int doctor(const Arguments& a);
 
-/// Parses, runs, and turns every error into one message and an exit code: 0 done, 1 stopped for a reason that
-/// is stated, 2 wrong usage, config or input, 130 interrupted.
+/// Parses and runs a command line. Converts every error to one message and an exit code: 0 success, 1 stopped
+/// for the reason in the message, 2 invalid usage, config or input, 130 interrupted.
 int run_command_line(int argc, const char* const* argv);
 
 }  // namespace mantissa::cli

@@ -1,4 +1,4 @@
-// Completion scripts: the commands, the options of each, and the values that an option takes.
+// Completion scripts: the commands, the options of each, and the values of an option.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +14,7 @@ namespace {
 
 enum class Values { none, choices, files, directories, any };
 
-/// What may stand behind an option or for a positional argument, by what the table calls it.
+/// Returns the possible values of an option or positional argument, by its name in the table.
 Values values_of(std::string_view argument) {
   static const std::vector<std::string_view> kFiles = {
       "FILE", "FILES", "PATH", "CONFIG", "MODEL|CONFIG", "CONFIG|MODEL", "IN", "OUT", "HARDWARE"};
@@ -31,7 +31,7 @@ std::vector<std::string> choices_of(std::string_view argument) {
   return all;
 }
 
-/// The first words of the commands, each once; and what follows "data".
+/// Returns the first words of the commands, each once.
 std::vector<std::string> first_words() {
   std::vector<std::string> words;
   for (const Command& command : commands()) {
@@ -63,7 +63,7 @@ std::string bash_values(std::string_view argument) {
   }
 }
 
-/// The first positional argument of `command`.
+/// Returns the first positional argument of `command`.
 std::string_view subject_of(const Command& command) {
   if (command.name == "help") return {};
   return command.positionals.empty() ? std::string_view() : command.positionals.front().name;
@@ -99,7 +99,7 @@ std::string bash() {
   return text + "  esac\n}\ncomplete -o filenames -F _mantissa mantissa\n";
 }
 
-/// `text` within single quotes of zsh and fish, without what the specifications of zsh read as their own.
+/// Returns `text` for single quotes in zsh and fish, without characters that zsh specifications interpret.
 std::string quoted(std::string_view text, bool zsh) {
   std::string out;
   for (const char c : text) {

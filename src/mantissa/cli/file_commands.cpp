@@ -11,7 +11,7 @@
 namespace mantissa::cli {
 namespace {
 
-/// The scaler of --deepspeed, changed by the options that were given.
+/// Returns the scaler of --deepspeed, modified by the other options.
 api::LossScaleOptions scaler_of(const Arguments& a) {
   api::LossScaleOptions o;
   const std::string deepspeed = a.text("--deepspeed");
@@ -63,7 +63,7 @@ int convert(const Arguments& a) {
   o.precision = precision_of(a);
   o.hardware = hardware_of(a);
   if (o.data.empty() && (a.has("--precision") || a.has("--rule") || a.has("--deepspeed")))
-    throw ConfigError("convert: --precision, --rule and --deepspeed count with --data only; leave them out");
+    throw ConfigError("convert: --precision, --rule and --deepspeed require --data; remove them");
   if (!o.data.empty()) tell_policy(a);
   const SignalStop signals;
   const api::Conversion c = api::convert(o, signals.token());
@@ -77,9 +77,8 @@ int loss_scale(const Arguments& a) {
   if (a.has("--torch") &&
       (a.has("--hysteresis") || a.has("--consecutive-hysteresis") || a.has("--min-scale"))) {
     throw ConfigError(
-        "--torch: PyTorch's rule has no hysteresis and no minimum; leave --hysteresis, "
-        "--consecutive-hysteresis and "
-        "--min-scale out");
+        "--torch: PyTorch's rule has no hysteresis and no minimum; remove --hysteresis, "
+        "--consecutive-hysteresis and --min-scale");
   }
   const api::LossScaleReplay r = api::replay_loss_scale(scaler_of(a));
   if (a.has("--json")) {

@@ -12,9 +12,10 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::size_t kIndent = 8;  // of what follows a line's label: "policy  ", "note    "
+constexpr std::size_t kIndent = 8;  // width of a line's label: "policy  ", "note    "
 
-/// "model.layers.*.mlp" → "model.layers.*"; empty where no part is a layer's number or a set of them.
+/// Returns the layer of a scope: "model.layers.*.mlp" → "model.layers.*", or "" without a layer number or
+/// set.
 std::string_view layer_of(std::string_view scope) {
   for (std::size_t at = 0; at < scope.size();) {
     const std::size_t end = std::min(scope.find('.', at), scope.size());
@@ -26,12 +27,12 @@ std::string_view layer_of(std::string_view scope) {
   return {};
 }
 
-/// A row of a table: its scope, which is ASCII, and the rest from the second column on.
+/// A row of a table: the scope (ASCII), and the other columns.
 struct Row {
   std::string_view scope, rest;
 };
 
-/// The rows with layers as headings. `rows` begins with the heads of the columns.
+/// Formats the rows with layers as headings. The first row contains the column names.
 std::string narrowed(const std::vector<Row>& rows, std::size_t columns) {
   constexpr std::string_view kBelow = "  ";
   const auto name_of = [&](const Row& row) {
@@ -52,7 +53,7 @@ std::string narrowed(const std::vector<Row>& rows, std::size_t columns) {
   return text;
 }
 
-/// The lines of a table, the first of which names the columns.
+/// Formats the lines of a table. The first line contains the column names.
 std::string table(const std::vector<std::string_view>& lines, std::size_t columns) {
   const auto wide = [&](std::string_view line) { return width_of(line) > columns; };
   if (std::ranges::none_of(lines, wide)) return fmt::format("{}\n", fmt::join(lines, "\n"));
@@ -77,7 +78,7 @@ std::size_t terminal_columns() {
 std::string fit(std::string_view text, std::size_t columns) {
   if (columns == 0) return std::string(text);
   std::string out;
-  std::vector<std::string_view> rows;  // of the table at hand
+  std::vector<std::string_view> rows;  // of the current table
   const auto end_table = [&] {
     if (!rows.empty()) out += table(rows, columns);
     rows.clear();

@@ -1,4 +1,4 @@
-// A plan's text for a terminal of few columns.
+// Fits a plan's text to a narrow terminal.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,11 @@
 
 namespace mantissa::cli {
 
-/// Columns of the terminal that standard output is; 0 where it is none.
+/// Returns the columns of the terminal on standard output, or 0 if it is not a terminal.
 std::size_t terminal_columns();
 
-/// `text` in lines of at most `columns`; as it is where that is 0. Tables of a plan that are wider show the
-/// scopes of a layer below a line with the layer; other lines are broken at spaces, and go on under their
-/// text.
+/// Wraps `text` to `columns` columns, or returns it unchanged for 0. In tables that are wider, the modules of
+/// a layer are listed below a line with the layer. Other lines break at spaces and continue indented.
 std::string fit(std::string_view text, std::size_t columns);
 
 }  // namespace mantissa::cli

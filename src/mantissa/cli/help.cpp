@@ -8,9 +8,9 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::size_t kColumns = 80, kOptions = 26, kCommands = 14;  // where meanings begin
+constexpr std::size_t kColumns = 80, kOptions = 26, kCommands = 14;  // the columns where descriptions begin
 
-/// A name and what it means, in two columns; the second one begins at `left`.
+/// Returns a name and its description in two columns; the second begins at `left`.
 std::string row(std::string_view name, std::string_view meaning, std::size_t left = kOptions) {
   const bool beside = width_of(name) + 4 <= left;
   const std::string above = beside ? "" : fmt::format("  {}\n", name);
@@ -36,10 +36,9 @@ std::string sentence(std::string_view text) {
 std::string help() {
   std::string text =
       "usage: mantissa COMMAND [ARGUMENTS] [OPTIONS]\n\nMantissa trains language models at any numeric "
-      "precision, "
-      "and shows exactly what\nthe precision did.\n\ncommands:\n";
+      "precision, and shows exactly what\nthe precision does.\n\ncommands:\n";
   for (const Command& command : commands()) text += row(command.name, command.summary, kCommands);
-  return text + "\nmantissa help COMMAND prints the options of one.\n";
+  return text + "\nmantissa help COMMAND lists the options of a command.\n";
 }
 
 std::string help(const Command& command) {
@@ -53,7 +52,7 @@ std::string help(const Command& command) {
     if (!option->fallback.empty()) meaning += fmt::format(" [{}]", option->fallback);
     text += row(written(*option), meaning);
   }
-  if (command.name == "train") text += "\nkeys of a config:\n\n" + api::config_help(kColumns);
+  if (command.name == "train") text += "\nconfig keys:\n\n" + api::config_help(kColumns);
   return text;
 }
 

@@ -1,4 +1,4 @@
-// What is printed of the tables of commands and options: help, the manual page, completion scripts.
+// Texts generated from the tables of commands and options: help, the manual page, completion scripts.
 #pragma once
 
 #include <string>
@@ -8,18 +8,18 @@
 
 namespace mantissa::cli {
 
-/// The commands, in lines of at most 80 columns.
+/// Returns the list of commands, in lines of at most 80 columns.
 std::string help();
-/// A command's arguments and options; of train also the keys of a config.
+/// Returns a command's arguments and options, and for train also the keys of a config.
 std::string help(const Command& command);
 
-/// `text` as a sentence: "Print the version."
+/// Returns `text` as a sentence: "Print the version."
 std::string sentence(std::string_view text);
 
-/// The manual page, mantissa(1), as roff.
+/// Returns the manual page mantissa(1) as roff.
 std::string manual();
 
-/// The completion script of bash, zsh or fish. Throws ConfigError for another shell.
+/// Returns the completion script of bash, zsh or fish. Throws ConfigError for another shell.
 std::string completion(std::string_view shell);
 
 }  // namespace mantissa::cli

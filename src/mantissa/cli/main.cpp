@@ -7,11 +7,12 @@
 
 namespace {
 
-/// What a file that is read as memory (docs/models.md) does when it becomes shorter. Nothing can be saved or
-/// cleaned up here, and nothing needs to be: the commands that map files write at their end.
+/// Handles SIGBUS: a mapped model file (docs/models.md) was truncated while it was read. Nothing can be saved
+/// here, and nothing needs to be: commands that map files write only at their end.
 void cut_short(int /*signal*/) {
   constexpr std::string_view kMessage =
-      "mantissa: a file of the model was cut short while it was read; run again when it is whole\n";
+      "mantissa: a model file was truncated while it was read; run the command again once the file is "
+      "complete\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kMessage.data(), kMessage.size());
   _exit(1);
 }
@@ -19,7 +20,7 @@ void cut_short(int /*signal*/) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error of its write, with a message
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGBUS, cut_short);
   return mantissa::cli::run_command_line(argc, argv);
 }

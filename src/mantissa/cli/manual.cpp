@@ -7,7 +7,7 @@
 namespace mantissa::cli {
 namespace {
 
-/// `text` with what roff would read as its own escaped.
+/// Escapes `text` for roff.
 std::string roff(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -47,21 +47,18 @@ std::string command_text(const Command& command) {
 std::string manual() {
   std::string text = fmt::format(
       ".TH MANTISSA 1 \"\" \"mantissa {}\" \"User Commands\"\n.SH NAME\nmantissa \\- trains language models "
-      "at any "
-      "numeric precision, and shows what the precision did\n.SH SYNOPSIS\n.B mantissa\n.I "
-      "COMMAND\n[\\fIARGUMENTS\\fR] "
-      "[\\fIOPTIONS\\fR]\n.SH COMMANDS\n",
+      "at any numeric precision, and shows what the precision does\n.SH SYNOPSIS\n.B mantissa\n.I "
+      "COMMAND\n[\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n.SH COMMANDS\n",
       api::version());
   for (const Command& command : commands()) text += command_text(command);
   text += ".SH EXIT STATUS\n";
   text += tagged("0", "done");
-  text +=
-      tagged("1",
-             "stopped for a reason that the message states: a value that is not finite, the loss scale at "
-             "its minimum, memory, a full disk");
-  text += tagged("2", "wrong usage, config, policy or input file");
+  text += tagged("1",
+                 "stopped for the reason in the message: a non-finite value, the loss scale at its minimum, "
+                 "insufficient memory, a full disk");
+  text += tagged("2", "invalid usage, config, policy or input file");
   text += tagged("130", "interrupted by Ctrl-C or SIGTERM, after the state was saved");
-  text += ".SH CONFIG\nA config is TOML. Its sections and keys:\n.nf\n\n";
+  text += ".SH CONFIG\nA config is a TOML file. Its sections and keys:\n.nf\n\n";
   std::string_view rest;
   const std::string keys = api::config_help(72);
   for (rest = keys; !rest.empty();) {

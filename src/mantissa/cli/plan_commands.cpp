@@ -16,7 +16,8 @@ int explain(const Arguments& a) {
   if (is_config(what)) {
     plan = api::explain(api::Config::load(what, a.texts("--set"), precision_of(a)), hardware_of(a), targets);
   } else {
-    if (a.has("--set")) throw ConfigError("--set: explain of a model directory has no config; leave it out");
+    if (a.has("--set"))
+      throw ConfigError("--set: explain of a model directory has no config; remove the option");
     plan = api::explain_model(what, precision_of(a), hardware_of(a), targets);
   }
   fmt::print("{}\n", a.has("--json") ? plan.json : fit(plan.text, terminal_columns()));
@@ -28,8 +29,7 @@ int trace(const Arguments& a) {
   t.model = a.at(0);
   t.tokens = a.text("--tokens");
   t.out = a.text("--out");
-  if (t.tokens.empty() || t.out.empty())
-    throw ConfigError("trace: --tokens FILE and --out FILE are both needed");
+  if (t.tokens.empty() || t.out.empty()) throw ConfigError("trace: requires --tokens FILE and --out FILE");
   t.grads = a.has("--grads");
   t.values = a.text("--values");
   t.unconverted = a.texts("--unconverted");
@@ -38,11 +38,10 @@ int trace(const Arguments& a) {
   tell_policy(a, t.grads);
   const api::Trace r = api::trace(t);
   if (r.predicted == 0) {
-    fmt::print(
-        stderr,
-        "mantissa: warning: {}: every label is masked (-100), so that the loss and all gradients are 0; "
-        "leave labels out to predict each next id\n",
-        t.tokens.string());
+    fmt::print(stderr,
+               "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
+               "omit the labels to predict each next id\n",
+               t.tokens.string());
   }
   if (a.has("--json")) {
     fmt::print("{}\n",

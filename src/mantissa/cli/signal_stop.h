@@ -7,8 +7,8 @@
 
 namespace mantissa::cli {
 
-/// While it lives, the first SIGINT or SIGTERM asks its token to stop; a second one ends the process as
-/// usual. Made before any other thread, so that all of them leave the signals to it.
+/// While an object exists, the first SIGINT or SIGTERM requests a stop of its token, and a second one ends
+/// the process. Create it before any other thread, so that all threads leave the signals to it.
 class SignalStop {
  public:
   SignalStop();
@@ -17,12 +17,12 @@ class SignalStop {
   SignalStop& operator=(const SignalStop&) = delete;
 
   std::stop_token token() const { return stop_.get_token(); }
-  /// What asked to stop: "^C" or "terminated"; empty before.
+  /// Returns the signal that requested the stop, "^C" or "terminated", or "" before.
   const char* reason() const;
 
  private:
   std::stop_source stop_;
-  std::atomic<int> signal_ = 0;  // that asked to stop
+  std::atomic<int> signal_ = 0;  // the signal that requested the stop
   std::jthread waiter_;
 };
 

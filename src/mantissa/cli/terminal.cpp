@@ -16,7 +16,7 @@ std::string clock_text(double seconds) {
                    : fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-/// Right-aligned under "scale".
+/// Returns the loss scale, right-aligned under "scale".
 std::string scale_text(const std::optional<double>& scale) {
   return scale ? fmt::format(" {:>6}", power_text(*scale)) : "";
 }
@@ -27,7 +27,7 @@ std::string row(const api::Step& s) {
                      100 * s.peak_share, clock_text(s.seconds_left));
 }
 
-/// About twenty lines a run, at round steps.
+/// Returns true for about twenty round steps of a run.
 bool has_line(const api::Step& s) {
   if (s.step == 1 || s.step == s.steps) return true;
   std::int64_t every = 1;

@@ -1,4 +1,4 @@
-// What a person sees: a table of steps, one live line, messages.
+// Terminal output of a run: a table of steps, one live line, messages.
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@
 
 namespace mantissa::cli {
 
-/// "2^16", or the number where it is not a power of two.
+/// Returns "2^16", or the number if it is not a power of two.
 std::string power_text(double scale);
 
-/// Prints the steps of a run: a line now and then, and on a terminal one live line in between. Elsewhere
-/// there is a line at least every `longest`, within a long step too.
+/// Prints the steps of a run: a table line now and then and, on a terminal, one live line in between.
+/// Otherwise there is a line at least every `longest`, even within a long step.
 class StepTable {
  public:
   explicit StepTable(bool quiet, std::chrono::milliseconds longest = std::chrono::seconds(30));
@@ -24,7 +24,7 @@ class StepTable {
   StepTable& operator=(const StepTable&) = delete;
 
   void show(const api::Step& step);
-  /// A line of its own among the steps; with line breaks, several.
+  /// Prints a separate line, or several, among the steps.
   void say(const std::string& line);
   /// Ends the live line.
   void finish();
@@ -32,12 +32,12 @@ class StepTable {
  private:
   using Clock = std::chrono::steady_clock;
 
-  // All of them hold mutex_.
+  // The caller of these functions holds mutex_.
   void header(bool scaled);
   void print(const std::string& line);
   void end_live_line();
   bool is_overdue() const { return Clock::now() - last_line_ >= longest_; }
-  /// Prints that the run goes on, where there was no line for long.
+  /// Prints a sign of life after a long time without a line.
   void beat(const std::stop_token& over);
 
   bool quiet_;
@@ -47,9 +47,9 @@ class StepTable {
   std::condition_variable_any wake_;
   bool begun_ = false;
   bool line_open_ = false;
-  std::int64_t step_ = 0;  // the last that was shown
+  std::int64_t step_ = 0;  // the last step shown
   Clock::time_point last_line_ = Clock::now(), last_step_ = last_line_;
-  std::jthread heart_;  // runs where there is no terminal
+  std::jthread heart_;  // runs if standard output is not a terminal
 };
 
 }  // namespace mantissa::cli

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
-/// "1,2,3", or several words of them.
+/// Parses "1,2,3", or several such words.
 std::vector<std::int32_t> ids_of(const Arguments& a) {
   std::vector<std::int32_t> ids;
   for (const std::string& text : a.texts("--prompt-ids")) {
@@ -45,7 +45,7 @@ nlohmann::json to_json(const api::Generation& g) {
   return {{"prompt_ids", g.prompt_ids}, {"ids", g.ids}, {"text", g.text}, {"log_probs", g.log_probs}};
 }
 
-/// The text, or the ids where the model has no text.
+/// Returns the text, or the ids for a model without text.
 std::string shown(const api::Generation& g) {
   if (!g.text.empty()) return g.text;
   std::string ids;
@@ -63,23 +63,23 @@ void print_json(const api::Generations& made) {
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-/// What is measured: a config, a run by its own config, or a model over --data.
+/// Evaluates a config, a run by its own config, or a model over --data.
 api::Evaluation evaluated(const Arguments& a) {
   const std::filesystem::path what = a.at(0), of_run = what / "config.toml";
   const std::int64_t puzzles = a.integer("--puzzles", 0, kMany);
   const bool run = !is_config(what) && !a.has("--data") && std::filesystem::exists(of_run);
   if (is_config(what) || run) {
     if (a.has("--data"))
-      throw ConfigError("--data: a config names its own data; give a model directory, or leave it out");
+      throw ConfigError("--data: a config has its own data; give a model directory, or remove --data");
     std::vector<std::string> set = a.texts("--set");
     if (run) set.insert(set.begin(), "run.out=" + what.string());
     const api::Config config = api::Config::load(run ? of_run : what, set, precision_of(a));
     tell(a, config.notes(), config.warnings());
     return api::evaluate(config, puzzles, hardware_of(a));
   }
-  if (a.has("--set")) throw ConfigError("--set: eval of a model directory has no config; leave it out");
+  if (a.has("--set")) throw ConfigError("--set: eval of a model directory has no config; remove --set");
   if (!a.has("--data"))
-    throw ConfigError("eval: give --data FILES (or kk) with a model directory, or a config, or a run");
+    throw ConfigError("eval: requires a config, a run, or a model directory with --data FILES (or kk)");
   const std::int64_t length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
   tell_policy(a);
   return api::evaluate(what, a.texts("--data"), a.text("--format"), length, puzzles, precision_of(a),

@@ -23,11 +23,11 @@ std::string held_out_text(const api::Summary& s) {
   return s.validation_loss ? fmt::format(", {:.4f} on held-out rows", *s.validation_loss) : "";
 }
 
-/// Five lines that a person understands.
+/// Prints five lines.
 void print_summary(const api::Summary& s) {
   if (s.steps_here == 0) {
     fmt::print("\nloss        {:.4f} at the last step{}\n", s.final_loss, held_out_text(s));
-    fmt::print("work        the run was complete: all {} steps were done before\n", s.steps);
+    fmt::print("work        the run was already complete: {} steps\n", s.steps);
   } else {
     fmt::print("\nloss        {:.4f} at the first step, {:.4f} at the last{}\n", s.first_loss, s.final_loss,
                held_out_text(s));
@@ -35,7 +35,7 @@ void print_summary(const api::Summary& s) {
     fmt::print("work        {}{} steps, {} tokens in {:.1f} s ({:.0f} tokens/s)\n", s.steps_here, all,
                s.tokens_here, s.seconds, static_cast<double>(s.tokens_here) / s.seconds);
   }
-  fmt::print("memory      {} at most; the plan said {}\n", bytes_text(s.measured_peak_bytes),
+  fmt::print("memory      {} peak; {} predicted\n", bytes_text(s.measured_peak_bytes),
              bytes_text(s.predicted_peak_bytes));
   fmt::print("precision   {}; {} steps skipped\n", s.policy, s.skipped);
   fmt::print("model       {} ({}, xxh64 {})\n", s.model.string(), s.model_format, s.weights_xxh64);
@@ -56,7 +56,7 @@ nlohmann::json summary_json(const api::Summary& s) {
           {"interrupted", s.interrupted}};
 }
 
-/// The step of --resume=STEP, 0 for the newest state; none where it was not given.
+/// Returns the step of --resume=STEP, 0 for the newest state, or null without --resume.
 std::optional<std::int64_t> resume_step(const Arguments& a) {
   if (!a.has("--resume")) return std::nullopt;
   const std::string text = a.text("--resume");
@@ -64,7 +64,7 @@ std::optional<std::int64_t> resume_step(const Arguments& a) {
   std::int64_t step = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
   if (error != std::errc() || end != text.data() + text.size() || step < 1)
-    throw ConfigError(fmt::format("--resume={}: give the step of a state, such as --resume=100", text));
+    throw ConfigError(fmt::format("--resume={}: must be the step of a state, such as --resume=100", text));
   return step;
 }
 
@@ -75,7 +75,7 @@ int dry_run(const Arguments& a, const api::Config& config) {
   return 0;
 }
 
-/// What `table` shows of a run.
+/// Returns the events that `table` shows.
 api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& signals) {
   api::Events events;
   events.on_plan = [&](const api::Plan& p) {
@@ -88,7 +88,7 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
   };
   events.on_state = [&](std::int64_t step, const std::filesystem::path& path) {
     if (!signals.token().stop_requested()) return;
-    table.say(fmt::format("{:<7} state of step {} saved in {}; go on with:\n        {}", signals.reason(),
+    table.say(fmt::format("{:<7} state of step {} saved in {}; to continue:\n        {}", signals.reason(),
                           step, path.string(), a.with({{"--resume"}})));
   };
   events.on_note = [&](const std::string& note) { table.say("note    " + note); };
@@ -108,9 +108,9 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
 
 int train(const Arguments& a) {
   if (a.has("--resume") && a.has("--overwrite"))
-    throw ConfigError("--resume goes on with a run and --overwrite starts it anew; give one of them");
+    throw ConfigError("--resume continues a run and --overwrite restarts it; give only one of them");
   if (a.has("--target") && !a.has("--dry-run"))
-    throw ConfigError("--target: runs are on this machine; explain (or train --dry-run) takes it");
+    throw ConfigError("--target: not available for runs; use explain, or train --dry-run");
   const api::Config config = api::Config::load(a.at(0), a.texts("--set"), precision_of(a));
   if (a.has("--dry-run")) return dry_run(a, config);
   api::TrainOptions options;
@@ -118,14 +118,14 @@ int train(const Arguments& a) {
   options.overwrite = a.has("--overwrite");
   options.resume = resume_step(a);
   options.hardware = hardware_of(a);
-  if (a.has("--json")) tell(a, config.notes(), config.warnings());  // else the table below prints them
-  const SignalStop signals;                                         // before any other thread
+  if (a.has("--json")) tell(a, config.notes(), config.warnings());  // otherwise the table prints them
+  const SignalStop signals;                                         // must be created before any other thread
   StepTable table(a.has("--quiet") || a.has("--json"));
   const api::Events events = events_of(a, table, signals);
   const api::Summary summary = api::train(config, options, events, signals.token());
   table.finish();
   if (summary.interrupted && summary.steps == 0) {
-    table.say(fmt::format("{:<7} stopped before the first step was done; go on with:\n        {}",
+    table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));
   }
   if (a.has("--json")) {

@@ -14,7 +14,7 @@
 namespace mantissa::cli {
 namespace {
 
-/// A spelling of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
+/// An option of transformers, vLLM, llama.cpp, PyTorch's launchers and others.
 struct Foreign {
   std::string_view name;  // with dashes
   std::string_view option;
@@ -23,19 +23,22 @@ struct Foreign {
 
 constexpr Foreign kForeign[] = {
     {"--max-tokens", "--max-new-tokens"},
-    {"--max-length", "--max-new-tokens", "the prompt does not count"},
+    {"--max-length", "--max-new-tokens", "the prompt is not counted"},
     {"--max-gen-len", "--max-new-tokens"},
     {"--num-tokens", "--max-new-tokens"},
     {"--n-predict", "--max-new-tokens"},
     {"--predict", "--max-new-tokens"},
     {"-n", "--max-new-tokens"},
-    {"--ctx-size", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+    {"--ctx-size", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
     {"--context-size", "--max-new-tokens",
-     "the context holds the prompt and these tokens, and needs no size"},
-    {"--n-ctx", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"--n-ctx", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
     {"--max-model-len", "--max-new-tokens",
-     "the context holds the prompt and these tokens, and needs no size"},
-    {"-c", "--max-new-tokens", "the context holds the prompt and these tokens, and needs no size"},
+     "the context contains the prompt and these tokens; its size is not configurable"},
+    {"-c", "--max-new-tokens",
+     "the context contains the prompt and these tokens; its size is not configurable"},
     {"--temp", "--temperature"},
     {"--topk", "--top-k"},
     {"--topp", "--top-p"},
@@ -96,12 +99,12 @@ constexpr Foreign kForeign[] = {
     {"-q", "--quiet"},
 };
 
-/// Names of the first argument.
+/// Options that other programs use for the first argument.
 constexpr std::array<std::string_view, 8> kSubjects = {"--model",     "--model-path", "--model-name-or-path",
                                                        "--config",    "--checkpoint", "-m",
                                                        "--ckpt-path", "--path"};
 
-/// What other versions and the plan of this system call a command.
+/// Commands that are planned, or known from other versions.
 constexpr std::array kLater = {"rl",     "audit",     "compare", "search", "diff",
                                "reward", "tokenizer", "merge",   "chat",   "objective"};
 constexpr std::pair<std::string_view, std::string_view> kForeignCommands[] = {
@@ -117,7 +120,8 @@ std::string with_dashes(std::string_view option) {
   return text;
 }
 
-/// "--set optimizer.lr=1e-3" where the command takes keys of a config and the word is one, here or elsewhere.
+/// Returns for example "--set optimizer.lr=1e-3" if the command takes config keys and the word is one, here
+/// or in another trainer.
 std::string as_key(const Command& command, std::string_view word, std::string_view value) {
   if (find_option(command, "--set") == nullptr) return {};
   const api::ConfigKey key =
@@ -161,21 +165,21 @@ std::string unknown_command(std::span<const std::string> words) {
     names.emplace_back(command.name);
     if (command.name.starts_with(word + " ")) groups.emplace_back(command.name.substr(word.size() + 1));
   }
-  if (!groups.empty()) return fmt::format("{}: say what of it: {}", word, list_of(groups));
+  if (!groups.empty()) return fmt::format("{}: requires one of: {}", word, list_of(groups));
   if (std::ranges::find(kLater, word) != kLater.end()) {
-    return fmt::format("{}: this version does not have the command; it has {}", word, list_of(names));
+    return fmt::format("{}: unavailable in this version; its commands are {}", word, list_of(names));
   }
   std::optional<std::string> meant = nearest(word, names);
   for (const auto& [foreign, ours] : kForeignCommands) {
     if (foreign == word) meant = ours;
   }
-  return fmt::format("{}: there is no such command{}; see mantissa --help", word,
+  return fmt::format("{}: unknown command{}; see mantissa --help", word,
                      meant ? fmt::format(", did you mean {}?", *meant) : "");
 }
 
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value) {
   const std::string meant = meant_option(command, option, value);
-  return fmt::format("{}: {} takes no such option{}", option, command.name,
+  return fmt::format("{}: {} does not take this option{}", option, command.name,
                      meant.empty() ? "" : "; " + meant);
 }
 

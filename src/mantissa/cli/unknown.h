@@ -1,5 +1,4 @@
-// Words of a command line that are none here, and what was meant: the spellings of other programs, and keys
-// of a config.
+// Unknown words of a command line, and suggestions: for options of other programs, and for config keys.
 #pragma once
 
 #include <span>
@@ -10,10 +9,11 @@
 
 namespace mantissa::cli {
 
-/// The message for the first of `words`, which is no command.
+/// Returns the message for the first of `words`, an unknown command.
 std::string unknown_command(std::span<const std::string> words);
 
-/// The message for `option`, which `command` does not take; `value`: the word behind it, where there is one.
+/// Returns the message for `option`, which `command` does not take. `value` is the word after it, if there is
+/// one.
 std::string unknown_option(const Command& command, std::string_view option, std::string_view value);
 
 }  // namespace mantissa::cli

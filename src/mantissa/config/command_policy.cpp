@@ -13,7 +13,7 @@
 namespace mantissa::config {
 namespace {
 
-/// What a DeepSpeed file says to a command that has no run: its policy, and nothing else.
+/// Notes which parts of a DeepSpeed file apply to a command without a run: only the policy.
 void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bool counts, Told& told) {
   const auto note = [&](const std::string& text) {
     told.notes.push_back(fmt::format("{}: {}", file.short_name(), text));
@@ -23,7 +23,7 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
     note(fmt::format("sets precision.policy = {} ({})", setting->value, setting->from));
     if (!file.policy_note.empty()) note(file.policy_note);
   } else if (setting != nullptr) {
-    note(fmt::format("--precision wins over {}", setting->from));
+    note(fmt::format("--precision overrides {}", setting->from));
   }
   std::vector<std::string> unused;
   for (const compat::DeepSpeedSetting& s : file.settings) {
@@ -44,7 +44,7 @@ void tell(const compat::DeepSpeedFile& file, const precision::Policy& policy, bo
   if (!unused.empty()) note(fmt::format("ignored: {}", fmt::join(unused, ", ")));
 }
 
-/// Notes that the rules of `policy` that `kept` has not are left out, and why.
+/// Notes that the rules of `policy` whose indices are not in `kept` are ignored, and why.
 void tell_left_out(const precision::Policy& policy, const std::vector<std::size_t>& kept, const char* why,
                    Told& told) {
   std::vector<std::string> left_out;
@@ -57,13 +57,13 @@ void tell_left_out(const precision::Policy& policy, const std::vector<std::size_
     told.notes.push_back(fmt::format("left out: {}: {}", fmt::join(left_out, ", "), why));
 }
 
-/// `policy` where there are no steps, as it is in step 0 of a run. The rules that are left out go to `told`.
+/// Returns `policy` as it is in step 0 of a run. Notes the ignored rules in `told`.
 precision::Policy without_steps(const precision::Policy& policy, Told& told) {
-  tell_left_out(policy, policy.rules_at(0), "there are no steps here, and the rules of step 0 hold", told);
+  tell_left_out(policy, policy.rules_at(0), "this command has no steps; only rules of step 0 apply", told);
   return policy.at_step(0);
 }
 
-/// Whether the rule is for what a forward pass, and with `backward` a backward pass, has no part of.
+/// Returns true if the rule applies neither to a forward pass nor, with `backward`, to a backward pass.
 bool is_of_training(const precision::Rule& rule, bool backward) {
   const bool update = rule.pass == precision::Pass::update || rule.op == "update";
   return update || (!backward && (rule.pass == precision::Pass::backward || rule.operand == "gradient"));
@@ -77,10 +77,9 @@ precision::Policy without_training(const precision::Policy& policy, bool backwar
     if (!is_of_training(policy.rules()[r], backward)) kept.push_back(r);
   }
   if (told != nullptr) {
-    tell_left_out(
-        policy, kept,
-        backward ? "no weight is updated here" : "only a forward pass is run here, and no weight is updated",
-        *told);
+    tell_left_out(policy, kept,
+                  backward ? "this command updates no weights" : "this command runs only a forward pass",
+                  *told);
   }
   return policy.with_only(kept);
 }

@@ -1,4 +1,4 @@
-// What a DeepSpeed file makes of a config, and what is told of it.
+// The effect of a DeepSpeed file on a config, and the notes about it.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -22,12 +22,12 @@ bool scaled(const RunConfig& config) {
   return config.policy.loss_scale().kind != precision::LossScale::Kind::none;
 }
 
-/// The format that the policy computes in.
+/// Returns the compute format of the policy.
 std::string compute_of(const RunConfig& config) {
   return precision::field_text(config.policy.fields(), *precision::find_field("compute"));
 }
 
-/// The value that `config` has for a key, as TOML; "" where it has none.
+/// Returns the config's value of a key as TOML, or "" without one.
 std::string value_of(const RunConfig& config, std::string_view section, std::string_view key) {
   if (section == kLossScale && !scaled(config)) return "";
   if (section == "precision" && key == "policy") return fmt::format("\"{}\"", config.policy.preset());
@@ -42,7 +42,7 @@ std::string value_of(const RunConfig& config, std::string_view section, std::str
   return toml_text(option->slot(copy));
 }
 
-/// "train_batch_size = 32 (batch.global_batch_size)".
+/// Returns for example "train_batch_size = 32 (batch.global_batch_size)".
 std::string became(const DeepSpeedAuto& value, const RunConfig& config) {
   if (value.from.ends_with(".enabled")) {
     const std::string format = value.from.starts_with("fp16") ? "f16" : "bf16";
@@ -57,7 +57,7 @@ std::string became(const DeepSpeedAuto& value, const RunConfig& config) {
                       : fmt::format("{} = {} ({}.{})", value.from, text, value.section, value.key);
 }
 
-/// Whether the setting is what `config` was made from.
+/// Returns true if `config` has its value from this setting.
 bool counts(const DeepSpeedSetting& setting, const Entries& entries, bool policy_replaced) {
   if (policy_replaced && setting.section == "precision") return false;
   const Entry* entry = entries.find(setting.section, setting.key);
@@ -68,22 +68,23 @@ bool counts(const DeepSpeedSetting& setting, const Entries& entries, bool policy
 
 bool divide_batch(RunConfig& config, const Entries& entries, const DeepSpeedFile& file) {
   const Entry* micro = entries.find("batch", "micro_batch_size");
-  if (micro != nullptr && (micro->deepspeed || !micro->raw.empty())) return false;  // said, --set wins
+  // set by the file or by --set, which take precedence
+  if (micro != nullptr && (micro->deepspeed || !micro->raw.empty())) return false;
   const std::int64_t rows = config.batch.global_batch_size;
   if (file.accumulation) {
     const std::int64_t steps = *file.accumulation;
     if (rows % steps != 0) {
-      throw ConfigError(fmt::format(
-          "{}: gradient_accumulation_steps = {} must divide batch.global_batch_size, which is {}; change "
-          "one of them, or say train_batch_size",
-          file.name, steps, rows));
+      throw ConfigError(
+          fmt::format("{}: gradient_accumulation_steps = {} must divide batch.global_batch_size, which is "
+                      "{}; change one of them, or set train_batch_size",
+                      file.name, steps, rows));
     }
     config.batch.micro_batch_size = rows / steps;
     return true;
   }
   const Entry* global = entries.find("batch", "global_batch_size");
   if (micro == nullptr || global == nullptr || !global->deepspeed) return false;
-  // The config's micro-batch was chosen for another batch; it changes no bit.
+  // The config's micro-batch was chosen for another batch. Changing it changes no bit.
   std::int64_t& size = config.batch.micro_batch_size;
   size = std::min(size, rows);
   while (rows % size != 0) --size;
@@ -102,7 +103,7 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
   const auto sort = [&](const DeepSpeedSetting& s) {
     if (!s.said) return;
     if (counts(s, entries, policy_replaced)) {
-      // The preset that the file names, whatever its other keys make of it.
+      // Report the preset that the file names, even if its other keys modify it.
       const std::string value = s.key == "policy" ? s.value : value_of(config, s.section, s.key);
       sets.push_back(
           fmt::format("{}.{} = {} ({})", s.section, s.key, value.empty() ? s.value : value, s.from));
@@ -124,7 +125,7 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
   if (!sets.empty()) note(fmt::format("sets {}", fmt::join(sets, ", ")));
   const DeepSpeedSetting* policy = file.find("precision", "policy");
   if (!file.policy_note.empty() && counts(*policy, entries, policy_replaced)) note(file.policy_note);
-  if (!lost.empty()) note(fmt::format("the command line wins over {}", fmt::join(lost, ", ")));
+  if (!lost.empty()) note(fmt::format("the command line overrides {}", fmt::join(lost, ", ")));
   if (!idle.empty()) {
     note(fmt::format("{} {} no effect: the policy ({}) {}", fmt::join(idle, ", "),
                      idle.size() == 1 ? "has" : "have", config.policy.preset(),
@@ -140,8 +141,9 @@ void tell_deepspeed(const DeepSpeedFile& file, const RunConfig& config, const En
     warn(file.scaler_warning);
   const Entry* warmup = entries.find("schedule", "warmup_steps");
   if (warmup != nullptr && warmup->deepspeed && warmup->value->value<std::int64_t>() > config.run.steps) {
-    warn(fmt::format("warmup_num_steps is more than run.steps: the rate rises until the last step, {}",
-                     config.run.steps));
+    warn(fmt::format(
+        "warmup_num_steps is more than run.steps: the learning rate rises until the last step, {}",
+        config.run.steps));
   }
 }
 

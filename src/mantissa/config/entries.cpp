@@ -29,7 +29,8 @@ bool is_key(std::string_view section, std::string_view key) {
          (section == kPrecision && precision::find_field(key) != nullptr);
 }
 
-/// The place after the string that begins at `at`; after the line where it does not end on it.
+/// Returns the position after the string that starts at `at`, or the end of the line for an unterminated
+/// string.
 std::size_t after_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string three(3, quote);
@@ -47,7 +48,7 @@ std::size_t after_string(std::string_view text, std::size_t at) {
   return text.size();
 }
 
-/// A key of very many parts makes tables so deep that the end of the stack is met when they are freed.
+/// Rejects keys with very many parts: their nested tables overflow the stack when they are destroyed.
 void check_keys(std::string_view text, const std::string& where) {
   constexpr int kMostDots = 32;
   const auto in_key = [](char c) {
@@ -64,9 +65,8 @@ void check_keys(std::string_view text, const std::string& where) {
     dots = text[at] == '.' ? dots + 1 : in_key(text[at]) ? dots : 0;
     if (dots > kMostDots) {
       const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n');
-      throw ConfigError(
-          fmt::format("{}:{}: a key has more than {} parts; the keys of a config have two or three", where,
-                      line, kMostDots));
+      throw ConfigError(fmt::format("{}:{}: a key has more than {} parts; config keys have two or three",
+                                    where, line, kMostDots));
     }
     ++at;
   }
@@ -117,7 +117,7 @@ class Collector {
   std::string short_name_;
 };
 
-/// The value of an override: TOML, or else a bare string.
+/// Parses the value of an override as TOML or, failing that, as a bare string.
 std::unique_ptr<toml::table> override_value(std::string_view value, std::string_view whole) {
   check_keys(value, "--set");
   const auto parse = [](const std::string& text) {
@@ -132,7 +132,7 @@ std::unique_ptr<toml::table> override_value(std::string_view value, std::string_
   try {
     return parse(toml_text(std::string(value)));
   } catch (const toml::parse_error&) {
-    throw ConfigError(fmt::format("--set {}: the value is no UTF-8 text", in_quotes(whole)));
+    throw ConfigError(fmt::format("--set {}: the value is not UTF-8", in_quotes(whole)));
   }
 }
 
@@ -159,7 +159,7 @@ void add_override(Entries& out, std::string_view text) {
       {section, key, out.documents.back()->get("value"), "--set", "--set", "", std::string(value), false});
 }
 
-/// The keys of a DeepSpeed file over those of the config's text.
+/// Adds the keys of a DeepSpeed file, which override those of the config's text.
 void add_deepspeed(Entries& out, const compat::DeepSpeedFile& file, bool policy_replaced) {
   const bool policy = !policy_replaced && file.find(kPrecision, "policy") != nullptr;
   std::erase_if(out.all, [&](const Entry& e) {
@@ -182,10 +182,10 @@ void add_deepspeed(Entries& out, const compat::DeepSpeedFile& file, bool policy_
 
 void check_toml_text(std::string_view text, const std::string& file) {
   if (text.size() > kLongestConfig) {
-    throw FileError(fmt::format("{}: is larger than 1 MiB; a config is a short TOML text", file));
+    throw FileError(fmt::format("{}: is larger than 1 MiB, too large for a config", file));
   }
   if (text.find('\0') != std::string_view::npos) {
-    throw FileError(fmt::format("{}: holds binary data; a config is a TOML text", file));
+    throw FileError(fmt::format("{}: contains binary data; a config is a TOML text", file));
   }
   check_keys(text, file);
 }

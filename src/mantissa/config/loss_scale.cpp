@@ -14,19 +14,18 @@ using precision::ScalerOptions;
 
 constexpr const char* kSection = "precision.loss_scale";
 
-/// Keys under a policy without a loss scale do nothing, which nobody wants who writes them. Those of a file
-/// whose policy the command line replaced, and those of a DeepSpeed file, are left alone.
+/// Keys without effect are an error, since they are set by mistake: those under a policy without a loss
+/// scale. Exceptions are the keys of a file whose policy the command line replaced, and of a DeepSpeed file.
 void refuse_keys(const RunConfig& config, const Entries& entries, bool policy_replaced) {
   for (const Entry& entry : entries.all) {
     if (entry.section != kSection || entry.deepspeed || (policy_replaced && entry.raw.empty())) continue;
-    refuse(entry, fmt::format(
-                      "the policy ({}) has no loss scale, so that the key would do nothing; take it away, or "
-                      "say loss_scale=dynamic in the policy",
-                      config.policy.preset()));
+    refuse(entry, fmt::format("the policy ({}) has no loss scale, so this key has no effect; remove it, or "
+                              "add loss_scale=dynamic to the policy",
+                              config.policy.preset()));
   }
 }
 
-/// What the keys make of the policy's scale.
+/// Returns the policy's scale as modified by the keys.
 LossScale resolved_scale(const RunConfig& config, const Entries& entries) {
   if (config.loss_scale.loss_scale > 0) return {LossScale::Kind::constant, config.loss_scale.loss_scale};
   if (entries.find(kSection, "initial_scale_power") != nullptr ||
@@ -41,7 +40,7 @@ LossScale resolved_scale(const RunConfig& config, const Entries& entries) {
 void check_torch(const Entries& entries) {
   for (const Entry& entry : entries.all) {
     if (entry.section == kSection && !entry.deepspeed && !torch_has(entry.key))
-      refuse(entry, "PyTorch's rule has no such thing; take it away, or write rule = \"deepspeed\"");
+      refuse(entry, "PyTorch's rule does not use this key; remove it, or write rule = \"deepspeed\"");
   }
 }
 
@@ -65,7 +64,7 @@ void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_re
   section.loss_scale = scale.kind == LossScale::Kind::constant ? scale.value : 0;
   if (section.rule == "torch") {
     check_torch(entries);
-    const LossScaleSection defaults;  // of what PyTorch's rule has not
+    const LossScaleSection defaults;  // of keys that PyTorch's rule lacks
     section.hysteresis = defaults.hysteresis;
     section.consecutive_hysteresis = defaults.consecutive_hysteresis;
     section.min_loss_scale = defaults.min_loss_scale;
@@ -77,15 +76,15 @@ void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_re
   int power = 0;
   if (std::frexp(scale.value, &power) != 0.5) {
     throw ConfigError(fmt::format(
-        "{}: loss_scale=dynamic:{}: a dynamic scale begins at a power of two, such as dynamic:2^16",
+        "{}: loss_scale=dynamic:{}: the initial dynamic scale must be a power of two, such as dynamic:2^16",
         entries.where("precision", "policy"), scale.value));
   }
   section.initial_scale_power = power - 1;
   if (section.rule == "deepspeed" && section.min_loss_scale > scale.value) {
-    throw ConfigError(fmt::format(
-        "{}: precision.loss_scale.min_loss_scale = {} is above the first scale, 2^{}; lower it, or raise "
-        "initial_scale_power",
-        entries.where(kSection, "min_loss_scale"), section.min_loss_scale, power - 1));
+    throw ConfigError(
+        fmt::format("{}: precision.loss_scale.min_loss_scale = {} is above the initial scale, 2^{}; lower "
+                    "it, or raise initial_scale_power",
+                    entries.where(kSection, "min_loss_scale"), section.min_loss_scale, power - 1));
   }
 }
 

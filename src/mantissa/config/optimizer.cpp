@@ -27,8 +27,8 @@ std::string text_of(const Setting& value) {
   return std::visit([](auto& v) { return toml_text(Slot(&v)); }, copy);
 }
 
-/// "decay of the first and second moment (adamw, muon; lion [0.9, 0.99])": which optimizers take a key, with
-/// their defaults where these are not the first one's.
+/// Returns for example "decay of the first and second moment (adamw, muon; lion [0.9, 0.99])": the
+/// description, the optimizers that take the key, and the defaults that differ from the first.
 std::string description(const SettingDef& first) {
   std::string same, others;
   for (const Optimizer* optimizer : optim::all_optimizers()) {
@@ -85,7 +85,7 @@ optim::Group read_group(const Entry& entry, const toml::table& table) {
       group.freeze = *node.value<bool>();
     } else {
       static const std::vector<std::string> kKeys = {"match", "lr_scale", "weight_decay", "freeze"};
-      refuse(entry, fmt::format("a group has no key {}{} (keys: {})", in_quotes(key),
+      refuse(entry, fmt::format("unknown key {} of a group{} (keys: {})", in_quotes(key),
                                 did_you_mean(key, kKeys), list_of(kKeys)));
     }
   }
@@ -133,7 +133,7 @@ void settle_optimizer(RunConfig& config, const Entries& entries) {
   const Optimizer& optimizer = optim::find_optimizer(section.name);
   for (const Entry& entry : entries.all) {
     if (entry.section != "optimizer" || takes(section.name, entry.key)) continue;
-    refuse(entry, fmt::format("{} does not take this key (it takes {})", section.name,
+    refuse(entry, fmt::format("{} does not use this key (its keys: {})", section.name,
                               fmt::join(keys_taken(optimizer), ", ")));
   }
   optim::Settings settings = optim::defaults(optimizer);

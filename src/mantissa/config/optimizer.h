@@ -1,4 +1,4 @@
-// [optimizer]: the keys of the registry's optimizers, and parameter groups.
+// [optimizer]: the keys of the registered optimizers, and parameter groups.
 #pragma once
 
 #include <string>
@@ -9,18 +9,18 @@
 
 namespace mantissa::config {
 
-/// The keys that the optimizers of the registry take, each once.
+/// Returns the keys of all registered optimizers, each once.
 std::vector<Option> optimizer_options();
 
-/// Whether the optimizer called `name` takes the key of [optimizer]. All take name, lr, max_grad_norm and
-/// group.
+/// Returns true if the optimizer `name` takes the key of [optimizer]. Every optimizer takes name, lr,
+/// max_grad_norm and group.
 bool takes(std::string_view name, std::string_view key);
 
-/// Fills in the defaults of the chosen optimizer, and reads the groups. Throws ConfigError for keys that it
-/// does not take.
+/// Sets the defaults of the chosen optimizer and reads the groups. Throws ConfigError for keys that the
+/// optimizer does not take.
 void settle_optimizer(RunConfig& config, const Entries& entries);
 
-/// "[[optimizer.group]]" for each group; "" where there are none.
+/// Returns an "[[optimizer.group]]" table for each group, or "" without groups.
 std::string groups_text(const std::vector<optim::Group>& groups);
 
 }  // namespace mantissa::config

@@ -1,4 +1,4 @@
-// The table of a config's keys: parsing, --set, checks, help and the printed config are made from it.
+// The table of a config's keys, from which parsing, --set, checks, help and the printed config are generated.
 #pragma once
 
 #include <functional>
@@ -14,16 +14,16 @@
 
 namespace mantissa::config {
 
-/// Where a value lies in a config.
+/// A pointer to a value in a config.
 using Slot = std::variant<std::string*, std::int64_t*, std::uint64_t*, double*, bool*,
                           std::vector<std::string>*, std::array<double, 2>*, Validation*>;
 
-/// The numbers that a key takes.
+/// The numbers that a key accepts.
 struct Range {
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
-  bool above = false;  // `min` itself is outside
-  bool below = false;  // `max` itself is outside
+  bool above = false;  // `min` itself is excluded
+  bool below = false;  // `max` itself is excluded
 };
 
 struct Option {
@@ -32,27 +32,27 @@ struct Option {
   std::function<Slot(RunConfig&)> slot;
   std::string description;
   Range range = {};
-  std::vector<std::string> choices = {};  // the only strings; of a path: the words that are none
-  std::vector<std::string> later = {};    // strings of docs/cli.md that this version reads and refuses
+  std::vector<std::string> choices = {};  // the only valid strings; for a path, the words that are not paths
+  std::vector<std::string> later = {};    // planned strings, unsupported in this version
   bool path = false;
 };
 
 std::span<const Option> option_table();
 const Option* find_option(std::string_view section, std::string_view key);
 
-/// The fields of config.json that may be written under [model]: those of any family.
+/// Returns the fields of config.json that are valid under [model]: those of all families.
 std::span<const model::Field> model_fields();
 const model::Field* find_model_field(std::string_view key);
-/// True where `family` reads the field.
+/// Returns true if `family` reads the field.
 bool reads_field(const model::Family& family, std::string_view key);
 
-/// "run", "model", …, in order.
+/// Returns "run", "model", … in order.
 std::span<const std::string> section_names();
 
-/// The keys that may stand in `section`, those of [precision] and inline model fields included.
+/// Returns the valid keys of `section`, including those of [precision] and inline model fields.
 std::vector<std::string> keys_of(std::string_view section);
 
-/// `value` as TOML.
+/// Returns `value` as TOML.
 std::string toml_text(const std::string& value);
 std::string toml_text(double value);
 std::string toml_text(const nlohmann::json& value);

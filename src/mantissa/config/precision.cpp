@@ -12,7 +12,7 @@
 namespace mantissa::config {
 namespace {
 
-/// Runs `read`; what it throws gets `where` before it.
+/// Calls `read` and prefixes `where` to the message of its exceptions.
 template <class F>
 auto located(const std::string& where, F read) {
   try {
@@ -35,13 +35,13 @@ precision::Rule read_rule(const Entry& entry, const toml::node& node, const std:
     return located(where, [&] { return precision::parse_rule(text->get(), origin); });
   }
   const toml::table* table = node.as_table();
-  if (table == nullptr) refuse(entry, "must hold rules, such as [\"lm_head: compute=f32\"]");
+  if (table == nullptr) refuse(entry, "must be an array of rules, such as [\"lm_head: compute=f32\"]");
   precision::Rule rule = located(where, [&] { return precision::rule_from_table(*table); });
   rule.origin = origin;
   return rule;
 }
 
-/// "run.toml:30" and a line of the same file.
+/// Returns for example "run.toml:30": the file of `place` with the line of `node`.
 std::string at_line(const std::string& place, const Entry& entry, const toml::node& node) {
   if (!entry.raw.empty()) return place;
   return fmt::format("{}:{}", place.substr(0, place.rfind(':')), node.source().begin.line);
@@ -71,7 +71,7 @@ precision::Policy read_policy(const Entries& entries, std::vector<std::string>& 
   precision::Fields fields;
   for (const Entry& entry : entries.all) {
     if (entry.section != "precision" || entry.key == "policy" || entry.key == "rules") continue;
-    if (find_option(entry.section, entry.key) != nullptr) continue;  // a key beside the policy
+    if (find_option(entry.section, entry.key) != nullptr) continue;  // a key that is not a part of the policy
     where = entry.where;
     const std::string text = text_of(entry);
     located(where, [&] { precision::set_field(fields, entry.key, text); });
@@ -88,7 +88,7 @@ precision::Policy apply_precision(const precision::Policy& config, const Precisi
                                   std::vector<std::string>& notes) {
   precision::Policy policy = config;
   if (arguments.policy) {
-    notes.clear();  // of the policy that is replaced
+    notes.clear();  // notes on the replaced policy
     policy = located("--precision", [&] { return precision::Policy::parse(*arguments.policy, &notes); });
     for (const precision::Rule& rule : config.rules()) policy = policy.with_rule(rule);
     located("--precision", [&] { precision::check_supported(policy); });

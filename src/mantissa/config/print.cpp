@@ -65,7 +65,7 @@ std::string type_name(model::Field::Kind kind) {
   return {};
 }
 
-/// The keys of `section` that `config` has something to say about.
+/// Returns the keys of `section` that have a value in `config`, as TOML.
 std::string section_text(RunConfig& config, std::string_view section) {
   std::string text;
   for (const Option& option : option_table()) {
@@ -85,14 +85,13 @@ std::string section_text(RunConfig& config, std::string_view section) {
 }
 
 void add_groups(std::vector<OptionInfo>& all) {
-  all.push_back(
-      {"optimizer", "group", "tables", "[]",
-       "[[optimizer.group]] with match = \"SCOPE\" and lr_scale, weight_decay or freeze; the last match "
-       "that has a key gives it"});
+  all.push_back({"optimizer", "group", "tables", "[]",
+                 "[[optimizer.group]] with match = \"SCOPE\" and lr_scale, weight_decay or freeze; for each "
+                 "key, the last matching group with that key applies"});
 }
 
 void add_precision(std::vector<OptionInfo>& all) {
-  all.push_back({"precision", "policy", "string", "\"32-true\"", "a preset, or a one-line policy"});
+  all.push_back({"precision", "policy", "string", "\"32-true\"", "a preset or a policy line"});
   all.push_back(
       {"precision", "rules", "list of rules", "[]", "\"SCOPE: field=value …\", or tables; later ones win"});
   const precision::Policy base;
@@ -122,7 +121,8 @@ std::string toml_text(const std::string& value) {
 
 std::string toml_text(double value) {
   std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".en") == std::string::npos) text += ".0";  // TOML's floats are not its integers
+  // TOML distinguishes floats from integers by their text
+  if (text.find_first_of(".en") == std::string::npos) text += ".0";
   return text;
 }
 
@@ -143,7 +143,7 @@ std::string toml_text(const Slot& slot) {
 }
 
 std::string RunConfig::to_toml() const {
-  RunConfig copy = *this;  // slots point into a config that may be written
+  RunConfig copy = *this;  // slots need a mutable config
   std::string text;
   for (const std::string& section : section_names()) {
     if (section == "precision.loss_scale" && policy.loss_scale().kind == precision::LossScale::Kind::none)
@@ -164,7 +164,7 @@ std::vector<OptionInfo> options() {
       if (option.section != section) continue;
       const Slot slot = option.slot(defaults);
       std::string value = toml_text(slot);
-      // Said by the description, or must be said by the config.
+      // No default to print: the description states it, or the key is required.
       const bool none = value == "\"\"" || value == "[]" || (value == "0" && option.range.min > 0);
       if (none) value.clear();
       all.push_back({section, std::string(option.key), std::visit(TypeName{option}, slot), value,

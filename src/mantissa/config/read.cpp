@@ -1,4 +1,4 @@
-// From the keys that were said to a checked config.
+// Converts raw keys to a checked config.
 #include "mantissa/config/read.h"
 
 #include <fmt/format.h>
@@ -18,7 +18,7 @@
 namespace mantissa::config {
 namespace {
 
-/// What `value` had to be. Limits that nobody meets are left out.
+/// Describes the valid range of `value`, without limits that are out of practical reach.
 std::string range_text(const Range& range, double value) {
   constexpr double kHuge = 1e12;
   const auto number = [](double v) {
@@ -66,7 +66,7 @@ bool flag(const Entry& entry) {
   refuse(entry, "must be true or false");
 }
 
-/// A string; of an override also what was typed, whatever TOML makes of it.
+/// Returns the value as a string; for an override also the typed text, whatever its TOML type.
 std::string text_value(const Entry& entry) {
   if (const auto* value = entry.value->as_string()) return value->get();
   if (!entry.raw.empty()) return entry.raw;
@@ -74,7 +74,7 @@ std::string text_value(const Entry& entry) {
   refuse(entry, bare ? fmt::format("must be a string; write \"{}\"", *bare) : "must be a string");
 }
 
-/// One string or an array of strings, none of them empty.
+/// Returns one string or an array of strings, none of them empty.
 std::vector<std::string> text_values(const Entry& entry) {
   std::vector<std::string> values;
   if (const toml::array* array = entry.value->as_array()) {
@@ -102,7 +102,7 @@ std::string resolved(const Option& option, const Entry& entry, const std::string
   return std::filesystem::absolute(entry.base / value).lexically_normal().string();
 }
 
-/// Reads an entry into the place its option names; one overload for each type of key.
+/// Reads an entry into the slot of its option, with one overload per type.
 struct Reader {
   const Entry& entry;
   const Option& option;
@@ -118,8 +118,7 @@ struct Reader {
     if (std::find(option.later.begin(), option.later.end(), *out) != option.later.end()) {
       refuse(entry, fmt::format("is not available in this version (available: {})", choices));
     }
-    refuse(entry, fmt::format("there is no such choice{} (choices: {})", did_you_mean(*out, option.choices),
-                              choices));
+    refuse(entry, fmt::format("unknown choice{} (choices: {})", did_you_mean(*out, option.choices), choices));
   }
   void operator()(std::int64_t* out) const { *out = whole_number(entry, option.range); }
   void operator()(std::uint64_t* out) const {
@@ -131,7 +130,7 @@ struct Reader {
     *out = text_values(entry);
     for (std::string& value : *out) {
       if (is_word(option, value) && out->size() > 1)
-        refuse(entry, fmt::format("\"{}\" must stand alone", value));
+        refuse(entry, fmt::format("\"{}\" must be the only element", value));
       value = resolved(option, entry, value);
     }
   }
@@ -153,8 +152,8 @@ struct Reader {
 };
 
 nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1) {
-  constexpr int kDeepest = 32;  // config.json is written again, and read by bounded readers
-  if (depth > kDeepest) refuse(entry, fmt::format("nests deeper than {} levels; write it flat", kDeepest));
+  constexpr int kDeepest = 32;  // config.json is written back and then read by readers with this limit
+  if (depth > kDeepest) refuse(entry, fmt::format("nests deeper than {} levels; flatten it", kDeepest));
   if (const auto* text = node.as_string()) return text->get();
   if (const auto* value = node.as_boolean()) return value->get();
   if (const auto* value = node.as_integer()) return value->get();
@@ -168,7 +167,7 @@ nlohmann::json to_json(const Entry& entry, const toml::node& node, int depth = 1
     return out;
   }
   const toml::table* table = node.as_table();
-  if (table == nullptr) refuse(entry, "config.json has no dates");
+  if (table == nullptr) refuse(entry, "config.json cannot contain dates");
   nlohmann::json out = nlohmann::json::object();
   for (const auto& [key, item] : *table) out[std::string(key.str())] = to_json(entry, item, depth + 1);
   return out;
@@ -190,11 +189,11 @@ nlohmann::json model_value(const Entry& entry, const model::Field& field) {
   return {};
 }
 
-/// Refuses a field under [model] that its family does not read.
+/// Throws for a field under [model] that its family does not read.
 void check_model_fields(const Entries& entries) {
   const Entry* type = entries.find("model", "model_type");
   const model::Family* family = model::find_family(type == nullptr ? "llama" : text_value(*type));
-  if (family == nullptr) return;  // reported where the model is read
+  if (family == nullptr) return;  // reported when the model is read
   for (const Entry& entry : entries.all) {
     if (entry.section != "model" || find_option("model", entry.key) != nullptr) continue;
     if (!reads_field(*family, entry.key)) {
@@ -204,7 +203,7 @@ void check_model_fields(const Entries& entries) {
   }
 }
 
-/// The DeepSpeed file that [precision] deepspeed names; nothing where it names none.
+/// Returns the DeepSpeed file named by [precision] deepspeed, or null.
 std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
   const Entry* entry = entries.find("precision", "deepspeed");
   if (entry == nullptr) return std::nullopt;
@@ -216,7 +215,7 @@ std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
 }  // namespace
 
 std::string read_config_file(const std::filesystem::path& path) {
-  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries takes
+  constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries accepts
   std::ifstream in(path, std::ios::binary);
   if (!in || std::filesystem::is_directory(path)) {
     throw FileError(fmt::format("{}: cannot be read; is it the path of a config file?", path.string()));

@@ -1,5 +1,5 @@
-// The config of a run (docs/cli.md, "Config"): one plain struct, read from TOML, overridden by --set, printed
-// back resolved.
+// The config of a run (docs/cli.md, "Config"): a plain struct, read from TOML, overridden by --set, and
+// printed in resolved form.
 #pragma once
 
 #include <array>
@@ -20,11 +20,11 @@
 
 namespace mantissa::config {
 
-/// Held-out data: a share of the training sequences (the last ones, at least one where > 0), or files of its
-/// own.
+/// Held-out data: a share of the training sequences (the last ones; at least one if the share is above 0), or
+/// separate files.
 struct Validation {
   double share = 0.02;
-  std::vector<std::string> files;  // where not empty, `share` does not count
+  std::vector<std::string> files;  // if not empty, `share` is unused
   friend bool operator==(const Validation&, const Validation&) = default;
 };
 
@@ -37,11 +37,11 @@ struct RunSection {
   friend bool operator==(const RunSection&, const RunSection&) = default;
 };
 
-/// Exactly one of `path`, `config` and `fields` says what the model is.
+/// Exactly one of `path`, `config` and `fields` defines the model.
 struct ModelSection {
   std::string path;
   std::string config;
-  nlohmann::json fields = nlohmann::json::object();  // config.json's own fields, written in [model]
+  nlohmann::json fields = nlohmann::json::object();  // fields of config.json, written in [model]
   friend bool operator==(const ModelSection&, const ModelSection&) = default;
 };
 
@@ -50,7 +50,7 @@ struct DataSection {
   std::string format = "auto";
   std::string tokenizer = "byte";
   std::int64_t sequence_length = 256;
-  std::int64_t people_min = 2, people_max = 8;  // of a puzzle
+  std::int64_t people_min = 2, people_max = 8;  // in a puzzle
   bool shuffle = true;
   Validation validation;
   friend bool operator==(const DataSection&, const DataSection&) = default;
@@ -73,7 +73,8 @@ struct BatchSection {
 struct OptimizerSection {
   std::string name = "adamw";
   double lr = 3e-4;
-  optim::Settings settings = optim::defaults(optim::find_optimizer("adamw"));  // that `name` takes
+  // the settings that `name` takes
+  optim::Settings settings = optim::defaults(optim::find_optimizer("adamw"));
   double max_grad_norm = 1.0;
   std::vector<optim::Group> groups = {};
   friend bool operator==(const OptimizerSection&, const OptimizerSection&) = default;
@@ -86,7 +87,7 @@ struct ScheduleSection {
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };
 
-/// DeepSpeed's keys of the same names, and the rule. They count only under a policy with a loss scale.
+/// DeepSpeed's keys of the same names, and the rule. Used only under a policy with a loss scale.
 struct LossScaleSection {
   std::string rule = "deepspeed";  // or "torch"
   double loss_scale = 0;
@@ -111,21 +112,21 @@ struct LogSection {
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 
-/// --precision, --rule and --deepspeed of a command line.
+/// The options --precision, --rule and --deepspeed of a command line.
 struct PrecisionArguments {
   std::optional<std::string> policy;  // replaces the config's policy and its fields, keeps its rules
   std::vector<std::string> rules;     // appended ("--rule 1", … in explain)
-  const compat::DeepSpeedFile* deepspeed = nullptr;  // takes the place of the file that the config names;
-                                                     // wins over the config's text, the others over it
+  const compat::DeepSpeedFile* deepspeed = nullptr;  // replaces the file named by the config; overrides the
+                                                     // config's text, and is overridden by the other options
 };
 
-/// What a user should be told, once, of how a config was read.
+/// Messages to the user about how a config was read, each reported once.
 struct Told {
-  std::vector<std::string> notes;     // what was read and how
-  std::vector<std::string> warnings;  // what differs from what was written
+  std::vector<std::string> notes;     // what was read, and how
+  std::vector<std::string> warnings;  // differences from what was written
 };
 
-/// A checked config. What each value means and may be is said once, by options().
+/// A checked config. options() documents the meaning and the valid values of each key.
 struct RunConfig {
   RunSection run;
   ModelSection model;
@@ -135,47 +136,48 @@ struct RunConfig {
   OptimizerSection optimizer;
   ScheduleSection schedule;
   precision::Policy policy;  // [precision]
-  bool native_only = false;  // of [precision]: refuse a run that needs a format that the machine has not
-  std::string deepspeed;  // of [precision]; empty in a config that was read: the other keys have what it says
+  bool native_only = false;  // of [precision]: reject a run that needs a format without native support
+  std::string deepspeed;  // of [precision]; empty once read, since the other keys then have the file's values
   LossScaleSection loss_scale;
   CheckpointSection checkpoint;
   LogSection log;
 
-  /// The resolved whole, every key said and paths absolute: parse_config reads an equal config from it.
+  /// Returns the resolved config as TOML, with every key and absolute paths. parse_config reads an equal
+  /// config from it.
   std::string to_toml() const;
   friend bool operator==(const RunConfig&, const RunConfig&) = default;
 };
 
-/// Reads the config file at `path` and puts `overrides` ("section.key=value", as --set has them; later ones
-/// win) and `precision` over it. Relative paths in the file are relative to its folder, those in overrides to
-/// the current directory, run.out in both to the current directory. A value of an override is TOML, or else a
-/// bare string. Throws FileError where the file cannot be read or is no text, ConfigError for everything
-/// wrong in it: the message has the file and line (or --set), the key, the value and the cure. What there is
-/// to tell goes to `told` where it is not null.
+/// Reads the config file at `path` and applies `overrides` ("section.key=value", as in --set; the last one
+/// wins) and `precision`. Relative paths are relative to the file's folder in the file and to the current
+/// directory in overrides; run.out is always relative to the current directory. The value of an override is
+/// TOML or a bare string. Throws FileError if the file cannot be read or is not text, and ConfigError for
+/// invalid contents, with the file and line (or --set), the key, the value and the fix. Adds notes and
+/// warnings to `told` unless it is null.
 RunConfig load_config(const std::filesystem::path& path, std::span<const std::string> overrides = {},
                       const PrecisionArguments& precision = {}, Told* told = nullptr);
 
-/// The same from memory; `file` stands in messages, and its folder is what relative paths are relative to.
+/// Parses a config from memory. `file` appears in messages; relative paths are relative to its folder.
 RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
                        std::span<const std::string> overrides = {}, const PrecisionArguments& precision = {},
                        Told* told = nullptr);
 
-/// The loss scaler that the policy and [precision.loss_scale] say; nothing where the policy has none.
+/// Returns the loss scaler of the policy and [precision.loss_scale], or null for a policy without one.
 std::optional<precision::ScalerOptions> scaler_options(const RunConfig& config);
 
-/// What there is to know of a key.
+/// The documentation of a key.
 struct OptionInfo {
   std::string section;
   std::string key;
   std::string type;           // "whole number", "number", "true or false", "string", …
-  std::string default_value;  // as TOML; "" where there is none
+  std::string default_value;  // as TOML; "" without a default
   std::string description;
 };
 
-/// Every key of a config, in the order of its sections: the source of help and documentation.
+/// Returns every key of a config in the order of its sections, as the source of help and documentation.
 std::vector<OptionInfo> options();
 
-/// options() as a table for a terminal of `columns`.
+/// Returns options() as a table for a terminal of `columns` columns.
 std::string options_help(std::size_t columns = 80);
 
 }  // namespace mantissa::config

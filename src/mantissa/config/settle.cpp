@@ -1,4 +1,4 @@
-// What the keys of a config must be to each other.
+// Checks and defaults that involve several keys.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -17,14 +17,14 @@ void check_present(const RunConfig& config, const Entries& entries) {
     throw ConfigError(fmt::format("{}: {} is missing; {}", entries.file, key, cure));
   };
   if (config.run.steps == 0)
-    missing("run.steps", "say under [run] how many optimizer steps to train, such as steps = 300");
+    missing("run.steps", "set the number of optimizer steps under [run], such as steps = 300");
   if (config.model.path.empty() && config.model.config.empty() && config.model.fields.empty()) {
-    missing("model", "write path, config, or config.json's own fields (hidden_size = 256, …) under [model]");
+    missing("model", "set path, config, or fields of config.json (hidden_size = 256, …) under [model]");
   }
-  if (config.data.source.empty()) missing("data.source", "write source = \"kk\", or files, under [data]");
+  if (config.data.source.empty()) missing("data.source", "set source = \"kk\", or files, under [data]");
 }
 
-/// One of path, config and inline fields says what the model is.
+/// Checks that only one of path, config and inline fields defines the model.
 void check_model(const RunConfig& config, const Entries& entries) {
   const ModelSection& model = config.model;
   const std::string inline_field = model.fields.empty() ? "" : model.fields.begin().key();
@@ -37,19 +37,19 @@ void check_model(const RunConfig& config, const Entries& entries) {
     second = inline_field;
   }
   if (!first.empty()) {
-    throw ConfigError(fmt::format("{}: model.{} and model.{} both say what the model is; keep one",
+    throw ConfigError(fmt::format("{}: model.{} and model.{} both define the model; keep one",
                                   entries.where("model", second), first, second));
   }
   if (config.data.tokenizer == "model" && model.path.empty()) {
     refuse(*entries.find("data", "tokenizer"),
-           "there is no model.path to take the tokenizer from; write \"byte\", or a tokenizer file");
+           "there is no model.path with a tokenizer; write \"byte\", or a tokenizer file");
   }
 }
 
 void check_puzzles(const RunConfig& config, const Entries& entries) {
   const DataSection& data = config.data;
   if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
-  refuse(*entries.find("data", "people_min"),  // its default is the least there is
+  refuse(*entries.find("data", "people_min"),  // its default is the smallest valid value
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
 }
 
@@ -82,7 +82,7 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
 void settle_schedule(RunConfig& config, const Entries& entries) {
   const std::int64_t steps = config.run.steps;
   if (config.schedule.warmup_steps <= steps) return;
-  // A DeepSpeed file is written for runs of another length.
+  // A DeepSpeed file may be written for runs of another length.
   if (const Entry* said = entries.find("schedule", "warmup_steps"); said != nullptr && !said->deepspeed) {
     refuse(*said, fmt::format("must be at most run.steps, which is {}", steps));
   }

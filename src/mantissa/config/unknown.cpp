@@ -15,8 +15,8 @@ namespace {
 
 struct Foreign {
   std::string_view
-      name;  // in another trainer: Hugging Face, DeepSpeed, Lightning, Lit-GPT, nanoGPT, Megatron
-  std::string_view canonical;  // here
+      name;  // the name in another trainer: Hugging Face, DeepSpeed, Lightning, Lit-GPT, nanoGPT, Megatron
+  std::string_view canonical;  // the name here
   std::string_view note{};
 };
 
@@ -143,14 +143,14 @@ const Foreign* find_foreign(std::string_view key) {
   return found == std::end(kForeign) ? nullptr : found;
 }
 
-/// `key` as keys are written here.
+/// Returns `key` with underscores, as config keys are written here.
 std::string with_underscores(std::string_view key) {
   std::string text(key);
   std::ranges::replace(text, '-', '_');
   return text;
 }
 
-/// The sections that have `key`.
+/// Returns the sections that have `key`.
 std::vector<std::string> homes_of(std::string_view key) {
   std::vector<std::string> homes;
   for (const std::string& section : section_names()) {
@@ -165,7 +165,7 @@ std::string write(std::string_view canonical, std::string_view note = "") {
                       : fmt::format("; write {} ({})", canonical, note);
 }
 
-/// How to mend `key`: another trainer's spelling, a key of another section, or a near spelling.
+/// Returns the fix for `key`: the name here for another trainer's spelling, its section, or a near spelling.
 std::string cure(std::string_view section, std::string_view key) {
   const std::string lowered = with_underscores(key);
   if (const Foreign* foreign = find_foreign(lowered)) return write(foreign->canonical, foreign->note);
@@ -203,12 +203,12 @@ KnownKey find_key(std::string_view word) {
 std::string unknown_key(std::string_view section, std::string_view key) {
   const std::string mend = cure(section, key);
   if (section.empty()) {
-    return fmt::format("{} stands in no section{}", in_quotes(key),
+    return fmt::format("{} is not in a section{}", in_quotes(key),
                        mend.empty() ? fmt::format(" (sections: {})", list_of(section_names())) : mend);
   }
   const std::string name = fmt::format("{}.{}", section, key);
   return fmt::format(
-      "there is no key {}{}", in_quotes(name),
+      "unknown key {}{}", in_quotes(name),
       mend.empty() ? fmt::format(" (keys of [{}]: {})", section, list_of(keys_of(section))) : mend);
 }
 
@@ -225,8 +225,8 @@ std::string not_of_family(std::string_view key, const model::Family& family) {
 
 std::string unknown_section(std::string_view section) {
   const std::vector<std::string> names(section_names().begin(), section_names().end());
-  return fmt::format("there is no section {}{} (sections: {})", in_quotes(section),
-                     did_you_mean(section, names), list_of(names));
+  return fmt::format("unknown section {}{} (sections: {})", in_quotes(section), did_you_mean(section, names),
+                     list_of(names));
 }
 
 }  // namespace mantissa::config

@@ -1,4 +1,4 @@
-// What to say about a key that no config has.
+// Messages about unknown keys.
 #pragma once
 
 #include <string>
@@ -8,21 +8,23 @@
 
 namespace mantissa::config {
 
-/// What a word is among the keys: "optimizer.lr" for "lr" and for other trainers' "learning_rate", with what
-/// there is to know of it; no name where it is none.
+/// A config key and a note on it: "optimizer.lr" for "lr" and for other trainers' "learning_rate". `name` is
+/// empty if the word is not a known key.
 struct KnownKey {
   std::string name, note;
 };
 KnownKey find_key(std::string_view word);
 
-/// "there is no key run.learning_rate; write optimizer.lr": knows the spellings of other trainers, keys that
-/// stand in the wrong section, and near spellings. `section` may be "" for keys before the first section.
+/// Returns for example "unknown key "run.learning_rate"; write optimizer.lr". Knows the spellings of other
+/// trainers, keys in the wrong section, and near spellings. `section` may be "" for keys before the first
+/// section.
 std::string unknown_key(std::string_view section, std::string_view key);
 
-/// The same for a section.
+/// Returns the same message for a section.
 std::string unknown_section(std::string_view section);
 
-/// "is not a field of a llama model; …": the field of this family with another name, or a near one.
+/// Returns for example "is not a field of a llama model; …", with the family's name for the field or a near
+/// spelling.
 std::string not_of_family(std::string_view key, const model::Family& family);
 
 }  // namespace mantissa::config

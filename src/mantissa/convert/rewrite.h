@@ -52,8 +52,8 @@ struct RewrittenTensor {
 struct Part {
   const io::TensorInfo* tensor = nullptr;
   std::string name;
-  std::shared_ptr<const WeightScale> scale =
-      nullptr;  // multiplied into the values, in f32 (in f64 for output in f64)
+  // multiplied into the values, in f32 (in f64 for output in f64)
+  std::shared_ptr<const WeightScale> scale = nullptr;
 };
 
 /// Returns the dtype that stores a tensor of `dtype` after `change`.

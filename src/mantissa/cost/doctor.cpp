@@ -15,22 +15,21 @@ struct Choice {
   std::string preset, why;
 };
 
-/// Half the bytes of activations at nearly the speed of f32 is worth it; much slower is not. bf16 before f16:
-/// it has f32's range, so that no loss scale is needed.
+/// bf16 or f16 is worthwhile if it halves the bytes of activations at nearly the speed of f32. bf16 comes
+/// first: with f32's range it needs no loss scale.
 Choice choose_preset(const Costs& costs) {
   constexpr double kWorthIt = 0.9;
   const double f32 = costs.of("f32").product;
   const double bf16 = costs.of("bf16").product, f16 = costs.of("f16").product;
-  const std::string speeds = fmt::format(
-      "measured here, bf16 products run at {:.2f} and f16 products at {:.2f} "
-      "times the f32 speed",
-      bf16 / f32, f16 / f32);
+  const std::string speeds =
+      fmt::format("measured here, bf16 products run at {:.2f} and f16 products at {:.2f} times the f32 speed",
+                  bf16 / f32, f16 / f32);
   if (bf16 >= kWorthIt * f32)
     return {"bf16-mixed",
             speeds + "; activations take half the memory, weights stay f32, and bf16 needs no loss scale"};
   if (f16 >= kWorthIt * f32)
     return {"16-mixed", speeds + "; activations take half the memory, weights stay f32 under a loss scale"};
-  return {"32-true", speeds + ", so that mixing would cost time"};
+  return {"32-true", speeds + ", so mixed precision would cost time"};
 }
 
 }  // namespace

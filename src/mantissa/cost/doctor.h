@@ -1,5 +1,5 @@
-// What this machine is, what each format costs on it, and which preset it should use: one value, printed as
-// text for people and as JSON for programs.
+// This machine, the cost of each format on it, and the recommended preset: one value, printed as text for
+// people and as JSON for programs.
 #pragma once
 
 #include <cstddef>
@@ -15,22 +15,22 @@ namespace mantissa::cost {
 struct Checkup {
   std::string cpu;
   unsigned cores = 0;
-  int threads = 0;  // that are used
+  int threads = 0;  // used
   std::string simd;
   std::size_t memory_bytes = 0, available_memory_bytes = 0;
-  double flops_per_second = 0;                       // of fused multiply-adds in f32, measured
+  double flops_per_second = 0;                       // measured rate of fused multiply-adds in f32
   double bytes_per_second = 0;                       // measured
-  std::vector<std::string> accelerators, launchers;  // that are there and not used
+  std::vector<std::string> accelerators, launchers;  // present but not used
   std::vector<kernels::ProcessorFeature> features;
   Costs costs;
-  std::string preset, why;  // that this machine should use
+  std::string preset, why;  // the recommended preset
 };
 
 /// Measures this machine. Takes about two seconds.
 Checkup check_machine(const runtime::Device& device);
 
 std::string to_text(const Checkup& machine);
-/// For programs (docs/cli.md, "doctor").
+/// Returns the result as JSON (docs/cli.md, "doctor").
 std::string to_json(const Checkup& machine);
 
 }  // namespace mantissa::cost

@@ -41,7 +41,7 @@ json format_json(const Costs& costs) {
   return formats;
 }
 
-/// The extensions that are here, each with whether it is used and why.
+/// Returns the processor's extensions, with whether and why each is used.
 std::string feature_table(const std::vector<kernels::ProcessorFeature>& features) {
   std::string text;
   for (const kernels::ProcessorFeature& f : features) {
@@ -79,11 +79,11 @@ std::string to_text(const Checkup& m) {
       m.cpu, m.cores, m.threads, m.simd, human_bytes(static_cast<double>(m.memory_bytes)),
       human_bytes(static_cast<double>(m.available_memory_bytes)), m.flops_per_second / 1e9,
       m.bytes_per_second / 1e9);
-  text += m.accelerators.empty() ? "gpu      none seen; this build runs on the cpu\n"
-                                 : fmt::format("gpu      {}: not used, this build runs on the cpu\n",
+  text += m.accelerators.empty() ? "gpu      not detected; this build runs on the CPU\n"
+                                 : fmt::format("gpu      {}: not used, this build runs on the CPU\n",
                                                fmt::join(m.accelerators, ", "));
-  text += m.launchers.empty() ? "mpi      none seen; this build is one process\n"
-                              : fmt::format("mpi      {}: not used, this build is one process\n",
+  text += m.launchers.empty() ? "mpi      not detected; this build runs in one process\n"
+                              : fmt::format("mpi      {}: not used, this build runs in one process\n",
                                             fmt::join(m.launchers, ", "));
   text += "\n" + format_table(m.costs) + "\n" + feature_table(m.features) + not_present(m.features);
   text += fmt::format(

@@ -12,8 +12,8 @@
 namespace mantissa::cost {
 namespace {
 
-/// The graph of `config` for micro-batches of `rows` rows, differentiated by all that its groups do not
-/// freeze.
+/// Returns the graph of `config` for micro-batches of `rows` rows, differentiated by all parameters that are
+/// not frozen.
 graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
                             std::int64_t rows) {
   const std::int64_t length = config.data.sequence_length;
@@ -23,7 +23,7 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
   });
 }
 
-/// The optimizer of `config` with the parameters that it updates.
+/// Returns the optimizer of `config` with the parameters that it updates.
 UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model) {
   const config::OptimizerSection& section = config.optimizer;
   const graph::Graph graph = training_graph(config, model, 1);
@@ -47,7 +47,7 @@ void add_update_memory(const plan::Program& update, MemoryForecast& f) {
     if (b.home != plan::Home::kept) continue;
     (b.random == RandomUse::compensation ? f.compensation : f.moments) += aligned(b.bytes);
   }
-  // The update's own values lie where the activations were, if there is room.
+  // The update's values use the memory of the activations if there is room.
   if (update.memory.arena() > f.activations + f.work) f.work += update.memory.arena();
 }
 
@@ -154,7 +154,7 @@ std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelCo
 std::int64_t largest_micro_batch(const config::RunConfig& config, const model::ModelConfig& model,
                                  std::size_t memory_bytes, const MemoryForecast& run,
                                  const runtime::Device& device) {
-  std::vector<std::int64_t> sizes;  // that a micro-batch may have
+  std::vector<std::int64_t> sizes;  // possible sizes of a micro-batch
   for (std::int64_t rows = config.batch.leaf; rows <= config.batch.global_batch_size;
        rows += config.batch.leaf) {
     if (config.batch.global_batch_size % rows == 0) sizes.push_back(rows);
@@ -162,7 +162,7 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
   const auto fits = [&](std::int64_t rows) {
     return peak_with_rows(config, model, rows, run, device) <= memory_bytes;
   };
-  // All rows at once need less than their share: a tied embedding then has one accumulator.
+  // All rows at once need less than proportional memory: a tied embedding then has only one accumulator.
   if (fits(sizes.back())) return sizes.back();
   const auto first_too_large = std::partition_point(sizes.begin(), sizes.end(), fits);
   return first_too_large == sizes.begin() ? 0 : *std::prev(first_too_large);
@@ -171,12 +171,11 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
                            std::size_t memory_bytes, const MemoryForecast& run,
                            const runtime::Device& device) {
-  const std::int64_t most =
-      (std::int64_t{1} << 30) / config.data.sequence_length;  // ids are counted in 32 bits
+  const std::int64_t most = (std::int64_t{1} << 30) / config.data.sequence_length;  // 32-bit counts of ids
   const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, device); };
   const std::size_t one = peak(1), two = peak(2);
   if (one > memory_bytes) return 0;
-  // Memory grows by about the same with every row: a guess, and then the bracket that it needs.
+  // Memory grows nearly linearly with the rows: start from a guess, then bracket the result.
   const double slope = static_cast<double>(std::max(two, one + 1) - one);
   const double guess = 1 + static_cast<double>(memory_bytes - one) / slope;
   std::int64_t fits = 1,

@@ -1,4 +1,4 @@
-// Time: of each step of a plan by the work that its kernel does, at shares of the measured peak.
+// Time: each step of a plan by the work of its kernel, at shares of the measured peak.
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -14,31 +14,31 @@
 namespace mantissa::cost {
 namespace {
 
-/// What kernels take beside the multiply-adds of their products, in flops at the peak, so that it goes with
-/// clock, vector width and threads. Fitted to bench_step: products reach the share whatever they
-/// multiply, and the rest is what is done once a call, a row, a score, a logit or an element.
+/// The work of kernels besides the multiply-adds of their products, in flops at the peak, so that it scales
+/// with clock, vector width and threads. Fitted to bench_step: products reach the share for any shape, and
+/// the rest is work per call, row, score, logit or element.
 struct Work {
   double product_share = 0.87;   // of multiply-adds in products
   double product_call = 7e6;     // starting threads, packing the smaller factor
-  double gradient_call = 26e6;   // of a weight gradient: both factors are packed turned
+  double gradient_call = 26e6;   // of a weight gradient: both factors are packed transposed
   double gradient_element = 25;  // adding a leaf to a weight gradient
   double forward_share = 0.64;   // of multiply-adds in attention
   double backward_share = 0.5;
   double forward_score = 100;  // exp, mask, row sums
   double backward_score = 125;
   double logit = 350;            // softmax of the head and its gradient
-  double element = 24;           // read or written by a step that multiplies nothing
-  double exp_element = 38;       // where an exp is among what is done to it
-  double gathered_element = 90;  // a row at a time, by one thread where rows are summed
-  double scaled_element = 40;    // rounded with the scale of a tensor
-  double block_element = 100;    // rounded with the scale of its block
-  double rounded_sum = 20;       // of a sum that is rounded every so many terms
+  double element = 24;           // read or written by a step without products
+  double exp_element = 38;       // if the step computes an exponential
+  double gathered_element = 90;  // one row at a time, by one thread if rows are summed
+  double scaled_element = 40;    // rounded with a tensor's scale
+  double block_element = 100;    // rounded with its block's scale
+  double rounded_sum = 20;       // of a sum that is rounded after a number of terms
   double call = 2.4e6;
-  double random_value = 117;  // stochastic rounding of a weight or a moment
-  double interpreted = 8;     // an operation of an update that is not compiled, on one element
+  double random_value = 117;  // stochastic rounding of a weight or moment
+  double interpreted = 8;     // one operation on one element, in an update that is not compiled
 };
 
-/// The usual step of a run beside one of which every op was at its fastest.
+/// The speed of a typical step, relative to a step in which every op runs at its best speed.
 constexpr double kRunShare = 0.9;
 
 constexpr Work kWork;
@@ -47,7 +47,7 @@ double elements(const plan::Program& program, plan::BufferId id) {
   return static_cast<double>(program.buffer(id).shape.count());
 }
 
-/// All that the step reads and writes.
+/// Returns the number of elements that the step reads and writes.
 double elements_moved(const plan::Program& program, const plan::Step& s) {
   double count = s.addend == plan::kNoBuffer ? 0 : elements(program, s.addend);
   for (const plan::Operand& o : s.inputs) count += elements(program, o.buffer);
@@ -55,12 +55,13 @@ double elements_moved(const plan::Program& program, const plan::Step& s) {
   return count;
 }
 
-/// A product of factors in parts is one of every two parts whose terms count (numeric/factor.h).
+/// Returns the number of products: factors in parts need one for every two parts whose terms count
+/// (numeric/factor.h).
 int products_of(const plan::Step& s) {
   return s.compute.parts * (s.compute.parts + 1) / 2;
 }
 
-/// What products take: multiply-adds, and rounding their sums where these are not in the arithmetic.
+/// Returns the work of products: multiply-adds, and rounding of sums that are not in the arithmetic.
 double product_work(const plan::Step& s, double flops) {
   const Accumulator& sums = s.accumulator;
   const std::int64_t terms = sums.block == 0 ? kSumBlock : sums.block;
@@ -92,7 +93,7 @@ double attention_flops(const plan::Step& s) {
                  : products / kWork.backward_share + scores * kWork.backward_score;
 }
 
-/// True where an exponential, or a function made of one, is among the instructions.
+/// Returns true if the program computes an exponential, or a function based on one.
 bool takes_exponentials(const kernels::Expression& program) {
   using kernels::Opcode;
   return std::ranges::any_of(program.code, [](const kernels::Instruction& i) {
@@ -109,8 +110,8 @@ double other_flops(const plan::Program& program, const plan::Step& s) {
   return kWork.call + elements_moved(program, s) * element;
 }
 
-/// What a step of the update computes beside what it moves: random bits, and the operations of programs that
-/// are interpreted.
+/// Returns the work of an update step besides memory traffic: random bits, and operations of interpreted
+/// programs.
 double update_flops(const plan::Program& program, const plan::Step& s) {
   double flops = 0;
   for (const plan::BufferId o : s.outputs) {
@@ -125,7 +126,7 @@ double update_flops(const plan::Program& program, const plan::Step& s) {
   return flops;
 }
 
-/// Of the pass that looks whether all weights will fit: it reads what the update reads.
+/// Returns the bytes of the check that all weights will be finite, which reads what the update reads.
 double range_check_traffic(const plan::Program& update) {
   double bytes = 0;
   for (const plan::Step& s : update.steps) {
@@ -135,8 +136,8 @@ double range_check_traffic(const plan::Program& update) {
   return bytes;
 }
 
-/// Of the sum over shards: each gradient is rounded into a sum or added to one. Both are read, one is
-/// written.
+/// Returns the bytes of the sum over shards: each gradient is rounded into a sum or added to one. Both are
+/// read, one is written.
 double shard_sum_traffic(const plan::Program& program) {
   if (program.shards == 1) return 0;
   const double sums =
@@ -148,12 +149,12 @@ double shard_sum_traffic(const plan::Program& program) {
 }  // namespace
 
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests) {
-  // Less memory than the run will take, so that measuring does not raise the peak.
+  // Use less memory than the run, so that measuring does not raise the peak.
   const std::size_t bytes = program.memory.arena() + program.memory.weights();
   const auto peak = [&] { return kernels::measure_fma_peak(device.host(), program.arithmetic); };
   const double before = peak();
   Machine machine{before, kernels::measure_bandwidth(device.host(), bytes / 2)};
-  // A shared machine gives less for some tens of milliseconds at times; less often twice in a row.
+  // A shared machine is sometimes slower for some tens of milliseconds, but rarely twice in a row.
   machine.flops_per_second = std::max(before, peak());
   for (int rest = 0; rest < rests; ++rest) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -193,7 +194,7 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
 
 double update_bytes(const plan::Program& program) {
   if (!program.update) return 0;
-  // The norm reads the gradients; the update reads them again, with weights and states, and writes those.
+  // The norm reads the gradients. The update reads them again, with weights and states, which it writes.
   double bytes = static_cast<double>(program.memory.gradients) + range_check_traffic(*program.update) +
                  shard_sum_traffic(program);
   for (const plan::Step& s : program.update->steps) bytes += s.bytes;

@@ -13,7 +13,7 @@ namespace mantissa::cost {
 namespace {
 
 constexpr int kRounds = 8;
-constexpr double kLongest = 3;       // seconds after which no round begins: this machine may be slow
+constexpr double kLongest = 3;       // seconds after which no round starts, in case of a slow machine
 constexpr std::int64_t kSide = 768;  // of the square product
 constexpr std::int64_t kWidth = std::int64_t{1} << 11;
 constexpr std::int64_t kRows = std::int64_t{1} << 11;  // kRows · kWidth elements are converted and updated
@@ -57,7 +57,7 @@ double conversion_seconds(const kernels::Context& ctx, const FormatCost& format,
   });
 }
 
-/// One sweep of AdamW with weights and moments in `format`, but for f32 rounded stochastically.
+/// Measures one sweep of AdamW with weights and moments in `format`, rounded stochastically except for f32.
 double update_seconds(const kernels::Context& ctx, Scalar format, const Storage& memory) {
   const std::size_t part = memory.size() / 4;
   kernels::AdamW u;

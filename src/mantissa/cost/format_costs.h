@@ -1,4 +1,4 @@
-// What products, conversions and updates cost on this machine in every format that a policy can name.
+// The cost of products, conversions and updates on this machine, in every format of policies.
 #pragma once
 
 #include <optional>
@@ -11,14 +11,16 @@
 
 namespace mantissa::cost {
 
-/// One format: how its factors are stored and multiplied, and the fastest of some runs of each kind of work.
+/// One format: the storage and multiplication of its factors, and the best of several measurements of each
+/// kind.
 struct FormatCost {
   std::string_view name;
   Scalar stored = Scalar::f32;
-  int parts = 1;                           // each factor is a sum of so many values of `stored`
-  std::optional<BlockFormat> blocks = {};  // with scales of blocks
-  double product = 0;     // flop/s of a square product, what the caller asked for counted once
-  double conversion = 0;  // elements/s from f32 to what is stored; of parts, made while multiplied: 0
+  int parts = 1;                           // number of values of `stored` whose sum is one factor
+  std::optional<BlockFormat> blocks = {};  // for scales of blocks
+  double product = 0;  // flop/s of a square product, counting only the multiply-adds of the result
+  // elements/s from f32 to the stored format; 0 for parts, which are computed during the product
+  double conversion = 0;
 };
 
 /// Elements/s of AdamW's sweep over weights and moments.
@@ -30,12 +32,12 @@ struct Costs {
   std::vector<FormatCost> formats;
   UpdateCost update;
 
-  /// `name` is one of the formats'.
+  /// Returns the cost of the format `name`, which must exist.
   const FormatCost& of(std::string_view name) const;
 };
 
-/// Takes about a second: round by round over all formats, so that what else the machine does falls on all
-/// alike.
+/// Measures the costs. Takes about a second, in rounds over all formats, so that other load affects all
+/// formats alike.
 Costs measure_costs(const runtime::Device& device);
 
 }  // namespace mantissa::cost

@@ -25,10 +25,11 @@ void check_native(const plan::Program& program, std::span<const Target> targets)
     if (support.how == kernels::How::native) continue;
     refuse(fmt::format("{} is {} on this machine ({}), and {} needs it", use.format,
                        kernels::name(support.how), support.why, use.use),
-           "a policy of f32 or f64 alone, such as 32-true");
+           "a policy with only f32 or f64, such as 32-true");
   }
   for (const plan::Imitation& i : plan::imitations(program))
-    refuse(fmt::format("{} is done by own code, and {} needs it", i.what, i.use), "a policy without it");
+    refuse(fmt::format("{} is simulated by code of this program, and {} needs it", i.what, i.use),
+           "a policy without it");
 }
 
 }  // namespace mantissa::cost

@@ -1,4 +1,4 @@
-// precision.native_only: a run that needs a format that the machine does not compute in itself is refused.
+// precision.native_only: rejects runs that need a format without native support.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace mantissa::cost {
 
-/// Throws ConfigError where `program` needs a format that one of `targets` lacks, or where there are no
-/// targets, one that this machine does not compute in itself.
+/// Throws ConfigError if `program` needs a format that one of `targets` lacks or, without targets, that this
+/// machine does not support natively.
 void check_native(const plan::Program& program, std::span<const Target> targets = {});
 
 }  // namespace mantissa::cost

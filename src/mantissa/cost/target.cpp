@@ -27,8 +27,8 @@ Target make(const char* name, const char* description, std::vector<FormatRate> r
   return t;
 }
 
-/// Dense rates in 10^12 flop/s: where a data sheet gives those of matrices with half their values zero, half
-/// of them. f64 and f32 are the vector units' unless tensor cores have the format.
+/// Dense rates in 10^12 flop/s. A rate that a data sheet states for sparse matrices is halved. f64 and f32
+/// are those of the vector units, unless tensor cores support the format.
 std::vector<Target> make_targets() {
   return {
       // NVIDIA V100 Tensor Core GPU, data sheet (2020), V100 SXM2: 7.8 / 15.7 / 125 TFLOPS, 900 GB/s.
@@ -53,15 +53,14 @@ std::vector<Target> make_targets() {
             {"e5m2", 1979},
             {"fp8-hybrid", 1979}},
            80, 3350),
-      // Google Cloud, "TPU v5e" system architecture: 197 TFLOPS bf16 a chip, 16 GB HBM2, 819 GB/s. It
-      // multiplies
-      // in bf16; f32 products are six of them (JAX's precision "highest").
+      // Google Cloud, "TPU v5e" system architecture: 197 TFLOPS bf16 per chip, 16 GB HBM2, 819 GB/s. It
+      // multiplies in bf16; an f32 product is six bf16 products (JAX's precision "highest").
       make("tpu-v5e", "Google Cloud TPU v5e, one chip", {{"bf16", 197}}, 16, 819),
   };
 }
 
-/// What a product is made of where the machine does not have its format: the first of these that it has, a
-/// format that holds the factors or their parts, and how many products of it one takes.
+/// A substitute for products in a format that the machine lacks: a format that represents the factors or
+/// their parts, and the number of products in it. The first available substitute is used.
 struct Way {
   std::string_view format, made_of;
   int products = 1;
@@ -108,7 +107,7 @@ TargetFormat format_on(const Target& target, std::string_view format) {
     out.flops_per_second = rate / way.products;
     out.computed_in = way.products == 1 ? std::string(way.made_of)
                                         : fmt::format("{} {} products", way.products, way.made_of);
-    // Parts of bf16 are what bf16 units are for: nothing is imitated.
+    // Products of bf16 parts are native on bf16 units.
     out.native = format.starts_with("bf16x") && way.made_of == "bf16";
     return out;
   }
@@ -127,9 +126,8 @@ Target find_target(const std::string& text) {
     names.push_back(t.name);
   }
   if (text.ends_with(".toml")) return parse_target(config::read_config_file(text), text);
-  throw ConfigError(
-      fmt::format("--target {}: no machine has this name{} (known: {}; or a FILE.toml of its rates)",
-                  in_quotes(text), did_you_mean(text, names), list_of(names)));
+  throw ConfigError(fmt::format("--target {}: unknown machine{} (known: {}; or a FILE.toml with its rates)",
+                                in_quotes(text), did_you_mean(text, names), list_of(names)));
 }
 
 }  // namespace mantissa::cost

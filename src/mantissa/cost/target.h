@@ -1,4 +1,4 @@
-// Machines that a run may be meant for: what they have natively, and what they do at most.
+// Other machines: their native formats and their peak rates.
 #pragma once
 
 #include <cstddef>
@@ -9,22 +9,22 @@
 
 namespace mantissa::cost {
 
-/// The dense rate at which a machine multiplies and adds in a format.
+/// The dense rate of multiply-adds in a format.
 struct FormatRate {
   std::string format;
   double flops_per_second = 0;
 };
 
-/// A machine as its maker states it. Of the rates a run reaches `product_share` in products,
-/// `attention_share` in attention, and `stream_share` of the bandwidth; each step of a plan costs
-/// `seconds_per_kernel` at least.
+/// A machine as stated by its maker. A run reaches `product_share` of the rates in products,
+/// `attention_share` in attention, and `stream_share` of the bandwidth. Each step of a plan takes at least
+/// `seconds_per_kernel`.
 struct Target {
   std::string name;         // "a100"
   std::string description;  // "NVIDIA A100 SXM 80 GB"
   std::vector<FormatRate> rates;
   double bytes_per_second = 0;
   double memory_bytes = 0;
-  double memory_share = 0.92;  // that a run may fill: contexts, libraries and fragments take the rest
+  double memory_share = 0.92;  // available to a run; contexts, libraries and fragments use the rest
   double product_share = 0.5;
   double attention_share = 0.3;
   double stream_share = 0.8;
@@ -35,22 +35,22 @@ struct Target {
 struct TargetFormat {
   std::string format;
   bool native = false;
-  std::string computed_in;  // itself, "3 bf16 products", or a wider format that it has; "" where it has none
-  double flops_per_second = 0;  // of products in the format; 0 where it has none
+  std::string computed_in;  // the format itself, "3 bf16 products", or a wider format; "" if there is none
+  double flops_per_second = 0;  // of products in the format; 0 if there are none
 };
 TargetFormat format_on(const Target& target, std::string_view format);
 
-/// Every format that tables of targets speak of, widest first.
+/// Returns every format of targets, widest first.
 const std::vector<std::string>& target_formats();
 
-/// The machines that are known by name.
+/// Returns the built-in machines.
 const std::vector<Target>& known_targets();
 
-/// The known machine called `text`, or what the file says where it ends in ".toml". Throws ConfigError for an
-/// unknown name and for what is wrong in the file, FileError where it cannot be read.
+/// Returns the built-in machine called `text`, or the target of a file whose name ends in ".toml". Throws
+/// ConfigError for an unknown name or invalid contents, and FileError if the file cannot be read.
 Target find_target(const std::string& text);
 
-/// A target from TOML (docs/cli.md, "Targets"); `file` stands in messages. Throws ConfigError.
+/// Parses a target from TOML (docs/cli.md, "Targets"). `file` appears in messages. Throws ConfigError.
 Target parse_target(std::string_view text, const std::filesystem::path& file);
 
 }  // namespace mantissa::cost

@@ -1,4 +1,4 @@
-// A target that a user describes in a file of his own.
+// Targets described in a file.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace mantissa::cost {
 namespace {
 
-/// A number of a target: where it goes, and the largest it may be.
+/// A number of a target: its destination and its largest value.
 struct Number {
   std::string_view key;
   double Target::*member;
@@ -55,8 +55,7 @@ class Reader {
     throw ConfigError(fmt::format("{}:{}: {}: {}", file_, node.source().begin.line, key, why));
   }
   [[noreturn]] void missing(const std::string& what) const {
-    throw ConfigError(
-        fmt::format("{}: a target needs {}; write it from the machine's data sheet", file_, what));
+    throw ConfigError(fmt::format("{}: a target needs {}; see the machine's data sheet", file_, what));
   }
 
   double number(const toml::node& node, std::string_view key, double most) const {
@@ -69,7 +68,7 @@ class Reader {
   void read(const std::string& key, const toml::node& node) {
     if (key == "name" || key == "description") {
       const std::optional<std::string> text = node.value<std::string>();
-      if (!node.is_string() || text->empty()) refuse(node, key, "must be a string that is not empty");
+      if (!node.is_string() || text->empty()) refuse(node, key, "must be a non-empty string");
       (key == "name" ? target_.name : target_.description) = *text;
       return;
     }
@@ -82,7 +81,7 @@ class Reader {
     std::vector<std::string> keys = {"name", "description", std::string(kRates)};
     for (const Number& n : kNumbers) keys.emplace_back(n.key);
     refuse(node, in_quotes(key),
-           fmt::format("no key of a target{} (keys: {})", did_you_mean(key, keys), list_of(keys)));
+           fmt::format("unknown key of a target{} (keys: {})", did_you_mean(key, keys), list_of(keys)));
   }
 
   void read_rates(const toml::node& node) {
@@ -95,9 +94,9 @@ class Reader {
       const std::string format = scalar ? std::string(mantissa::name(*scalar)) : text;
       const std::vector<std::string>& known = target_formats();
       if (std::ranges::find(known, format) == known.end()) {
-        refuse(value, in_quotes(text),
-               fmt::format("no number format has this name{} (formats: {})", did_you_mean(text, known),
-                           list_of(known)));
+        refuse(
+            value, in_quotes(text),
+            fmt::format("unknown number format{} (formats: {})", did_you_mean(text, known), list_of(known)));
       }
       if (std::ranges::find(target_.rates, format, &FormatRate::format) != target_.rates.end())
         refuse(value, format, "its rate is given twice; keep one");

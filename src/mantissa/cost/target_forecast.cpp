@@ -12,7 +12,7 @@
 namespace mantissa::cost {
 namespace {
 
-/// The preset of 16 bits that `target` computes in, or the reference.
+/// Returns the 16-bit preset that `target` supports natively, or the reference.
 std::string native_preset(const Target& target) {
   if (format_on(target, "bf16").native) return "bf16-mixed";
   if (format_on(target, "f16").native) return "16-mixed";
@@ -23,7 +23,7 @@ std::string rate_text(double flops_per_second) {
   return fmt::format("{:.3g} TFLOP/s", flops_per_second / 1e12);
 }
 
-/// Seconds of a step on `target`; none where the target has no way to multiply its factors.
+/// Returns the seconds of a step on `target`, or null if the target cannot multiply the factors.
 std::optional<double> seconds_on(const Target& target, const plan::Step& s) {
   const double bandwidth = target.stream_share * target.bytes_per_second;
   double arithmetic = 0;
@@ -59,7 +59,7 @@ std::vector<std::string> format_warnings(const plan::Program& program, const Tar
     if (f.native) continue;
     const std::string instead =
         f.computed_in.empty()
-            ? "and nothing that holds it, so that no time can be given"
+            ? "and no format that represents it, so its time is unknown"
             : fmt::format("it would be computed in {}, {}", f.computed_in, rate_text(f.flops_per_second));
     const std::string cure = preset == program.policy.preset()
                                  ? std::string()
@@ -67,7 +67,7 @@ std::vector<std::string> format_warnings(const plan::Program& program, const Tar
     warnings.push_back(fmt::format("{} has no {}: {}{}", target.name, f.format, instead, cure));
   }
   for (const plan::Imitation& i : plan::imitations(program)) {
-    if (i.sums) warnings.push_back(fmt::format("{} has no {}: its own sums would do", target.name, i.what));
+    if (i.sums) warnings.push_back(fmt::format("{} lacks {}: its own sums suffice", target.name, i.what));
   }
   return warnings;
 }
@@ -81,7 +81,7 @@ double forecast_seconds_on(const Target& target, const plan::Program& program, d
     micro += *seconds;
   }
   if (!program.update) return micro_batches * micro;
-  // Passes over all parameters are one kernel there, and so is the norm.
+  // A pass over all parameters is one kernel on the target, and so is the norm.
   double moved = update_bytes(program);
   for (const plan::Step& s : program.update->steps) {
     if (s.factors.empty()) continue;

@@ -1,4 +1,4 @@
-// From an optimizer and its parameters to the update program of a training program.
+// The update program of a training program, from an optimizer and its parameters.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@
 
 namespace mantissa::cost {
 
-/// An optimizer with the parameters that it updates, before a policy is chosen.
+/// An optimizer and the parameters that it updates, before a policy is chosen.
 struct UpdateSource {
   const optim::Optimizer* optimizer = nullptr;
   optim::Settings settings;
   std::vector<optim::Parameter> parameters;
 };
 
-/// The graph of an update under `policy`, which says whose weights keep what rounding them loses.
+/// Returns the graph of an update under `policy`, which decides whether weights keep a compensation.
 optim::UpdateGraph update_graph(const UpdateSource& source, const precision::Policy& policy);
 
-/// Gives `training` its update, under its policy; returns the numbers that the update reads, to be given
-/// before each run.
+/// Adds the update to `training`, under its policy. Returns the numbers that the update reads, which must be
+/// set before each run.
 std::vector<optim::Number> add_update(plan::Program& training, const UpdateSource& source,
                                       const runtime::Device& device);
 

@@ -14,14 +14,14 @@ namespace mantissa::data {
 /// Returns true for {"kk"}.
 bool names_puzzles(const std::vector<std::string>& source);
 
-/// The puzzles of a config's training data.
+/// Returns the puzzles of a config's training data.
 text::KkOptions training_puzzles(const config::RunConfig& config);
-/// The held-out puzzles of the same numbers of people, and those of a model without a config.
+/// Return the held-out puzzles with the same numbers of people, and those for a model without a config.
 text::KkOptions held_out_puzzles(const config::RunConfig& config);
 text::KkOptions held_out_puzzles();
 
-/// Returns the documents of the puzzles, a separator after each: all of them, or as many as hold more than
-/// `most` tokens.
+/// Returns the documents of the puzzles, with a separator after each: all of them, or the first that have
+/// more than `most` tokens.
 std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
                                         std::int64_t most = INT64_MAX);
 

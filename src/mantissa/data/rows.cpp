@@ -10,14 +10,14 @@
 namespace mantissa::data {
 namespace {
 
-/// A run that takes every row once reads no puzzle twice; beyond this many tokens they repeat.
+/// A run that uses every row once reads no puzzle twice. Beyond this many tokens they repeat.
 constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
 
-/// Documents of the generator until they hold more than `tokens` tokens.
+/// Returns documents of the generator with more than `tokens` tokens.
 std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config, const text::Tokenizer& tokenizer,
                                          std::int64_t tokens) {
   text::KkOptions options = training_puzzles(config);
-  // Puzzles are a function of the options and their number: asking for more gives the same ones first.
+  // Puzzles depend only on the options and their number, so a larger count starts with the same ones.
   for (options.count = 1024;; options.count *= 2) {
     std::vector<std::int32_t> ids = puzzle_tokens(options, tokenizer, tokens);
     if (static_cast<std::int64_t>(ids.size()) > tokens) return ids;
@@ -46,10 +46,10 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
 }
 
-/// The model that the run begins with. (The one that it wrote has no tokenizer's file.)
+/// Returns the initial model of the run. (The model that the run wrote has no tokenizer file.)
 weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
   const std::filesystem::path path = section.path, of_run = path / "model";
-  std::error_code error;  // of a place that cannot be looked at
+  std::error_code error;  // ignored for inaccessible paths
   weights::ModelSource origin{model, path, path};
   if (std::filesystem::exists(of_run / "config.json", error)) origin.directory = of_run;
   if (path.empty() && !section.config.empty())
@@ -57,8 +57,8 @@ weights::ModelSource origin_of(const config::ModelSection& section, const model:
   return origin;
 }
 
-/// Throws where the model's ids are not bytes, and text would be read as such. A model that begins at random
-/// may have more entries than bytes.
+/// Throws if the model's ids are not bytes, so that text would be misread. A randomly initialised model may
+/// have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
   if (!text || config.data.tokenizer != "byte") return;
@@ -94,10 +94,10 @@ void check_tokens(const std::vector<std::int32_t>& tokens, std::int64_t vocabula
 
 void check_one_kind(const Memory& memory) {
   const int kinds = (memory.tokens.empty() ? 0 : 1) + (memory.rows.empty() ? 0 : 1) + (memory.source ? 1 : 0);
-  if (kinds > 1) throw ConfigError("data in memory: give one of tokens, rows and a source of rows");
+  if (kinds > 1) throw ConfigError("data in memory: give exactly one of tokens, rows and a source of rows");
 }
 
-/// Tokens or rows in memory.
+/// Returns tokens or rows in memory as a dataset.
 text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
                          const text::Dataset::Options& options) {
   check_tokens(memory.tokens, model.vocab_size);
@@ -115,18 +115,18 @@ text::Dataset training_set(const config::RunConfig& config, const model::ModelCo
   return {source_tokens(config, model), options, source_name(config)};
 }
 
-/// All rows of `set`, in their order.
+/// Returns all rows of `set` in order.
 text::StepData all_rows(const text::Dataset& set) {
   return set.step(1, set.training_rows());
 }
 
-/// The stream in rows of `sequence_length`; text shorter than that is one short row.
+/// Splits a stream into rows of `sequence_length`. A shorter text becomes one short row.
 text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_length,
                            const std::string& name) {
   text::Dataset::Options options;
   options.sequence_length = std::min(sequence_length, static_cast<std::int64_t>(ids.size()) - 1);
   if (options.sequence_length < 1)
-    throw ConfigError(fmt::format("{}: fewer than two tokens; nothing can be predicted", name));
+    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
   options.shuffle = false;
   return all_rows({std::move(ids), options, "--data"});
 }
@@ -140,8 +140,7 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
   options.validation = memory.held_out.empty() ? config.data.validation.share : 0;
   options.seed = config.run.seed;
   if (!config.data.validation.files.empty()) {
-    throw ConfigError(
-        "data.validation: files of their own are not read by this version; give a share such as 0.02");
+    throw ConfigError("data.validation: files are unsupported in this version; give a share such as 0.02");
   }
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
@@ -153,10 +152,10 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
   if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
   if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return;
-  told.notes.push_back(fmt::format(
-      "data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size = {} are "
-      "never seen",
-      kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
+  told.notes.push_back(
+      fmt::format("data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size "
+                  "= {} are never used",
+                  kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
 }
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
@@ -177,7 +176,8 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
 
 text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length) {
   check_one_kind(memory);
-  if (memory.source) throw ConfigError("evaluate: give tokens or rows; a source of rows is for training");
+  if (memory.source)
+    throw ConfigError("evaluate: give tokens or rows; a source of rows is only for training");
   if (memory.rows.empty()) {
     check_tokens(memory.tokens, model.vocab_size);
     return stream_rows(std::move(memory.tokens), sequence_length, "tokens in memory");

@@ -1,4 +1,4 @@
-// The rows that a run trains on, and those over which a model is measured.
+// The rows of training and of evaluation.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace mantissa::data {
 
 /// Data in memory, in place of a config's data.source: tokens as one stream, rows, or a source of the rows of
-/// each step. `held_out`: rows in place of the share of data.validation.
+/// each step. `held_out` replaces the rows that data.validation would hold out.
 struct Memory {
   std::vector<std::int32_t> tokens = {};
   std::vector<text::Row> rows = {};
@@ -22,22 +22,22 @@ struct Memory {
   bool any() const { return !tokens.empty() || !rows.empty() || source; }
 };
 
-/// Returns the rows that [data] describes, for `model`; from `memory` where there are any. Throws ConfigError
-/// where text would be read as bytes and the ids of the config's model are of another tokenizer, and for
-/// ids, labels, weights and numbers of rows that do not fit.
+/// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
+/// text if the ids of the config's model are not bytes, and for invalid ids, labels, weights and numbers of
+/// rows.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            Memory memory = {});
 
-/// Adds a note on the entries of the vocabulary that the data cannot have, where there are any.
+/// Adds a note on entries of the vocabulary that cannot occur in the data, if there are any.
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
 
-/// Returns the rows of files, or of held-out puzzles where `files` is {"kk"}, in their order. Throws
-/// ConfigError where they are text, and the model's ids are not bytes.
+/// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
+/// text if the model's ids are not bytes.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
 
-/// Returns tokens or rows in memory in their order: sequences of `sequence_length` tokens, or rows of up to
-/// one more. Throws ConfigError as load_dataset() does.
+/// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
+/// more. Throws ConfigError as load_dataset() does.
 text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length);
 
 }  // namespace mantissa::data

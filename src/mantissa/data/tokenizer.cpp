@@ -6,7 +6,7 @@ namespace mantissa::data {
 
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   if (directory.empty()) return {};
-  std::error_code error;  // of a place that cannot be looked at
+  std::error_code error;  // ignored for inaccessible paths
   for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"}) {
     if (std::filesystem::exists(directory / name, error)) return directory / name;
   }
@@ -26,14 +26,11 @@ std::string why_no_bytes(const weights::ModelSource& source) {
   const std::filesystem::path file = tokenizer_file(source.directory);
   if (!file.empty()) {
     return fmt::format(
-        "the ids of this model are those of {}, which this version does not read; raw bytes would "
-        "stand for other words",
+        "this model uses the tokenizer {}, which this version does not support; its ids are not bytes",
         file.string());
   }
-  return fmt::format(
-      "{} has a vocabulary of {} entries and no tokenizer file; raw bytes are the ids of a vocabulary "
-      "of {}",
-      source.weights.string(), source.config.vocab_size, kByteEntries);
+  return fmt::format("{} has a vocabulary of {} entries and no tokenizer file; bytes need a vocabulary of {}",
+                     source.weights.string(), source.config.vocab_size, kByteEntries);
 }
 
 }  // namespace mantissa::data

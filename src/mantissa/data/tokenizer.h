@@ -14,13 +14,13 @@ namespace mantissa::data {
 /// Entries of the byte tokenizer.
 inline constexpr std::int64_t kByteEntries = 256;
 
-/// Returns the tokenizer's file in a model directory, or an empty path where there is none.
+/// Returns the tokenizer file of a model directory, or an empty path.
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
 
-/// Returns the byte tokenizer where the model has 256 entries and no tokenizer's file beside it; else null.
+/// Returns the byte tokenizer for a model with 256 entries and no tokenizer file, otherwise null.
 std::unique_ptr<text::Tokenizer> tokenizer_of(const weights::ModelSource& source);
 
-/// Returns why tokenizer_of() gives null: the file, or the size of the vocabulary.
+/// Returns why tokenizer_of() returns null: the tokenizer file, or the size of the vocabulary.
 std::string why_no_bytes(const weights::ModelSource& source);
 
 }  // namespace mantissa::data

@@ -24,8 +24,8 @@ double log_sum_exp(std::span<const T> logits) {
   return most + std::log(sum);
 }
 
-/// Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is the square
-/// of a small difference, less than the rounding of an f32 log-sum-exp.
+/// Returns Σ p·(log p − log q) of position `t`. The logits are normalised here, in double: a divergence is
+/// the square of a small difference, less than the rounding of an f32 log-sum-exp.
 template <class T>
 double divergence_at(const runtime::Values& from, const runtime::Values& to, std::int64_t t,
                      std::int64_t vocabulary) {
@@ -45,10 +45,10 @@ double divergence_at(const runtime::Values& from, const runtime::Values& to, std
 EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, const Files& files)
     : policy_(std::move(policy)) {
   if (in.kind != convert::Source::Kind::model) {
-    throw ConfigError(fmt::format(
-        "--data: {} is no model directory, and only one with config.json can be run; leave --data out, or "
-        "convert the model directory",
-        in.path.string()));
+    throw ConfigError(
+        fmt::format("--data: {} is not a model directory, which needs config.json; remove --data, or convert "
+                    "the model directory",
+                    in.path.string()));
   }
   original_ = weights::find_model(in.path);
   rows_ = data::file_rows(original_, files.names, files.format, files.sequence_length);
@@ -93,7 +93,7 @@ std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& 
 
 namespace {
 
-/// Compares the models. `out` exists by now, so a command that goes on with another policy must replace it.
+/// Compares the models. `out` exists by now, so the commands of cures must replace it.
 std::optional<convert::Effect> compared(const EffectRows& rows, const std::filesystem::path& out,
                                         const runtime::Device& device, const std::stop_token& stop) {
   try {

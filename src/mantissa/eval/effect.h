@@ -1,4 +1,4 @@
-// What a conversion did to a model: its loss and its distributions over some text, before and after.
+// The effect of a conversion on a model: its loss and its distributions over some text, before and after.
 #pragma once
 
 #include <filesystem>
@@ -15,14 +15,15 @@
 
 namespace mantissa::eval {
 
-/// The original model and the rows over which it is compared with another.
+/// The original model, and the rows over which it is compared with another.
 class EffectRows {
  public:
-  /// Reads `files`. Throws ConfigError where `in` is not a model directory, and as evaluate_model() does.
+  /// Reads `files`. Throws ConfigError if `in` is not a model directory, and otherwise as evaluate_model()
+  /// does.
   EffectRows(const convert::Source& in, precision::Policy policy, const Files& files);
 
-  /// Runs both models row by row. Both are in memory at once, but for what lies mapped in their files.
-  /// Returns nothing where `stop` was used.
+  /// Runs both models row by row. Both are in memory at the same time, except for mapped files. Returns null
+  /// after a stop between two rows.
   std::optional<convert::Effect> compare(const std::filesystem::path& converted,
                                          const runtime::Device& device, const std::stop_token& stop) const;
 
@@ -32,8 +33,8 @@ class EffectRows {
   text::StepData rows_;
 };
 
-/// Converts as `request` says, and compares the models over `rows` where there are any. Returns nothing where
-/// `stop` was used before anything was written.
+/// Converts, and compares the models over `rows` if there are any. After a stop, returns null if nothing was
+/// written, and otherwise a report without a comparison and with `interrupted` set.
 std::optional<convert::Report> convert_and_compare(const convert::Request& request,
                                                    const std::optional<EffectRows>& rows,
                                                    const runtime::Device& device,

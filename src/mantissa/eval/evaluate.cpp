@@ -48,8 +48,8 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
   return e;
 }
 
-/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds their scores to
-/// `e`.
+/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds the scores to `e`.
+/// After a stop, sets only `e.interrupted`.
 void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
                     const text::KkOptions& options, const runtime::Device& device,
                     const std::stop_token& stop, Evaluation& e) {
@@ -106,8 +106,8 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
                         const runtime::Device& device, const std::stop_token& stop) {
   const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
   if (!std::filesystem::exists(model)) {
-    throw FileError(fmt::format(
-        "{}: there is no model yet; train the config first, or give a model directory", model.string()));
+    throw FileError(fmt::format("{}: does not exist yet; train the config first, or give a model directory",
+                                model.string()));
   }
   const weights::ModelSource source = weights::find_model(model);
   if (run.native_only)
@@ -118,7 +118,7 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
   const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
-  // The policy under which the run's last loss was measured.
+  // Use the policy of the run's last step, under which its last loss was measured.
   const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
   Evaluation e = loss_over(source, policy, rows, bytes, device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {

@@ -1,4 +1,4 @@
-// How good a model is: its loss over held-out rows, and its answers to held-out puzzles.
+// The quality of a model: its loss over held-out rows, and its answers to held-out puzzles.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,15 @@ struct Evaluation {
   std::int64_t tokens = 0;
   double loss = 0;  // nats per token
   double perplexity = 0;
-  double bits_per_byte = 0;  // 0 where the tokens are not bytes
-  std::int64_t puzzles = 0;  // that were answered
-  double well_formed = 0;    // share with the right form
-  double accuracy = 0;       // share answered right
-  bool interrupted = false;  // by a stop: the loss is that of the rows before it, and no puzzle is answered
+  double bits_per_byte = 0;  // 0 if the tokens are not bytes
+  std::int64_t puzzles = 0;  // number of answered puzzles
+  double well_formed = 0;    // share of answers in the right form
+  double accuracy = 0;       // share of right answers
+  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
+  bool interrupted = false;
 };
 
-/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are answered too.
+/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are also answered.
 struct Files {
   std::vector<std::string> names;
   std::string format = "auto";
@@ -37,13 +38,13 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
                           const Files& files, const runtime::Device& device,
                           const std::stop_token& stop = {});
 
-/// Returns the loss over `rows`. Throws RunStopped where it is not finite.
+/// Returns the loss over `rows`. Throws RunStopped for a non-finite loss.
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
                          const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop = {});
 
-/// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError where
-/// there is no model, ConfigError where no rows are held out.
+/// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError if there
+/// is no model, and ConfigError if no rows are held out.
 Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
                         const runtime::Device& device, const std::stop_token& stop = {});
 

@@ -13,7 +13,7 @@
 namespace mantissa::explain {
 namespace {
 
-/// Pauses after which the machine is measured again: a plan has the time that a run has not.
+/// Pauses, each followed by another measurement of the machine. Unlike a run, a plan has time for it.
 constexpr int kRests = 3;
 
 Explained begin(const model::ModelConfig& model, const precision::Policy& policy,
@@ -29,7 +29,7 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   return e;
 }
 
-/// Notes and warnings of the config come before those of the plan, those of targets after.
+/// Adds the config's notes and warnings first, then those of the plan, then those of targets.
 void add_warnings(Explained& e, std::vector<std::string> of_plan, const config::Told& told) {
   e.notes = told.notes;
   e.warnings = told.warnings;
@@ -66,8 +66,8 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   add_warnings(e, plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(
-        fmt::format("reduce={} changes nothing: the batch is one shard; --set batch.shards=N adds gradients "
-                    "as N ranks would",
+        fmt::format("reduce={} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "
+                    "N ranks would",
                     name(program.reduce)));
   }
   return e;
@@ -104,7 +104,7 @@ Explained explain_generation(const model::ModelConfig& model, const precision::P
   const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
   e.peak_bytes = memory.peak() - memory.moments - memory.compensation - program.memory.weights() + g.weights;
   e.fits = e.peak_bytes <= e.here.memory_bytes;
-  // One token at a time reads every matrix once.
+  // Each token reads every matrix once.
   double matrices = 0;
   for (const plan::Step& s : program.steps) {
     if (s.op->kind == graph::OpKind::product)

@@ -47,7 +47,7 @@ json here_json(const Here& here) {
           {"formats", formats}};
 }
 
-/// In doctor's words: 16-bit values are stored and widened, the others lie in memory as a wider format.
+/// Returns doctor's term: 16-bit values are stored and converted, others are simulated in a wider format.
 const char* how_text(const cost::TargetFormat& f) {
   if (f.native) return "native";
   if (f.computed_in.empty()) return "missing";
@@ -67,7 +67,7 @@ json format_json(const cost::TargetFormat& f, bool needed) {
           {"needed", needed}};
 }
 
-/// The formats that tables of targets have, widest first, and then the plan's others.
+/// Returns the formats of targets, widest first, followed by the plan's other formats.
 json formats_json(const There& there) {
   const std::vector<std::string>& known = cost::target_formats();
   const auto find = [](const std::vector<cost::TargetFormat>& all, const std::string& format) {

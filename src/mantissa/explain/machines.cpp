@@ -42,7 +42,7 @@ There training_on(const cost::Target& target, const config::RunConfig& config,
                                static_cast<double>(config.batch.micro_batch_size);
   There there = on(target, program, micro_batches);
   cost::MemoryForecast memory = cost::forecast_memory(program, 0);
-  memory.process = 0;  // this program's; the target's own is outside of its memory_share
+  memory.process = 0;  // this is the process here; the target's own memory is outside its memory_share
   there.peak_bytes = memory.peak();
   there.largest_micro_batch_size =
       cost::largest_micro_batch(config, model, there.usable_bytes, memory, device);

@@ -9,12 +9,12 @@ namespace mantissa::explain {
 
 Here here(const plan::Program& program, const cost::Machine& machine, const runtime::Device& device);
 
-/// Training on `target`. `config`, `model`: those that `program` was compiled from.
+/// Returns the plan of training on `target`. `program` was compiled from `config` and `model`.
 There training_on(const cost::Target& target, const config::RunConfig& config,
                   const model::ModelConfig& model, const plan::Program& program,
                   const runtime::Device& device);
 
-/// Generation on `target`; `weights`: the bytes that are read for each token.
+/// Returns the plan of generation on `target`. `weights` is the number of bytes read for each token.
 There generation_on(const cost::Target& target, const plan::Program& program, std::size_t weights);
 
 }  // namespace mantissa::explain

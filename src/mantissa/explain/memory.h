@@ -10,7 +10,7 @@
 
 namespace mantissa::explain {
 
-/// Bytes by purpose, in the order in which they are listed.
+/// Returns bytes by purpose, in the order of display.
 inline std::array<std::pair<std::string_view, std::size_t>, 11> purposes(const cost::MemoryForecast& m) {
   return {{{"masters", m.masters},
            {"moments", m.moments},

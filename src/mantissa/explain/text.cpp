@@ -19,7 +19,7 @@ std::string parameters_text(double count) {
                        : fmt::format("{:.2f}B", count / 1e9);
 }
 
-/// "f32 native, bf16 converted"
+/// Returns for example "f32 native, bf16 converted".
 std::string formats_text(const Here& here) {
   std::vector<std::string> all;
   for (const auto& [format, support] : here.formats)
@@ -27,7 +27,7 @@ std::string formats_text(const Here& here) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// "f16 native, bf16 NO (in f32)"
+/// Returns for example "f16 native, bf16 NO (in f32)".
 std::string formats_text(const There& there) {
   std::vector<std::string> all;
   for (const cost::TargetFormat& f : there.needed) {
@@ -38,7 +38,7 @@ std::string formats_text(const There& there) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
-/// "here" and each target: how it has the formats of the plan.
+/// Returns the lines of this machine ("here") and each target: how they compute the formats of the plan.
 std::string machine_lines(const Explained& e) {
   std::string text =
       fmt::format("here    {} · {}, {} threads\n", formats_text(e.here), e.here.simd, e.here.threads);
@@ -50,11 +50,11 @@ std::string machine_lines(const Explained& e) {
 }
 
 std::string seconds_text(double seconds, const char* of) {
-  return seconds == 0 ? fmt::format("none can be given: it cannot multiply a format of the plan")
+  return seconds == 0 ? fmt::format("unknown: the machine cannot multiply a format of the plan")
                       : fmt::format("about {} a {}", human_seconds(seconds), of);
 }
 
-/// As data sheets write it: "80 GB".
+/// Returns for example "80 GB", as in data sheets.
 std::string memory_text(const cost::Target& target) {
   return fmt::format("{:.4g} GB", target.memory_bytes / 1e9);
 }
@@ -68,45 +68,44 @@ std::string memory_line(const cost::MemoryForecast& m) {
   return fmt::format("{} = {:.1f} MB", line, static_cast<double>(m.peak()) / 1e6);
 }
 
-/// How many sequences fit here.
+/// Returns how many sequences fit on this machine.
 std::string fits_text(const Explained& e) {
   const Training& t = *e.training;
   const config::BatchSection& batch = t.config.batch;
   const std::string memory = bytes_text(e.here.memory_bytes) + " here";
   if (t.largest_micro_batch_size == 0) {
     const std::string at_once = batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", batch.leaf);
-    return fmt::format("{}: not {} at a time: that needs {}, {} more", memory, at_once,
+    return fmt::format("{}: no, not even {} at a time: that needs {}, {} more", memory, at_once,
                        bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
   return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
                      e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
 }
 
-/// How many sequences fit on a target.
+/// Returns how many sequences fit on a target.
 std::string fits_text(const There& there) {
   const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
   if (there.fits) {
-    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in all", where,
+    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in total", where,
                        there.largest_micro_batch_size, there.sequences_that_fit);
   }
-  return fmt::format("{}: no, not with one sequence at a time: that needs {}, {} more than can be used",
-                     where, bytes_text(there.least_bytes),
-                     bytes_text(there.least_bytes - there.usable_bytes));
+  return fmt::format("{}: no, not even one sequence at a time: that needs {}, {} more than available", where,
+                     bytes_text(there.least_bytes), bytes_text(there.least_bytes - there.usable_bytes));
 }
 
 std::string time_text(const Explained& e) {
-  if (!e.fits) return "none here: the plan does not fit";
+  if (!e.fits) return "unknown: the plan does not fit";
   const std::int64_t steps = e.training->config.run.steps;
-  std::string text = fmt::format("about {} a step here", human_seconds(e.seconds));
-  if (steps > 1) text += fmt::format(", {} in all", human_seconds(e.seconds * static_cast<double>(steps)));
+  std::string text = fmt::format("about {} per step here", human_seconds(e.seconds));
+  if (steps > 1) text += fmt::format(", {} in total", human_seconds(e.seconds * static_cast<double>(steps)));
   return text;
 }
 
 std::string time_text(const There& there, std::int64_t steps) {
-  if (!there.fits) return fmt::format("none on {}: it does not fit", there.target.name);
+  if (!there.fits) return fmt::format("unknown on {}: the plan does not fit", there.target.name);
   std::string text = fmt::format("{} on {}", seconds_text(there.seconds, "step"), there.target.name);
   if (there.seconds > 0) {
-    text += fmt::format(", {} in all (stated rates; a factor of 2 either way)",
+    text += fmt::format(", {} in total (by stated rates, within a factor of 2)",
                         human_seconds(there.seconds * static_cast<double>(steps)));
   }
   return text;
@@ -122,7 +121,7 @@ std::string training_head(const Explained& e) {
                   optim::find_optimizer(c.optimizer.name).title);
   text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
-    text += fmt::format("steps   rules begin or end at step {}; shown is the plan of step 0\n",
+    text += fmt::format("steps   rules start or end at step {}; this is the plan of step 0\n",
                         fmt::join(changes, ", "));
   }
   return text + machine_lines(e);
@@ -138,13 +137,13 @@ std::string training_tables(const Explained& e) {
   }
   text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
   if (t.shards > 1) {
-    text += fmt::format("\nshards  {} of {} sequences; their gradients are added by a tree in {}\n", t.shards,
+    text += fmt::format("\nshards  {} of {} sequences; gradients are added by a tree in {}\n", t.shards,
                         t.config.batch.global_batch_size / t.shards, name(t.reduce));
   }
   return text;
 }
 
-/// Memory, what fits where, what bits depend on, and time.
+/// Returns the lines about memory, the batch that fits, the dependence of bits, and time.
 std::string training_needs(const Explained& e) {
   const Training& t = *e.training;
   std::string text =
@@ -169,8 +168,8 @@ std::string generation_text(const Explained& e) {
       e.model_type, parameters_text(e.parameters), g.positions, e.preset, e.line, machine_lines(e),
       plan::plan_table(e.rows, graph::Phase::forward), bytes_text(g.weights), bytes_text(g.cache),
       bytes_text(g.work), bytes_text(e.peak_bytes));
-  text += e.fits ? fmt::format("time    about {} a token here\n", human_seconds(e.seconds))
-                 : fmt::format("fits    {} here: no, {} more are needed\n", bytes_text(e.here.memory_bytes),
+  text += e.fits ? fmt::format("time    about {} per token here\n", human_seconds(e.seconds))
+                 : fmt::format("fits    {} here: no, {} more needed\n", bytes_text(e.here.memory_bytes),
                                bytes_text(e.peak_bytes - e.here.memory_bytes));
   for (const There& there : e.targets) {
     text += fmt::format("target  fits {} on {}: {}; {} on {}\n", memory_text(there.target), there.target.name,

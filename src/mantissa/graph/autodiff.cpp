@@ -59,7 +59,7 @@ void GradientBuilder::check_all_read() const {
 
 namespace {
 
-/// Which values are trained, or depend on something that is.
+/// Returns for each value whether it is trained or depends on something that is.
 std::vector<bool> find_needed(const Graph& graph) {
   std::vector<bool> needed(graph.values().size(), false);
   for (std::size_t i = 0; i < needed.size(); ++i) {
@@ -75,7 +75,7 @@ std::vector<bool> find_needed(const Graph& graph) {
   return needed;
 }
 
-/// The gradient of `value`: the sum of its contributions, in its own format.
+/// Returns the gradient of `value`: the sum of its contributions, in the value's format.
 ValueId sum_contributions(Graph& graph, ValueId value, const std::vector<ValueId>& contributions) {
   const NodeId producer = graph.value(value).producer;
   const std::string scope = producer == kNone ? graph.value(value).name : graph.node(producer).scope;
@@ -84,7 +84,7 @@ ValueId sum_contributions(Graph& graph, ValueId value, const std::vector<ValueId
   return graph.node(sum).outputs.front();
 }
 
-/// A weight gradient is complete as it is; a tied weight's uses are added in the finish phase.
+/// The weight gradient of a single use is complete. The uses of a tied weight are added in the finish phase.
 void finish_parameter(Graph& graph, ValueId parameter, const std::vector<ValueId>& uses) {
   for (std::size_t i = 0; i < uses.size(); ++i) {
     graph.value(uses[i]).of = parameter;
@@ -96,7 +96,7 @@ void finish_parameter(Graph& graph, ValueId parameter, const std::vector<ValueId
   }
 }
 
-/// One differentiation: the gradients that are known so far.
+/// One differentiation, with the gradients known so far.
 class Differentiation {
  public:
   explicit Differentiation(Graph& graph)
@@ -119,10 +119,9 @@ class Differentiation {
     for (const ValueId parameter : graph_.parameters()) {
       if (!graph_.value(parameter).trainable) continue;
       if (contributions_[at(parameter)].empty())
-        throw InternalError(
-            fmt::format("parameter \"{}\" gets no gradient; freeze it, or let an output that "
-                        "is differentiated depend on it",
-                        graph_.value(parameter).name));
+        throw InternalError(fmt::format(
+            "parameter \"{}\" gets no gradient; freeze it, or let a differentiated output depend on it",
+            graph_.value(parameter).name));
       finish_parameter(graph_, parameter, contributions_[at(parameter)]);
     }
   }
@@ -136,7 +135,7 @@ class Differentiation {
     for (const ValueId out : node.outputs) {
       const std::vector<ValueId>& parts = contributions_[at(out)];
       if (!needed_[at(out)] || parts.empty()) continue;
-      // A seed is the gradient as it is given; what the backward pass makes is rounded to the value's format.
+      // A seed is used as given; gradients of the backward pass are rounded to the value's format.
       const bool seed = parts.size() == 1 && graph_.value(parts.front()).producer == kNone;
       gradients_[at(out)] = seed ? parts.front() : sum_contributions(graph_, out, parts);
       reached = true;

@@ -7,7 +7,7 @@
 
 namespace mantissa::graph {
 
-/// An output that the backward pass starts from, and its gradient: an input of the program with the output's
+/// An output from which the backward pass starts, and its gradient: an input of the program with the output's
 /// shape.
 struct Seed {
   ValueId output = kNone;
@@ -15,16 +15,16 @@ struct Seed {
 };
 
 /// Appends the backward pass of `graph`: every trainable parameter (Value::trainable) gets its weight
-/// gradient. Contributions to a value that is used several times are summed in f32, in the order in which the
-/// backward pass makes them, and rounded once (op "sum"). Each use of a parameter has an accumulator of its
-/// own; uses are added once, in the finish phase, into the first. Nothing is computed for frozen parameters.
+/// gradient. Contributions to a value with several uses are summed in f32, in the order in which the backward
+/// pass computes them, and rounded once (op "sum"). Each use of a parameter has a separate accumulator; the
+/// uses are added once, in the finish phase, into the first. Nothing is computed for frozen parameters.
 ///
-/// Throws InternalError, naming op and scope, where a gradient that a trainable parameter needs reaches an op
-/// without a gradient rule, where a rule ignores the gradient of an output, and where a trainable parameter
-/// gets no gradient.
+/// Throws InternalError with op and scope if a gradient that a trainable parameter needs reaches an op
+/// without a gradient rule, if a rule ignores the gradient of an output, or if a trainable parameter gets no
+/// gradient.
 void differentiate(Graph& graph, std::span<const Seed> seeds);
 
-/// The same from one output.
+/// Differentiates from one output.
 void differentiate(Graph& graph, ValueId output, ValueId gradient);
 
 }  // namespace mantissa::graph

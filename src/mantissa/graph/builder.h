@@ -1,4 +1,4 @@
-// What model files are written with: one call per op, scopes by path, parameters by the weights' own names.
+// The interface for model code: one call per op, scopes as paths, parameters by the names of the weights.
 #pragma once
 
 #include <functional>
@@ -12,7 +12,7 @@ namespace mantissa::graph {
 
 class Builder {
  public:
-  /// For at most `tokens` tokens at once.
+  /// Builds for at most `tokens` tokens at once.
   Builder(Graph& graph, std::int64_t tokens) : graph_(graph), tokens_(tokens) {}
   Graph& graph() { return graph_; }
   std::int64_t tokens() const { return tokens_; }
@@ -21,7 +21,7 @@ class Builder {
   ValueId token_input(std::string name);
   /// int32 [rows].
   ValueId row_input(std::string name, std::int64_t rows);
-  /// Per-token numbers [tokens] that come from outside in f32 (f64 under 64-true): gradients of
+  /// Per-token numbers [tokens], given to each run in f32 (f64 under 64-true): gradients of
   /// log-probabilities.
   ValueId token_numbers(std::string name);
   ValueId parameter(std::string name, Shape shape, Init init);
@@ -29,42 +29,42 @@ class Builder {
   ValueId state(std::string name, Shape shape);
 
   ValueId gather(const std::string& scope, ValueId ids, ValueId table, std::int64_t padding_id = -1);
-  /// Each token's position in its sequence, int32 [tokens], of `ids`' shape. A run with a position of `limit`
-  /// or more is a ShapeError.
+  /// Returns each token's position in its sequence, int32 [tokens], with the shape of `ids`. A run with a
+  /// position of `limit` or more throws ShapeError.
   ValueId positions(const std::string& scope, ValueId ids, std::int64_t limit);
-  /// The row of `table` [positions, width] at each token's position.
+  /// Returns the row of `table` [positions, width] at each token's position.
   ValueId learned_positions(const std::string& scope, ValueId ids, ValueId table);
   ValueId select(const std::string& scope, ValueId x, ValueId rows);
-  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain of fewer channels than x has normalises each head
-  /// of that many channels by itself.
+  /// x / √(mean(x²) + eps) · (gain_offset + gain). A gain with fewer channels than x normalises each head of
+  /// that many channels separately.
   ValueId rmsnorm(const std::string& scope, ValueId x, ValueId gain, double eps, double gain_offset = 0);
-  /// (x − mean(x)) / √(var(x) + eps) · gain + bias; `bias` kNone: without.
+  /// (x − mean(x)) / √(var(x) + eps) · gain + bias. `bias` may be kNone.
   ValueId layernorm(const std::string& scope, ValueId x, ValueId gain, ValueId bias, double eps);
-  /// How a Linear layer's weight lies: [out, in], or as in GPT-2's Conv1D [in, out].
+  /// The layout of a Linear layer's weight: [out, in], or [in, out] as in GPT-2's Conv1D.
   enum class WeightLayout : std::uint8_t { out_in, in_out };
-  /// x·Wᵀ, plus `bias` [out] where there is one.
+  /// x·Wᵀ + `bias` [out]; `bias` may be kNone.
   ValueId matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias = kNone,
                  WeightLayout layout = WeightLayout::out_in);
-  /// The head's product whole: logits [·, vocabulary], unrounded, for traces and sampling.
+  /// Returns the complete logits of the head [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);
   struct QueryKey {
     ValueId q, k;
   };
   QueryKey rope(const std::string& scope, QueryKey qk, ValueId cos, ValueId sin, std::int64_t head_dim);
-  /// Keys or values as the cache keeps them, in training too.
+  /// Rounds keys or values to the cache's format, in training too.
   ValueId round_kv(const std::string& scope, ValueId x);
   ValueId cache_append(const std::string& scope, ValueId x, ValueId cache);
   struct AttentionOptions {
     std::int64_t heads = 0;
-    std::int64_t kv_heads = 0;         // divides heads
-    std::int64_t window = 0;           // keys that a query sees, its own included; 0: all before it
+    std::int64_t kv_heads = 0;         // a divisor of heads
+    std::int64_t window = 0;           // keys visible to a query, including its own; 0: all earlier ones
     double soft_cap = 0;               // c > 0: scores become c·tanh(score / c)
-    std::optional<double> scale = {};  // of the scores; 1/√head_dim where it is not set
+    std::optional<double> scale = {};  // factor of the scores; default 1/√head_dim
   };
   /// Causal attention of q over k and v, which are [tokens, ·] or caches [slots, capacity, ·].
   ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v,
                     const AttentionOptions& options);
-  /// Over the whole prefix, with scale 1/√head_dim.
+  /// Attention over the whole prefix, with scale 1/√head_dim.
   ValueId attention(const std::string& scope, ValueId q, ValueId k, ValueId v, std::int64_t heads,
                     std::int64_t kv_heads) {
     return attention(scope, q, k, v, AttentionOptions{heads, kv_heads});
@@ -78,22 +78,22 @@ class Builder {
   ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
   ValueId geglu_tanh(const std::string& scope, ValueId gate, ValueId up);
 
-  /// residual + branch, which may be a parameter [width]: the same for every token.
+  /// residual + branch. `branch` may be a parameter [width], added to every token.
   ValueId add(const std::string& scope, ValueId residual, ValueId branch);
-  /// x·y, which may be a parameter [width]: the same for every token.
+  /// x·y. `y` may be a parameter [width], applied to every token.
   ValueId mul(const std::string& scope, ValueId x, ValueId y);
   /// x·factor, on the residual stream.
   ValueId scale(const std::string& scope, ValueId x, double factor);
 
   /// cap·tanh(x / cap), as log_prob() caps its logits.
   ValueId soft_cap(const std::string& scope, ValueId x, double cap);
-  /// The parts of x [·, width] that lie side by side, of `sizes` columns each, which sum to width; at most 8.
+  /// Splits x [·, width] into at most 8 parts of `sizes` columns, which must sum to width.
   std::vector<ValueId> split(const std::string& scope, ValueId x, const std::vector<std::int64_t>& sizes);
-  /// [·, Σ width] from parts [·, width].
+  /// Returns [·, Σ width] from parts [·, width].
   ValueId concat(const std::string& scope, std::vector<ValueId> parts);
 
-  /// log-probability of `ids` [tokens]; its seed is the input "dlog_prob". With soft_cap c > 0 the logits
-  /// become c·tanh(logit / c).
+  /// Returns the log-probabilities of `ids` [tokens]. The seed of their gradient is the input "dlog_prob".
+  /// With soft_cap c > 0 the logits become c·tanh(logit / c).
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);
 
  private:

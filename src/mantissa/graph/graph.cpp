@@ -26,7 +26,8 @@ T Attributes::get(std::string_view name) const {
     throw InternalError(fmt::format("an op reads attribute \"{}\", which its node does not have", name));
   const T* value = std::get_if<T>(found);
   if (value == nullptr)
-    throw InternalError(fmt::format("an op reads attribute \"{}\" as another type than its node set", name));
+    throw InternalError(
+        fmt::format("an op reads attribute \"{}\" with another type than its node has", name));
   return *value;
 }
 

@@ -1,4 +1,4 @@
-// The one list of ops: tests, explain, benchmarks and the gradient checker walk it.
+// The list of all ops, used by tests, explain, benchmarks and the gradient checker.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"

@@ -25,8 +25,8 @@ inline constexpr const char* kAmaxKey = "mantissa.amax";
 struct ModelToWrite {
   std::string config_json;             // config.json
   std::string generation_config_json;  // generation_config.json; not written if empty
-  std::vector<std::pair<std::string, std::string>>
-      files;  // additional files, such as a tokenizer's: name and contents
+  // additional files, such as a tokenizer's: name and contents
+  std::vector<std::pair<std::string, std::string>> files;
   std::span<const TensorToWrite> tensors;
   /// Metadata of every weight file, in addition to "format": "pt", which transformers requires. By convention
   /// it holds "mantissa.policy", the policy's line, and "mantissa.rounded_to", the format of the weights'

@@ -98,8 +98,8 @@ Expression lowered(const Expression& program, Scalar format);
 struct Wire {
   enum class From : std::uint8_t { own, output, input };
   From from = From::own;  // own: an input that the producer lacks
-  std::uint8_t index =
-      0;  // of the producer's output to read, or of the producer's input with the same memory
+  // of the producer's output to read, or of the producer's input with the same memory
+  std::uint8_t index = 0;
   Scalar format =
       Scalar::f32;  // the storage format of the producer's output when the programs run separately
 };

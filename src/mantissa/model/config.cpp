@@ -18,8 +18,8 @@ const Family& family_of(const FieldReader& fields, const std::string& model_type
   if (const Family* family = find_family(model_type); family != nullptr) return *family;
   if (fields.has("text_config")) {
     fields.fail("model_type",
-                fmt::format("is {}, a model of more than text, which is not supported. Fix: save its text "
-                            "model alone, in Python model.model.language_model.save_pretrained(DIR)",
+                fmt::format("is {}, a multimodal model, which is not supported. Fix: save only its text "
+                            "model, in Python model.model.language_model.save_pretrained(DIR)",
                             shown(model_type)));
   }
   std::vector<std::string_view> known;
@@ -28,7 +28,7 @@ const Family& family_of(const FieldReader& fields, const std::string& model_type
                                         fmt::join(known, ", ")));
 }
 
-/// One id or several, which generation compares with its own.
+/// Accepts one id or several, which generation compares with generated ids.
 void check_end_of_text(const FieldReader& fields) {
   const json* ids = fields.find("eos_token_id");
   if (ids == nullptr) return;
@@ -65,9 +65,8 @@ ModelConfig parse_model_config(const json& object, const std::string& where) {
   c.model_type = fields.text("model_type", "llama");
   c.family = &family_of(fields, c.model_type);
   fields.refuse("quantization_config",
-                "the weights are codes with scales of their own; multiply those of 8-bit floating-point "
-                "formats with mantissa convert IN OUT --dtype bf16, or load the weights before they were "
-                "quantised");
+                "the weights are quantised codes with separate scales; dequantise 8-bit floating-point "
+                "formats with mantissa convert IN OUT --dtype bf16, or load the weights before quantisation");
   c.initializer_range = fields.number("initializer_range", 0.02);
   check_end_of_text(fields);
   c.network = c.family->read(fields, c);

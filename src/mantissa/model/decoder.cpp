@@ -21,7 +21,7 @@ struct Decoder::Tables {
     for (const Rope& rope : s.ropes) {
       const kernels::RopeTable table{
           .positions = b.positions(), .head_dim = s.head_dim, .theta = rope.theta, .scaling = rope.scaling};
-      // Both tables are made together; each constant keeps its own half.
+      // Both tables are computed together, and each constant keeps its half.
       const auto fill = [table](bool want_cos) {
         return [table, want_cos](Matrix out, Scalar angles) {
           const std::int64_t count = table.positions * (table.head_dim / 2);
@@ -69,8 +69,8 @@ Init Decoder::normal(double scale) const {
   return {Init::Kind::normal, s_.initializer_range * scale};
 }
 
-/// What is added to the residual stream 2L times starts smaller, so that its variance does not grow with
-/// depth.
+/// Weights whose results are added to the residual stream, 2L times in total, start smaller, so the variance
+/// does not grow with depth.
 double Decoder::residual_scale() const {
   return 1.0 / std::sqrt(2.0 * static_cast<double>(s_.layers.size()));
 }

@@ -1,6 +1,6 @@
 // The pre-norm transformer decoder with rotary positions that Llama, Mistral, Qwen and Gemma share: one
-// description that the families fill from their configs, and one network built from it. Weight names are
-// Hugging Face's (LlamaForCausalLM and its relatives).
+// description, filled by the families from their configs, and one network built from it. Weights are named as
+// in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ namespace mantissa::model {
 
 /// A table of rotary angles.
 struct Rope {
-  std::string name = "rope";  // of its constants: "rope.cos", "rope.sin"
+  std::string name = "rope";  // prefix of its constants: "rope.cos", "rope.sin"
   double theta = 10000;
   kernels::RopeScaling scaling = {};
 };
 
 struct DecoderLayer {
-  std::int64_t window = 0;  // keys that a query sees, itself included; 0: the whole prefix
-  std::size_t rope = 0;     // of DecoderSpec::ropes
+  std::int64_t window = 0;  // keys visible to a query, including its own; 0: the whole prefix
+  std::size_t rope = 0;     // index in DecoderSpec::ropes
 };
 
 /// The gated MLP's activation.
@@ -42,7 +42,7 @@ struct DecoderSpec {
 
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
-  bool sandwich_norms = false;  // branches are normalised again before they are added
+  bool sandwich_norms = false;  // branches are normalised a second time before they are added
   double gain_offset = 0;       // norms multiply by gain_offset + gain
   Gate gate = Gate::silu;
   double embedding_scale = 1;
@@ -53,29 +53,29 @@ struct DecoderSpec {
   std::vector<DecoderLayer> layers;
 };
 
-/// What transformers assumes of a family where config.json does not have the field.
+/// The defaults of transformers for fields missing from config.json.
 struct DecoderDefaults {
   std::int64_t max_positions = 2048;
-  std::int64_t kv_heads = 0;  // 0: num_attention_heads, which null always means
+  std::int64_t kv_heads = 0;  // 0: num_attention_heads, which is also the meaning of null
   std::int64_t head_dim = 0;  // 0: hidden_size / num_attention_heads
   bool tied_head = false;
   std::optional<std::int64_t> padding_id = std::nullopt;
 };
 
-/// Reads the sizes that all these families have (hidden_size, intermediate_size, num_attention_heads, …) into
-/// the spec and the common part of `config`, and checks that they fit each other. Rotary tables, windows and
-/// what is the family's own are left to it.
+/// Reads the common sizes of these families (hidden_size, intermediate_size, num_attention_heads, …) into the
+/// spec and the common part of `config`, and checks their consistency. The family itself reads rotary tables,
+/// windows and its own fields.
 DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& config, const DecoderDefaults& defaults);
 
-/// Throws ConfigError where the field `key` names another activation than `name` or `alias`.
+/// Throws ConfigError if the field `key` names an activation other than `name` and `alias`.
 void require_activation(const FieldReader& fields, std::string_view key, std::string_view name,
                         std::string_view alias);
 
-/// The fields that read_decoder() reads, for the family's table, followed by `more`.
+/// Returns the fields that read_decoder() reads, for the family's table, followed by `more`.
 std::vector<Field> decoder_fields(std::vector<Field> more);
 
-/// Layers of "layer_types" ("full_attention", "sliding_attention"), true where the window holds; what
-/// `otherwise` says of a layer's index without the field.
+/// Returns for each layer of "layer_types" ("full_attention", "sliding_attention") whether it has a window.
+/// Without the field, calls `otherwise` with the layer's index.
 std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layers,
                                    bool (*otherwise)(const FieldReader&, std::int64_t layer));
 
@@ -92,11 +92,11 @@ class Decoder : public Network {
   Head head(NetworkBuilder& b) const override;
   std::string last_scope() const override { return "model.norm"; }
   bool depends_on_length(std::int64_t length) const override;
-  /// Sizes and rotary fields; what else the family reads stands in the config's own fields already.
+  /// Writes sizes and rotary fields. Other fields of the family are already in `config`.
   void write(nlohmann::json& config) const override;
 
  private:
-  struct Tables;  // cosines and sines of each rope
+  struct Tables;  // cosines and sines of each Rope
 
   ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
   ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
@@ -105,7 +105,7 @@ class Decoder : public Network {
   ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                     const std::string& scope, ValueId x) const;
   ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
-  /// The embedding, which a tied head shares.
+  /// Returns the embedding, which a tied head shares.
   ValueId embedding(NetworkBuilder& b) const;
   graph::Init normal(double scale) const;
   double residual_scale() const;

@@ -1,4 +1,4 @@
-// The decoder's sizes between config.json and its description.
+// Conversion of the decoder's sizes between config.json and its description.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
@@ -8,8 +8,8 @@
 namespace mantissa::model {
 namespace {
 
-constexpr std::int64_t kMostLayers = 1000;  // a plan has steps for each layer
-constexpr std::int64_t kLargestHead = 256;  // of the attention kernels
+constexpr std::int64_t kMostLayers = 1000;  // limit, since a plan has steps for each layer
+constexpr std::int64_t kLargestHead = 256;  // limit of the attention kernels
 constexpr double kMostParameters = 1e13;
 
 void check_heads(const FieldReader& fields, const DecoderSpec& s, bool head_dim_known) {
@@ -32,7 +32,7 @@ void check_heads(const FieldReader& fields, const DecoderSpec& s, bool head_dim_
   }
 }
 
-/// Sizes that are each possible may still make a model whose bytes do not fit a 64-bit number.
+/// Valid sizes can still give a model whose size in bytes overflows a 64-bit number.
 void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
   const auto hidden = static_cast<double>(s.hidden_size);
   const auto layers = static_cast<double>(s.layers.size());
@@ -43,10 +43,11 @@ void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
        4 * hidden * static_cast<double>(s.heads) * static_cast<double>(s.head_dim) * layers}};
   for (const auto& [key, parameters] : parts) {
     if (parameters <= kMostParameters) continue;
-    fields.fail(key,
-                fmt::format("makes, with hidden_size {} and {} layers, {:.2g} weights; {:.0e} is the most: "
-                            "check the sizes",
-                            s.hidden_size, s.layers.size(), parameters, kMostParameters));
+    fields.fail(
+        key,
+        fmt::format(
+            "gives, with hidden_size {} and {} layers, {:.2g} weights, more than {:.0e}; check the sizes",
+            s.hidden_size, s.layers.size(), parameters, kMostParameters));
   }
 }
 
@@ -70,7 +71,7 @@ std::vector<Field> decoder_fields(std::vector<Field> more) {
       {"num_attention_heads", Kind::whole, "heads of the queries"},
       {"num_key_value_heads", Kind::whole, "heads of the keys and values"},
       {"head_dim", Kind::whole, "width of a head"},
-      {"intermediate_size", Kind::whole, "width inside the MLP"},
+      {"intermediate_size", Kind::whole, "hidden size of the MLP"},
       {"max_position_embeddings", Kind::whole, "context of pre-training"},
       {"rms_norm_eps", Kind::number, "added to the mean square inside the root"},
       {"rope_theta", Kind::number, "base of the rotary angles"},
@@ -100,7 +101,8 @@ DecoderSpec read_decoder(const FieldReader& fields, ModelConfig& c, const Decode
   s.initializer_range = c.initializer_range;
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", defaults.tied_head);
   if (fields.number("partial_rotary_factor", 1) != 1)
-    fields.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated whole");
+    fields.fail("partial_rotary_factor",
+                "is not 1, which is not supported: every head is rotated completely");
   s.padding_id = read_padding_id(fields, s.vocab_size, defaults.padding_id);
   check_heads(fields, s, defaults.head_dim > 0);
   check_parameters(fields, s);
@@ -128,8 +130,9 @@ std::vector<bool> read_layer_types(const FieldReader& fields, std::int64_t layer
   }
   for (const nlohmann::json& type : *types) {
     if (type != "full_attention" && type != "sliding_attention") {
-      fields.fail("layer_types",
-                  fmt::format("holds {}; supported: \"full_attention\", \"sliding_attention\"", shown(type)));
+      fields.fail(
+          "layer_types",
+          fmt::format("contains {}; supported: \"full_attention\", \"sliding_attention\"", shown(type)));
     }
     windowed.push_back(type == "sliding_attention");
   }

@@ -1,4 +1,4 @@
-// The one list of families.
+// The list of all families.
 #include "mantissa/model/family.h"
 
 #include "mantissa/model/families/families.h"

@@ -45,7 +45,7 @@ std::int64_t FieldReader::size(std::string_view key, std::optional<std::int64_t>
     return *fallback;
   }
   if (!v->is_number_integer()) fail(key, fmt::format("is {}, but must be a whole number", shown(*v)));
-  const auto n = v->get<std::int64_t>();  // negative where the file has 2^63 or more
+  const auto n = v->get<std::int64_t>();  // negative for 2^63 and above
   if (n < least || n > most)
     fail(key, fmt::format("is {}, but must be between {} and {}", shown(*v), least, most));
   return n;
@@ -58,9 +58,9 @@ double FieldReader::number(std::string_view key, double fallback, bool zero_allo
   const double x = v->get<double>();
   if (!std::isfinite(x) || x < 0 || (x == 0 && !zero_allowed))
     fail(key, fmt::format("is {}, but must be positive", shown(*v)));
-  using Limits = std::numeric_limits<float>;  // what the kernels compute with
+  using Limits = std::numeric_limits<float>;  // the kernels compute in f32
   if (x != 0 && (x < Limits::min() || x > Limits::max()))
-    fail(key, fmt::format("is {}, but must be a number that f32 can hold", shown(*v)));
+    fail(key, fmt::format("is {}, but must be a number in the range of f32", shown(*v)));
   return x;
 }
 

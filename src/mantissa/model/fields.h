@@ -1,4 +1,4 @@
-// Typed reading of config.json's fields, with errors that name the file and the key.
+// Typed reading of config.json's fields, with errors that give the file and the key.
 #pragma once
 
 #include <cstdint>
@@ -21,38 +21,38 @@ struct Field {
   std::string_view description;
 };
 
-/// A value as a message shows it: on one line, cut after 80 characters.
+/// Returns a value for a message: on one line, truncated after 80 characters.
 std::string shown(const nlohmann::json& value);
 
-/// Reads fields of one object. A field that is missing or null has its default. All readers throw
+/// Reads the fields of one object. A field that is missing or null has its default. All readers throw
 /// ConfigError for a value of another type or out of range.
 class FieldReader {
  public:
-  /// `object` must outlive the reader; `where` names the file in messages.
+  /// `object` must outlive the reader. `where` is the file's name in messages.
   FieldReader(const nlohmann::json& object, std::string where) : object_(object), where_(std::move(where)) {}
 
   const std::string& where() const { return where_; }
   const nlohmann::json* find(std::string_view key) const;
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  /// True for a field that is null, which some fields read differently from a missing one.
+  /// Returns true for a field that is null. For some fields this differs from a missing one.
   bool is_null(std::string_view key) const { return object_.contains(key) && !has(key); }
 
-  /// A whole number from `least` to `most`; without a default the field is required.
+  /// Returns a whole number from `least` to `most`. Without a default the field is required.
   std::int64_t size(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt,
                     std::int64_t most = kLargestSize, std::int64_t least = 1) const;
-  /// A positive number that f32 holds.
+  /// Returns a positive number that f32 can represent.
   double number(std::string_view key, double fallback, bool zero_allowed = false) const;
   bool flag(std::string_view key, bool fallback) const;
   std::string text(std::string_view key, const std::string& fallback) const;
-  /// The fields of the object KEY, whose messages begin with "FILE: KEY"; nothing where it is missing or has
-  /// no fields.
+  /// Returns a reader of the object KEY, whose messages start with "FILE: KEY", or null if the object is
+  /// missing or empty.
   std::optional<FieldReader> object(std::string_view key) const;
 
   /// Throws ConfigError: "FILE: "KEY" WHAT".
   [[noreturn]] void fail(std::string_view key, const std::string& what) const;
-  /// Throws where the flag is true: `what` says which part of the model it would change.
+  /// Throws if the flag is true. `what` describes the affected part of the model.
   void refuse_flag(std::string_view key, std::string_view what) const;
-  /// Throws where the field is there and not null.
+  /// Throws if the field exists and is not null.
   void refuse(std::string_view key, std::string_view what) const;
 
  private:

@@ -14,12 +14,12 @@ using graph::Graph;
 void check_positions(const ModelConfig& config, std::int64_t positions) {
   if (!config.positions_are_limited || positions <= config.max_position_embeddings) return;
   throw ConfigError(
-      fmt::format("sequences of {} tokens are longer than the {} positions that this {} model has learned; "
-                  "shorten data.sequence_length, or the prompt and --max-new-tokens",
+      fmt::format("sequences of {} tokens are longer than the {} learned positions of this {} model; shorten "
+                  "data.sequence_length, or the prompt and --max-new-tokens",
                   positions, config.max_position_embeddings, config.model_type));
 }
 
-/// The head's product whole, for traces and sampling.
+/// Computes the complete logits of the head, for traces and sampling.
 ValueId logits_of(NetworkBuilder& b, const Head& head, ValueId x) {
   const ValueId logits = b.ops.logits(head.scope, x, head.weight);
   return head.soft_cap == 0 ? logits : b.ops.soft_cap(head.scope, logits, head.soft_cap);

@@ -1,4 +1,4 @@
-// The graphs of a model, for any family: log-probabilities for training, logits for traces, decoding.
+// The graphs of a model of any family: log-probabilities for training, logits for traces, and decoding.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@
 
 namespace mantissa::model {
 
-/// Whether a parameter, by its name, is frozen: it gets no gradient.
+/// Returns true if the parameter of this name is frozen and gets no gradient.
 using Frozen = std::function<bool(std::string_view)>;
 
-/// Inputs "ids" and "targets" [tokens] (−1: no log-probability is asked); outputs "log_prob" and "lse"
-/// [tokens]. With `train` the backward pass of every trainable parameter follows, seeded by the input
-/// "dlog_prob" [tokens]; `frozen`: which are not. `tokens`: capacity of a micro-batch; `positions`: the
-/// longest sequence. Throws ConfigError where the model has fewer positions.
+/// Builds inputs "ids" and "targets" [tokens] (−1: no log-probability) and outputs "log_prob" and "lse"
+/// [tokens]. With `train`, the backward pass of every parameter that is not `frozen` follows, with the seed
+/// "dlog_prob" [tokens] as an input. `tokens` is the capacity of a micro-batch, `positions` the longest
+/// sequence. Throws ConfigError if the model has fewer positions.
 graph::Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
                             bool train, const Frozen& frozen = {});
 
-/// As build_log_prob, with the output "logits" [tokens, vocabulary].
+/// Builds the same graph as build_log_prob, with the additional output "logits" [tokens, vocabulary].
 graph::Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train);
 
-/// Reads from and appends to a key-value cache: inputs "ids" [tokens] and "rows" [slots], the tokens whose
-/// "logits" [slots, vocabulary] are wanted. `slots` sequences of up to `capacity` positions.
+/// Builds a graph that reads from and appends to a key-value cache: inputs "ids" [tokens] and "rows" [slots],
+/// the tokens for which "logits" [slots, vocabulary] are computed. `slots` sequences have up to `capacity`
+/// positions.
 graph::Graph build_decode(const ModelConfig& config, std::int64_t tokens, std::int64_t slots,
                           std::int64_t capacity);
 

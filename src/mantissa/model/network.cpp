@@ -10,7 +10,8 @@ ValueId NetworkBuilder::parameter(const std::string& name, const Shape& shape, c
 ValueId NetworkBuilder::cached(const std::string& scope, ValueId x) {
   const ValueId rounded = ops.round_kv(scope, x);
   if (cache_.slots == 0) return rounded;
-  const std::string name = scope + ".cache";  // below the projection: a rule for it reaches the cache too
+  // below the projection, so that a rule for the projection applies to the cache too
+  const std::string name = scope + ".cache";
   const std::int64_t width = ops.graph().value(x).shape.last();
   return ops.cache_append(name, rounded, ops.state(name, {cache_.slots, cache_.capacity, width}));
 }

@@ -1,5 +1,5 @@
-// What a family of models builds: the nodes from ids to the last norm, and the head's weight. The graphs for
-// training, traces and decoding (model/graphs.h) are made of these two for every family.
+// The part of a model that its family builds: the nodes from ids to the last norm, and the head's weight. The
+// graphs for training, traces and decoding (model/graphs.h) are built from these two.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace mantissa::model {
 
 using graph::ValueId;
 
-/// The room for keys and values of earlier positions; `slots` is 0 without a cache.
+/// The capacity for keys and values of earlier positions. `slots` is 0 without a cache.
 struct Cache {
   std::int64_t slots = 0;
   std::int64_t capacity = 0;
 };
 
-/// What a network is built with: the ops, the number of positions, and the cache in decoding.
+/// The means of building a network: the ops, the number of positions, and the cache for decoding.
 class NetworkBuilder {
  public:
-  /// `positions`: the longest sequence, with what its cache holds.
+  /// `positions` is the longest sequence, including cached positions.
   NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Cache cache)
       : ops(graph, tokens), positions_(positions), cache_(cache) {}
 
@@ -29,11 +29,11 @@ class NetworkBuilder {
 
   std::int64_t positions() const { return positions_; }
 
-  /// The parameter called `name`, declared at its first use.
+  /// Returns the parameter called `name`, declared at its first use.
   ValueId parameter(const std::string& name, const Shape& shape, const graph::Init& init);
 
-  /// Keys or values in the policy's `kv` format: those of the tokens, and where there is a cache all of it
-  /// with the new positions appended. `scope` is the projection that makes them.
+  /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
+  /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
 
  private:
@@ -45,26 +45,25 @@ class NetworkBuilder {
 struct Head {
   std::string scope;  // "lm_head"
   ValueId weight = graph::kNone;
-  double soft_cap = 0;  // 0: none; else logits are cap · tanh(logits / cap)
+  double soft_cap = 0;  // 0: none; otherwise logits are cap · tanh(logits / cap)
 };
 
-/// A model with its sizes, as config.json describes it. Immutable.
+/// A model with the sizes of its config.json. Immutable.
 class Network {
  public:
   virtual ~Network() = default;
 
-  /// The last norm's output [tokens, hidden_size] for `ids` [tokens].
+  /// Returns the last norm's output [tokens, hidden_size] for `ids` [tokens].
   virtual ValueId trunk(NetworkBuilder& b, ValueId ids) const = 0;
   virtual Head head(NetworkBuilder& b) const = 0;
 
-  /// Writes the fields that this network was read from into a config.json, in the form that transformers 4
-  /// and 5 both read.
+  /// Writes the fields of this network into a config.json, in a form that transformers 4 and 5 both read.
   virtual void write(nlohmann::json& config) const = 0;
 
-  /// The scope of the last norm, whose rows decoding selects.
+  /// Returns the scope of the last norm, whose rows decoding selects.
   virtual std::string last_scope() const = 0;
 
-  /// True where a token's values depend on the length of its sequence (dynamic RoPE beyond the trained
+  /// Returns true if a token's values depend on the length of its sequence (dynamic RoPE beyond the trained
   /// context).
   virtual bool depends_on_length(std::int64_t /*length*/) const { return false; }
 };

@@ -32,16 +32,16 @@ bool has_original_positions(Kind kind) {
 }
 
 void read_factor(const FieldReader& rope, std::int64_t positions, RopeScaling& s) {
-  // transformers forms YaRN's factor from the two contexts where it is null.
+  // For a null factor, transformers computes YaRN's factor from the two contexts.
   const bool formed = s.kind == Kind::yarn && rope.has("original_max_position_embeddings");
   if (!rope.has("factor") && !formed)
-    rope.fail("factor", "is missing; every kind of scaling but \"default\" needs it");
+    rope.fail("factor", "is missing; every kind of scaling except \"default\" needs it");
   s.factor =
       rope.number("factor", static_cast<double>(positions) / static_cast<double>(s.original_positions));
   if (s.factor < 1) rope.fail("factor", fmt::format("is {}, but must be at least 1", s.factor));
 }
 
-/// What transformers reads as rope_scaling; null for angles that are not scaled.
+/// Returns the value of rope_scaling, or null for angles that are not scaled.
 json to_json(const RopeScaling& s) {
   if (s.kind == Kind::none) return nullptr;
   json out;
@@ -68,7 +68,7 @@ json to_json(const RopeScaling& s) {
 
 RopeScaling read_rope_scaling(const FieldReader& rope, std::int64_t positions) {
   if (rope.number("partial_rotary_factor", 1) != 1)
-    rope.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated whole");
+    rope.fail("partial_rotary_factor", "is not 1, which is not supported: every head is rotated completely");
   RopeScaling s;
   s.kind = kind_of(rope);
   if (s.kind == Kind::none) return s;
@@ -102,9 +102,9 @@ Rope read_rope(const FieldReader& fields, double theta, std::int64_t max_positio
   if (!rope_fields) return rope;
   for (const char* kind : {"full_attention", "sliding_attention"}) {
     if (rope_fields->has(kind))
-      rope_fields->fail(kind,
-                        "is there, but all layers of this family rotate alike; write its fields one "
-                        "level higher");
+      rope_fields->fail(
+          kind,
+          "is present, but all layers of this family use the same angles; move its fields one level up");
   }
   rope.theta = rope_fields->number("rope_theta", rope.theta);
   rope.scaling = read_rope_scaling(*rope_fields, max_positions);
@@ -112,7 +112,7 @@ Rope read_rope(const FieldReader& fields, double theta, std::int64_t max_positio
   if (has_original_positions(rope.scaling.kind) &&
       fields.size(kOriginal, rope.scaling.original_positions) != rope.scaling.original_positions) {
     fields.fail(kOriginal, fmt::format("differs from the {} of rope_scaling, and versions of transformers "
-                                       "differ in which of them they read; keep the one of rope_scaling",
+                                       "read different ones; keep the one of rope_scaling",
                                        rope.scaling.original_positions));
   }
   return rope;

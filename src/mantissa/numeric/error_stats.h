@@ -22,8 +22,8 @@ struct ErrorStats {
   double sum_squares = 0;   // sum of squared errors
   double squares_before = 0;  // sum of squares of the values before
   double largest = 0;         // largest finite |value| before, measured or not
-  std::uint64_t overflows =
-      0;  // finite before; beyond the range after rounding to nearest, or not finite after
+  // finite before; beyond the range after rounding to nearest, or not finite after
+  std::uint64_t overflows = 0;
   std::uint64_t vanished = 0;   // not zero before, zero after
   std::uint64_t nonfinite = 0;  // inf or nan before
 

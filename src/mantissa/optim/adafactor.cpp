@@ -1,6 +1,6 @@
 // Adafactor (Shazeer and Stern, 2018), as torch.optim.Adafactor. With ρ = min(lr, 1/√t), β = t^beta2_decay
-// and ε₁ the distance from 1 to the next number of the arithmetic: a vector keeps v = v + (g² − v)·β, a
-// matrix the means of that over its rows, r, and its columns, c, and v = r·c / max(mean(r), ε₁). u = g /
+// and ε₁ the distance from 1 to the next number of the arithmetic: a vector keeps v = v + (g² − v)·β; a
+// matrix keeps the means of v over its rows, r, and its columns, c, and v = r·c / max(mean(r), ε₁). u = g /
 // √max(v, ε₁²); w = w·(1 − lr·decay) − u·ρ·max(eps, RMS(w)) / max(1, RMS(u) / clip_threshold).
 #include <algorithm>
 #include <cmath>
@@ -53,7 +53,7 @@ class Adafactor {
   }
 
  private:
-  /// The new value of a state of `shape`, of which `seen` is this step's.
+  /// Returns the new value of a state of `shape`; `seen` is this step's value.
   ValueId moved(std::string_view kind, const Shape& shape, ValueId seen) {
     const ValueId state = p_.state(kind, shape);
     Sweep s(p_);
@@ -85,7 +85,7 @@ class Adafactor {
     whole_ = s.done().front();
   }
 
-  /// u
+  /// Returns u.
   Reg direction(Sweep& s) {
     const Reg g = s.gradient();
     const Reg estimate = whole_ != graph::kNone ? s.read(whole_)
@@ -96,8 +96,8 @@ class Adafactor {
 
   ParameterUpdate& p_;
   ValueId share_ = graph::kNone, least_ = graph::kNone, least_square_ = graph::kNone;
-  ValueId rows_ = graph::kNone, columns_ = graph::kNone, mean_ = graph::kNone;  // of a matrix
-  ValueId whole_ = graph::kNone;                                                // of a vector
+  ValueId rows_ = graph::kNone, columns_ = graph::kNone, mean_ = graph::kNone;  // for a matrix
+  ValueId whole_ = graph::kNone;                                                // for a vector
 };
 
 void update(ParameterUpdate& p) {
@@ -109,13 +109,13 @@ void update(ParameterUpdate& p) {
 const Optimizer kAdafactor = {
     .name = "adafactor",
     .title = "Adafactor",
-    .doc = "second moments of a matrix by its rows and columns, steps relative to the weights' size",
-    .settings = {{"beta2_decay", -0.8, "second moments move by t to this power", -10, 0},
-                 {"eps", 1e-3, "the least size of weights that a step is relative to", 0,
+    .doc = "factored second moments of matrices, steps relative to the size of the weights",
+    .settings = {{"beta2_decay", -0.8, "exponent of t in the decay of the second moments", -10, 0},
+                 {"eps", 1e-3, "smallest weight size for relative steps", 0,
                   std::numeric_limits<double>::infinity(), true},
-                 {"clip_threshold", 1.0, "the largest root mean square of a step before its scale", 1},
+                 {"clip_threshold", 1.0, "largest root mean square of an unscaled step", 1},
                  {"weight_decay", 0.0,
-                  "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},
+                  "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
     .update = update,
 };
 

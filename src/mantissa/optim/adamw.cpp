@@ -1,4 +1,4 @@
-// AdamW (Loshchilov and Hutter, 2019): kernels/formulas.h states the formula.
+// AdamW (Loshchilov and Hutter, 2019). kernels/formulas.h states the formula.
 #include <cmath>
 
 #include "mantissa/kernels/formulas.h"
@@ -41,7 +41,7 @@ const Optimizer kAdamW = {
                  {"eps", 1e-8, "added to the root of the second moment, after the bias correction", 0,
                   std::numeric_limits<double>::infinity(), true},
                  {"weight_decay", 0.1,
-                  "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},
+                  "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
     .update = update_by_adamw,
 };
 

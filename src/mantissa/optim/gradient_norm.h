@@ -1,4 +1,4 @@
-// The norm of all gradients, and what it makes of them before an update.
+// The norm of all gradients, and the resulting factor before an update.
 #pragma once
 
 #include <cstdint>
@@ -17,12 +17,12 @@ struct Gradient {
 
 struct GradientCheck {
   double norm = 0;     // unscaled, before clipping
-  bool finite = true;  // all gradients are
+  bool finite = true;  // all gradients are finite
   double factor = 1;   // unscales and clips
 };
 
-/// Norm and finite check of all gradients, which were multiplied by `loss_scale`. The factor is min(1,
-/// max_norm / (norm + 1e-6)) / loss_scale; max_norm 0 does not clip.
+/// Returns the norm and the finite check of all gradients, which were multiplied by `loss_scale`. The factor
+/// is min(1, max_norm / (norm + 1e-6)) / loss_scale; max_norm 0 disables clipping.
 GradientCheck check_gradients(const kernels::Context& ctx, std::span<const Gradient> gradients,
                               double max_norm, double loss_scale);
 

@@ -38,7 +38,7 @@ void check_groups(std::span<const Group> groups, std::span<const std::string> pa
   }
   const auto frozen = [&](const std::string& name) { return settings_of(groups, name).freeze; };
   if (std::ranges::all_of(parameters, frozen) && !parameters.empty())
-    throw ConfigError("optimizer.group freezes every parameter, so that nothing is trained; narrow a match");
+    throw ConfigError("optimizer.group freezes every parameter, so nothing is trained; narrow a match");
 }
 
 }  // namespace mantissa::optim

@@ -28,11 +28,11 @@ void update(ParameterUpdate& p) {
 const Optimizer kLion = {
     .name = "lion",
     .title = "Lion",
-    .doc = "the sign of a mixed momentum, with decoupled weight decay",
-    .settings = {{"betas", std::array{0.9, 0.99}, "shares of the moment in the step and in the next moment",
-                  0, 1, false, true},
+    .doc = "sign of an interpolated momentum, with decoupled weight decay",
+    .settings = {{"betas", std::array{0.9, 0.99},
+                  "decay of the momentum in the step and in the update of the momentum", 0, 1, false, true},
                  {"weight_decay", 0.0,
-                  "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},
+                  "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
     .update = update,
 };
 

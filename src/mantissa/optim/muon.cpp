@@ -1,8 +1,8 @@
-// Muon (Jordan et al., 2024), as torch.optim.Muon: the momentum of a hidden layer's matrix is made nearly
-// orthogonal by Newton and Schulz' iteration. m = m + (g − m)·(1 − momentum); u = g + (m − g)·momentum, or
-// without nesterov m; X = u / max(‖u‖, 1e-7), then ns_steps times A = X·Xᵀ, X = a·X + (b·A + c·A·A)·X; w =
-// w·(1 − lr·decay) − X·lr·√max(1, rows / columns). A matrix with more rows than columns takes A = Xᵀ·X and
-// multiplies from the right, which is the same of its transpose. All other parameters are updated by AdamW.
+// Muon (Jordan et al., 2024), as torch.optim.Muon: the Newton–Schulz iteration makes the momentum of a hidden
+// layer's matrix nearly orthogonal. m = m + (g − m)·(1 − momentum); u = g + (m − g)·momentum, or without
+// nesterov m; X = u / max(‖u‖, 1e-7); then ns_steps times A = X·Xᵀ, X = a·X + (b·A + c·A·A)·X; w = w·(1 −
+// lr·decay) − X·lr·√max(1, rows / columns). For a matrix with more rows than columns, A = Xᵀ·X multiplies
+// from the right, which is equivalent for the transpose. AdamW updates all other parameters.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ class Muon {
     return p_.number(name, [x](const Progress&) { return x; });
   }
 
-  /// The momentum's direction; the momentum itself is replaced.
+  /// Updates the momentum and returns the direction.
   ValueId direction() {
     const double momentum = p_.real("momentum");
     const ValueId state = p_.state("momentum");
@@ -63,7 +63,7 @@ class Muon {
     return s.done().front();
   }
 
-  /// a·X + P(A)·X with P(A) = b·A + c·A·A.
+  /// Returns a·X + P(A)·X with P(A) = b·A + c·A·A.
   ValueId iterated(ValueId x) {
     const std::int64_t side = std::min(p_.shape().dim(0).size, p_.shape().last());
     const ValueId a = p_.product(x, x, tall_, !tall_);
@@ -92,17 +92,18 @@ void update(ParameterUpdate& p) {
 const Optimizer kMuon = {
     .name = "muon",
     .title = "Muon",
-    .doc = "orthogonal steps for matrices of hidden layers, AdamW for all else at the same rate",
-    .settings = {{"momentum", 0.95, "share of the momentum that is kept", 0, 1, false, true},
-                 {"nesterov", true, "looks ahead along the momentum"},
-                 {"ns_steps", std::int64_t{5}, "steps of the iteration that makes a matrix orthogonal", 1,
-                  99},
-                 {"betas", std::array{0.9, 0.95}, "of AdamW: decay of the first and second moment", 0, 1,
-                  false, true},
-                 {"eps", 1e-8, "of AdamW: added to the root of the second moment, after the bias correction",
-                  0, std::numeric_limits<double>::infinity(), true},
+    .doc =
+        "orthogonalised momentum for matrices of hidden layers, AdamW for all other parameters at the same "
+        "rate",
+    .settings = {{"momentum", 0.95, "decay of the momentum", 0, 1, false, true},
+                 {"nesterov", true, "Nesterov momentum"},
+                 {"ns_steps", std::int64_t{5}, "steps of the Newton–Schulz iteration", 1, 99},
+                 {"betas", std::array{0.9, 0.95}, "AdamW: decay of the first and second moment", 0, 1, false,
+                  true},
+                 {"eps", 1e-8, "AdamW: added to the root of the second moment, after the bias correction", 0,
+                  std::numeric_limits<double>::infinity(), true},
                  {"weight_decay", 0.1,
-                  "decoupled, times the learning rate, on tensors of two or more dimensions", 0}},
+                  "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
     .update = update,
 };
 

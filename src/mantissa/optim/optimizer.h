@@ -1,5 +1,5 @@
-// Optimizers: each is a rule that says how one parameter is updated, as nodes of a graph
-// (parameter_update.h). One file and one line of the registry each.
+// Optimizers. Each is a rule that builds the update of one parameter as nodes of a graph
+// (parameter_update.h). Each has one file and one line in the registry.
 #pragma once
 
 #include <array>
@@ -20,35 +20,35 @@ class ParameterUpdate;
 using Setting = std::variant<bool, std::int64_t, double, std::array<double, 2>>;
 using Settings = std::map<std::string, Setting, std::less<>>;
 
-/// A setting that an optimizer takes: its key in [optimizer], its default, and the numbers that it may be.
+/// A setting of an optimizer: its key in [optimizer], its default, and its valid range.
 struct SettingDef {
   std::string_view key;
   Setting fallback;
   std::string_view doc;
   double least = -std::numeric_limits<double>::infinity();
   double most = std::numeric_limits<double>::infinity();
-  bool above = false;  // `least` itself is outside
-  bool below = false;  // `most` itself is outside
+  bool above = false;  // `least` itself is excluded
+  bool below = false;  // `most` itself is excluded
 };
 
 struct Optimizer {
   std::string_view name;   // "adamw"
   std::string_view title;  // "AdamW"
-  std::string_view doc;    // one line: the rule and where it is from
+  std::string_view doc;    // one line: the rule and its source
   std::vector<SettingDef> settings;
-  /// Throws ConfigError where settings contradict each other. Null: they cannot.
+  /// Throws ConfigError if settings contradict each other. Null: no such check.
   void (*check)(const Settings&) = nullptr;
   /// Appends the update of one parameter.
   void (*update)(ParameterUpdate&) = nullptr;
 };
 
-/// Every optimizer there is; the default is the first.
+/// Returns all optimizers; the first is the default.
 std::span<const Optimizer* const> all_optimizers();
 
-/// The one called `name`. Throws ConfigError that names the known ones.
+/// Returns the optimizer called `name`. Throws ConfigError with the known names.
 const Optimizer& find_optimizer(std::string_view name);
 
-/// What `optimizer` takes where nothing else is said.
+/// Returns the default settings of `optimizer`.
 Settings defaults(const Optimizer& optimizer);
 
 }  // namespace mantissa::optim

@@ -42,7 +42,7 @@ graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
   static constexpr RandomUse kStreams[] = {RandomUse::first_moment, RandomUse::second_moment};
   if (states_ == std::size(kStreams)) {
     throw InternalError(
-        fmt::format("{} keeps more states of a parameter than there are streams of random bits", label_));
+        fmt::format("{} has more states per parameter than there are random streams", label_));
   }
   return out_.graph.add_value({.name = fmt::format("{}.{}", kind, parameter_.name),
                                .kind = ValueKind::optimizer_state,
@@ -133,7 +133,7 @@ void Sweep::write(ValueId value, Reg result) {
 }
 
 Sweep::Reg Sweep::gradient() {
-  const Reg scaled = read(p_.gradient());  // read first: it has an element for each of the parameter's
+  const Reg scaled = read(p_.gradient());  // read first, because it has all elements of the parameter
   return mul(scaled, read(p_.gradient_factor()));
 }
 

@@ -1,5 +1,5 @@
-// What an optimizer writes the update of one parameter with: states, numbers, passes over the elements, means
-// and products. No number format is named: the plan gives each value its own.
+// The interface with which an optimizer builds the update of one parameter: states, numbers, passes over the
+// elements, means and products. It names no number format; the plan gives each value its format.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ class ParameterUpdate {
   const Parameter& parameter() const { return parameter_; }
   const Shape& shape() const { return parameter_.shape; }
 
-  /// Settings by their keys.
+  /// Return settings by key.
   double real(std::string_view key) const { return std::get<double>(settings_.find(key)->second); }
   std::int64_t whole(std::string_view key) const {
     return std::get<std::int64_t>(settings_.find(key)->second);
@@ -38,35 +38,35 @@ class ParameterUpdate {
     return std::get<std::array<double, 2>>(settings_.find("betas")->second);
   }
 
-  /// What explain calls the steps that follow, where that is not the optimizer's name.
+  /// Sets the name of the following steps in explain, if it differs from the optimizer's.
   void set_label(std::string_view label) { label_ = label; }
 
   ValueId weight() const { return weight_; }
-  ValueId gradient() const { return gradient_; }  // scaled and not clipped
-  /// What rounding the weight loses, where that is kept.
+  ValueId gradient() const { return gradient_; }  // scaled, not clipped
+  /// Returns the compensation (the rounding error of the weight), or null if it is not kept.
   std::optional<ValueId> compensation();
 
-  /// A moment, which begins at zero: "KIND.NAME". Random bits of stochastic rounding follow the order in
-  /// which states are declared.
+  /// Declares a moment, which starts at zero: "KIND.NAME". The order of declaration determines the random
+  /// bits of stochastic rounding.
   ValueId state(std::string_view kind, Shape shape);
   ValueId state(std::string_view kind) { return state(kind, shape()); }
 
-  /// A number of each run, formed in double; one input of the graph for all parameters with the same rule,
-  /// learning rate scale and decay.
+  /// Declares a number that is computed in double for each run. It is one input of the graph for all
+  /// parameters with the same rule, learning rate scale and decay.
   ValueId number(std::string_view name, std::function<double(const Progress&)> of);
-  /// Numbers that most rules have: unscaling and clipping; the learning rate; the factor by which a weight
-  /// decays, 1 − lr·decay, or where what rounding loses is kept lr·decay.
+  /// Return numbers that most rules use: the factor for unscaling and clipping; the learning rate; the factor
+  /// of weight decay, 1 − lr·decay, or lr·decay if there is a compensation.
   ValueId gradient_factor();
   ValueId lr();
   ValueId decay();
 
-  /// C = A·B, each as it lies or transposed.
+  /// Computes C = A·B, each operand plain or transposed.
   ValueId product(ValueId a, ValueId b, bool transpose_a, bool transpose_b);
 
   const graph::Value& value(ValueId id) const { return out_.graph.value(id); }
-  /// The weight or a state as an output that replaces it.
+  /// Returns an output that replaces the weight or a state.
   graph::OutputSpec in_place(ValueId value) const;
-  /// Appends a pass; returns its outputs.
+  /// Appends a pass and returns its outputs.
   std::vector<ValueId> add_pass(kernels::Expression program, std::vector<ValueId> inputs,
                                 const std::vector<graph::OutputSpec>& outputs);
   ValueId add_reduction(kernels::Expression program, std::vector<ValueId> inputs, kernels::Over over,
@@ -86,7 +86,7 @@ class ParameterUpdate {
 };
 
 /// One pass, written operation by operation. Operands have the shape of the results, or are a row [width], a
-/// column [rows, 1] or one number for all of them.
+/// column [rows, 1], or one number.
 class Sweep : private kernels::ExpressionBuilder {
  public:
   using ValueId = graph::ValueId;
@@ -98,24 +98,24 @@ class Sweep : private kernels::ExpressionBuilder {
   explicit Sweep(ParameterUpdate& p) : ExpressionBuilder(kernels::kMaxSweepInputs), p_(p) {}
 
   Reg read(ValueId value);
-  /// The gradient, unscaled and clipped.
+  /// Returns the gradient, unscaled and clipped.
   Reg gradient();
   Reg weight() { return read(p_.weight()); }
   /// from + (to − from)·share
   Reg lerp(Reg from, Reg to, Reg share) { return add(from, mul(sub(to, from), share)); }
 
-  /// What ends a pass: results that replace a state, that are read by later passes, or that move the weight.
+  /// The results of a pass replace a state, are read by later passes, or move the weight.
   void write(ValueId state, Reg value);
   void make(Reg value, Shape shape, std::string_view name);
-  /// weight·(1 − lr·decay) − step; what rounding it loses is kept for the next update where that is asked
-  /// for.
+  /// Computes weight·(1 − lr·decay) − step. With a compensation, keeps the rounding error for the next
+  /// update.
   void move_weight(Reg step);
-  /// weight − step
+  /// Computes weight − step.
   void move_weight_undecayed(Reg step);
-  /// Appends the pass; returns what make() made, in order.
+  /// Appends the pass and returns the values from make(), in order.
   std::vector<ValueId> done();
 
-  /// What ends a reduction: its terms. The first operand that was read has their shape.
+  /// The result of a reduction. The first operand that was read has the shape of the terms.
   ValueId mean(Reg term, kernels::Over over) { return reduced(term, over, false, true, false); }
   ValueId mean_square(Reg term, kernels::Over over) { return reduced(term, over, true, true, false); }
   ValueId root_mean_square(Reg term) { return reduced(term, kernels::Over::all, true, true, true); }

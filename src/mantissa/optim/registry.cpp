@@ -1,4 +1,4 @@
-// The one list of optimizers: configs, help and tests walk it.
+// The list of all optimizers, used by configs, help and tests.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,7 +21,7 @@ const Optimizer& find_optimizer(std::string_view name) {
     if (optimizer->name == name) return *optimizer;
     names.emplace_back(optimizer->name);
   }
-  throw ConfigError(fmt::format("optimizer \"{}\" is unknown; one of {}", name, fmt::join(names, ", ")));
+  throw ConfigError(fmt::format("unknown optimizer \"{}\"; one of {}", name, fmt::join(names, ", ")));
 }
 
 Settings defaults(const Optimizer& optimizer) {

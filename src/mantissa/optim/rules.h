@@ -1,4 +1,4 @@
-// The optimizers of the registry, one definition per file; and updates that several of them use.
+// The registered optimizers, one definition per file, and updates that several of them use.
 #pragma once
 
 #include "mantissa/optim/optimizer.h"
@@ -7,7 +7,7 @@ namespace mantissa::optim {
 
 extern const Optimizer kAdamW, kSgd, kLion, kAdafactor, kMuon;
 
-/// AdamW's update, whose settings are betas, eps and weight_decay.
+/// AdamW's update. Its settings are betas, eps and weight_decay.
 void update_by_adamw(ParameterUpdate& p);
 
 }  // namespace mantissa::optim

@@ -14,7 +14,7 @@ ScheduleKind parse_schedule(std::string_view name) {
   if (name == "constant") return ScheduleKind::constant;
   if (name == "linear") return ScheduleKind::linear;
   if (name == "cosine") return ScheduleKind::cosine;
-  throw ConfigError(fmt::format("schedule.name \"{}\" is unknown; one of cosine, linear, constant", name));
+  throw ConfigError(fmt::format("unknown schedule.name \"{}\"; one of cosine, linear, constant", name));
 }
 
 double Schedule::at(std::int64_t update) const {

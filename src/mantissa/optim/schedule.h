@@ -8,10 +8,10 @@ namespace mantissa::optim {
 
 enum class ScheduleKind : std::uint8_t { constant, linear, cosine };
 
-/// Throws ConfigError with the nearest right spelling.
+/// Throws ConfigError with the nearest valid name.
 ScheduleKind parse_schedule(std::string_view name);
 
-/// The learning rate of applied update s (from 1): lr·s/W up to W = warmup_steps, then the schedule of the
+/// The learning rate of applied update s (from 1): lr·s/W up to W = warmup_steps, then the schedule at
 /// progress (s − W)/(steps − W), which reaches min_lr_ratio·lr at the last step.
 struct Schedule {
   ScheduleKind kind = ScheduleKind::cosine;

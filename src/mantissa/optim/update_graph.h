@@ -1,4 +1,4 @@
-// The update of all parameters as one graph: what the plan compiles into an update program.
+// The update of all parameters as one graph, which the plan compiles into an update program.
 #pragma once
 
 #include <cstdint>
@@ -13,31 +13,31 @@
 
 namespace mantissa::optim {
 
-/// What the numbers of an update depend on.
+/// The values that the numbers of an update depend on.
 struct Progress {
-  double lr = 0;                    // of the schedule
-  std::int64_t t = 1;               // of applied updates, from 1
+  double lr = 0;                    // from the schedule
+  std::int64_t t = 1;               // count of applied updates, from 1
   double gradient_factor = 1;       // unscales and clips
   Scalar arithmetic = Scalar::f32;  // of the update program
 };
 
-/// A number that an update reads: an input of the graph, given before each run.
+/// A number that an update reads: an input of the graph, set before each run.
 struct Number {
   std::string name;
   std::function<double(const Progress&)> of;
 };
 
-/// A parameter as its update sees it.
+/// A parameter and the properties that its update depends on.
 struct Parameter {
   std::string name;
   Shape shape;
-  bool hidden_matrix = false;  // a matrix that linear layers multiply by: neither embedding, head nor vector
-  bool compensated = false;    // what rounding the weight loses is kept
+  bool hidden_matrix = false;  // a matrix of a linear layer, but not the embedding or the head
+  bool compensated = false;    // has a compensation for the rounding error of the weight
   double lr_scale = 1;
   double weight_decay = 0;
 };
 
-/// The parameters of a model's graph that are trained: their names, shapes and uses.
+/// Returns the names, shapes and uses of the trained parameters of a model's graph.
 std::vector<Parameter> trained_parameters(const graph::Graph& model);
 
 struct UpdateGraph {
@@ -45,8 +45,8 @@ struct UpdateGraph {
   std::vector<Number> numbers;
 };
 
-/// The update of `parameters` by `optimizer`. States are named "first_moment.NAME", "compensation.NAME" and
-/// so on, gradients "gradient.NAME".
+/// Builds the update of `parameters` by `optimizer`. States are named "first_moment.NAME",
+/// "compensation.NAME" and so on, gradients "gradient.NAME".
 UpdateGraph build_update(const Optimizer& optimizer, const Settings& settings,
                          std::span<const Parameter> parameters);
 

@@ -1,5 +1,5 @@
-// The precision pass of an optimizer's graph: what it keeps has the policy's `optimizer` format, its passes
-// compute in the arithmetic and its products multiply in it, unless a rule of the update says otherwise.
+// The precision pass of an optimizer's graph. Kept states have the policy's `optimizer` format; passes
+// compute in the arithmetic and products multiply in it, unless a rule for the update overrides this.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -84,7 +84,7 @@ class UpdateLowering {
     return static_cast<BufferId>(p_.buffers.size() - 1);
   }
 
-  /// The slots of the program that is updated, with their masters and copies.
+  /// Copies the slots of the updated program, with their masters and copies.
   void take_slots() {
     const auto take = [&](BufferId b) {
       p_.buffers.push_back(trains_.buffer(b));
@@ -105,7 +105,7 @@ class UpdateLowering {
   Slot& slot_called(std::string_view name) {
     const auto slot = std::ranges::find(p_.slots, name, &Slot::name);
     if (slot == p_.slots.end())
-      throw InternalError(fmt::format("the update of \"{}\" has no such weight to change", name));
+      throw InternalError(fmt::format("the update of \"{}\" writes no weight of the program", name));
     return *slot;
   }
 
@@ -123,7 +123,7 @@ class UpdateLowering {
       const BufferId from = trains_.slots[static_cast<std::size_t>(&slot - p_.slots.data())].gradient;
       if (from == kNoBuffer)
         throw InternalError(
-            fmt::format("the update of \"{}\" reads a gradient that nothing makes", slot.name));
+            fmt::format("the update of \"{}\" reads a gradient that no step computes", slot.name));
       return slot.gradient = add_buffer(value, trains_.buffer(from).type, Home::bound, id);
     }
     const Scalar type =
@@ -175,7 +175,7 @@ class UpdateLowering {
     for (const ValueId id : node.inputs) s.inputs.push_back({buffer(id), p_.buffer(buffer(id)).type});
   }
 
-  /// Who decided `fields`; `built-in` where that is the arithmetic, of which no preset speaks.
+  /// Returns what decided `fields`, or `built-in` if the format is the arithmetic, which no preset sets.
   std::string decided_by(const precision::Use& use, std::vector<std::string_view> fields) const {
     return p_.policy.decided_by(use, fields);
   }
@@ -187,7 +187,7 @@ class UpdateLowering {
     return buffer(id);
   }
 
-  /// A pass over a weight writes its copies, too; those under scales are made after the update.
+  /// A pass over a weight also writes its copies. Scaled copies are computed after the update.
   void add_copies(Step& s) {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
@@ -196,8 +196,8 @@ class UpdateLowering {
     }
   }
 
-  /// An update may break weights whose format has fewer bits of exponent than f32, and whatever a lowered
-  /// arithmetic or product has made: a divisor that became zero makes nan.
+  /// An update can overflow weights in formats with fewer exponent bits than f32. So can a lowered arithmetic
+  /// or product: a divisor that underflows to zero gives NaN.
   void mark_breaking() {
     for (const Slot& slot : p_.slots) {
       const auto mine = [&](const Step& s) { return s.scope == slot.name; };

@@ -20,7 +20,7 @@ std::vector<std::string> split_exceptions(const Program& p) {
   const auto current = std::ranges::find_if(p.scales, &ScaleSlot::current);
   if (current != p.scales.end()) {
     out.push_back(
-        fmt::format("scaling=current takes a tensor's scale from its micro-batch ({})", current->name));
+        fmt::format("scaling=current computes a tensor's scale from its micro-batch ({})", current->name));
   }
   return out;
 }
@@ -37,8 +37,8 @@ std::vector<Imitation> imitations(const Program& p) {
       add(fmt::format("sums rounded to {} after every {} terms", name(s.accumulator.format), terms), s, true);
     }
     const bool rounds = s.op->part == graph::Part::rounding || !factor_format(s).empty();
-    if (rounds && s.compute.saturate) add("saturation of what is too large", s);
-    if (rounds && s.compute.flush_subnormals) add("zeros for subnormals", s);
+    if (rounds && s.compute.saturate) add("saturation of values beyond the range", s);
+    if (rounds && s.compute.flush_subnormals) add("flushing of subnormals to zero", s);
     if (s.rounding == Rounding::stochastic) add("activations rounded stochastically", s);
     if (s.rounding == Rounding::toward_zero) add("activations rounded toward zero", s);
   }

@@ -1,5 +1,4 @@
-// What of a program is not as usual: bits that depend on more than config, data and seed, and arithmetic that
-// own code imitates.
+// Exceptions of a program: bits that depend on more than config, data and seed, and simulated arithmetic.
 #pragma once
 
 #include <string>
@@ -9,15 +8,15 @@
 
 namespace mantissa::plan {
 
-/// Why bits depend on the split into micro-batches (docs/numerics.md, "Reproducibility"), one sentence each;
-/// empty where they do not.
+/// Returns the reasons why bits depend on the split into micro-batches (docs/numerics.md, "Reproducibility"),
+/// one sentence each, or none.
 std::vector<std::string> split_exceptions(const Program& program);
 
-/// Roundings that no format's own hardware does, each with the first of its uses: "sums rounded to f16 after
-/// every 8 terms: lm_head log_prob (policy line)".
+/// Returns the roundings that no hardware format provides, each with its first use: "sums rounded to f16
+/// after every 8 terms: lm_head log_prob (policy line)".
 struct Imitation {
   std::string what, use;
-  bool sums = false;  // of sums
+  bool sums = false;  // a rounding of sums
 };
 std::vector<Imitation> imitations(const Program& program);
 

@@ -72,7 +72,7 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
     return static_cast<double>(buffer.layout().bytes(buffer.shape));
   };
   for (Step& s : program.steps) {
-    // An op asks a graph for the shapes of its operands: a small one that holds just these.
+    // An op infers shapes from a graph: here a small one with only the operands.
     graph::Graph operands;
     std::vector<graph::ValueId> ids;
     for (const Operand& o : s.inputs) {

@@ -12,35 +12,36 @@
 
 namespace mantissa::plan {
 
-/// Which activations are made again in the backward phase instead of being kept. Changes no bit.
+/// Activations to recompute in the backward phase instead of keeping them. Changes no bit.
 enum class Recompute : std::uint8_t {
   none,
-  attention,  // what the attention modules make; their inputs and what they add to the residual stream are
+  attention,  // results inside attention modules; their inputs and contributions to the residual stream are
               // kept
-  block,      // what blocks make; the residual stream between them is kept, and the last block whole
+  block,      // results inside blocks; the residual stream between blocks and the whole last block are kept
 };
-/// Reads "none", "attention" or "block"; throws ConfigError for others.
+/// Parses "none", "attention" or "block". Throws ConfigError for other names.
 Recompute parse_recompute(std::string_view name);
 
 struct CompileOptions {
-  std::int64_t longest_row = 0;   // tokens of the longest sequence, with what its cache holds
+  std::int64_t longest_row = 0;   // tokens of the longest sequence, including cached positions
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
-  bool fold = true;               // casts and sums done by the kernels that load and store (changes no bit)
-  bool fuse = true;               // pointwise chains as one program (changes no bit)
+  bool fold = true;               // let kernels that load and store include casts and sums (changes no bit)
+  bool fuse = true;               // fuse pointwise chains to one program (changes no bit)
   bool views = true;              // splits and joins of columns without copies (changes no bit)
   bool join_head =
-      false;  // log-probabilities come with the backward phase, or from `evaluate` (changes no bit)
+      false;  // compute log-probabilities in the backward phase, or in `evaluate` (changes no bit)
   Recompute recompute = Recompute::none;
-  bool one_micro_batch =
-      false;                 // of which a step consists: nothing is accumulated over runs (changes no bit)
-  std::int64_t shards = 1;   // of a step's batch, whose gradients are summed in the policy's `reduce` format
-  bool keep_values = false;  // every value of the graph stays readable after the run (traces)
-  /// Of an update's graph: the program whose weights it changes. It has that program's slots, and reads its
-  /// gradients where they lie.
+  // a step is one micro-batch, so nothing accumulates over runs (changes no bit)
+  bool one_micro_batch = false;
+  // shards of a step's batch, whose gradients are summed in the policy's `reduce` format
+  std::int64_t shards = 1;
+  bool keep_values = false;  // keep every value of the graph readable after the run (for traces)
+  /// For an update's graph: the program whose weights it updates. The update has that program's slots, and
+  /// reads the gradients in its memory.
   const Program* updates = nullptr;
 };
 
-/// Throws ConfigError where the policy asks for what an op cannot do.
+/// Throws ConfigError if an op does not support the policy.
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx);
 

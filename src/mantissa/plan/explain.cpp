@@ -16,7 +16,7 @@ std::string format_name(const Buffer& b) {
   return b.integer ? "int32" : std::string(name(b.type));
 }
 
-/// What a step reads that characterises it: a weight where it has one, else its first input.
+/// Returns the input that characterises a step: its weight or, without one, its first input.
 const Buffer& main_input(const Program& p, const Step& s) {
   for (const Operand& o : s.inputs) {
     const Buffer& b = p.buffer(o.buffer);
@@ -30,7 +30,7 @@ bool multiplies(const Step& s) {
                      [](graph::Read r) { return r == graph::Read::matmul; });
 }
 
-/// "bf16", "bf16 × 3": the format of factors, and the products of their parts.
+/// Returns the format of factors, and the number of products of their parts: "bf16", "bf16 × 3".
 std::string factor_name(const Factor& f) {
   return f.parts == 1 ? std::string(name(f.format))
                       : fmt::format("{} × {}", name(f.format), f.parts * (f.parts + 1) / 2);
@@ -75,30 +75,30 @@ std::string kernel_of(const Program& p, const Step& s) {
   return kernel;
 }
 
-/// "f32", "f16/32": the format of sums, and the terms after which partial ones are rounded.
+/// Returns the format of sums, and the number of terms after which partial sums are rounded: "f32", "f16/32".
 std::string accumulator_name(const Program& p, const Step& s) {
   if (!rounds_sums(s)) return std::string(name(p.arithmetic));
   return s.accumulator.block == 0 ? std::string(name(s.accumulator.format))
                                   : fmt::format("{}/{}", name(s.accumulator.format), s.accumulator.block);
 }
 
-/// The format of a buffer's values, where that is one of blocks, too.
+/// Returns the format of a buffer's values, which can be a block format.
 std::string held_in(const Buffer& b) {
   return b.quantization && b.quantization->blocks ? std::string(traits(*b.quantization->blocks).name)
                                                   : format_name(b);
 }
 
-/// The format of a factor: what the policy calls it, or what it is stored in under scales.
+/// Returns the format of a factor: its name in the policy, or its scaled storage format.
 std::string factor_text(const Program& p, const Operand& o) {
   const Buffer& b = p.buffer(o.buffer);
   return b.quantization ? held_in(b) : std::string(o.factors);
 }
 
-/// "bf16x3"; of two formats both: "e5m2·e4m3".
+/// Returns for example "bf16x3", or both formats of a product: "e5m2·e4m3".
 std::string multiplied_name(const Program& p, const Step& s) {
   const std::string factors = factor_format(s);
   if (factors.empty()) return kNoFormat;
-  std::vector<std::string> formats;  // of what it reads as factors
+  std::vector<std::string> formats;  // formats of the inputs that are factors
   for (const Operand& o : s.inputs) {
     if (!o.factors.empty()) formats.push_back(factor_text(p, o));
   }
@@ -106,7 +106,7 @@ std::string multiplied_name(const Program& p, const Step& s) {
   return formats[0] == formats[1] ? formats[0] : fmt::format("{}·{}", formats[0], formats[1]);
 }
 
-/// True where the step computes nothing.
+/// Returns true if the step computes nothing.
 bool moves_only(const Step& s) {
   return s.op->kind == graph::OpKind::move || s.op->kind == graph::OpKind::lookup;
 }
@@ -129,7 +129,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   return r;
 }
 
-/// The inside of an op, such as softmax, which no preset lowers.
+/// Returns the row of an op's intermediate results, such as softmax, whose format no preset lowers.
 PlanRow interior_row(const Program& p, const Step& s) {
   const precision::Use use = interior_use(s.scope, s.op->interior, s.phase);
   const std::string_view compute = "compute";

@@ -1,5 +1,5 @@
-// A program as a person reads it: each op's formats and the rule that decided them, what stays cast, what is
-// built in.
+// A program for display: each op's formats and the rule that decided them, the remaining casts, and built-in
+// formats.
 #pragma once
 
 #include <string>
@@ -9,54 +9,53 @@
 
 namespace mantissa::plan {
 
-/// One op of the plan. Formats are names; "–" where there is none of the kind.
+/// One op of the plan. Formats are names, or "–" if not applicable.
 struct PlanRow {
   std::string scope, op, pass;
-  std::string stored;      // how the weight, or the input, lies in memory
+  std::string stored;      // storage format of the weight, or of the input
   std::string multiplied;  // factors of products
   std::string accumulated;
   std::string output;
-  std::string rounded;  // what the result is rounded to before the sum that the op adds it to; "" elsewhere
+  std::string rounded;  // rounding of the result before the op adds it to a sum, or ""
   std::string decided_by;
-  std::string kernel;  // what runs: the op's id and what was folded into it
+  std::string kernel;  // the op's id, and what was folded into it
   double flops = 0, bytes = 0;
-  bool recomputed = false;  // of the forward pass, made again in the backward pass
+  bool recomputed = false;  // repeated in the backward pass
 };
 
-/// Every step in the order in which it runs, with a second row for the parts of an op that keep a format of
-/// their own (attention's softmax), and the rows of the update.
+/// Returns a row for every step in execution order, with a second row for parts of an op with separate
+/// formats (attention's softmax), followed by the rows of the update.
 std::vector<PlanRow> plan_rows(const Program& program);
 
-/// An update's rows over all parameters: for each rule of update the masters with their copies and the
-/// products between weights, then what is kept of moments and of compensations.
+/// Returns an update's rows over all parameters: for each rule, the masters with their copies and the
+/// products between weights, then the moments and compensations.
 std::vector<PlanRow> update_rows(const Program& update);
 
-/// The rows of equal layers as one ("model.layers.*", or "model.layers.{0,2-3}" where others differ), equal
-/// ops of a layer as one ("{q,k,v}_proj"), as a table. Those that are `recomputed` in the phase, or the
-/// others.
+/// Formats rows as a table. Equal layers share a row ("model.layers.*", or "model.layers.{0,2-3}" if others
+/// differ), and so do equal ops of a layer ("{q,k,v}_proj"). Includes either the rows of the phase that are
+/// `recomputed` or the others.
 std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, bool recomputed = false);
 
-/// The format of a step's factors; "" where it multiplies none.
+/// Returns the format of a step's factors, or "" without products.
 std::string factor_format(const Step& step);
 
-/// Whether the products of a step round their sums on the way.
+/// Returns true if the products of a step round partial sums.
 bool rounds_sums(const Step& step);
 
-/// "model.layers.0.mlp.up_proj matmul (bf16-mixed)"
+/// Returns for example "model.layers.0.mlp.up_proj matmul (bf16-mixed)".
 std::string use_text(const Step& step);
 
-/// A format that a program needs, and the first of its uses: "model.layers.0.mlp.up_proj matmul
-/// (bf16-mixed)".
+/// A format that a program needs, with its first use: "model.layers.0.mlp.up_proj matmul (bf16-mixed)".
 struct FormatUse {
   std::string format;
-  bool factor = false;  // factors of products have it; else values only lie in memory in it
+  bool factor = false;  // used for factors of products; otherwise only for storage
   std::string use;
 };
 
-/// Every format of factors and of values in memory, each once, factors first.
+/// Returns every format of factors and of stored values, each once, factors first.
 std::vector<FormatUse> formats_used(const Program& program);
 
-/// Steps that only change a format: how many, and the bytes they move.
+/// The number of steps that only change a format, and the bytes that they move.
 struct CastsLeft {
   std::int64_t count = 0;
   double bytes = 0;

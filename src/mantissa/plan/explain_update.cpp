@@ -1,4 +1,4 @@
-// An update as a person reads it: a few rows for all parameters.
+// An update for display: a few rows for all parameters.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -26,7 +26,7 @@ std::string rounding_text(Rounding rounding) {
   return {};
 }
 
-/// Words that are each said once: "bf16+f32".
+/// Words without repetition: "bf16+f32".
 class Words {
  public:
   void add(std::string_view word) {
@@ -64,10 +64,10 @@ struct Row {
   }
 };
 
-/// What one rule of update does: its passes over parameters, and its products.
+/// The effect of one rule on updates: its passes over parameters, and its products.
 struct Rule {
   Row weights, products;
-  std::map<std::string, int> passes;  // of each parameter
+  std::map<std::string, int> passes;  // for each parameter
 };
 
 class Table {
@@ -94,7 +94,7 @@ class Table {
     }
     if (!moments_.stored.empty()) rows.push_back(moments_.made("in the same sweep"));
     if (!compensations_.stored.empty())
-      rows.push_back(compensations_.made("in the same sweep: what the update lost in rounding the master"));
+      rows.push_back(compensations_.made("in the same sweep: rounding errors of the masters"));
     return rows;
   }
 
@@ -129,7 +129,7 @@ class Table {
     add_narrow(s);
   }
 
-  /// How what is below the arithmetic is rounded.
+  /// Adds the rounding of formats below the arithmetic.
   void add_narrow(const Step& s) {
     const bool rounds = std::ranges::any_of(s.outputs, [&](BufferId b) {
       const Buffer& out = p_.buffer(b);
@@ -167,12 +167,12 @@ class Table {
     }
   }
 
-  /// "; what is below f32 rounded to nearest, or stochastically, …"
+  /// Formats "; values below f32 rounded to nearest, or stochastically, …".
   class Narrow {
    public:
     void add(Rounding rounding) { how_.add(rounding_text(rounding)); }
     std::string text() const {
-      return how_.empty() ? "" : "; what is below f32 rounded " + how_.text(", or ");
+      return how_.empty() ? "" : "; values below f32 rounded " + how_.text(", or ");
     }
 
    private:

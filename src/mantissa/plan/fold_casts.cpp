@@ -1,4 +1,4 @@
-// Casts and sums that a kernel can do while it loads or stores are folded into it.
+// Folds casts and sums into kernels that can include them in loading or storing.
 #include <algorithm>
 
 #include "mantissa/plan/passes.h"
@@ -9,13 +9,13 @@ namespace {
 
 using graph::Read;
 
-/// A step that only changes the format of its one input.
+/// Returns true for a step that only changes the format of its one input.
 bool is_copy(const Step& s) {
   return s.op->expression != nullptr && s.inputs.size() == 1 && s.outputs.size() == 1 &&
          s.expression.code.size() == 2;
 }
 
-/// A step that adds two values of one shape.
+/// Returns true for a step that adds two values of equal shape.
 bool is_sum_of_two(const Program& p, const Step& s) {
   return s.op->part == graph::Part::sum && s.op->alias == graph::kNone && s.inputs.size() == 2 &&
          s.addend == kNoBuffer && p.buffer(s.inputs[0].buffer).shape == p.buffer(s.inputs[1].buffer).shape;
@@ -33,7 +33,7 @@ class Folding {
   }
 
  private:
-  /// Goes once over all steps; those that were folded away are removed.
+  /// Visits all steps once and removes those that were folded.
   bool fold_one_kind(bool (Folding::*fold)(std::size_t)) {
     bool any = false;
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
@@ -51,7 +51,7 @@ class Folding {
   const std::vector<std::size_t>& readers(BufferId b) const { return uses_.readers(b); }
   bool is_private(BufferId b) const { return p_.buffer(b).home == Home::activation && !is_output(p_, b); }
 
-  /// A copy that changes nothing.
+  /// Removes a copy that changes nothing.
   bool drop_identity(std::size_t i) {
     const Step& s = p_.steps[i];
     if (!is_copy(s) || p_.buffer(s.inputs[0].buffer).type != p_.buffer(s.outputs[0]).type) return false;
@@ -71,8 +71,8 @@ class Folding {
     return true;
   }
 
-  /// A copy whose input is the unrounded result of a step and read by nobody else: that step rounds as it
-  /// stores.
+  /// Folds a copy of an unrounded result without other readers: the step that computes it rounds while
+  /// storing.
   bool fold_into_store(std::size_t i) {
     const Step& s = p_.steps[i];
     if (!is_copy(s)) return false;
@@ -84,14 +84,15 @@ class Folding {
     if (writer.phase != s.phase) return false;
     std::replace(writer.outputs.begin(), writer.outputs.end(), wide, s.outputs[0]);
     add_deciders(writer, s);
-    // A result that nothing is added to is rounded once, as it is stored.
+    // A result without an addend is rounded once, while it is stored.
     uses_.remove_reader(wide, i);
     uses_.set_writer(wide, -1);
     uses_.set_writer(s.outputs[0], w);
     return true;
   }
 
-  /// A sum of two, one of which is the only use of a step whose kernel can add: it adds before it stores.
+  /// Folds a sum of two values, one of which is the only use of a step whose kernel can add: it adds before
+  /// storing.
   bool fold_into_addend(std::size_t i) {
     const Step& s = p_.steps[i];
     if (!is_sum_of_two(p_, s)) return false;
@@ -119,7 +120,7 @@ class Folding {
     return false;
   }
 
-  /// A copy that is only read as a factor of products in its own format: they round as they load.
+  /// Folds a copy that is read only as a factor of products in the copy's format: they round while loading.
   bool fold_into_loads(std::size_t i) {
     const Step& s = p_.steps[i];
     if (!is_copy(s) || !is_private(s.outputs[0])) return false;
@@ -147,8 +148,8 @@ class Folding {
     return true;
   }
 
-  /// A micro-batch's weight gradient that is only made to be added to one of fewer bits: the kernel that
-  /// makes it adds and rounds as it stores.
+  /// Folds a micro-batch's weight gradient that is only added to a narrower one: the kernel that computes it
+  /// adds and rounds while storing.
   bool fold_into_gradient(std::size_t i) {
     const Step& s = p_.steps[i];
     if (s.op->part != graph::Part::collect) return false;

@@ -1,5 +1,5 @@
-// Pointwise steps that follow each other become one program, run tile by tile in cache. The joint keeps its
-// rounding.
+// Fuses consecutive pointwise steps to one program, run tile by tile in cache, including the roundings
+// between them.
 #include <algorithm>
 
 #include "mantissa/kernels/expression.h"
@@ -21,7 +21,7 @@ class Fusing {
 
   void run() {
     for (std::size_t i = 0; i < p_.steps.size(); ++i) {
-      // Each success may make another: the step at i is then the joined one.
+      // A success can enable another. The step at i is then the fused one.
       while (join_with_a_producer(i)) {
       }
     }
@@ -29,7 +29,7 @@ class Fusing {
   }
 
  private:
-  /// Joins the step at `i` with a step that makes one of its inputs, if it can.
+  /// Fuses the step at `i` with a step that computes one of its inputs, if possible.
   bool join_with_a_producer(std::size_t i) {
     if (p_.steps[i].outputs.empty() || !is_pointwise(p_.steps[i])) return false;
     for (const Operand& o : p_.steps[i].inputs) {
@@ -40,8 +40,7 @@ class Fusing {
     return false;
   }
 
-  /// The producer moves down to the consumer: nobody in between may read what it makes or write what it
-  /// reads.
+  /// The producer moves down to the consumer, so no step in between may read its results or write its inputs.
   bool can_join(std::size_t producer, std::size_t consumer) const {
     const Step& a = p_.steps[producer];
     const Step& b = p_.steps[consumer];

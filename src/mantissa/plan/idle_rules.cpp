@@ -1,4 +1,4 @@
-// Rules that match something and change nothing.
+// Rules that match something but have no effect.
 #include <algorithm>
 #include <tuple>
 
@@ -21,8 +21,9 @@ bool same_accumulator(const Step& a, const Step& b) {
   return rounds_sums(a) == rounds_sums(b) && (!rounds_sums(a) || a.accumulator == b.accumulator);
 }
 
-/// Whether `Step::compute` has the same effect. What a step reads as a factor has its format in its operand;
-/// this is the one of factors that kernels make themselves: P, dS and what comes back into the logits.
+/// Returns true if the difference in `Step::compute` has no effect. The operand gives the format of a factor
+/// that a step reads; `compute` is that of factors that kernels compute themselves: P, dS and the gradient of
+/// logits.
 bool same_compute(const Step& a, const Step& b) {
   if (a.op->makes_factors) return a.compute == b.compute;
   if (a.op->part != graph::Part::rounding) return true;
@@ -47,8 +48,8 @@ bool same(const ScaleSlot& a, const ScaleSlot& b) {
   return std::tie(a.name, a.current, a.margin, a.history) == std::tie(b.name, b.current, b.margin, b.history);
 }
 
-/// Whether two programs over one graph round alike everywhere. A rule's name in `decided_by` is no
-/// difference.
+/// Returns true if two programs over one graph round alike everywhere. A different rule in `decided_by` does
+/// not count.
 bool same(const Program& a, const Program& b) {
   const auto all = [](const auto& x, const auto& y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),

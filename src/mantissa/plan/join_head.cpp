@@ -1,4 +1,4 @@
-// The head's two halves as one step of the backward phase, which makes the logits once.
+// Joins the two halves of the head to one step of the backward phase, which computes the logits once.
 #include <algorithm>
 #include <optional>
 
@@ -15,8 +15,8 @@ bool same_operand(const Operand& a, const Operand& b) {
   return a.buffer == b.buffer && a.operand == b.operand;
 }
 
-/// The backward step of the head `forward`, where the gradient it starts from is known before the forward
-/// phase and nothing but it reads what `forward` makes.
+/// Returns the backward step of the head `forward` if its incoming gradient is known before the forward phase
+/// and no other step reads the results of `forward`.
 std::optional<std::size_t> backward_of(const Program& p, const Step& forward) {
   const auto reads_result = [&](BufferId b) {
     return std::find(forward.outputs.begin(), forward.outputs.end(), b) != forward.outputs.end();
@@ -50,7 +50,7 @@ void join_head(Program& program) {
     if (!at) continue;
     Step& both = program.steps[*at];
     both.op = &graph::find_op(forward.op->joint);
-    both.inputs.erase(both.inputs.begin() + 3);  // lse, which it makes itself
+    both.inputs.erase(both.inputs.begin() + 3);  // lse, which the joint op computes itself
     both.outputs.insert(both.outputs.end(), forward.outputs.begin(), forward.outputs.end());
     forward.phase = graph::Phase::evaluate;
   }

@@ -1,5 +1,5 @@
-// A tied weight's uses as one gradient: where a step is one micro-batch, the look-up's rows are complete as
-// they are made, and are added to the gradient of the use before it.
+// Combines the uses of a tied weight in one gradient. If a step is one micro-batch, the rows of the look-up
+// are complete immediately and are added to the gradient of the use before it.
 #include <algorithm>
 
 #include "mantissa/plan/passes.h"
@@ -12,8 +12,7 @@ bool writes(const Step& s, BufferId b) {
   return std::find(s.outputs.begin(), s.outputs.end(), b) != s.outputs.end();
 }
 
-/// Whether `sum` is the only one that adds to `gradient`, and all else that writes it comes before the step
-/// at `lookup`.
+/// Returns true if only `sum` adds to `gradient`, and all other writers precede the step at `lookup`.
 bool is_complete(const Program& p, BufferId gradient, std::size_t lookup, const Step& sum) {
   for (std::size_t i = lookup; i < p.steps.size(); ++i) {
     if (&p.steps[i] != &sum && writes(p.steps[i], gradient)) return false;
@@ -21,11 +20,11 @@ bool is_complete(const Program& p, BufferId gradient, std::size_t lookup, const 
   return true;
 }
 
-/// Lets the look-up whose table of gradients `sum` adds do so itself. What it replaces has no outputs then.
+/// Makes the look-up add its table of gradients, which `sum` adds so far. Replaced steps keep no outputs.
 void join(Program& p, const Uses& uses, Step& sum) {
   const BufferId gradient = sum.inputs[0].buffer, table = sum.inputs[1].buffer;
   std::int64_t made = uses.writer(table);
-  // Gradients of fewer bits than the arithmetic: the table is rounded into its accumulator.
+  // For gradients narrower than the arithmetic, the table is rounded into its accumulator.
   Step* rounding = made >= 0 ? &p.steps[static_cast<std::size_t>(made)] : nullptr;
   if (rounding != nullptr && rounding->op->part == graph::Part::collect) {
     made = uses.writer(rounding->inputs[1].buffer);
@@ -41,7 +40,7 @@ void join(Program& p, const Uses& uses, Step& sum) {
   lookup.outputs = {gradient};
   if (rounding != nullptr) rounding->outputs.clear();
   sum.outputs.clear();
-  p.buffer(table).home = Home::activation;  // nobody's: it gets no place
+  p.buffer(table).home = Home::activation;  // unused, so it gets no memory
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The rows of a plan as a table: those of equal layers as one, equal ops of a layer as one.
+// Formats the rows of a plan as a table. Equal layers share a row, and so do equal ops of a layer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,13 +21,13 @@ Cells cells(const PlanRow& r) {
           r.decided_by};
 }
 
-/// Letters of a cell.
+/// Returns the number of characters of a cell.
 std::size_t width_of(std::string_view text) {
   return static_cast<std::size_t>(
       std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
-/// "a.b.q_proj" and "a.b.k_proj" → "a.b.{q,k}_proj", where all differ in the last part only.
+/// Returns "a.b.{q,k}_proj" for "a.b.q_proj" and "a.b.k_proj", if only their last parts differ.
 std::string join_scopes(const std::vector<std::string>& scopes) {
   if (scopes.size() == 1) return scopes.front();
   const std::string& first = scopes.front();
@@ -44,7 +44,8 @@ std::string join_scopes(const std::vector<std::string>& scopes) {
   return fmt::format("{}{{{}}}{}", parent, heads, suffix);
 }
 
-/// "model.layers.12.mlp" as "model.layers.", 12, ".mlp"; without a number all is before it.
+/// A scope in parts: "model.layers.12.mlp" as "model.layers.", 12, ".mlp". Without a number, the first part
+/// is the whole scope.
 struct Scope {
   std::string before, after;
   std::int64_t layer = -1;
@@ -67,7 +68,7 @@ struct Scope {
   }
 };
 
-/// "1", "{0,2-3}"
+/// Formats numbers: "1", "{0,2-3}".
 std::string numbers_text(const std::set<std::int64_t>& numbers) {
   std::vector<std::pair<std::int64_t, std::int64_t>> runs;
   for (const std::int64_t n : numbers) {
@@ -85,8 +86,8 @@ std::string numbers_text(const std::set<std::int64_t>& numbers) {
   return numbers.size() == 1 ? text : fmt::format("{{{}}}", text);
 }
 
-/// The scopes under which rows are shown: "model.layers.*.mlp" where all layers have such a row, else with
-/// those that have.
+/// The scopes of displayed rows: "model.layers.*.mlp" if all layers have such a row, otherwise with the
+/// numbers of those that have.
 class Layers {
  public:
   void add(const PlanRow& row) {
@@ -139,7 +140,8 @@ std::string plan_table(const std::vector<PlanRow>& rows, graph::Phase phase, boo
   }
   std::size_t width = 5;
   Cells heads = {"op", "store", "mul", "acc", "out", "decided by"};
-  std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};  // at least, with the space after a column
+  // smallest widths, including the space after a column
+  std::array<std::size_t, 5> widths = {10, 7, 6, 6, 9};
   for (const Line& l : lines) {
     width = std::max(width, join_scopes(l.scopes).size());
     for (std::size_t c = 0; c < widths.size(); ++c) widths[c] = std::max(widths[c], width_of(l.cells[c]) + 1);

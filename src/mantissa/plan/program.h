@@ -1,5 +1,4 @@
-// What the passes work on and end with: steps over typed buffers, with every rounding visible and every byte
-// placed.
+// The result of the passes: steps over typed buffers, with every rounding explicit and every byte assigned.
 #pragma once
 
 #include <cstddef>
@@ -21,27 +20,28 @@ namespace mantissa::plan {
 using BufferId = std::int32_t;
 inline constexpr BufferId kNoBuffer = -1;
 
-/// Where a buffer lives: in a region of the one arena, in the weight set (masters, copies), in memory that
-/// outlives the program (`kept`, what optimizers keep), or in another program's (`bound`, the gradients that
-/// an update reads).
+/// The location of a buffer: a region of the arena, the weight set (masters, copies), memory that outlives
+/// the program (`kept`, an optimizer's states), or another program's memory (`bound`, the gradients that an
+/// update reads).
 enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
 
-/// How a buffer holds the values of another: under a scale, or scales of blocks (numeric/scaled.h).
+/// How a buffer stores scaled values: with one scale, or with scales of blocks (numeric/scaled.h). Blocks are
+/// stored as their values in the buffer's type.
 struct Quantization {
-  std::optional<BlockFormat> blocks;  // none: one scale, in the buffer's own format
-  bool along_rows = false;            // blocks lie across rows, else along them
-  std::int32_t scale = -1;            // of Program::scales; -1: none
+  std::optional<BlockFormat> blocks;  // null: one scale, in the buffer's format
+  bool along_rows = false;            // true: blocks lie across rows; false: along rows
+  std::int32_t scale = -1;            // index in Program::scales; -1: none
   friend bool operator==(const Quantization&, const Quantization&) = default;
 };
 
-/// The scale of one tensor: what its values are rounded for.
+/// The scale of one tensor.
 struct ScaleSlot {
-  std::string name;               // the tensor's
-  Scalar element = Scalar::e4m3;  // what is scaled to fit; nvfp4: of its blocks' scales
+  std::string name;               // the tensor's name
+  Scalar element = Scalar::e4m3;  // the format to fit; for nvfp4, that of the blocks' scales
   bool nvfp4 = false;
-  bool current = false;      // from the tensor itself, else from earlier steps
+  bool current = false;      // from the tensor itself; otherwise from earlier steps
   std::int32_t margin = 0;   // binades
-  std::int64_t history = 0;  // steps; 0 where current
+  std::int64_t history = 0;  // in steps; 0 if current
 };
 
 struct Buffer {
@@ -50,15 +50,15 @@ struct Buffer {
   Scalar type = Scalar::f32;
   bool integer = false;  // int32
   Home home = Home::activation;
-  graph::ValueId value = graph::kNone;  // the graph's value that it holds; kNone for partial results
-  std::int32_t slot = -1;               // masters, copies and what is kept: which parameter slot
+  graph::ValueId value = graph::kNone;  // the value of the graph; kNone for partial results
+  std::int32_t slot = -1;               // for masters, copies and kept states: the parameter slot
   std::optional<Quantization> quantization = {};
-  /// Of the policy, that decides the type of what a step makes; "" where none does.
+  /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
-  RandomUse random = RandomUse::rounding;  // the stream of random bits that updates round it with
+  RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
   BufferId parent = kNoBuffer;             // of a view: the buffer whose columns it is; not a view itself
   std::int64_t first_column = 0;           // of a view, in the parent
-  std::size_t offset = 0;                  // in the arena, in the weight set, or in what is kept
+  std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
 
   /// How it lies in memory. Blocks are packed, except blocks of activations along the tokens: each sequence
@@ -69,8 +69,8 @@ struct Buffer {
 
 struct Operand {
   BufferId buffer = kNoBuffer;
-  Factor operand = Scalar::f32;   // where the op multiplies it: rounded like this while it is loaded
-  std::string_view factors = {};  // and what the policy calls that format
+  Factor operand = Scalar::f32;   // for factors: the rounding while loading
+  std::string_view factors = {};  // the policy's name of that format
 };
 
 struct Step {
@@ -81,26 +81,26 @@ struct Step {
   std::vector<BufferId> outputs;
   BufferId addend = kNoBuffer;
   Scalar rounded = Scalar::f32;  // rounding of the result before the addend
-  Factor compute = Scalar::f32;  // of factors, as the policy says for this use
+  Factor compute = Scalar::f32;  // format of factors, from the policy for this use
   Accumulator accumulator = {};
-  Scalar interior = Scalar::f32;          // of the op's inside (OpDef::interior)
-  Rounding rounding = Rounding::nearest;  // of "round" steps, and of what updates keep
-  std::uint64_t random_name = 0;          // of what is rounded stochastically
-  std::string_view factors = {};          // what the policy calls the format of factors here
+  Scalar interior = Scalar::f32;          // precision of intermediate results (OpDef::interior)
+  Rounding rounding = Rounding::nearest;  // for "round" steps, and for states that updates keep
+  std::uint64_t random_name = 0;          // key of stochastic rounding
+  std::string_view factors = {};          // the policy's name of the format of factors
   std::string decided_by;
   graph::Attributes attributes;
-  kernels::Expression expression;  // pointwise steps
-  std::vector<std::string> parts;  // fused steps: what they are made of
-  bool recomputed = false;         // a step of the forward phase that runs again in the backward phase
-  double flops = 0;                // that are needed
-  double executed_flops = 0;       // by the kernel
+  kernels::Expression expression;  // for pointwise steps
+  std::vector<std::string> parts;  // for fused steps: the original steps
+  bool recomputed = false;         // repeats a step of the forward phase in the backward phase
+  double flops = 0;                // necessary flops
+  double executed_flops = 0;       // flops of the kernel
   double bytes = 0;                // read and written at capacity
-  std::string label = {};          // of updates: whose, for explain ("adamw")
-  bool may_break = false;          // of updates: a finite weight may become inf or nan, so they run dry first
+  std::string label = {};          // for updates: the optimizer's name, for explain ("adamw")
+  bool may_break = false;  // for updates: a finite weight can become inf or NaN, so a check runs first
   std::size_t workspace = 0;
 };
 
-/// A parameter of the program: weight sets bind to it.
+/// A parameter of the program, bound by weight sets.
 struct Slot {
   std::string name;
   Shape shape;
@@ -108,13 +108,14 @@ struct Slot {
   graph::Init init;
   BufferId master_buffer = kNoBuffer;
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
-  BufferId gradient = kNoBuffer;  // what the optimizer reads; kNoBuffer in programs that do not train
+  BufferId gradient = kNoBuffer;  // read by the optimizer; kNoBuffer in programs without training
 };
 
 struct MemoryRegions {
-  std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;  // the arena
-  std::size_t masters = 0, copies = 0;  // the weight set
-  std::size_t kept = 0;                 // what optimizers keep
+  // in the arena
+  std::size_t inputs = 0, constants = 0, states = 0, gradients = 0, activations = 0, work = 0;
+  std::size_t masters = 0, copies = 0;  // in the weight set
+  std::size_t kept = 0;                 // kept by optimizers
   std::size_t arena() const { return inputs + constants + states + gradients + activations + work; }
   std::size_t weights() const { return masters + copies; }
 };
@@ -132,16 +133,16 @@ struct Program {
   MemoryRegions memory;
   std::size_t work_offset = 0;
   std::int64_t token_capacity = 0;
-  std::int64_t positions = 0;    // the longest sequence, with what its cache holds
+  std::int64_t positions = 0;    // the longest sequence, including cached positions
   std::int64_t shards = 1;       // of the batch of an optimizer step
-  Scalar reduce = Scalar::f32;   // what the sums of their gradients are rounded to
-  Scalar softmax = Scalar::f32;  // of log-probabilities that are taken from logits
+  Scalar reduce = Scalar::f32;   // format of the sums of their gradients
+  Scalar softmax = Scalar::f32;  // precision of log-probabilities computed from logits
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
-  std::vector<precision::Place> places;      // all that rules can speak of, where one matches none of it
+  std::vector<precision::Place> places;      // everything that rules can match, if one matches nothing
 
-  /// The update of the weights, another program over these slots; null where this one does not train, or its
-  /// weights are updated elsewhere.
+  /// The update of the weights, another program over these slots. Null if this program does not train, or if
+  /// its weights are updated elsewhere.
   std::shared_ptr<const Program> update;
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
@@ -150,18 +151,18 @@ struct Program {
     return b.parent == kNoBuffer ? b.shape.last() : buffer(b.parent).shape.last();
   }
   Buffer& buffer(BufferId id) { return buffers.at(static_cast<std::size_t>(id)); }
-  /// The buffer of an input, state, constant or output called `name`; kNoBuffer where there is none.
+  /// Returns the buffer of an input, state, constant or output called `name`, or kNoBuffer.
   BufferId find(std::string_view name) const;
-  /// The same; throws InternalError where there is none.
+  /// Returns the same buffer. Throws InternalError if there is none.
   BufferId required(std::string_view name) const;
 };
 
-/// The slot whose weight a step of an update writes; null where it writes none.
+/// Returns the slot whose weight a step of an update writes, or null.
 const Slot* written_slot(const Program& update, const Step& step);
 
 precision::Pass pass_of(graph::Phase phase);
 
-/// The inside of an op, called `interior`, as rules see it.
+/// Returns the use under which rules see an op's intermediate results, called `interior`.
 precision::Use interior_use(std::string_view scope, std::string_view interior, graph::Phase phase);
 
 }  // namespace mantissa::plan

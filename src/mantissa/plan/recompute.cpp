@@ -1,5 +1,5 @@
-// Activations that are made a second time instead of being kept: a part of the forward phase runs again, with
-// results of its own, before the first backward step that reads one of them.
+// Activations that are recomputed instead of kept. A part of the forward phase runs again, with separate
+// results, before the first backward step that reads one of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 
 using graph::Phase;
 
-/// "model.layers.3.mlp.up_proj" → "model.layers.3": the path to the first part that is a number. Empty where
-/// there is none.
+/// Returns the path to the first part that is a number, or "": "model.layers.3.mlp.up_proj" →
+/// "model.layers.3".
 std::string_view block_of(std::string_view scope) {
   for (std::size_t begin = 0; begin < scope.size();) {
     const std::size_t end = std::min(scope.find('.', begin), scope.size());
@@ -33,10 +33,11 @@ bool is_below(std::string_view scope, std::string_view module) {
   return scope.starts_with(module) && (scope.size() == module.size() || scope[module.size()] == '.');
 }
 
-/// Steps of the forward phase that may run again together, ascending.
+/// Steps of the forward phase that may be repeated together, ascending.
 using Region = std::vector<std::size_t>;
 
-/// All blocks but the last, whose backward steps come first: it would be made again where it just was.
+/// Returns all blocks except the last. Its backward steps follow immediately, so recomputation would save
+/// nothing.
 std::vector<Region> blocks(const Program& p) {
   std::vector<Region> regions;
   std::map<std::string_view, std::size_t> region_of;
@@ -51,7 +52,7 @@ std::vector<Region> blocks(const Program& p) {
   return regions;
 }
 
-/// The modules that attend, each with all that lies below it.
+/// Returns the modules with attention, each with everything below it.
 std::vector<Region> attention_modules(const Program& p) {
   std::vector<Region> regions;
   for (std::size_t i = 0; i < p.steps.size(); ++i) {
@@ -60,7 +61,7 @@ std::vector<Region> attention_modules(const Program& p) {
     const auto inside = [&](std::size_t s) {
       return p.steps[s].phase == Phase::forward && is_below(p.steps[s].scope, attention.scope);
     };
-    // A module's steps follow each other.
+    // The steps of a module are consecutive.
     Region region;
     std::size_t first = i;
     while (first > 0 && inside(first - 1)) --first;
@@ -87,7 +88,8 @@ class Recomputing {
  private:
   bool is_backward(std::size_t step) const { return p_.steps[step].phase == Phase::backward; }
 
-  /// Whether a result of `region` stays in memory: others than its own steps and the backward phase read it.
+  /// Returns true if a result of `region` stays in memory because steps other than its own and those of the
+  /// backward phase read it.
   bool is_kept(const Region& region, BufferId b) const {
     if (p_.buffer(b).home != Home::activation || is_output(p_, b)) return true;
     const std::vector<std::size_t>& readers = uses_.readers(b);
@@ -97,7 +99,7 @@ class Recomputing {
   }
 
   void run_again(const Region& region) {
-    // What the backward phase reads, and what it takes to make that from what is kept.
+    // The results that the backward phase reads, and those needed to compute them from kept ones.
     std::set<BufferId> wanted;
     std::size_t first_reader = p_.steps.size();
     for (const std::size_t s : region) {
@@ -167,7 +169,7 @@ class Recomputing {
 
   Program& p_;
   Uses uses_;
-  std::vector<std::vector<Step>> before_;  // steps that go before a step
+  std::vector<std::vector<Step>> before_;  // steps to insert before a step
 };
 
 }  // namespace
@@ -176,7 +178,7 @@ Recompute parse_recompute(std::string_view name) {
   if (name == "none") return Recompute::none;
   if (name == "attention") return Recompute::attention;
   if (name == "block") return Recompute::block;
-  throw ConfigError(fmt::format("batch.recompute \"{}\" is unknown; one of none, attention, block", name));
+  throw ConfigError(fmt::format("unknown batch.recompute \"{}\"; one of none, attention, block", name));
 }
 
 void recompute(Program& program, Recompute what) {

@@ -91,7 +91,7 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
   std::vector<std::string> out;
   for (std::size_t r = 0; r < found.size(); ++r) {
     if (!found[r].holds) {
-      out.push_back(fmt::format("{} speaks of steps from {} on, and the run has {}", rule_text(policy, r),
+      out.push_back(fmt::format("{} holds from step {} on, but the run has {} steps", rule_text(policy, r),
                                 policy.rules()[r].first_step.value_or(0), steps));
     } else if (!found[r].matches) {
       out.push_back(unmatched_text(policy, r, places));

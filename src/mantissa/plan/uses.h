@@ -1,4 +1,4 @@
-// Who reads and who writes each buffer, kept up to date while a pass changes steps.
+// The readers and the writer of each buffer, kept up to date while a pass changes steps.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ class Uses {
  public:
   explicit Uses(const Program& program);
 
-  /// The steps that read `b`, ascending, each once.
+  /// Returns the steps that read `b`, ascending, without duplicates.
   const std::vector<std::size_t>& readers(BufferId b) const { return readers_[at(b)]; }
-  /// The last step that writes `b`, or -1.
+  /// Returns the last step that writes `b`, or -1.
   std::int64_t writer(BufferId b) const { return writer_[at(b)]; }
 
   void add_reader(BufferId b, std::size_t step);
   void remove_reader(BufferId b, std::size_t step);
-  /// Who read `from` reads `to` now.
+  /// Makes the readers of `from` read `to`.
   void move_readers(BufferId from, BufferId to);
   void set_writer(BufferId b, std::int64_t step) { writer_[at(b)] = step; }
 

@@ -1,4 +1,4 @@
-// A file that grows by whole records, each handed to the system at once, so that a run can be watched and a
+// A file that grows by whole records. Each record is written immediately, so that a run can be followed and a
 // crash loses nothing.
 #pragma once
 
@@ -10,7 +10,7 @@ namespace mantissa::report {
 class AppendFile {
  public:
   enum class Open { append, must_be_new };
-  /// Throws FileError where `path` cannot be opened, or is there and must be new.
+  /// Throws FileError if `path` cannot be opened, or exists but must be new.
   explicit AppendFile(const std::filesystem::path& path, Open how = Open::append);
   ~AppendFile();
   AppendFile(AppendFile&& other) noexcept;
@@ -18,7 +18,7 @@ class AppendFile {
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  /// Throws ResourceError where the disk is full.
+  /// Throws ResourceError if the disk is full.
   void write(std::string_view record);
   const std::filesystem::path& path() const { return path_; }
 

@@ -15,12 +15,12 @@ std::string digits(double value, int significant) {
   return std::isfinite(value) ? fmt::format("{:.{}g}", value, significant) : "null";
 }
 
-// As many digits as tell this value from its neighbours.
+// Returns the shortest decimal text that reads back as `value`.
 std::string shortest(double value) {
   return std::isfinite(value) ? fmt::format("{}", value) : "null";
 }
 
-// The step of a line, and whether it is a validation's; nothing where it is no metrics line.
+// The step of a line, and whether it is a validation line.
 struct Line {
   std::int64_t step = 0;
   bool validation = false;
@@ -33,10 +33,10 @@ std::optional<Line> read_line(const std::string& line) {
   return Line{step->get<std::int64_t>(), json.contains("validation_loss")};
 }
 
-// What stays of a file: the lines up to `last_step`. Steps only grow, so the rest is one piece.
+// The kept part of a file: the lines up to `last_step`. Steps increase, so these lines are contiguous.
 struct Kept {
   std::uintmax_t bytes = 0;
-  std::int64_t validated = 0;  // the last step whose validation is there
+  std::int64_t validated = 0;  // the last step with a validation line
 };
 Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
   std::ifstream file(path, std::ios::binary);
@@ -46,7 +46,7 @@ Kept kept_of(const std::filesystem::path& path, std::int64_t last_step) {
     const std::optional<Line> read = read_line(line);
     if (!read) {
       throw FileError(
-          fmt::format("{}: line {} is not a line of metrics; remove it to resume", path.string(), number));
+          fmt::format("{}: line {} is not a metrics line; remove it to resume", path.string(), number));
     }
     if (read->step > last_step) break;
     kept.bytes += line.size() + 1;
@@ -100,7 +100,7 @@ std::vector<bool> read_skipped(const std::filesystem::path& path) {
     const nlohmann::json json = nlohmann::json::parse(line, nullptr, false);
     const std::optional<Line> read = read_line(line);
     if (!read || (!read->validation && !(json.contains("skipped") && json["skipped"].is_boolean())))
-      throw FileError(fmt::format("{}: line {} is not a line of metrics", path.string(), number));
+      throw FileError(fmt::format("{}: line {} is not a metrics line", path.string(), number));
     if (read->validation) continue;
     skipped.push_back(json["skipped"].get<bool>());
     if (read->step != static_cast<std::int64_t>(skipped.size())) {
@@ -110,7 +110,7 @@ std::vector<bool> read_skipped(const std::filesystem::path& path) {
                       path.string(), number, read->step, skipped.size()));
     }
   }
-  if (skipped.empty()) throw FileError(fmt::format("{}: holds no step", path.string()));
+  if (skipped.empty()) throw FileError(fmt::format("{}: contains no steps", path.string()));
   return skipped;
 }
 

@@ -1,4 +1,4 @@
-// metrics.jsonl: one JSON object a line for every logged step, and for every validation.
+// metrics.jsonl: one JSON object per line, for every logged step and every validation.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace mantissa::report {
 
-/// What is known of one optimizer step.
+/// The metrics of one optimizer step.
 struct StepMetrics {
   std::int64_t step = 0;    // from 1
   double loss = 0;          // mean over the step's tokens, unscaled
   std::int64_t tokens = 0;  // since the start
   double grad_norm = 0;     // unscaled, before clipping
   double lr = 0;
-  std::optional<double> loss_scale{};  // the one used in this step; nothing where the policy has none
+  std::optional<double> loss_scale{};  // the scale used in this step; null under a policy without one
   bool skipped = false;
   double tokens_per_second = 0;                        // of the whole step
   double peak_share = 0;                               // of the machine's measured arithmetic peak, 0 to 1
@@ -27,32 +27,31 @@ struct StepMetrics {
   std::vector<std::pair<std::string, double>> more{};  // of the objective, by name
 };
 
-/// {"step":1,"loss":5.54517744,…} without the end of line. loss and grad_norm have 9 significant digits; a
-/// value that is not finite is null, because JSON has no other word for it.
+/// Returns {"step":1,"loss":5.54517744,…} without a newline. loss and grad_norm have 9 significant digits. A
+/// non-finite value becomes null, since JSON cannot represent it.
 std::string metrics_line(const StepMetrics& metrics);
 std::string validation_line(std::int64_t step, double loss);
 
-/// Whether each step of a metrics.jsonl was skipped, in order. Throws FileError where a line is no metrics
-/// line or a step is missing.
+/// Returns for each step of a metrics.jsonl, in order, whether it was skipped. Throws FileError if a line is
+/// not a metrics line or a step is missing.
 std::vector<bool> read_skipped(const std::filesystem::path& path);
 
-/// Appends lines, each at once.
+/// Appends lines, each written immediately.
 class MetricsWriter {
  public:
-  /// Keeps of an existing file the lines up to `resumed_step`, none at 0: what came after is about to happen
-  /// again. A last line that a crash cut short goes too. Throws FileError where a kept line is no metrics
-  /// line.
+  /// Keeps the lines of an existing file up to `resumed_step`, or none for 0: later steps run again. Also
+  /// removes a last line that a crash truncated. Throws FileError if a kept line is not a metrics line.
   explicit MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step = 0);
 
-  /// Throw ResourceError where the disk is full.
+  /// Both functions throw ResourceError if the disk is full.
   void write(const StepMetrics& metrics);
-  /// Writes nothing where the file has this step's validation already.
+  /// Writes nothing if the file already has this step's validation.
   void write_validation(std::int64_t step, double loss);
-  /// Whether the file has the validation of `step`, the last one there is.
+  /// Returns true if the last validation in the file is of `step`.
   bool has_validation(std::int64_t step) const { return validated_ == step; }
 
  private:
-  std::int64_t validated_ = 0;  // the last step that was
+  std::int64_t validated_ = 0;  // the last step with a validation line
   AppendFile file_;
 };
 

@@ -10,7 +10,7 @@
 namespace mantissa::report {
 
 std::string summary_json(const RunSummary& s) {
-  nlohmann::ordered_json json;  // a value that is not finite is written as null
+  nlohmann::ordered_json json;  // a non-finite value is written as null
   json["steps"] = s.steps;
   json["final_loss"] = s.final_loss;
   json["validation_loss"] = nullptr;
@@ -22,7 +22,7 @@ std::string summary_json(const RunSummary& s) {
   json["skipped"] = s.skipped;
   json["policy"] = s.policy;
   json["weights_xxh64"] = s.weights_xxh64;
-  // A policy line may hold bytes of a command line that are no UTF-8: they are no reason to lose a run's
+  // A policy line may contain bytes of the command line that are not UTF-8. They must not prevent the
   // summary.
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
 }

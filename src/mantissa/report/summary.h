@@ -1,4 +1,4 @@
-// summary.json: what a finished run came to.
+// summary.json: the result of a finished run.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,10 @@ struct RunSummary {
   std::string weights_xxh64;  // 16 hexadecimal digits
 };
 
-/// The keys in the order above. Null: no validation, or a value that is not finite.
+/// Returns the keys in the order above. Null: no validation, or a non-finite value.
 std::string summary_json(const RunSummary& summary);
 
-/// Replaces the file at `path` whole. Throws FileError or ResourceError where it cannot.
+/// Replaces the file at `path` atomically. Throws FileError or ResourceError if that fails.
 void write_summary(const std::filesystem::path& path, const RunSummary& summary);
 
 }  // namespace mantissa::report

@@ -36,12 +36,12 @@ void put_fixed(std::string& out, T value) {
   out.append(bytes.data(), bytes.size());
 }
 
-// A crc of bytes that hold crcs is weak, so TFRecord stores them rotated and shifted.
+// TFRecord stores CRCs rotated and shifted, because the CRC of data that contains CRCs is weak.
 std::uint32_t masked(std::uint32_t crc) {
   return std::rotr(crc, 15) + 0xa282ead8U;
 }
 
-// Protobuf's wire format: a field is its number and wire type, then the value.
+// Protobuf's wire format: a field consists of its number and wire type, then the value.
 // https://protobuf.dev/programming-guides/encoding
 enum class Wire : std::uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
@@ -86,7 +86,7 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// TensorBoard reads the files of a directory in the order of their names, which is that of their times.
+// TensorBoard reads the files of a directory in the order of their names, which must be the order of time.
 AppendFile new_event_file(const std::filesystem::path& directory) {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0 || host[0] == '\0')

@@ -17,25 +17,25 @@
 
 namespace mantissa::report {
 
-/// CRC-32C (Castagnoli polynomial, reflected) of `bytes`. RFC 3720, appendix B.4.
+/// Returns the CRC-32C (Castagnoli polynomial, reflected) of `bytes`. RFC 3720, appendix B.4.
 std::uint32_t crc32c(std::string_view bytes);
 
-/// One TFRecord that holds `payload`.
+/// Returns one TFRecord that contains `payload`.
 std::string tf_record(std::string_view payload);
 
-/// An Event that holds scalars of one step. `wall_time` is in seconds since 1970.
+/// Returns an Event with scalars of one step. `wall_time` is in seconds since 1970.
 std::string scalar_event(double wall_time, std::int64_t step,
                          std::span<const std::pair<std::string_view, double>> scalars);
 
 class TensorBoardWriter {
  public:
-  /// Begins a new event file in `directory`. Its first records tell TensorBoard to forget what earlier files
-  /// of the directory say of steps after `resumed_step`. Throws FileError or ResourceError where it cannot.
+  /// Starts a new event file in `directory`. Its first records make TensorBoard discard steps after
+  /// `resumed_step` from earlier files of the directory. Throws FileError or ResourceError if that fails.
   explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0);
 
-  /// loss, grad_norm, lr, tokens_per_second, and loss_scale where there is one.
+  /// Writes loss, grad_norm, lr, tokens_per_second, and loss_scale if there is one.
   void write(const StepMetrics& metrics);
-  /// validation_loss.
+  /// Writes validation_loss.
   void write_validation(std::int64_t step, double loss);
   const std::filesystem::path& path() const { return file_.path(); }
 

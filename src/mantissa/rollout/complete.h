@@ -1,4 +1,4 @@
-// Continuations of prompts by a model that is opened for them.
+// Continuations of prompts by a model that is loaded for them.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace mantissa::rollout {
 /// Returns the ids that end a text: eos_token_id of config.json, one or several.
 std::vector<std::int32_t> stop_ids(const model::ModelConfig& config);
 
-/// Opens the weights of `source` and generates after each prompt, up to `streams` sequences at once, fewer
-/// where the machine's memory is short. Throws as generate() does, and ConfigError where a rule of `policy`
-/// matches nothing.
+/// Loads the weights of `source` and continues each prompt, up to `streams` sequences at once, or fewer if
+/// the machine's memory is short. Throws as generate() does, and ConfigError if a rule of `policy` matches
+/// nothing.
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,
                                  std::int64_t streams, const runtime::Device& device);

@@ -33,7 +33,7 @@ void Decoder::step() {
   segments_.clear();
   tokens_ = 0;
   const std::int64_t most = session_.program().token_capacity;
-  // Sequences that grow go first: none of them waits for another one's prompt.
+  // Growing sequences go first, so none of them waits for another one's prompt.
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() == 1) take(s, 1);
   }

@@ -1,4 +1,4 @@
-// Sequences that grow side by side, each in a slot of the key-value cache.
+// Sequences that grow together, each in a slot of the key-value cache.
 #pragma once
 
 #include <cstddef>
@@ -11,23 +11,23 @@
 
 namespace mantissa::rollout {
 
-/// Runs a program of compile_decode(). Tokens that were given to a slot and not fed yet wait there; a step
-/// feeds the slots that wait for one token, and prompts as far as the program's tokens reach.
+/// Runs a program of compile_decode(). Tokens given to a slot wait there until a step feeds them. A step
+/// feeds all slots with one waiting token, and prompts within the program's token capacity.
 class Decoder {
  public:
   /// `session` must outlive the decoder.
   explicit Decoder(runtime::Session& session);
 
   std::size_t slots() const { return slots_.size(); }
-  /// Positions of a slot.
+  /// Returns the number of positions of a slot.
   std::int64_t capacity() const { return capacity_; }
 
-  /// Begins a sequence in `slot`, over what was there. `sequence` keys its random numbers.
+  /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers.
   void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence);
-  /// Appends one token to the sequence in `slot`, all of whose tokens were fed.
+  /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
-  /// Feeds what waits. Afterwards asked()[i] is the slot whose last token's logits are row i of logits().
+  /// Feeds waiting tokens. Afterwards row i of logits() belongs to the last token of slot asked()[i].
   void step();
   std::span<const std::size_t> asked() const { return asked_; }
 
@@ -38,7 +38,7 @@ class Decoder {
  private:
   struct Slot {
     std::vector<std::int32_t> waiting;
-    std::size_t next = 0;       // of `waiting`
+    std::size_t next = 0;       // index into `waiting`
     std::int64_t position = 0;  // of waiting[next]
     std::int64_t sequence = 0;
     std::size_t left() const { return waiting.size() - next; }

@@ -18,7 +18,7 @@ std::int32_t most_likely(std::span<const T> logits) {
   return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-/// The ids, the most likely first and the lower of equals before the other; the first `count` are enough.
+/// Returns the ids by decreasing probability, equal ones by increasing id. Only the first `count` are sorted.
 template <class T>
 std::vector<std::int32_t> ranked(std::span<const T> logits, std::size_t count) {
   std::vector<std::int32_t> order(logits.size());
@@ -48,7 +48,7 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
     p[i] = std::exp((static_cast<double>(logits[static_cast<std::size_t>(order[i])]) - max) / o.temperature);
     total += p[i];
   }
-  // The nucleus: the first that together hold top_p.
+  // The nucleus: the first ids whose probabilities sum to top_p.
   double kept = 0;
   std::size_t count = 0;
   while (count < p.size() && (count == 0 || kept < o.top_p * total)) kept += p[count++];

@@ -11,7 +11,7 @@
 namespace mantissa::run {
 namespace {
 
-constexpr std::size_t kPart = std::size_t{1} << 16;  // elements of a state that are converted at a time
+constexpr std::size_t kPart = std::size_t{1} << 16;  // elements of a state that are converted at once
 
 /// A state that is being restored.
 struct Saved {
@@ -20,7 +20,7 @@ struct Saved {
   const std::filesystem::path& folder;
 };
 
-/// Elements [first, first + n) of what is kept in another format now.
+/// Converts elements [first, first + n) of a tensor whose format has changed.
 void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const io::TensorInfo& info,
                   std::size_t first, std::size_t n) {
   const Scalar type = *io::scalar_of(info.dtype);
@@ -38,8 +38,8 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
   for (std::size_t i = 0; i < n; ++i) {
     if (!std::isfinite(wide[i]) || std::isfinite(kept[i])) continue;
     throw DtypeError(fmt::format(
-        "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, whose largest is {:g}; "
-        "resume under the policy that wrote the state, or keep this in bf16 or f32",
+        "{}: is {} in {} and {:g} at element {}, but policy \"{}\" keeps {} here, with the largest value "
+        "{:g}; resume with the policy that wrote the state, or keep this in bf16 or f32",
         m.name, io::safetensors_name(info.dtype), from.folder.string(), wide[i], first + i,
         from.trainer.config().policy.preset(), name(m.type), traits(m.type).max_finite));
   }
@@ -53,11 +53,10 @@ void read_bytes(const Saved& from, const train::Trainer::NamedMemory& m) {
   m.write(0, saved);
 }
 
-/// Masters, moments and compensations as they were saved; rounded or widened where the precision has
-/// changed.
+/// Reads masters, moments and compensations. Rounds or widens them if the precision has changed.
 void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
   const io::TensorInfo* info = from.state.tensors().find(m.name);
-  if (info == nullptr && m.begins_at_zero) return;  // as it was allocated
+  if (info == nullptr && m.begins_at_zero) return;  // keeps its initial zeros
   if (info != nullptr && m.newest_first && info->dtype == io::dtype_of(m.type) && info->shape.size() == 1) {
     std::vector<std::byte> saved(info->end - info->begin);
     from.state.tensors().read(m.name, saved);
@@ -66,18 +65,18 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
   }
   if (info == nullptr || info->shape != m.shape) {
     throw FileError(
-        fmt::format("{}: tensor \"{}\" is missing or of another shape than in this config's model; resume "
+        fmt::format("{}: tensor \"{}\" is missing or has another shape than in this config's model; resume "
                     "with the run's own config.toml",
                     from.folder.string(), m.name));
   }
-  // What is saved as F32 may be more than tf32 holds.
+  // A value saved as F32 can be outside the range of tf32.
   if (io::scalar_of(info->dtype) == m.type) return read_bytes(from, m);
   if (!io::scalar_of(info->dtype)) {
-    throw DtypeError(fmt::format(
-        "{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start anew with "
-        "--overwrite",
-        m.name, io::safetensors_name(info->dtype), from.folder.string(),
-        from.trainer.config().policy.preset(), name(m.type)));
+    throw DtypeError(
+        fmt::format("{}: is {} in {}, but policy \"{}\" keeps {} here; resume from another state, or start "
+                    "over with --overwrite",
+                    m.name, io::safetensors_name(info->dtype), from.folder.string(),
+                    from.trainer.config().policy.preset(), name(m.type)));
   }
   const std::size_t count = static_cast<std::size_t>(info->count());
   for (std::size_t first = 0; first < count; first += kPart)
@@ -90,10 +89,10 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
   std::vector<io::FoundState> states = io::find_states(o.out);
   if (!o.resume) {
     if (states.empty() || o.overwrite) return std::nullopt;
-    throw FileError(fmt::format("{}: holds the state of step {}; --overwrite starts anew, another --out "
-                                "leaves it as it is",
-                                o.out.string(), states.back().step),
-                    {{{"--resume"}, "goes on from that state"}});
+    throw FileError(
+        fmt::format("{}: contains the state of step {}; --overwrite starts over, another --out keeps it",
+                    o.out.string(), states.back().step),
+        {{{"--resume"}, "continues from that state"}});
   }
   if (*o.resume == 0) return states.empty() ? std::nullopt : std::optional(states.back());
   std::string there;

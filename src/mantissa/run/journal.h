@@ -1,4 +1,4 @@
-// What a run writes down of its steps: metrics.jsonl and TensorBoard events.
+// The log files of a run: metrics.jsonl and TensorBoard events.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +14,14 @@ namespace mantissa::run {
 
 class Journal {
  public:
-  /// Goes on with the files of `out` after `step`.
+  /// Continues the files of `out` after `step`.
   Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step);
 
-  /// Writes a step that is due by log.interval, and the last.
+  /// Writes a step if it is due by log.interval, or the last.
   void write(const train::StepReport& step);
-  /// Writes the loss on held-out rows; one that is not finite goes to metrics.jsonl alone.
+  /// Writes the loss on held-out rows. A non-finite loss is written only to metrics.jsonl.
   void write_validation(std::int64_t step, double loss);
-  /// Returns true where the validation of `step` is the last one that was written.
+  /// Returns true if the last validation in the file is of `step`.
   bool has_validation(std::int64_t step) const { return metrics_.has_validation(step); }
 
  private:

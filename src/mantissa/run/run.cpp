@@ -48,7 +48,7 @@ report::RunSummary summary_of(const Result& r) {
   return s;
 }
 
-/// One run, from a trainer and the state that it goes on from to its summary.
+/// One run, from a trainer and an optional state to its summary.
 class Run {
  public:
   Run(train::Trainer& trainer, Start& start, const Events& events, std::stop_token stop)
@@ -74,7 +74,7 @@ class Run {
   }
 
   void load_state(const std::optional<io::FoundState>& chosen) {
-    if (!chosen) return tell(fmt::format("{} holds no state yet: the run starts at step 1", out_.string()));
+    if (!chosen) return tell(fmt::format("{} has no state yet: the run starts at step 1", out_.string()));
     const io::StateReader state(chosen->path);
     changes_ = state.header().changes;
     if (const std::optional<std::string> change =
@@ -87,8 +87,7 @@ class Run {
   }
 
   void begin_directory() {
-    // States of steps that are about to run again; a model that stands there is replaced when the new one is
-    // on the disk.
+    // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     const explain::Explained plan =
         explain::describe_training(config_, trainer_.model(), trainer_.program(), trainer_.memory(),
@@ -116,7 +115,7 @@ class Run {
     saved_ = trainer_.step();
     const std::int64_t tokens_before = trainer_.tokens();
     result.first_loss = last_loss_;
-    // A stop between a state's step and its validation left the latter to be done.
+    // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
       const std::optional<train::StepReport> r = advance_or_save();
@@ -147,13 +146,13 @@ class Run {
     return result;
   }
 
-  /// Returns true where a state belongs after `step`, before the last.
+  /// Returns true if a state is due after `step`. The last step is handled separately.
   bool is_due(std::int64_t step) const {
     const std::int64_t interval = config_.checkpoint.interval;
     return interval > 0 && step > 0 && step % interval == 0 && step < config_.run.steps;
   }
 
-  /// A step that cannot go on leaves the state before it.
+  /// Runs a step. If it fails, saves the state before it.
   std::optional<train::StepReport> advance_or_save() {
     try {
       return trainer_.advance(stop_);
@@ -173,8 +172,8 @@ class Run {
     }
   }
 
-  /// A loss on held-out rows that is not finite stops the run, with the state that it has. A resumed run does
-  /// not measure it again.
+  /// Validates. A non-finite loss on held-out rows stops the run after saving its state. A resumed run does
+  /// not validate that step again.
   std::optional<double> validated(Journal& journal) {
     try {
       return trainer_.validate(stop_);
@@ -193,7 +192,7 @@ class Run {
     return loss;
   }
 
-  /// The end of a run; leaves result.model empty where a stop came before the model was begun.
+  /// Completes a run. Leaves result.model empty if a stop came before writing the model.
   void finish(Result& result, Journal& journal) {
     result.validation_loss = validate(journal);
     if (stop_.stop_requested()) return;
@@ -213,7 +212,7 @@ class Run {
     }
   }
 
-  /// A run whose last step was skipped for a forward pass that is not finite has no result.
+  /// A run whose last step was skipped for a non-finite forward pass has no result.
   [[noreturn]] void stop_at_last_loss() const {
     std::string message =
         fmt::format("step {}: the loss of the last step is {}", trainer_.step(), std::abs(last_loss_));
@@ -236,8 +235,8 @@ class Run {
   const Events& events_;
   std::stop_token stop_;
   train::Watch watch_;
-  double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the step that the trainer stands at
-  std::optional<train::Overflow> last_overflow_;                 // of it, where it was skipped
+  double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
+  std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;

@@ -1,4 +1,4 @@
-// A training run and what it leaves behind: directory, lock, metrics, states, model, summary.
+// A training run and its output: directory, lock, metrics, states, model, summary.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace mantissa::run {
 
-/// What a run tells while it runs. All are optional; they are called on the thread that called train().
+/// Events of a run. All are optional, and are called on the thread that called train().
 struct Events {
   std::function<void(const explain::Explained& plan)> on_plan;
   std::function<void(const train::StepReport& step, double seconds_left)> on_step;
@@ -31,24 +31,24 @@ struct Events {
 
 struct Result {
   std::int64_t steps = 0;
-  std::int64_t steps_here = 0;  // of them, that this call ran
-  double first_loss = 0;        // of the first step that this call ran
+  std::int64_t steps_here = 0;  // run by this call
+  double first_loss = 0;        // of the first step of this call
   double final_loss = 0;
   std::optional<double> validation_loss;
   std::int64_t tokens = 0;       // since the start of the run
-  std::int64_t tokens_here = 0;  // of them, in this call
+  std::int64_t tokens_here = 0;  // predicted by this call
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
   std::string policy;
   std::string weights_xxh64;
-  std::filesystem::path model;  // the checkpoint; empty where the run was interrupted
+  std::filesystem::path model;  // the checkpoint; empty if the run was interrupted
   Scalar model_format = Scalar::f32;
-  weights::SavedModel weights;  // of a finished run, where they were asked for
-  bool interrupted = false;     // by a stop: the state is saved
+  weights::SavedModel weights;  // of a finished run, if requested
+  bool interrupted = false;     // by a stop: the completed steps are saved as a state, if any
 };
 
-/// The run of a config: `told` is what there is to tell of how the config was read.
+/// The start of a run from a config. `told` are the messages on how the config was read.
 struct Start {
   const config::RunConfig& config;
   config::Told told;
@@ -58,9 +58,9 @@ struct Start {
   bool return_weights = false;
 };
 
-/// Trains, and leaves a run directory as docs/cli.md describes it. After a stop, the state is saved. Throws
-/// ConfigError, FileError, ResourceError before the first step; RunStopped where the run cannot go on, or
-/// ends with a loss that is not finite: the states stay, and no model is written.
+/// Trains and writes a run directory (docs/cli.md). After a stop, the completed steps are saved as a state.
+/// Throws ConfigError, FileError or ResourceError before the first step. Throws RunStopped if the run cannot
+/// continue or ends with a non-finite loss; then states are written, but no model.
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop);
 
 }  // namespace mantissa::run

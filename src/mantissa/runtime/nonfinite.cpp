@@ -18,7 +18,7 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
   return wide;
 }
 
-/// The observer of one search.
+/// The observer of one search for a non-finite value.
 class Search {
  public:
   Search(const Executor& executor, const std::int64_t& first_row)
@@ -58,7 +58,7 @@ class Search {
       before = unrounded(call, step, output, element);
       const plan::Buffer& of = program_.buffer(step.outputs[output]);
       const bool narrow = !holds(of.type, program_.arithmetic);
-      // Sums with what was there before: of a gradient over micro-batches, of the residual stream in place.
+      // True for sums with earlier values: of a gradient over micro-batches, of the residual stream in place.
       const bool sum = narrow && (of.home == plan::Home::gradient || call.addend.data != nullptr);
       const bool made_inside = before ? !std::isfinite(before->value) : !sum;
       if (made_inside && !holds(step.interior, program_.arithmetic)) found_.interior = step.op->interior;
@@ -70,21 +70,22 @@ class Search {
     if (std::isfinite(before->value)) found_.field = before->field;
   }
 
-  /// A value that did not survive its rounding to `format`.
+  /// A value that overflows when rounded to `format`.
   struct Unrounded {
     double value;
     Scalar format;
-    std::string_view field;  // of the policy, that says the format
+    std::string_view field;  // the policy field that sets the format
   };
 
-  /// What the step read that the format of its factors cannot hold, a weight's master among it.
+  /// Returns the input element of the step that overflows in the format of its factors, such as a weight's
+  /// master, or null.
   std::optional<Unrounded> beyond_operand(const graph::Call& call, const plan::Step& step) const {
     for (std::size_t i = 0; i < call.inputs.size(); ++i) {
       graph::Argument in = call.inputs[i];
       if (in.integer) continue;
       Scalar format = holds(in.operand.format, in.type) ? step.compute.format : in.operand.format;
       const plan::Buffer& buffer = program_.buffer(step.inputs[i].buffer);
-      if (buffer.quantization) continue;  // saturated: it holds what is finite
+      if (buffer.quantization) continue;  // saturated, so every value is finite
       const bool weight = buffer.home == plan::Home::copy;
       if (weight) {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
@@ -105,8 +106,8 @@ class Search {
     return step.op->reads[std::min(i, step.op->reads.size() - 1)] == graph::Read::value;
   }
 
-  /// The element before a rounding of the step's result that it did not survive; nothing where it survives
-  /// all, or where the step wrote over what it had read.
+  /// Returns the element before the rounding of the step's result that overflows. Returns null if no rounding
+  /// does, or if the step overwrote its input.
   std::optional<Unrounded> unrounded(const graph::Call& call, const plan::Step& step, std::size_t output,
                                      std::size_t element) const {
     const graph::Argument& of = call.outputs[output];
@@ -121,14 +122,14 @@ class Search {
         return Unrounded{*value, of.rounded, call.addend.data != nullptr ? "compute" : "output"};
     }
     if (holds(of.type, call.arithmetic)) return std::nullopt;
-    // A weight gradient may be beyond its format with what earlier micro-batches left there only.
+    // A weight gradient may overflow only together with the values of earlier micro-batches.
     const std::optional<double> value = computed_wide(call, step, output, element);
     if (!value || survives(*value, of.type)) return std::nullopt;
     return Unrounded{*value, of.type, program_.buffer(step.outputs[output]).field};
   }
 
-  /// The element as the step computes it once more, without any rounding of its result; nothing where the
-  /// step wrote over what `call` reads.
+  /// Returns the element, recomputed without rounding of the step's result, or null if the step overwrote an
+  /// input of `call`.
   static std::optional<double> computed_wide(graph::Call call, const plan::Step& step, std::size_t output,
                                              std::size_t element) {
     for (const graph::Argument& out : call.outputs) {
@@ -149,7 +150,7 @@ class Search {
     return widened(outputs[output], call.ctx)[element];
   }
 
-  /// The rows that the values of a token axis belong to.
+  /// Adds the rows of the values on a token axis.
   void add_rows(const plan::Step& step, const graph::Call& call, const std::vector<double>& values) {
     const std::vector<Dim>& dims = program_.buffer(step.outputs[output_]).shape.dims();
     if (dims.empty() || dims[0].axis != Axis::tokens || call.extent.tokens == 0) return;

@@ -12,7 +12,7 @@
 namespace mantissa::runtime {
 namespace {
 
-/// A line "Key:   123 kB" of /proc/self/status, in bytes.
+/// Returns a line "Key:   123 kB" of /proc/self/status, in bytes.
 std::size_t status_bytes(const std::string& key) {
   std::ifstream in("/proc/self/status");
   std::string word;
@@ -26,7 +26,8 @@ std::size_t status_bytes(const std::string& key) {
   return 0;
 }
 
-/// Code of the program itself that is not resident: a page is when its code first runs.
+/// Returns the bytes of the program's code that is not resident yet: pages are loaded when their code first
+/// runs.
 std::size_t code_to_come_bytes() {
   std::error_code error;
   const std::string self = std::filesystem::read_symlink("/proc/self/exe", error).string();
@@ -35,7 +36,7 @@ std::size_t code_to_come_bytes() {
   bool own_code = false;
   std::size_t size = 0, resident = 0;
   while (!self.empty() && std::getline(in, line)) {
-    // A mapping begins with "begin-end r-xp …  path"; lines about it are "Key:  123 kB".
+    // A mapping starts with "begin-end r-xp …  path"; lines about it are "Key:  123 kB".
     const std::size_t colon = line.find(':');
     const bool about = colon != std::string::npos && line.find(' ') > colon;
     if (!about) own_code = line.find(" r-xp ") != std::string::npos && line.ends_with(self);

@@ -1,19 +1,19 @@
-// What the system says of this process and machine.
+// Memory of this process and machine, as reported by the system.
 #pragma once
 
 #include <cstddef>
 
 namespace mantissa::runtime {
 
-/// Resident bytes now, and the most there were.
+/// Return the current and the peak resident bytes.
 std::size_t resident_bytes();
 std::size_t peak_resident_bytes();
 
-/// Resident bytes of the program and its libraries with threads started, before a run allocates:
-/// resident_bytes() when the first forecast is made, and the program's code that has not run yet.
+/// Returns the resident bytes of the program and its libraries with threads started, before a run allocates:
+/// resident_bytes() at the first forecast, plus the program's code that has not run yet.
 std::size_t baseline_bytes();
 
-/// Memory of the machine that a run may use, in bytes: what is there, or the control group's limit.
+/// Returns the machine's memory available to a run, in bytes: all of it, or the limit of the control group.
 std::size_t machine_memory_bytes();
 
 }  // namespace mantissa::runtime

@@ -1,5 +1,5 @@
-// The scales of tensors that are stored in 8 or 4 bits: frozen for an optimizer step, made from the largest
-// magnitudes of the steps before it.
+// The scales of tensors stored in 8 or 4 bits. They are constant within an optimizer step and computed from
+// the largest magnitudes of earlier steps.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,26 @@ class Scales {
   std::size_t size() const { return slots_.size(); }
   const plan::ScaleSlot& slot(std::size_t i) const { return slots_[i]; }
   TensorScale& scale(std::size_t i) { return scales_[i]; }
-  /// The one of this name; null where there is none.
+  /// Returns the scale of this name, or null.
   TensorScale* find(std::string_view name);
 
-  /// Whether the magnitudes of what runs now are kept.
+  /// Sets whether the magnitudes of the following runs are recorded.
   void record(bool on);
-  /// At the end of an optimizer step: what was seen joins the histories, and the next step's scales follow.
+  /// Ends an optimizer step: appends the recorded magnitudes to the histories and computes the next step's
+  /// scales.
   void end_step();
-  /// The histories of tensors that `other` has, too.
+  /// Copies the histories of tensors that `other` also has.
   void take_histories(const Scales& other);
-  /// The largest magnitude of each history by its tensor and element, as in
-  /// "model.layers.0.mlp.up_proj.weight:e4m3", where there is one that makes a scale. Those of gradients are
-  /// left out: they go with the batch and the loss scale.
+  /// Returns the largest magnitude of each history that determines a scale, by tensor and element, such as
+  /// "model.layers.0.mlp.up_proj.weight:e4m3". Excludes gradients, whose magnitudes depend on the batch and
+  /// the loss scale.
   std::map<std::string, float> magnitudes() const;
-  /// Histories that begin with these, where a tensor has one here; the scales follow.
+  /// Starts the histories of existing tensors with these magnitudes and computes their scales.
   void begin_with(const std::map<std::string, float>& magnitudes);
-  /// Scales from the histories, as after end_step().
+  /// Computes the scales from the histories, as end_step() does.
   void refresh();
-  /// The largest magnitudes of slot i in earlier steps, the last one first, 0 before the first; empty where
-  /// its scale is current. A resumable state holds it.
+  /// Returns the largest magnitudes of slot i in earlier steps, the last one first, 0 before the first step.
+  /// Empty if its scale is current. Part of a resumable state.
   std::span<float> history(std::size_t i);
 
  private:

@@ -17,7 +17,7 @@ std::size_t number_in(const fs::path& file) {
   return in >> value ? value : 0;
 }
 
-/// The model that the driver names in its information file of one GPU.
+/// Returns the model name in the driver's information file of one GPU.
 std::string nvidia_model(const fs::path& information) {
   std::ifstream in(information);
   std::string line;

@@ -1,4 +1,4 @@
-// What the system says of the machine beside the processor: memory, accelerators, launchers.
+// The machine apart from its processor, as reported by the system: memory, accelerators, launchers.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace mantissa::runtime {
 
-/// Memory that a program that starts now can have without others being pushed out, in bytes, within the
-/// control group's limit; 0 where the system does not say.
+/// Returns the memory in bytes that a new program can use without swapping, within the control group's limit,
+/// or 0 if unknown.
 std::size_t available_memory_bytes();
 
-/// Accelerators that the system's drivers show: "NVIDIA H100 80GB HBM3". Empty where there are none.
+/// Returns the accelerators that the system's drivers report, such as "NVIDIA H100 80GB HBM3".
 std::vector<std::string> seen_accelerators();
 
-/// Paths of MPI's and Slurm's launchers in the system's usual places: "/usr/bin/mpirun".
+/// Returns the paths of MPI's and Slurm's launchers in the usual system folders, such as "/usr/bin/mpirun".
 std::vector<std::string> seen_launchers();
 
 }  // namespace mantissa::runtime

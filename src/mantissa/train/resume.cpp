@@ -21,7 +21,7 @@ Change kind_of(const config::Option& option) {
                                               "batch.recompute", "precision.native_only"};
   if (std::find(kUnimportant.begin(), kUnimportant.end(), key) != kUnimportant.end())
     return Change::unimportant;
-  // The model is compared as a whole.
+  // The model is compared separately.
   if (option.section == "model") return Change::unimportant;
   static constexpr std::array kRefused = {"run.seed", "optimizer.name"};
   if (std::find(kRefused.begin(), kRefused.end(), key) != kRefused.end()) return Change::refused;
@@ -39,9 +39,8 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
   config::RunConfig now = config;
   if (nlohmann::json::parse(state.model_config) != nlohmann::json::parse(model)) {
     throw ConfigError(
-        "--resume: the config describes another model than the run has trained so far; resume with the run's "
-        "own "
-        "config.toml, or start anew with --overwrite");
+        "--resume: the config describes another model than that of the run; resume with the run's own "
+        "config.toml, or start over with --overwrite");
   }
   std::vector<std::string> changes;
   for (const config::Option& option : config::option_table()) {
@@ -50,10 +49,10 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
     const std::string new_value = config::toml_text(option.slot(now));
     if (kind == Change::unimportant || old_value == new_value) continue;
     if (kind == Change::refused) {
-      throw ConfigError(fmt::format(
-          "--resume: {}.{} was {} and is {} now; a run goes on with its own model, data, batch and seed. "
-          "Take the change back, or start anew with --overwrite or another --out",
-          option.section, option.key, old_value, new_value));
+      throw ConfigError(
+          fmt::format("--resume: {}.{} was {} and is {} now; the model, data, batch and seed of a run cannot "
+                      "change. Revert the change, or start over with --overwrite or another --out",
+                      option.section, option.key, old_value, new_value));
     }
     changes.push_back(fmt::format("{}.{} {} -> {}", option.section, option.key, old_value, new_value));
   }

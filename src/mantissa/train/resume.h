@@ -1,4 +1,4 @@
-// What a run may change when it is resumed, and what it has changed.
+// The allowed changes of a run when it is resumed, and their description.
 #pragma once
 
 #include <optional>
@@ -9,11 +9,10 @@
 
 namespace mantissa::train {
 
-/// Compares the config that `state` was saved under with `config`. Precision, optimizer settings, schedule,
-/// length of the run, logging, checkpointing, threads, the micro-batch and recomputing may differ; the answer
-/// says how, as "step 300: optimizer.lr 0.0003 -> 0.0001", and is nothing where they do not. `model`: the
-/// model's config.json. Throws ConfigError where model, data, seed or batch differ: the run would not be the
-/// same run.
+/// Compares `config` with the config of `state`. Precision, optimizer settings, schedule, length of the run,
+/// logging, checkpointing, threads, the micro-batch and recomputation may differ. Returns the differences
+/// that can change results, as "step 300: optimizer.lr 0.0003 -> 0.0001", or null. `model` is the model's
+/// config.json. Throws ConfigError if model, data, seed or batch differ, because that would be another run.
 std::optional<std::string> resumed_change(const io::StateHeader& state, const config::RunConfig& config,
                                           const std::string& model);
 

@@ -1,5 +1,4 @@
-// The end of an optimizer step: gradients are checked and clipped, and the update program changes the
-// weights.
+// The end of an optimizer step: checks and clips gradients, and runs the update program.
 #pragma once
 
 #include <cstddef>
@@ -15,39 +14,39 @@
 
 namespace mantissa::train {
 
-/// What one update depends on.
+/// The values that one update depends on.
 struct UpdateStep {
-  double lr = 0;           // of the schedule
-  std::int64_t t = 1;      // of applied updates, from 1
-  std::int64_t step = 0;   // of attempted updates: a key of stochastic rounding
-  std::uint64_t seed = 0;  // of stochastic rounding
-  double loss_scale = 1;   // what the gradients were multiplied by
+  double lr = 0;           // from the schedule
+  std::int64_t t = 1;      // count of applied updates, from 1
+  std::int64_t step = 0;   // count of attempted updates: a key of stochastic rounding
+  std::uint64_t seed = 0;  // for stochastic rounding
+  double loss_scale = 1;   // factor of the gradients
   double max_grad_norm = 0;
 };
 
 struct UpdateResult {
   optim::GradientCheck gradients;
-  /// A weight that the update would make inf or nan.
+  /// A weight that would become inf or NaN.
   std::optional<runtime::Executor::Broken> broken{};
-  /// Where not, nothing was changed.
+  /// Returns false if nothing was changed.
   bool applied() const { return gradients.finite && !broken; }
 };
 
 class Update {
  public:
-  /// The update of the weights of training.program(), which reads `numbers`. `kept`: zeroed or restored
-  /// memory of the update's memory.kept bytes. The update's own values lie where `training` has its
-  /// activations, if there is room. All must outlive this.
+  /// Prepares the update of the weights of training.program(), which reads `numbers`. `kept` is zeroed or
+  /// restored memory of the update's memory.kept bytes. The update's values use the memory of the activations
+  /// of `training` if there is room. All arguments must outlive this object.
   Update(std::span<const optim::Number> numbers, runtime::Session& training, std::byte* kept);
 
-  /// One update. Order: finite check and norm of all gradients → if not finite nothing is changed → clip →
-  /// would all weights that may break stay finite? → the update program.
+  /// Runs one update: norm and finite check of all gradients; if they are finite, clipping; the check that
+  /// weights stay finite; then the update program. If a check fails, nothing changes.
   UpdateResult apply(const UpdateStep& step);
 
-  /// The gradients that are read.
+  /// Returns the gradients that the update reads.
   std::span<const optim::Gradient> gradients() const { return gradients_; }
 
-  /// What is kept of each parameter.
+  /// The kept states of each parameter.
   struct State {
     plan::BufferId buffer = plan::kNoBuffer;
     std::byte* data = nullptr;

@@ -7,8 +7,8 @@
 namespace mantissa::train {
 namespace {
 
-// A scale that fell by this factor without rising is worth a word: where it is always one op's fault, and
-// where it is not, as it may be while a run finds its first scale.
+// A fall of the scale by this factor without a rise gives a warning: the first if one op overflows each time,
+// the second otherwise, since a run may still be finding its scale.
 constexpr double kFall = 4, kFallOfMany = 64;
 
 }  // namespace
@@ -52,21 +52,21 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
   if (step.skipped) return;
   if (step.grad_norm == 0 && !said_zero_) {
     said_zero_ = true;
-    const std::string text =
-        fmt::format("step {}: every gradient is 0, so that no weight moves; ", step.step);
+    const std::string text = fmt::format("step {}: every gradient is 0, so no weight moves; ", step.step);
     if (step.loss_scale) {
       said.push_back({text + "they fell below the smallest number of their format: a new run with a higher "
                              "precision.loss_scale.initial_scale_power keeps them",
                       {{{"--resume", "--precision", "bf16-mixed"}}}});
     } else {
-      said.push_back({text + "a format below f32 may have lost them",
+      said.push_back({text + "a format below f32 may have flushed them",
                       {{{"--resume", "--precision", "32-true"}, "shows whether it did"}}});
     }
   }
   if (!std::isfinite(step.loss) && !said_loss_) {
     said_loss_ = true;
-    said.push_back({fmt::format("step {}: the loss is {} and the gradients are finite", step.step, step.loss),
-                    {{{"--resume", "--rule", "lm_head: compute=f32"}}}});
+    said.push_back(
+        {fmt::format("step {}: the loss is {}, but the gradients are finite", step.step, step.loss),
+         {{{"--resume", "--rule", "lm_head: compute=f32"}}}});
   }
 }
 

@@ -1,4 +1,4 @@
-// What a run should be told about itself while it is alive: each thing once, with its cure.
+// Warnings during a run, each reported once with its cure.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,21 @@
 
 namespace mantissa::train {
 
-/// Looks at the steps of a run in order.
+/// Observes the steps of a run in order.
 class Watch {
  public:
-  /// What there is to say after `step`; empty most of the time.
+  /// Returns the warnings after `step`, usually none.
   std::vector<Warning> see(const StepReport& step);
 
  private:
   void see_scale(const StepReport& step, std::vector<Warning>& said);
   void see_gradients(const StepReport& step, std::vector<Warning>& said);
 
-  struct Fall {  // of the loss scale, without a rise in between
+  struct Fall {  // a fall of the loss scale without a rise in between
     double from = 0, to = 0;
     std::int64_t first = 0, last = 0;    // steps
-    std::string scope;                   // that overflowed each time; empty where it differed
-    std::vector<std::string> cure = {};  // of the last overflow
+    std::string scope;                   // the op that overflowed each time, or "" if they differ
+    std::vector<std::string> cure = {};  // for the last overflow
   };
   std::optional<Fall> fall_;
   double scale_ = 0;  // of the last step

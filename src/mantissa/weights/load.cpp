@@ -1,5 +1,5 @@
-// Weights from files into masters and copies: one pass over every tensor that reads, checks, rounds and
-// stores it, piece by piece on all threads; or the file's own memory, where it has what is read.
+// Reads weights from files into masters and copies. One pass over every tensor reads, checks, rounds and
+// stores it, piece by piece on all threads. A file that already has the needed format is used in place.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -23,12 +23,12 @@ namespace {
 
 using plan::Slot;
 
-/// A file's tensors under the names of the model's slots: files of the bare trunk leave its prefix out.
+/// Maps the names of the model's slots to tensors of a file. Files of the bare trunk omit its prefix.
 class StoredNames {
  public:
   StoredNames(const io::WeightFiles& files, const model::Family& family) : files_(files), family_(family) {}
 
-  /// The name that the files have for a slot.
+  /// Returns the name of a slot in the files.
   std::string of(const std::string& slot) const {
     const std::string_view prefix = family_.trunk_prefix;
     if (files_.find(slot) == nullptr && slot.starts_with(prefix)) {
@@ -38,8 +38,8 @@ class StoredNames {
     return slot;
   }
 
-  /// Tensors that the model computes from its config, and a head that is stored beside the embedding it is
-  /// tied to.
+  /// Returns true for tensors that the model computes from its config, and for a stored head that is tied to
+  /// the embedding.
   bool may_be_ignored(std::string_view name, bool tied_head) const {
     if (tied_head && name == family_.head_weight) return true;
     return std::ranges::any_of(family_.derived, [&](std::string_view end) { return name.ends_with(end); });
@@ -56,8 +56,8 @@ std::vector<std::int64_t> sizes(const Shape& shape) {
   return out;
 }
 
-/// Refuses a weight whose numbers are not those of its tensor alone: integers, truth values, and 8-bit codes
-/// with a scale beside them.
+/// Throws for weights that need more than their tensor: integers, booleans, and 8-bit codes with separate
+/// scales.
 void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
                  const plan::Program& program) {
   const bool floating = io::scalar_of(tensor.dtype).has_value();
@@ -68,18 +68,19 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
   const std::string where =
       fmt::format("but policy \"{}\" keeps {} here", program.policy.preset(), name(slot.master));
   if (floating) {
-    throw DtypeError(fmt::format(
-        "{} with its scale in \"{}\", {}; multiply them with mantissa convert IN OUT --dtype bf16, "
-        "or load the weights before they were quantised",
-        what, scale->name, where));
+    throw DtypeError(
+        fmt::format("{} with its scale in \"{}\", {}; dequantise them with mantissa convert IN OUT --dtype "
+                    "bf16, or load the weights before quantisation",
+                    what, scale->name, where));
   }
-  throw DtypeError(fmt::format(
-      "{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load the weights "
-      "before they were quantised",
-      what, where));
+  throw DtypeError(
+      fmt::format("{}, {}; save it as a floating-point tensor (in PyTorch weight.to(torch.float32)), or load "
+                  "the weights before quantisation",
+                  what, where));
 }
 
-/// Refuses files that hold something else than the model's weights, or weights that are no numbers.
+/// Throws if the files contain other tensors than the model's weights, or weights that are not
+/// floating-point.
 void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
                  const std::filesystem::path& where) {
   const StoredNames names(files, *config.family);
@@ -100,7 +101,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
   }
 }
 
-/// The stored tensor of a slot. Throws where it is missing or misshapen.
+/// Returns the stored tensor of a slot. Throws if it is missing or has the wrong shape.
 const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, const plan::Program& program,
                                 const ModelSource& source) {
   const std::filesystem::path& where = source.weights;
@@ -110,13 +111,13 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
                                 where.string(), slot.name, program.slots.size()));
   }
   if (info->shape != sizes(slot.shape)) {
-    throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json makes it {}", where.string(),
+    throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json requires {}", where.string(),
                                  slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
   }
   return *info;
 }
 
-/// Whether one of the n values is inf or nan: all bits of its exponent are set.
+/// Returns true if one of the n values is inf or NaN: all bits of its exponent are set.
 template <class Word>
 bool any_nonfinite(const std::byte* x, std::size_t n, Word exponent) {
   Word found = 0;
@@ -138,14 +139,14 @@ bool any_nonfinite(const std::byte* x, std::size_t n, Scalar format) {
       return any_nonfinite<std::uint16_t>(x, n, 0x7f80U);
     case Scalar::e5m2:
       return any_nonfinite<std::uint8_t>(x, n, 0x7cU);
-    case Scalar::e4m3:  // one nan, all ones
+    case Scalar::e4m3:  // e4m3 has one NaN, all ones
       return any_nonfinite<std::uint8_t>(x, n, 0x7fU);
     default:
       return any_nonfinite<std::uint16_t>(x, n, 0x7c00U);
   }
 }
 
-/// One tensor on its way from its file into memory of our own.
+/// Loads one tensor from its file into allocated memory.
 class TensorLoad {
  public:
   TensorLoad(const io::WeightFiles& files, const io::TensorInfo& tensor, const Slot& slot)
@@ -156,10 +157,10 @@ class TensorLoad {
         stored_(*io::scalar_of(tensor.dtype)),
         wide_(slot.master == Scalar::f64 ? Scalar::f64 : Scalar::f32) {}
 
-  /// What is to be filled; data that are null are not.
+  /// Destinations; those with null data are not filled.
   Matrix master;
   std::vector<Matrix> copies;
-  /// The stored values where they are memory already.
+  /// The stored values, if they are mapped.
   const std::byte* mapped = nullptr;
 
   Scalar stored() const { return stored_; }
@@ -225,7 +226,7 @@ class TensorLoad {
     std::optional<Piece> to_master;
     if (master.data != nullptr) to_master.emplace(device, master, first, n, buffers.master);
     const std::size_t skip = static_cast<std::size_t>(first) * mantissa::bytes_of(stored_);
-    const bool straight = to_master && stored_ == slot_.master;  // read where it is to be
+    const bool straight = to_master && stored_ == slot_.master;  // read directly into the destination
     const std::byte* values = mapped == nullptr ? nullptr : mapped + skip;
     if (values == nullptr || straight) {
       std::byte* to = straight ? to_master->data() : room(buffers.stored, stored_);
@@ -276,7 +277,7 @@ class TensorLoad {
         "checkpoint",
         file_.string(), slot_.name, x[i], first + static_cast<std::int64_t>(i)));
   }
-  /// `wide` holds what the file says, `rounded` the same in the master's format.
+  /// `wide` contains the values of the file, `rounded` those in the master's format.
   [[noreturn]] void refuse_range(const runtime::Device& device, const std::byte* wide,
                                  const std::byte* rounded, std::int64_t first, std::int64_t n) const {
     const std::size_t i = first_nonfinite(numbers(device, rounded, slot_.master, n));
@@ -294,13 +295,13 @@ class TensorLoad {
   Scalar stored_, wide_;
 };
 
-/// The weights that `source` has.
+/// Returns the weight files of `source`.
 io::WeightFiles files_of(const ModelSource& source) {
   if (source.memory != nullptr) return io::WeightFiles(source.memory);
   return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
 }
 
-/// Begins the histories of the scales with those that `files` keep.
+/// Initialises the histories of the scales from those in `files`.
 void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, const ModelSource& source) {
   std::map<std::string, std::string> metadata = files.metadata();
   if (source.state) {
@@ -317,7 +318,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   const io::WeightFiles files = files_of(source);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
-  std::size_t narrowest = 8;  // bytes of a stored value
+  std::size_t narrowest = 8;  // bytes per stored value
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
@@ -348,7 +349,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
       if (program.buffer(id).quantization) return;
-      // Rounded to the master's format on the way, a copy has the stored values where that has them.
+      // If the master's format represents the stored values, a copy in the stored format needs no conversion.
       if (type != load.stored() || !holds(slot.master, type)) return;
       const io::WeightFiles::Mapped file = files.map(tensor.name);
       if (reinterpret_cast<std::uintptr_t>(file.bytes.data()) % mantissa::bytes_of(type) != 0) return;

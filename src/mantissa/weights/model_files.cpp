@@ -39,7 +39,7 @@ ModelSource state_in(const std::filesystem::path& folder) {
             {},
             true};
   } catch (const FileError& e) {
-    throw FileError(e.message());  // its cures are those of a resumed run
+    throw FileError(e.message());  // without its cures, which are for a resumed run
   }
 }
 
@@ -99,10 +99,10 @@ std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights
 }  // namespace
 
 ModelSource find_model(const std::filesystem::path& directory) {
-  std::error_code error;  // of a place that cannot be looked at; it is no directory either
+  std::error_code error;  // an inaccessible path is not a directory
   if (!std::filesystem::is_directory(directory, error)) {
     throw FileError(
-        fmt::format("{}: is no directory; give a Hugging Face model directory with config.json and "
+        fmt::format("{}: is not a directory; give a Hugging Face model directory with config.json and "
                     "model.safetensors, or a run",
                     directory.string()));
   }
@@ -112,10 +112,10 @@ ModelSource find_model(const std::filesystem::path& directory) {
   if (has("model/config.json")) return model_in(directory / "model");
   const std::vector<io::FoundState> states = io::find_states(directory);
   if (!states.empty()) return state_in(states.back().path);
-  throw FileError(fmt::format(
-      "{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run that "
-      "has begun",
-      directory.string()));
+  throw FileError(
+      fmt::format("{}: has no config.json, so it is not a model, and no model/ or state/, so it is not a run "
+                  "with a state",
+                  directory.string()));
 }
 
 ModelSource find_model(const config::ModelSection& section) {

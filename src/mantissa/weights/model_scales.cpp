@@ -14,10 +14,10 @@ namespace mantissa::weights {
 namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& file, const std::string& why) {
-  throw FileError(fmt::format(
-      "{}: the metadata entry \"{}\" {}; take the model from its run again, remove the entry to begin with "
-      "scales of 1, or use scaling=current",
-      file.string(), io::kAmaxKey, why));
+  throw FileError(
+      fmt::format("{}: the metadata entry \"{}\" {}; copy the model from its run again, remove the entry to "
+                  "start with scales of 1, or use scaling=current",
+                  file.string(), io::kAmaxKey, why));
 }
 
 bool has_history(const runtime::Scales& scales) {
@@ -42,15 +42,15 @@ void read_amax(runtime::Scales& scales, const std::map<std::string, std::string>
   try {
     object = io::parse_json(entry->second, file);
   } catch (const FileError&) {
-    refuse(file, "is no JSON");
+    refuse(file, "is not JSON");
   }
-  if (!object.is_object()) refuse(file, "is no JSON object of magnitudes by tensor");
+  if (!object.is_object()) refuse(file, "is not a JSON object of magnitudes by tensor");
   std::map<std::string, float> magnitudes;
   for (const auto& [name, value] : object.items()) {
     const double amax = value.is_number() ? value.get<double>() : 0;
     if (!(amax > 0) || amax > std::numeric_limits<float>::max())
-      refuse(file,
-             fmt::format("has {} for {}, which is no magnitude of f32", value.dump(), io::in_quotes(name)));
+      refuse(file, fmt::format("has {} for {}, which is not a magnitude of f32", value.dump(),
+                               io::in_quotes(name)));
     magnitudes.emplace(name, static_cast<float>(amax));
   }
   scales.begin_with(magnitudes);

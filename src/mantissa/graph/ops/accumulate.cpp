@@ -1,4 +1,4 @@
-// A weight gradient of fewer bits than the arithmetic: each micro-batch's is made in full, then added.
+// A weight gradient narrower than the arithmetic: each micro-batch's is computed completely, then added.
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/update.h"
 

@@ -1,5 +1,5 @@
-// Activations, and activations that gate. Each computes in f32 and rounds its result once; gradients are
-// unrounded contributions.
+// Activations and gated activations. Each computes in f32 and rounds its result once; gradients are unrounded
+// contributions.
 #include <numbers>
 
 #include "mantissa/graph/ops/pointwise.h"

@@ -1,5 +1,5 @@
-// Causal grouped-query attention and its gradient, over the whole prefix or a sliding window, with scores
-// that may be soft-capped.
+// Causal grouped-query attention and its gradient, over the whole prefix or a sliding window, with optional
+// soft-capping of scores.
 #include "mantissa/kernels/attention.h"
 
 #include <fmt/format.h>
@@ -51,13 +51,13 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
           {std::move(lse), Role::arithmetic, kNone, ValueKind::activation, "lse"}};
 }
 
-/// Keys that a query of a sequence of `length` sees, averaged over its positions.
+/// Returns the number of keys visible to a query in a sequence of `length` tokens, averaged over positions.
 double mean_visible_keys(double length, double window) {
   if (window == 0 || window >= length) return (length + 1) / 2;
   return window - window * (window - 1) / (2 * length);
 }
 
-/// One product over the visible pairs: positions up to the longest row.
+/// Returns the flops of one product over the visible pairs, for positions up to the longest row.
 double product_flops(const NodeView& n, const Sizes& s) {
   const kernels::AttentionShape a = shape_of(n.attributes);
   return 2.0 * static_cast<double>(n.shape(0).dim(0).size) *

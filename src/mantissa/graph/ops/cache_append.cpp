@@ -1,4 +1,4 @@
-// New keys or values written behind those that a cache holds.
+// Appends new keys or values to a cache.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,5 +1,4 @@
-// Splits of a tensor along its features, and joins of several: copies, which change no value. A plan replaces
-// them with views of columns where memory allows (plan/view_columns.cpp).
+// Splits of a tensor by features, and concatenations: copies that change no value.
 #include "mantissa/kernels/columns.h"
 
 #include <fmt/format.h>
@@ -13,7 +12,7 @@
 namespace mantissa::graph {
 namespace {
 
-/// Names of parts, by which their values are told apart.
+/// The names of parts, which distinguish their values.
 constexpr std::array<std::string_view, 8> kPartNames = {"0", "1", "2", "3", "4", "5", "6", "7"};
 
 Cost no_flops(const NodeView&, const Sizes&) {
@@ -30,13 +29,12 @@ Shape with_width(const Shape& shape, std::int64_t width) {
   return Shape(std::move(dims));
 }
 
-/// The parts of the first input, of the columns that attribute "sizes" says.
+/// Returns the parts of the first input, with the column counts of attribute "sizes".
 std::vector<OutputSpec> parts_of(const NodeView& n, Role role) {
   const std::vector<std::int64_t> sizes = n.attributes.integers("sizes");
   if (sizes.size() > kPartNames.size() || total(sizes) != n.shape(0).last()) {
     throw ShapeError(fmt::format(
-        "split: \"{}\" is {}, but its {} parts have {} columns; expected {} parts at "
-        "most, of all columns",
+        "split: \"{}\" is {}, but its {} parts have {} columns; expected at most {} parts with all columns",
         n.graph.value(n.inputs[0]).name, n.shape(0).str(), sizes.size(), total(sizes), kPartNames.size()));
   }
   std::vector<OutputSpec> specs;
@@ -47,7 +45,7 @@ std::vector<OutputSpec> parts_of(const NodeView& n, Role role) {
   return specs;
 }
 
-/// Copies the input's columns into the outputs, one after the other.
+/// Copies the input's columns into consecutive outputs.
 void run_split(const Call& c) {
   std::int64_t first = 0;
   for (const Argument& part : c.outputs) {
@@ -87,14 +85,14 @@ void gradient_split(GradientBuilder& b) {
   b.contribute(0, b.emit("split.grad", std::move(gradients), attributes).front());
 }
 
-// ---- split.grad: inputs the gradients of some parts, whose numbers "parts" says, ascending; output [·, Σ
-// sizes], zero where a part has none
+// ---- split.grad: inputs are the gradients of the parts listed in "parts", ascending; output [·, Σ sizes],
+// zero for other parts
 
 std::vector<OutputSpec> infer_split_grad(const NodeView& n) {
   return {{with_width(n.shape(0), total(n.attributes.integers("sizes"))), Role::arithmetic}};
 }
 
-/// Calls copy(input, first) for parts that have a gradient, and zero(first, size) for the others.
+/// Calls copy(input, first) for parts with a gradient, and zero(first, size) for the others.
 template <class Copy, class Zero>
 void for_each_part(const Attributes& attributes, const Copy& copy, const Zero& zero) {
   const std::vector<std::int64_t> sizes = attributes.integers("sizes"), parts = attributes.integers("parts");
@@ -142,10 +140,9 @@ std::vector<OutputSpec> infer_concat(const NodeView& n) {
   std::int64_t width = 0;
   for (std::size_t i = 0; i < n.inputs.size(); ++i) {
     if (with_width(n.shape(i), 1) != with_width(n.shape(0), 1)) {
-      throw ShapeError(
-          fmt::format("concat: \"{}\" is {}, but \"{}\" is {}; they may differ in their last size only",
-                      n.graph.value(n.inputs[i]).name, n.shape(i).str(), n.graph.value(n.inputs[0]).name,
-                      n.shape(0).str()));
+      throw ShapeError(fmt::format("concat: \"{}\" is {}, but \"{}\" is {}; only their last sizes may differ",
+                                   n.graph.value(n.inputs[i]).name, n.shape(i).str(),
+                                   n.graph.value(n.inputs[0]).name, n.shape(0).str()));
     }
     width += n.shape(i).last();
   }
@@ -187,7 +184,7 @@ std::vector<OutputSpec> infer_concat_grad(const NodeView& n) {
 const OpDef kSplit = {
     .id = "split",
     .op = "split",
-    .doc = "parts of x side by side, as they are stored",
+    .doc = "parts of x by columns, copied",
     .kind = OpKind::move,
     .part = Part::split,
     .reads = {Read::value},
@@ -202,7 +199,7 @@ const OpDef kSplit = {
 const OpDef kSplitGrad = {
     .id = "split.grad",
     .op = "split",
-    .doc = "the gradients of the parts side by side, zero where a part has none",
+    .doc = "the gradients of the parts, concatenated; zero for parts without a gradient",
     .kind = OpKind::move,
     .part = Part::join,
     .reads = {Read::value},
@@ -216,7 +213,7 @@ const OpDef kSplitGrad = {
 const OpDef kConcat = {
     .id = "concat",
     .op = "concat",
-    .doc = "values side by side, rounded to compute",
+    .doc = "values concatenated by columns, rounded to compute",
     .kind = OpKind::move,
     .part = Part::join,
     .reads = {Read::value},
@@ -231,7 +228,7 @@ const OpDef kConcat = {
 const OpDef kConcatGrad = {
     .id = "concat.grad",
     .op = "concat",
-    .doc = "the gradient of each part, as it is stored",
+    .doc = "the gradient of each part, copied",
     .kind = OpKind::move,
     .part = Part::split,
     .reads = {Read::value},

@@ -1,5 +1,5 @@
-// Sums, products and multiples of values. The second operand of a sum or a product may be [width], the same
-// for every token.
+// Sums, products and multiples of values. The second operand of a sum or product may be [width], applied to
+// every token.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
@@ -12,7 +12,7 @@ bool is_broadcast(const Shape& operand, const Shape& whole) {
   return operand != whole && operand == Shape{whole.last()};
 }
 
-/// The shape of a result whose second operand has the first one's shape, or is broadcast.
+/// Returns the shape of a result. The second operand has the first one's shape or is broadcast.
 Shape broadcast_shape(const NodeView& n, std::string_view op) {
   if (n.shape(1) != n.shape(0) && !is_broadcast(n.shape(1), n.shape(0))) {
     throw ShapeError(fmt::format("{}: \"{}\" is {}, but \"{}\" is {}; it must have that shape, or be [{}]",
@@ -22,7 +22,7 @@ Shape broadcast_shape(const NodeView& n, std::string_view op) {
   return n.shape(0);
 }
 
-/// Adds `d`, of the result's shape, to the gradient of the second operand: summed over tokens where that is
+/// Adds `d`, of the result's shape, to the gradient of the second operand, summed over tokens if that is
 /// broadcast.
 void contribute_to_second(GradientBuilder& b, ValueId d) {
   const Value& operand = b.graph().value(b.input(1));

@@ -1,4 +1,4 @@
-// Rows by index: embedding lookup, its gradient, and the rows whose logits are wanted.
+// Selection of rows by index: embedding lookup, its gradient, and the rows for which logits are computed.
 #include "mantissa/kernels/gather.h"
 
 #include <fmt/format.h>
@@ -68,8 +68,7 @@ void run_dtable(const Call& c) {
   kernels::gather_backward(c.ctx, c.extent, g);
 }
 
-// The same, added to the gradient of the table's other uses. Inputs that gradient, ids, dy; output the
-// gradient.
+// Adds the gradient to that of the table's other uses. Inputs: that gradient, ids, dy; output: the gradient.
 std::vector<OutputSpec> infer_add_rows(const NodeView& n) {
   return {{n.shape(0), Role::weight_gradient, n.inputs[0], ValueKind::weight_gradient}};
 }
@@ -204,7 +203,7 @@ const OpDef kGatherAddRows = {
 const OpDef kSelect = {
     .id = "select",
     .op = "select",
-    .doc = "some rows of x, as they are",
+    .doc = "selected rows of x, copied",
     .kind = OpKind::lookup,
     .reads = {Read::value},
     .infer = infer_select,
@@ -217,7 +216,8 @@ const OpDef kSelect = {
 const OpDef kSelectDx = {
     .id = "select.dx",
     .op = "select",
-    .doc = "rows of dy at the places they were selected from, zero elsewhere; unrounded contribution",
+    .doc =
+        "rows of dy at the positions from which they were selected, zero elsewhere; unrounded contribution",
     .kind = OpKind::lookup,
     .reads = {Read::value},
     .infer = infer_select_dx,

@@ -10,8 +10,8 @@
 namespace mantissa::graph {
 namespace {
 
-// Inputs x [tokens, channels], gain [channels] and, if there is one, bias [channels]; outputs y, mean
-// [tokens], rstd [tokens].
+// Inputs x [tokens, channels], gain [channels] and optionally bias [channels]; outputs y, mean [tokens], rstd
+// [tokens].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {

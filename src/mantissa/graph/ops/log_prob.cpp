@@ -20,7 +20,7 @@ double soft_cap(const Attributes& attributes) {
   return attributes.number("soft_cap", 0.0);
 }
 
-// Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and, if asked,
+// Inputs x [tokens, channels], W [vocabulary, channels], ids [tokens]; outputs log_prob, lse and optionally
 // entropy [tokens].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   if (n.shape(1).rank() != 2 || n.shape(1).last() != n.shape(0).last()) {
@@ -39,12 +39,12 @@ double product_flops(const NodeView& n) {
   return 2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count());
 }
 
-/// Which gradients a node of the backward pass makes: dx, dweight, or both, in this order.
+/// The gradients that a backward node computes: dx, dweight, or both, in this order.
 struct Wanted {
   explicit Wanted(const Attributes& a) : dx(!a.flag("frozen_input")), dweight(!a.flag("frozen_weight")) {}
   bool dx, dweight;
   std::size_t count() const { return (dx ? 1U : 0U) + (dweight ? 1U : 0U); }
-  /// The operand for dx and for dweight among `outputs`; one without memory where it is not wanted.
+  /// Returns the operand among `outputs` for dx or dweight, without memory if it is not computed.
   template <class Operand>
   Operand* dx_of(std::span<Operand> outputs) const {
     return dx ? &outputs[0] : nullptr;
@@ -55,7 +55,7 @@ struct Wanted {
   }
 };
 
-/// The formats of dx and dweight; those of what is not wanted ask for no memory.
+/// The formats of dx and dweight. A gradient that is not computed needs no memory.
 struct GradientFormats {
   GradientFormats(const NodeView& n, const Sizes& s) : dx(s.arithmetic), dweight(s.arithmetic) {
     const Wanted wanted(n.attributes);
@@ -118,7 +118,7 @@ void gradient_forward(GradientBuilder& b) {
   }
 }
 
-// Inputs x, W, ids, lse, dlog_prob; outputs dx, dweight, those that are wanted.
+// Inputs x, W, ids, lse, dlog_prob; outputs dx and dweight as selected.
 std::vector<OutputSpec> infer_grad(const NodeView& n) {
   const Wanted wanted(n.attributes);
   std::vector<OutputSpec> specs;
@@ -153,7 +153,7 @@ void run_grad(const Call& c) {
   kernels::log_prob_backward(c.ctx, c.extent, backward_of(c, c.inputs[3], c.inputs[4]));
 }
 
-// Both in one. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
+// Forward and backward in one op. Inputs x, W, ids, dlog_prob; outputs dx, dweight, log_prob, lse.
 std::vector<OutputSpec> infer_training(const NodeView& n) {
   std::vector<OutputSpec> specs = infer_grad(n);
   for (OutputSpec& spec : infer_forward(n)) specs.push_back(std::move(spec));
@@ -164,7 +164,7 @@ Cost cost_training(const NodeView& n, const Sizes&) {
   return {static_cast<double>(1 + Wanted(n.attributes).count()) * product_flops(n)};
 }
 
-/// Where leaves are too long for their logits to be kept, these are computed twice.
+/// Logits are computed twice if leaves are too long to keep them.
 double executed_in_training(const NodeView& n, const Sizes& s) {
   const bool kept = kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size);
   return cost_training(n, s).flops + (kept ? 0.0 : product_flops(n));
@@ -229,8 +229,8 @@ const OpDef kLogProb = {
     .id = "log_prob",
     .op = "log_prob",
     .doc =
-        "log-probability of each id under softmax(x·Wᵀ), the logits soft-capped or not; operands rounded to "
-        "compute, logits and softmax f32, chunked",
+        "log-probability of each id under softmax(x·Wᵀ), with optional soft cap of the logits; operands "
+        "rounded to compute, logits and softmax f32, chunked",
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
@@ -271,7 +271,8 @@ const OpDef kLogProbTraining = {
     .id = "log_prob.training",
     .op = "log_prob",
     .doc =
-        "log_prob and log_prob.grad of the same rows: logits are made once and kept, a few leaves at a time",
+        "log_prob and log_prob.grad of the same rows: logits are computed once and kept, a few leaves at a "
+        "time",
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},

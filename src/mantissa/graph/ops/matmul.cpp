@@ -47,7 +47,7 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const std::int64_t out = n.shape(1).dim(1 - in_axis).size;
   if (n.inputs.size() > 2 && n.shape(2) != Shape{out}) {
     throw ShapeError(fmt::format(
-        "matmul: bias \"{}\" is {}, but weight \"{}\" makes {} values; it must be [{}]",
+        "matmul: bias \"{}\" is {}, but weight \"{}\" has {} outputs; it must be [{}]",
         n.graph.value(n.inputs[2]).name, n.shape(2).str(), n.graph.value(n.inputs[1]).name, out, out));
   }
   std::vector<Dim> dims = n.shape(0).dims();
@@ -156,7 +156,7 @@ void run_dw(const Call& c) {
   if (g.c.type == c.arithmetic) {
     g.accumulate = c.accumulate;
   } else if (c.accumulate) {
-    g.addend = g.c;  // the micro-batch's sum is rounded with it, once
+    g.addend = g.c;  // the micro-batch's sum is rounded together with it, once
   }
   const SumRows rows(c.inputs[0], c.extent);
   g.rows = rows.rows();
@@ -167,7 +167,7 @@ void run_dw(const Call& c) {
 
 // ---- references
 
-/// C of the product g whose operands are `a` and `b` in double.
+/// Computes C of the product g with operands `a` and `b` in double.
 void reference_product(const ReferenceCall& c, Gemm g, const ReferenceOperand& a, bool a_transposed,
                        const ReferenceOperand& b, bool b_transposed) {
   g.a = GemmOperand{{a.data(), Scalar::f64, a.width}, Scalar::f64, a_transposed};

@@ -1,4 +1,4 @@
-// The ops of the registry, one definition per file of this folder.
+// The registered ops, one definition per file of this folder.
 #pragma once
 
 #include "mantissa/graph/op.h"

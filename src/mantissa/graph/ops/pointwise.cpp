@@ -59,8 +59,8 @@ void reference_expression(const ReferenceCall& c) {
 void check_same_shape(const NodeView& n, std::string_view op) {
   for (std::size_t i = 1; i < n.inputs.size(); ++i) {
     if (n.shape(i) != n.shape(0)) {
-      throw ShapeError(
-          fmt::format("{}: inputs {} and {} must have one shape", op, n.shape(0).str(), n.shape(i).str()));
+      throw ShapeError(fmt::format("{}: inputs {} and {} must have the same shape", op, n.shape(0).str(),
+                                   n.shape(i).str()));
     }
   }
 }

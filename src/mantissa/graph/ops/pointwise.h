@@ -1,4 +1,4 @@
-// How pointwise ops are defined: an op and the op of its gradient, from one expression each.
+// The definition of pointwise ops: an op and its gradient, from one expression each.
 //
 //   constexpr Pointwise kReluSquaredDef{
 //       .id = "relu_squared", .gradient_id = "relu_squared.grad", .doc = …, .gradient_doc = …,
@@ -20,34 +20,35 @@ using kernels::ExpressionBuilder;
 using Register = ExpressionBuilder::Reg;
 using Registers = std::vector<Register>;
 
-/// A pointwise op whose inputs have one shape, and its gradient.
+/// A pointwise op whose inputs have equal shapes, and its gradient.
 struct Pointwise {
   std::string_view id;
   std::string_view gradient_id;
   std::string_view doc;
   std::string_view gradient_doc;
   Role role = Role::compute;                 // of the result
-  std::string_view first = {}, second = {};  // names of two inputs, by which their gradients are told apart
-  /// The result, from the inputs.
+  std::string_view first = {}, second = {};  // names of two inputs, which distinguish their gradients
+  /// Returns the result from the inputs.
   Register (*forward)(ExpressionBuilder& b, const Registers& in, const Attributes& a) = nullptr;
-  /// The gradients of the inputs, from the inputs and after them the gradient of the result.
+  /// Returns the gradients of the inputs from the inputs followed by the gradient of the result.
   Registers (*gradient)(ExpressionBuilder& b, const Registers& in, const Attributes& a) = nullptr;
 };
 
 // Parts of definitions.
 
-/// What all ops that are expressions share: they read values, may work in place, and run one kernel.
+/// Returns the common properties of ops that are expressions: they read values, may work in place, and share
+/// a kernel.
 OpDef expression_op(std::string_view id, std::string_view op, std::string_view doc);
-/// Runs a node's expression. An input of one row [width] is the same for every row of the outputs.
+/// Runs a node's expression. An input of one row [width] is broadcast to all rows of the outputs.
 void run_expression(const Call& c);
 void reference_expression(const ReferenceCall& c);
-/// Throws ShapeError, naming `op`, where the inputs of `n` have not one shape.
+/// Throws ShapeError with `op` if the inputs of `n` differ in shape.
 void check_same_shape(const NodeView& n, std::string_view op);
-/// The value of every input, in order.
+/// Loads every input, in order.
 Registers load_inputs(ExpressionBuilder& b, const NodeView& n);
-/// The program that stores `results` in order.
+/// Returns the program that stores `results` in order.
 kernels::Expression stored(ExpressionBuilder& b, const Registers& results);
-/// The outputs of a gradient op: one per input but the last, which is the gradient of the result.
+/// Returns the outputs of a gradient op: one per input except the last, which is the gradient of the result.
 std::vector<OutputSpec> infer_gradient(const NodeView& n, const Pointwise& def);
 /// Emits the gradient op and contributes its outputs.
 void contribute_gradient(GradientBuilder& b, const Pointwise& def);

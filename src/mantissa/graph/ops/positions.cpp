@@ -1,4 +1,4 @@
-// Each token's position in its sequence: what learned position embeddings look up.
+// The position of each token in its sequence, for learned position embeddings.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
@@ -7,8 +7,8 @@
 namespace mantissa::graph {
 namespace {
 
-// Input ids [tokens], which gives the shape and is not read; output int32 [tokens]. Attribute "limit": the
-// positions there are.
+// Input ids [tokens], used only for its shape; output int32 [tokens]. Attribute "limit": the number of
+// positions.
 std::vector<OutputSpec> infer(const NodeView& n) {
   return {{n.shape(0), Role::integer}};
 }

@@ -1,5 +1,5 @@
-// C = A·B of two matrices without a token axis, each as it lies or transposed: products between weights, as
-// some optimizers take them.
+// C = A·B of two matrices without a token axis, each plain or transposed: products of weights in some
+// optimizers.
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"

@@ -1,5 +1,5 @@
-// A factor of a product stored under scales: the plan puts it before Linear ops whose policy asks for 8 or 4
-// bits.
+// Stores a factor of a product with scales. The plan inserts it before Linear ops with an 8- or 4-bit compute
+// format.
 #include "mantissa/kernels/quantize.h"
 
 #include "mantissa/graph/ops/ops.h"
@@ -15,8 +15,8 @@ Cost cost(const NodeView& n, const Sizes&) {
   return {static_cast<double>(n.shape(0).count())};
 }
 
-/// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from each row's start),
-/// "current", "margin".
+/// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from the start of each
+/// row), "current", "margin".
 void run(const Call& c) {
   const Argument& in = c.inputs[0];
   const Argument& out = c.outputs[0];
@@ -39,7 +39,7 @@ void reference(const ReferenceCall& c) {
 const OpDef kQuantize = {
     .id = "quantize",
     .op = "quantize",
-    .doc = "rounded under the scale of the tensor, or of blocks",
+    .doc = "rounded with the scale of the tensor, or of blocks",
     .kind = OpKind::move,
     .reads = {Read::value},
     .infer = infer,

@@ -9,16 +9,16 @@
 namespace mantissa::graph {
 namespace {
 
-// Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain of fewer channels, [d],
-// normalises heads of d channels, each by itself: rstd [tokens, heads].
+// Inputs x [tokens, channels], gain [channels]; outputs y, rstd [tokens]. A gain with fewer channels, [d],
+// normalises each head of d channels separately: rstd [tokens, heads].
 std::vector<OutputSpec> infer_forward(const NodeView& n) {
   const Shape& x = n.shape(0);
   const std::int64_t channels = n.shape(1).last();
   if (n.shape(1) != Shape{channels} || channels == 0 || x.last() % channels != 0) {
-    throw ShapeError(fmt::format(
-        "rmsnorm: gain \"{}\" is {}, but its input has {} channels; the gain must have as many, or "
-        "as many as one head where each head has a norm of its own",
-        n.graph.value(n.inputs[1]).name, n.shape(1).str(), x.last()));
+    throw ShapeError(
+        fmt::format("rmsnorm: gain \"{}\" is {}, but its input has {} channels; the gain must have as many "
+                    "channels as the input, or as one head for a norm over each head",
+                    n.graph.value(n.inputs[1]).name, n.shape(1).str(), x.last()));
   }
   std::vector<Dim> rows(x.dims().begin(), x.dims().end() - 1);
   if (channels != x.last()) rows.push_back({x.last() / channels});
@@ -77,7 +77,7 @@ void run_dx(const Call& c) {
   kernels::rmsnorm_backward(c.ctx, c.extent, n);
 }
 
-// Inputs x, rstd, dy; output dgain [channels]: rstd has one number per head.
+// Inputs x, rstd, dy; output dgain [channels]. rstd has one number per head.
 std::vector<OutputSpec> infer_dgain(const NodeView& n) {
   const std::int64_t groups = n.shape(1).count() / n.shape(0).leading();
   return {{Shape{n.shape(0).last() / groups}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
@@ -95,7 +95,7 @@ void run_dgain(const Call& c) {
   kernels::rmsnorm_gain(c.ctx, c.extent, n);
 }
 
-/// Rows that are normalised: tokens, or tokens · heads.
+/// Returns the number of normalised rows: tokens, or tokens · heads.
 std::int64_t rows_of(const ReferenceOperand& rstd) {
   return static_cast<std::int64_t>(rstd.values.size());
 }

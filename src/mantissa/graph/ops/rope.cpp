@@ -60,7 +60,7 @@ void gradient_forward(GradientBuilder& b) {
   b.contribute(1, d[1]);
 }
 
-/// By the tables' own cosines and sines; kernels/reference/rope.h judges the tables.
+/// Uses the cosines and sines of the given tables. kernels/reference/rope.h is the reference for the tables.
 void reference(const ReferenceCall& c, double sign) {
   const std::int64_t d = c.attributes.integer("head_dim"), half = d / 2;
   for (const Segment& s : c.extent.segments) {

@@ -1,5 +1,5 @@
-// A change of format that saturates, flushes subnormals, or rounds otherwise than to nearest, as a policy may
-// ask for: a step of its own, which no kernel does on the way.
+// A change of format that saturates, flushes subnormals, or rounds other than to nearest, as a policy may
+// require. It is a separate step that no kernel includes.
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/quantize.h"
 
@@ -37,7 +37,7 @@ const OpDef kRound = {
     .op = "cast",
     .doc =
         "rounded once, stochastically or toward zero; overflow to the largest finite value, subnormals to "
-        "zero, as the policy says",
+        "zero, as given by the policy",
     .part = Part::rounding,
     .reads = {Read::value},
     .infer = infer,

@@ -1,5 +1,5 @@
-// Soft-capped values, in the operations of the head's own cap (kernels/head.h): logits that leave the model
-// have the bits of those that the head makes log-probabilities of.
+// Soft-capped values, with the same operations as the head's cap (kernels/head.h), so that returned logits
+// have the same bits as those from which the head computes log-probabilities.
 #include "mantissa/graph/ops/pointwise.h"
 
 namespace mantissa::graph {
@@ -13,7 +13,7 @@ Register bounded(ExpressionBuilder& b, Register x, const Attributes& a) {
 constexpr Pointwise kSoftCapDef{
     .id = "soft_cap",
     .gradient_id = "soft_cap.grad",
-    .doc = "cap·tanh(x / cap) in f32, rounded once; logits leave the model unrounded",
+    .doc = "cap·tanh(x / cap) in f32, rounded once; as logits unrounded",
     .gradient_doc = "dy·(1 − tanh²(x / cap)) in f32, an unrounded contribution",
     .forward = [](ExpressionBuilder& b, const Registers& in,
                   const Attributes& a) { return b.mul(b.constant(a.number("cap")), bounded(b, in[0], a)); },

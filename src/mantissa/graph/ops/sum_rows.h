@@ -1,4 +1,4 @@
-// Which rows a sum over tokens runs over.
+// The rows of a sum over tokens.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace mantissa::graph {
 
-/// The rows of a sum over the first dimension of an operand: those of the extent. Where the operand has one
-/// entry per sequence each entry is a row of its own.
+/// The rows of a sum over the first dimension of an operand, given by the extent. If the operand has one
+/// entry per sequence, each entry is a separate row.
 class SumRows {
  public:
   SumRows(const Argument& x, const Extent& extent) : rows_(extent.rows) {

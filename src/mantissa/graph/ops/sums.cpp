@@ -1,10 +1,10 @@
-// Sums that differentiation makes, changes of format, and chains of pointwise ops that the plan joins.
+// Sums inserted by differentiation, changes of format, and pointwise chains joined by the plan.
 #include "mantissa/graph/ops/pointwise.h"
 
 namespace mantissa::graph {
 namespace {
 
-/// ((in0 + in1) + in2) …; of one input a copy.
+/// ((in0 + in1) + in2) …; a copy for one input.
 kernels::Expression sum_expression(const NodeView& n) {
   ExpressionBuilder b;
   const Registers in = load_inputs(b, n);
@@ -30,8 +30,8 @@ OpDef sum_op() {
 }
 
 OpDef sum_uses_op() {
-  OpDef op = expression_op("sum_uses", "sum",
-                           "weight gradients of a tied weight's uses, added once per optimizer step");
+  OpDef op =
+      expression_op("sum_uses", "sum", "gradients of a tied weight's uses, added once per optimizer step");
   op.part = Part::sum;
   op.in_place = false;
   op.alias = 0;
@@ -45,7 +45,7 @@ OpDef sum_uses_op() {
 
 OpDef cast_op() {
   OpDef op =
-      expression_op("cast", "cast", "a change of format that no kernel could do while loading or storing");
+      expression_op("cast", "cast", "a change of format that no kernel can include in loading or storing");
   op.kind = OpKind::move;
   op.part = Part::conversion;
   op.in_place = false;

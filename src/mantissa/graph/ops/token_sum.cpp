@@ -1,4 +1,4 @@
-// The gradient of a bias: the sum over tokens of the gradient of what it is added to.
+// The gradient of a bias: the sum over tokens of the incoming gradient.
 #include "mantissa/kernels/token_sum.h"
 
 #include "mantissa/graph/ops/ops.h"

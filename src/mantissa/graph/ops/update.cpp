@@ -1,5 +1,5 @@
-// What optimizers are made of beside products: passes over a parameter's elements, and means of such passes.
-// Both carry a program of their own (Node::expression).
+// Building blocks of optimizers besides products: passes over a parameter's elements, and means of such
+// passes. Both have a program (Node::expression).
 #include <algorithm>
 #include <cassert>
 #include <cmath>
@@ -16,8 +16,8 @@ namespace {
 using kernels::Broadcast;
 using kernels::Over;
 
-/// How an operand of [rows, width] lies over elements of another size: a row [width], a column [rows, 1], or
-/// one number.
+/// Returns how an operand of [rows, width] is broadcast over elements of another size: a row [width], a
+/// column [rows, 1], or one number.
 Broadcast broadcast(std::int64_t rows, std::int64_t width, std::int64_t over_rows, std::int64_t over_width) {
   if (rows == over_rows && width == over_width) return Broadcast::none;
   if (rows * width == 1) return Broadcast::everywhere;
@@ -40,7 +40,7 @@ std::vector<kernels::PointwiseInput> operands(const ReferenceCall& c, std::int64
   return all;
 }
 
-/// The program's outputs at element (row, column), in double.
+/// Returns the program's outputs at element (row, column), in double.
 std::vector<double> evaluate(const kernels::Expression& program,
                              const std::vector<kernels::PointwiseInput>& inputs, std::int64_t row,
                              std::int64_t column, std::int64_t width) {
@@ -59,8 +59,8 @@ Cost cost(const NodeView& n, const Sizes&) {
   return {static_cast<double>(n.shape(0).count())};
 }
 
-// ---- update: outputs that are the memory of an input are what the optimizer keeps; outputs beyond the
-// program's are copies of the weight, in lower formats
+// ---- update: outputs that overwrite an input are kept states; outputs beyond the program's are copies of
+// the weight in lower formats
 
 bool is_kept(const Call& c, const Argument& output) {
   return std::ranges::any_of(c.inputs, [&](const Argument& in) { return in.data == output.data; });
@@ -90,7 +90,7 @@ void run_update(const Call& c) {
     if (c.outputs[o].weight) *c.overflow = kernels::find_overflow(c.ctx, sweep, o);
   }
   if (*c.overflow) return;
-  // Later steps read what is made here, and nothing of what is kept.
+  // Later steps read the results of this one, but no kept state.
   bool made = false;
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (is_kept(c, c.outputs[o])) {
@@ -169,9 +169,8 @@ const OpDef kUpdate = {
     .id = "update",
     .op = "update",
     .doc =
-        "one pass of an optimizer over a parameter: every operation in f32, each result rounded once to "
-        "where it "
-        "is kept",
+        "one pass of an optimizer over a parameter: every operation in f32, each result rounded once to its "
+        "stored format",
     .reads = {Read::value},
     .cost = cost,
     .run = run_update,

@@ -1,4 +1,4 @@
-// What Gemma 2 and 3 share.
+// The common part of Gemma 2 and 3.
 #pragma once
 
 #include <vector>
@@ -8,14 +8,14 @@
 
 namespace mantissa::model {
 
-/// The decoder with norms that multiply by 1 + gain and stand on both sides of each branch, scaled
-/// embeddings, GELU gates, the attention scale of query_pre_attn_scalar, and soft-capped scores and logits.
+/// Reads the decoder with norms on both sides of each branch that multiply by 1 + gain, scaled embeddings,
+/// GELU gates, the attention scale of query_pre_attn_scalar, and soft-capped scores and logits.
 DecoderSpec read_gemma(const FieldReader& fields, ModelConfig& config, const DecoderDefaults& defaults,
                        double score_cap, double logit_cap);
 
 std::vector<Field> gemma_fields(std::vector<Field> more);
 
-/// The window of the layers that have one.
+/// Returns the window of the layers with sliding attention.
 std::int64_t read_gemma_window(const FieldReader& fields);
 
 }  // namespace mantissa::model

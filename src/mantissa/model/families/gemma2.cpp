@@ -8,7 +8,7 @@
 namespace mantissa::model {
 namespace {
 
-/// A cap; null switches it off, a missing field means the family's default.
+/// Reads a cap. Null disables it; a missing field has the family's default.
 double read_cap(const FieldReader& fields, const char* key, double fallback) {
   return fields.is_null(key) ? 0 : fields.number(key, fallback);
 }
@@ -37,8 +37,8 @@ std::vector<Field> gemma_fields(std::vector<Field> more) {
                                {"attention_bias", Kind::flag, "q, k, v and o have biases"},
                                {"query_pre_attn_scalar", Kind::number, "scores are divided by its root"},
                                {"final_logit_softcapping", Kind::any, "bound of the logits"},
-                               {"sliding_window", Kind::any, "keys that a query sees, itself included"},
-                               {"layer_types", Kind::any, "kind of attention, layer by layer"}};
+                               {"sliding_window", Kind::any, "keys visible to a query, including its own"},
+                               {"layer_types", Kind::any, "kind of attention for each layer"}};
   fields.insert(fields.end(), more.begin(), more.end());
   return decoder_fields(std::move(fields));
 }

@@ -1,5 +1,5 @@
-// Gemma 3, text only (Gemma Team, 2025): norms over the heads of q and k; five layers of six have a window
-// and rotary angles of their own base.
+// Gemma 3, text only (Gemma Team, 2025): norms over the heads of q and k; five of six layers have a window,
+// and rotary angles with a separate base.
 #include "mantissa/model/families/families.h"
 #include "mantissa/model/families/gemma.h"
 #include "mantissa/model/rope_fields.h"
@@ -9,12 +9,13 @@ namespace {
 
 constexpr double kFullTheta = 1e6, kWindowTheta = 1e4;
 
-/// The angles of one kind of layer, of its object in rope_parameters where transformers 5 wrote the file.
+/// Reads the angles of one kind of layer from its object in rope_parameters, if transformers 5 wrote the
+/// file.
 Rope read_table(const FieldReader& fields, const char* kind, Rope rope, std::int64_t positions) {
   const std::optional<FieldReader> kinds = fields.object("rope_parameters");
   if (!kinds) return rope;
   if (!kinds->has("full_attention") && !kinds->has("sliding_attention"))
-    fields.fail("rope_parameters", "must hold \"full_attention\" and \"sliding_attention\"");
+    fields.fail("rope_parameters", "must contain \"full_attention\" and \"sliding_attention\"");
   const std::optional<FieldReader> own = kinds->object(kind);
   if (!own) return rope;
   rope.theta = own->number("rope_theta", rope.theta);
@@ -22,9 +23,8 @@ Rope read_table(const FieldReader& fields, const char* kind, Rope rope, std::int
   return rope;
 }
 
-/// The tables of the layers that see the whole prefix, and of those with a window. transformers 5 writes one
-/// object for each kind; 4 wrote rope_theta with rope_scaling, which wins where both stand, and
-/// rope_local_base_freq.
+/// Reads the tables of the layers without and with a window. transformers 5 writes one object for each kind.
+/// transformers 4 writes rope_local_base_freq, and rope_theta with rope_scaling, which takes precedence.
 std::vector<Rope> read_ropes(const FieldReader& fields, std::int64_t positions) {
   Rope full = read_table(fields, "full_attention",
                          {.name = "rope", .theta = fields.number("rope_theta", kFullTheta)}, positions);
@@ -48,7 +48,7 @@ bool has_window(const FieldReader& fields, std::int64_t layer) {
 }
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
-  fields.refuse("attn_logit_softcapping", "transformers has the field and does not apply it; set it to null");
+  fields.refuse("attn_logit_softcapping", "transformers has the field but does not apply it; set it to null");
   DecoderSpec s = read_gemma(
       fields, c,
       {.max_positions = 131072, .kv_heads = 4, .head_dim = 256, .tied_head = true, .padding_id = 0}, 0, 0);
@@ -65,9 +65,10 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
 const Family kGemma3 = {
     .model_type = "gemma3_text",
     .architecture = "Gemma3ForCausalLM",
-    .fields = gemma_fields(
-        {{"rope_local_base_freq", Field::Kind::number, "base of the windowed layers' angles"},
-         {"sliding_window_pattern", Field::Kind::whole, "every layer of this number sees the whole prefix"}}),
+    .fields =
+        gemma_fields({{"rope_local_base_freq", Field::Kind::number, "base of the windowed layers' angles"},
+                      {"sliding_window_pattern", Field::Kind::whole,
+                       "every layer of this number attends to the whole prefix"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},
     .read = read,

@@ -16,8 +16,8 @@ struct Gpt2Spec {
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
   bool tied_head = true;
-  bool scale_scores = true;             // by 1/√head_dim
-  bool scale_by_inverse_layer = false;  // and by 1/(layer + 1)
+  bool scale_scores = true;             // multiplies by 1/√head_dim
+  bool scale_by_inverse_layer = false;  // also multiplies by 1/(layer + 1)
 };
 
 class Gpt2 : public Network {
@@ -63,7 +63,7 @@ class Gpt2 : public Network {
     return b.ops.layernorm(scope, x, gain, bias, s_.norm_eps);
   }
 
-  /// transformers' Conv1D: the weight is [in, out].
+  /// transformers' Conv1D, whose weight is [in, out].
   ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out,
                  double init_scale = 1) const {
     const std::int64_t in = b.ops.graph().value(x).shape.last();
@@ -100,7 +100,7 @@ class Gpt2 : public Network {
   Gpt2Spec s_;
 };
 
-/// transformers takes these names for GPT-2's own, and lets them win where both stand.
+/// transformers maps these names to GPT-2's own names; if both exist, they take precedence.
 void check_aliases(const FieldReader& fields) {
   constexpr std::pair<const char*, const char*> kAliases[] = {{"hidden_size", "n_embd"},
                                                               {"num_hidden_layers", "n_layer"},
@@ -109,7 +109,7 @@ void check_aliases(const FieldReader& fields) {
   for (const auto& [alias, key] : kAliases) {
     const nlohmann::json* value = fields.find(alias);
     if (value == nullptr || (fields.has(key) && *fields.find(key) == *value)) continue;
-    fields.fail(alias, fmt::format("is {}, which gpt2 calls {}; write that", shown(*value), key));
+    fields.fail(alias, fmt::format("is {}, but gpt2 uses the name {}; write that", shown(*value), key));
   }
 }
 
@@ -133,7 +133,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
     fields.fail("activation_function",
                 fmt::format("is {}, which is not supported here; supported: \"gelu_new\"", shown(act)));
   }
-  fields.refuse_flag("add_cross_attention", "GPT-2 here is a decoder alone");
+  fields.refuse_flag("add_cross_attention", "GPT-2 is supported only as a decoder");
   if (s.hidden_size % s.heads != 0 || s.hidden_size / s.heads > 256) {
     fields.fail("n_head", fmt::format("is {}, but must divide n_embd {} into heads of at most 256", s.heads,
                                       s.hidden_size));
@@ -144,7 +144,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
                                                            2.0 * static_cast<double>(s.inner_size)));
   if (weights > 1e13)
     fields.fail("n_embd",
-                fmt::format("makes, with the other sizes, {:.2g} weights; 1e+13 is the most", weights));
+                fmt::format("gives, with the other sizes, {:.2g} weights, more than 1e+13", weights));
   return std::make_shared<Gpt2>(s);
 }
 
@@ -156,7 +156,7 @@ const Family kGpt2 = {
     .fields = {{"n_embd", Field::Kind::whole, "width of the residual stream"},
                {"n_layer", Field::Kind::whole, "layers"},
                {"n_head", Field::Kind::whole, "heads"},
-               {"n_inner", Field::Kind::any, "width inside the MLP; 4 × n_embd"},
+               {"n_inner", Field::Kind::any, "hidden size of the MLP; 4 × n_embd"},
                {"n_positions", Field::Kind::whole, "learned positions: the longest sequence"},
                {"layer_norm_epsilon", Field::Kind::number, "added to the variance inside the root"},
                {"activation_function", Field::Kind::text, "activation of the MLP"},

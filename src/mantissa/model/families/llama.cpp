@@ -1,5 +1,4 @@
-// Llama (Touvron et al., 2023): RMSNorm, rotary grouped-query attention, SwiGLU; biases where config.json
-// asks.
+// Llama (Touvron et al., 2023): RMSNorm, rotary grouped-query attention, SwiGLU; optional biases.
 #include "mantissa/model/decoder.h"
 #include "mantissa/model/families/families.h"
 #include "mantissa/model/rope_fields.h"
@@ -15,7 +14,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   require_activation(fields, "hidden_act", "silu", "swish");
   fields.refuse("sliding_window", "Llama attends to the whole prefix; Mistral and Qwen have windows");
   if (fields.number("pretraining_tp", 1) != 1)
-    c.notes.push_back("pretraining_tp is read as 1: the products are computed whole");
+    c.notes.push_back("pretraining_tp is read as 1: the products are not split");
   return std::make_shared<Decoder>(std::move(s));
 }
 

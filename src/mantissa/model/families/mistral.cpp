@@ -1,4 +1,4 @@
-// Mistral (Jiang et al., 2023): Llama without biases, whose queries see a sliding window of keys.
+// Mistral (Jiang et al., 2023): Llama without biases, with a sliding window of keys.
 #include "mantissa/model/decoder.h"
 #include "mantissa/model/families/families.h"
 #include "mantissa/model/rope_fields.h"
@@ -6,7 +6,7 @@
 namespace mantissa::model {
 namespace {
 
-constexpr std::int64_t kDefaultWindow = 4096;  // where config.json does not have the field; null: no window
+constexpr std::int64_t kDefaultWindow = 4096;  // for a config.json without the field; null: no window
 
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   DecoderSpec s = read_decoder(fields, c, {.max_positions = 131072, .kv_heads = 8});
@@ -26,7 +26,7 @@ const Family kMistral = {
     .architecture = "MistralForCausalLM",
     .fields =
         decoder_fields({{"hidden_act", Field::Kind::text, "activation of the MLP"},
-                        {"sliding_window", Field::Kind::any, "keys that a query sees, itself included"}}),
+                        {"sliding_window", Field::Kind::any, "keys visible to a query, including its own"}}),
     .trunk_prefix = "model.",
     .derived = {"rotary_emb.inv_freq"},
     .read = read,

@@ -1,4 +1,4 @@
-// What the Qwen families share: which layers have a window.
+// The common part of the Qwen families: the layers with a window.
 #pragma once
 
 #include <vector>

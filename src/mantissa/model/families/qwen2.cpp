@@ -24,7 +24,7 @@ void read_qwen_windows(const FieldReader& fields, DecoderSpec& s) {
       read_layer_types(fields, static_cast<std::int64_t>(s.layers.size()), has_window);
   if (!uses_window(fields) && std::ranges::find(windowed, true) != windowed.end()) {
     fields.fail("layer_types",
-                "holds \"sliding_attention\", but there is no window: set use_sliding_window to true and "
+                "contains \"sliding_attention\", but there is no window: set use_sliding_window to true and "
                 "sliding_window to a size, or all layers to \"full_attention\"");
   }
   set_windows(s, fields.size("sliding_window", 4096), windowed);
@@ -34,10 +34,10 @@ std::vector<Field> qwen_fields(std::vector<Field> more) {
   using Kind = Field::Kind;
   std::vector<Field> fields = {
       {"hidden_act", Kind::text, "activation of the MLP"},
-      {"sliding_window", Kind::any, "keys that a query sees, itself included"},
+      {"sliding_window", Kind::any, "keys visible to a query, including its own"},
       {"use_sliding_window", Kind::flag, "layers from max_window_layers on have the window"},
-      {"max_window_layers", Kind::whole, "lower layers that see the whole prefix"},
-      {"layer_types", Kind::any, "kind of attention, layer by layer"}};
+      {"max_window_layers", Kind::whole, "number of lower layers that attend to the whole prefix"},
+      {"layer_types", Kind::any, "kind of attention for each layer"}};
   fields.insert(fields.end(), more.begin(), more.end());
   return decoder_fields(std::move(fields));
 }
