@@ -90,7 +90,7 @@ TEST(Gpt2Run, RefusesSequencesThatAreLongerThanItsPositions) {
     train(Config::parse(run), into(folder / "run"));
     FAIL() << "the run was not refused";
   } catch (const ConfigError& e) {
-    EXPECT_NE(std::string(e.what()).find("sequences of 32 tokens are longer than the 31 positions"),
+    EXPECT_NE(std::string(e.what()).find("sequences of 32 tokens are longer than the 31 learned positions"),
               std::string::npos)
         << e.what();
   }

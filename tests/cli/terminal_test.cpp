@@ -50,11 +50,6 @@ std::string on_terminal(const TemporaryFolder& folder, const std::string& argume
   return text;
 }
 
-std::string without_spaces(std::string text) {
-  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
-  return text;
-}
-
 TEST(Explain, FitsATerminalOfEightyColumns) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
