@@ -67,7 +67,7 @@ std::vector<std::string> format_warnings(const plan::Program& program, const Tar
     warnings.push_back(fmt::format("{} has no {}: {}{}", target.name, f.format, instead, cure));
   }
   for (const plan::Imitation& i : plan::imitations(program)) {
-    if (i.sums) warnings.push_back(fmt::format("{} lacks {}: its own sums suffice", target.name, i.what));
+    if (i.sums) warnings.push_back(fmt::format("{} has no {}: its own sums suffice", target.name, i.what));
   }
   return warnings;
 }
