@@ -121,7 +121,7 @@ TEST_F(Edges, AFileContainsTheReturnedTensors) {
 
 TEST_F(Edges, AnUnknownNameIsAnErrorThatListsTheKnownOnes) {
   const std::string message = refused(options("bf16-true", {"logit"}));
-  EXPECT_EQ(message.find("--unconverted \"logit\": nothing that is traced has this name; did you mean "
+  EXPECT_EQ(message.find("--unconverted \"logit\": matches no traced tensor; did you mean "
                          "\"logits\"? (names: logits, log_probs, loss, grad."),
             0U)
       << message;

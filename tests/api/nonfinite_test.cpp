@@ -103,7 +103,7 @@ TEST(NonFinite, AnEvaluationNamesTheRowTheOpAndARuleThatCures) {
       done = true;
     } catch (const RunStopped& e) {
       EXPECT_TRUE(has(e.message(), "eval: the loss of row ")) << e.message();
-      EXPECT_TRUE(has(e.message(), "; the first value that is not finite is model.layers.0.")) << e.message();
+      EXPECT_TRUE(has(e.message(), "; the first non-finite value is model.layers.0.")) << e.message();
       ASSERT_EQ(arguments_of(e).size(), 2U) << e.what();
       EXPECT_EQ(arguments_of(e)[0], "--rule");
       f16.rules.push_back(arguments_of(e)[1]);
@@ -159,9 +159,10 @@ TEST(NonFinite, ATraceIsWrittenAndStops) {
   options.out = folder / "trace";
   options.precision.policy = "16-mixed";
   const RunStopped e = stopped([&] { trace(options); });
-  EXPECT_TRUE(has(e.message(), "trace: logits holds values that are not finite, the loss is nan; " +
-                                   options.out.string() +
-                                   " holds it all the same; the first value that is not finite is model."))
+  EXPECT_TRUE(has(e.message(),
+                  "trace: logits has values that are not finite, the loss is nan; the trace was "
+                  "written to " +
+                      options.out.string() + "; the first non-finite value is model."))
       << e.message();
   EXPECT_TRUE(std::filesystem::exists(options.out));
 }
@@ -177,7 +178,7 @@ TEST(NonFinite, ATracesGradientsAreCheckedToo) {
   options.precision.policy = "16-mixed loss_scale=dynamic:2^40";
   const RunStopped e = stopped([&] { trace(options); });
   EXPECT_TRUE(has(e.message(), "trace: grad.model.")) << e.message();
-  EXPECT_TRUE(has(e.message(), "the first value that is not finite is lm_head ")) << e.message();
+  EXPECT_TRUE(has(e.message(), "the first non-finite value is lm_head ")) << e.message();
   EXPECT_TRUE(has(e.message(), " backward ")) << e.message();
   EXPECT_FALSE(has(e.message(), "the loss is")) << e.message();
   options.precision.policy = "16-mixed";

@@ -182,10 +182,10 @@ TEST(Overflow, WeightsAreNotDrawnBeyondTheirFormat) {
     train(Config::parse(tiny_config(6, "params=e4m3"), large), into(folder / "run"));
     FAIL() << "the run began";
   } catch (const ConfigError& e) {
-    EXPECT_EQ(
-        std::string(e.what()),
-        "model.initializer_range: model.embed_tokens.weight is drawn beyond the largest e4m3 (448); lower "
-        "it, or keep this weight in f32. Fix: --rule 'model.embed_tokens: params=f32'");
+    EXPECT_EQ(std::string(e.what()),
+              "model.initializer_range: model.embed_tokens.weight draws values beyond the largest e4m3 "
+              "(448); lower "
+              "it, or keep this weight in f32. Fix: --rule 'model.embed_tokens: params=f32'");
   }
 }
 

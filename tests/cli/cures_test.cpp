@@ -55,8 +55,9 @@ TEST(Cures, OfAStoppedRunAreCommandsThatRun) {
                                              "--rule '"),
         0U)
         << commands[0];
-    EXPECT_TRUE(has(stopped.err,
-                    "\nor (skips such steps for ever; a higher min_loss_scale stops sooner, not later):\n"));
+    EXPECT_TRUE(
+        has(stopped.err,
+            "\nor (skips such steps without a limit; a higher min_loss_scale stops sooner, not later):\n"));
     // A cure is for one op; the next op that overflows has another.
     Result mended = shell(folder, commands[which]);
     for (int times = 0; which == 0 && mended.code == 1 && times < 20; ++times)
@@ -139,7 +140,7 @@ TEST(Cures, OfResultsThatAreNotFinite) {
     const Result broken = mantissa(folder, arguments);
     EXPECT_EQ(broken.code, 1) << arguments << broken.err;
     EXPECT_EQ(broken.out, "") << arguments;
-    EXPECT_TRUE(has(broken.err, "the first value that is not finite is model.")) << broken.err;
+    EXPECT_TRUE(has(broken.err, "the first non-finite value is model.")) << broken.err;
     const std::vector<std::string> commands = commands_in(broken.err);
     ASSERT_FALSE(commands.empty()) << broken.err;
     EXPECT_TRUE(has(commands.back(), "--precision 32-true")) << commands.back();

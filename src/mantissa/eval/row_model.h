@@ -1,4 +1,4 @@
-// A model that is run over rows of text, one at a time.
+// A model that runs over rows of text, one at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,19 +15,19 @@ namespace mantissa::eval {
 
 class RowModel {
  public:
-  /// `program` computes `log_prob` of the inputs `ids` and `targets`. `what` begins the message of a loss
-  /// that is not finite: "eval: the loss of".
+  /// `program` has the inputs `ids` and `targets` and the output `log_prob`. `what` begins the message about
+  /// a non-finite loss: "eval: the loss of".
   RowModel(std::shared_ptr<const plan::Program> program, const weights::ModelSource& source,
            const runtime::Device& device, std::string what);
 
   /// Runs row `r` and returns the sum of the log-probabilities of its targets, each times its weight. Throws
-  /// RunStopped where it is not finite, naming the first such value of the plan.
+  /// RunStopped if it is not finite, with the first such value of the plan.
   double run(const text::StepData& rows, std::int64_t r);
 
-  /// A stop ends run() early, with a sum that means nothing.
+  /// After a stop, run() returns early and its result is meaningless.
   void set_stop(const std::stop_token& stop) { session_.set_stop(stop); }
 
-  /// [sequence_length, vocabulary] of the row that ran last, for programs that have this output.
+  /// Returns the logits of the last row, [sequence_length, vocabulary], of a program with this output.
   runtime::Values logits(const text::StepData& rows) const;
 
  private:
@@ -35,7 +35,7 @@ class RowModel {
   runtime::Session session_;
 };
 
-/// The options under which a forward pass over rows of `length` tokens is compiled.
+/// Returns the compile options of a forward pass over rows of `length` tokens.
 plan::CompileOptions row_options(std::int64_t length);
 
 }  // namespace mantissa::eval

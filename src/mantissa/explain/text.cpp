@@ -75,8 +75,8 @@ std::string fits_text(const Explained& e) {
   const std::string memory = bytes_text(e.here.memory_bytes) + " here";
   if (t.largest_micro_batch_size == 0) {
     const std::string at_once = batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", batch.leaf);
-    return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory, at_once,
-                       bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
+    return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory,
+                       at_once, bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
   return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
                      e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));

@@ -1,5 +1,5 @@
-// One arena: persistent regions first, then activations placed by lifetime so that those alive together do
-// not overlap.
+// Places every buffer: persistent regions of the arena first, then activations by lifetime, so that buffers
+// that are alive together do not overlap.
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -20,7 +20,7 @@ struct Lifetime {
   }
 };
 
-/// Buffers that share one place, because an op works in place: the root of each buffer.
+/// The root of each buffer: buffers with one root share memory, as a view or because an op works in place.
 class Places {
  public:
   explicit Places(std::size_t n) : root_(n) { std::iota(root_.begin(), root_.end(), 0); }
@@ -60,7 +60,7 @@ std::vector<Lifetime> lifetimes(const Program& p, bool keep_values) {
   return lives;
 }
 
-/// Lets results take the place of an operand that dies with the step, where the op can work in place.
+/// Lets a result take the memory of an operand that is not used later, if the op can work in place.
 void share_places(const Program& p, std::vector<Lifetime>& lives, Places& places) {
   // Other buffers lie in the memory of a view or of its parent.
   std::vector<bool> partly_shared(p.buffers.size());
@@ -96,7 +96,7 @@ void share_places(const Program& p, std::vector<Lifetime>& lives, Places& places
   }
 }
 
-/// First fit of the largest first; returns where they end.
+/// Places the largest buffers first, each at the first offset that fits. Returns the end.
 std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& roots,
                  const std::vector<Lifetime>& lives, std::size_t steps) {
   std::vector<std::size_t> order = roots;
@@ -112,7 +112,7 @@ std::size_t pack(std::vector<Buffer>& buffers, const std::vector<std::size_t>& r
   return end;
 }
 
-/// Buffers of one home one after the other; returns where they end.
+/// Places the buffers of one home one after another. Returns the end.
 std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
   for (Buffer& b : p.buffers) {
     if (b.home != home) continue;
@@ -127,7 +127,7 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 void lay_out_memory(Program& p, bool keep_values) {
   for (Buffer& b : p.buffers) b.bytes = b.layout().bytes(b.shape);
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
-  // In place only where nobody asks for the value afterwards.
+  // With keep_values, every value stays readable, so no op works in place.
   Places places(p.buffers.size());
   join_views(p, lives, places);
   if (!keep_values) share_places(p, lives, places);

@@ -20,14 +20,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Prompt tokens of one run: bounds the memory of a long prompt.
+/// Largest number of prompt tokens in one run, which bounds the memory of a long prompt.
 constexpr std::int64_t kPromptChunk = 256;
 
 void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary, std::int64_t capacity) {
   if (prompt.empty()) throw ConfigError("the prompt is empty; give at least one token");
   for (std::size_t i = 0; i < prompt.size(); ++i) {
     if (prompt[i] < 0 || prompt[i] >= vocabulary) {
-      throw ConfigError(fmt::format("prompt id {} at place {} is not of this model's vocabulary (0 … {})",
+      throw ConfigError(fmt::format("prompt id {} at position {} is outside this model's vocabulary (0 … {})",
                                     prompt[i], i, vocabulary - 1));
     }
   }
@@ -40,11 +40,11 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
 
 struct Next {
   std::int32_t id = 0;
-  double log_prob = 0;  // the difference of two numbers of the arithmetic's format, rounded to it
-  bool finite = true;   // all logits are; else there is no token
+  double log_prob = 0;  // logit − log-sum-exp, rounded to the arithmetic's format
+  bool finite = true;   // false: there is no token, because a logit is not finite
 };
 
-/// The token after those whose last one has the logits of row `row`.
+/// Chooses the next token from row `row` of the logits.
 template <class T>
 Next next_token(const runtime::Device& device, const runtime::Values& logits, Scalar softmax, std::size_t row,
                 const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
@@ -60,7 +60,7 @@ Next next_token(const runtime::Device& device, const runtime::Values& logits, Sc
   return {id, static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)))};
 }
 
-/// One call of generate(): which request is in which slot, and what has come of it.
+/// One call of generate(): the request in each slot, and the results so far.
 class Run {
  public:
   Run(runtime::Session& session, std::span<const Request> requests, const GenerateOptions& options)
@@ -97,7 +97,7 @@ class Run {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  /// Puts the next request that waits into a slot that is free.
+  /// Puts the next waiting request into a free slot.
   void begin_next(std::size_t slot) {
     in_slot_[slot].reset();
     if (options_.max_new_tokens < 1 || waiting_ == requests_.size()) return;
@@ -107,7 +107,7 @@ class Run {
     decoder_.open(slot, request.prompt, request.sequence);
   }
 
-  /// The next token of every sequence whose logits there are.
+  /// Chooses the next token of every sequence with logits.
   void choose() {
     const runtime::Values logits = decoder_.logits();
     const auto next = logits.type() == Scalar::f64 ? next_token<double> : next_token<float>;
@@ -124,8 +124,8 @@ class Run {
     }
   }
 
-  /// Request `r` has logits that are not finite: its sequence is fed once more from the start, since what
-  /// broke may lie in the cache.
+  /// Throws for non-finite logits of request `r`. Feeds its sequence again from the start to find the first
+  /// such value, which may lie in the cache.
   [[noreturn]] void stop_non_finite(std::size_t r) {
     std::vector<std::int32_t> ids = requests_[r].prompt;
     ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
@@ -166,9 +166,9 @@ class Run {
   const GenerateOptions& options_;
   std::vector<Generation> results_;
   std::vector<std::optional<std::size_t>> in_slot_;  // request
-  std::size_t waiting_ = 0;                          // the next request without a slot
-  std::size_t sequences_ = 0;                        // in slots
-  std::vector<Next> next_;                           // as decoder_.asked()
+  std::size_t waiting_ = 0;                          // next request without a slot
+  std::size_t sequences_ = 0;                        // number of sequences in slots
+  std::vector<Next> next_;                           // in the order of decoder_.asked()
   Clock::time_point start_ = Clock::now();
 };
 

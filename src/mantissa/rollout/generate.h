@@ -1,5 +1,5 @@
-// Text from a model, token by token with a key-value cache, with the log-probability of each token: one
-// sequence, or many side by side.
+// Generation: tokens and their log-probabilities, one token at a time with a key-value cache, for one
+// sequence or several together.
 #pragma once
 
 #include <cstddef>
@@ -19,48 +19,49 @@
 
 namespace mantissa::rollout {
 
-/// What a sequence begins with. Its draws are keyed by (seed, `sequence`, position): several continuations of
-/// one prompt have numbers of their own.
+/// The start of a sequence. Its draws are keyed by (seed, `sequence`, position), so continuations of one
+/// prompt with different `sequence` numbers are independent.
 struct Request {
   std::vector<std::int32_t> prompt;
   std::int64_t sequence = 0;
 };
 
 struct Generation {
-  std::vector<std::int32_t> ids;  // generated, the stop token included
-  std::vector<double> log_probs;  // of each, under the untempered distribution; the bits that a trace gives
-  double seconds = 0;             // from the call of generate() to this sequence's end
-  bool ended = false;             // by itself or by on_token; not by an interrupt
+  std::vector<std::int32_t> ids;  // generated, with the stop token
+  std::vector<double> log_probs;  // of each, without temperature, with the bits of a trace
+  double seconds = 0;             // from the call of generate() to the end of this sequence
+  bool ended = false;             // completely or by on_token, not by an interrupt
 };
 
 struct GenerateOptions {
   std::int64_t max_new_tokens = 128;
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
-  /// Called for each token, on the caller's thread; false ends this request's sequence.
+  /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
-  /// Ends all sequences; the tokens that they have are returned.
+  /// Ends all sequences. Their completed tokens are returned.
   std::stop_token interrupt;
 };
 
-/// The compiled decoding program for `streams` sequences at once of up to `capacity` positions each.
+/// Returns the decoding program for `streams` sequences at once of up to `capacity` positions each.
 std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& config,
                                                     const precision::Policy& policy, std::int64_t capacity,
                                                     const runtime::Device& device, std::int64_t streams = 1);
 
-/// compile_decode() for at most `streams` sequences: for as many as `bytes` hold with the weights, or one.
+/// Returns compile_decode() for as many sequences, up to `streams`, as fit `bytes` with the weights, at least
+/// one.
 std::shared_ptr<const plan::Program> compile_decode_within(
     std::size_t bytes, const model::ModelConfig& config, const precision::Policy& policy,
     std::int64_t capacity, const runtime::Device& device, std::int64_t streams);
 
-/// Generates after each prompt; the results are in the order of the requests. As many sequences are decoded
-/// at once as the program has slots, and where one ends the next takes its slot; what a request gives does
-/// not depend on the others. `session` runs compile_decode()'s program. Throws ConfigError where a prompt is
-/// empty, has ids out of the vocabulary, or does not fit the capacity with one new token; RunStopped where
-/// logits are not finite, naming the first such value.
+/// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
+/// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
+/// ends, the next takes its slot. The result of a request does not depend on the others. Throws ConfigError
+/// if a prompt is empty, has ids outside the vocabulary, or leaves no room for one new token. Throws
+/// RunStopped if logits are not finite, with the first such value.
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options);
-/// The same of one prompt, as sequence 0.
+/// Continues one prompt as sequence 0.
 Generation generate(runtime::Session& session, const model::ModelConfig& config,
                     std::span<const std::int32_t> prompt, const GenerateOptions& options);
 

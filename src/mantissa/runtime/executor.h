@@ -31,8 +31,8 @@ class Executor {
   /// Sets where a buffer of Home::kept or Home::bound lies. All of them must be placed before a run.
   void place(plan::BufferId id, std::byte* memory);
 
-  /// The memory of a buffer, or of an input, constant, state or output by name. Throws InternalError if there
-  /// is none.
+  /// Returns the memory of a buffer, or of an input, constant, state or output by name. Throws InternalError
+  /// if there is none.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
   std::span<std::int32_t> integers(std::string_view name) const;
@@ -58,7 +58,7 @@ class Executor {
   /// Throws InternalError if another executor has used the arena since this one last took it.
   void require_held() const;
 
-  /// The part of the arena that holds nothing between two runs: activations and scratch.
+  /// Returns the part of the arena that is free between two runs: activations and scratch.
   std::span<std::byte> idle() const;
 
   /// A stop ends run() between two steps: what the run was to compute is then incomplete.
@@ -69,7 +69,7 @@ class Executor {
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }
-  /// Bytes of an arena of its own.
+  /// Returns the bytes of the executor's own arena.
   std::size_t bytes() const { return own_ == nullptr ? 0 : own_->bytes(); }
 
  private:

@@ -212,9 +212,8 @@ void stop_non_finite(const std::string& what, const std::optional<NonFinite>& fi
   if (first && !first->cure().empty()) cures.push_back({first->cure()});
   const bool f32 = program.policy.preset() == "32-true" && cures.empty();
   if (program.arithmetic != Scalar::f64) cures.push_back({{"--precision", f32 ? "64-true" : "32-true"}});
-  throw RunStopped(
-      first ? fmt::format("{}; the first value that is not finite is {}", what, first->text()) : what,
-      std::move(cures));
+  throw RunStopped(first ? fmt::format("{}; the first non-finite value is {}", what, first->text()) : what,
+                   std::move(cures));
 }
 
 }  // namespace mantissa::runtime

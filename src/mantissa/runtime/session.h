@@ -51,7 +51,7 @@ class Values {
 /// session of the same program over a second weight set (a reference model) costs those weights only.
 class Session {
  public:
-  /// Without an arena, or if it is too small, the session allocates one.
+  /// The session allocates an arena if `arena` is null or too small.
   Session(std::shared_ptr<const plan::Program> program, std::shared_ptr<WeightSet> weights,
           std::shared_ptr<Arena> arena = nullptr);
 
@@ -65,9 +65,9 @@ class Session {
   /// Runs one phase (Executor::run).
   void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
 
-  /// The first `count` elements of an output, which is f32 or f64.
+  /// Returns the first `count` elements of an output in f32 or f64.
   Values read(std::string_view output, std::int64_t count) const;
-  /// The first `count` elements of any buffer, in its own type.
+  /// Returns the first `count` elements of any buffer, in its own type.
   Values read(plan::BufferId id, std::int64_t count) const;
 
   const plan::Program& program() const { return *program_; }

@@ -29,7 +29,7 @@ std::vector<bool> read_weights(const plan::Program& program) {
     if (id == plan::kNoBuffer || !is_weight(program.buffer(id))) return;
     const plan::Buffer& b = program.buffer(id);
     read[static_cast<std::size_t>(id)] = true;
-    // A copy under scales is made from its master.
+    // A copy under scales is computed from its master.
     if (b.quantization)
       read[static_cast<std::size_t>(program.slots[static_cast<std::size_t>(b.slot)].master_buffer)] = true;
   };
@@ -40,7 +40,7 @@ std::vector<bool> read_weights(const plan::Program& program) {
   return read;
 }
 
-/// The scale under which `buffer` holds its values; null if there is none.
+/// Returns the scale of a copy's values, or null.
 const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer& buffer) {
   if (!buffer.quantization || buffer.quantization->scale < 0) return nullptr;
   return &program.scales.at(static_cast<std::size_t>(buffer.quantization->scale));

@@ -28,9 +28,9 @@ class WeightSet {
  public:
   using Programs = std::span<const plan::Program* const>;
 
-  /// Memory for all masters and copies of `program`.
+  /// Allocates all masters and copies of `program`.
   WeightSet(const plan::Program& program, const Device& device);
-  /// Memory for all masters and copies of `programs`, which are programs of one model. Masters have the
+  /// Allocates all masters and copies of `programs`, which are programs of one model. Masters have the
   /// format that the first program gives them, and its update writes its copies. Throws InternalError if a
   /// parameter has another shape or master format in another program.
   WeightSet(Programs programs, const Device& device);
@@ -41,20 +41,20 @@ class WeightSet {
     const std::byte* data = nullptr;
     std::shared_ptr<const void> keep;
   };
-  /// For a program that does not train: holds what the steps read, in memory of its own or as `views`, and
-  /// nothing else.
+  /// Holds only the weights that the steps of `program`, which does not train, read: those of `views` in
+  /// place, and the others in the set's own memory.
   WeightSet(const plan::Program& program, std::vector<View> views, const Device& device);
 
-  /// Where a buffer of `program` lies, a master or a copy; null if the set does not have it.
+  /// Returns the memory of a master or copy of `program`, or null if the set does not have it.
   std::byte* find(const plan::Program& program, plan::BufferId id) const;
-  /// The scale `i` of `program`, found by the name of its tensor; null if the set does not have it.
+  /// Returns scale `i` of `program`, found by the name of its tensor, or null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
-  /// Whether the master or copy of the first program is there.
+  /// Returns whether the set has a master or copy of the first program.
   bool has(plan::BufferId id) const { return find(program(), id) != nullptr; }
-  /// The master of slot `i` of the first program.
+  /// Returns the master of a slot of the first program.
   Matrix master(std::size_t slot) const;
-  /// Copy `c` of slot `i` of the first program.
+  /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
 
   /// Draws every master from its slot's Init, with Philox keyed by (seed, the parameter's name, element
@@ -83,7 +83,7 @@ class WeightSet {
     const plan::ScaleSlot* scale = nullptr;  // null: none
     bool derived = false;                    // not written by the first program's update
     std::byte* data = nullptr;
-    /// Whether it holds the values of `b`, a copy in any program, under the scale `its_scale`.
+    /// Returns whether it holds the values of `b`, a copy in any program, under the scale `its_scale`.
     bool holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const;
   };
   struct Parameter {
@@ -93,7 +93,7 @@ class WeightSet {
     std::vector<Copy> copies;
   };
 
-  /// Enters the parameters and copies of `program` that are not there yet.
+  /// Adds the parameters and copies of `program` that the set does not have.
   void add(const plan::Program& program);
   /// Gives memory to every master and copy that `wanted` accepts.
   template <class Wanted>

@@ -20,13 +20,13 @@
 namespace mantissa::train {
 namespace {
 
-/// Values collected row by row.
+/// Tensors collected row by row.
 class Collector {
  public:
   Collector(Scalar arithmetic, const runtime::Device& device)
       : dtype_(io::dtype_of(arithmetic)), device_(device) {}
 
-  /// Appends `count` elements to the tensor called `name`, which is in `format`.
+  /// Appends `count` elements to the tensor `name`, whose format is `format`.
   void append(const std::string& name, Scalar format, const void* data, Scalar type, std::int64_t count) {
     TracedTensor& t = find(name);
     t.dtype = io::dtype_of(format);
@@ -46,7 +46,7 @@ class Collector {
     return tensors_[place->second];
   }
 
-  io::Dtype dtype_;  // of tensors that get no elements
+  io::Dtype dtype_;  // of tensors without elements
   const runtime::Device& device_;
   std::vector<TracedTensor> tensors_;
   std::unordered_map<std::string, std::size_t> places_;  // in tensors_, by name
@@ -83,7 +83,7 @@ class Tracer {
     const graph::Graph graph = model::build_logits(source_.config, ids_.length, ids_.length, options_.grads);
     plan::CompileOptions compile;
     compile.longest_row = compile.longest_leaf = ids_.length;
-    // Values that are asked for must exist and stay: nothing is folded into a neighbour or overwritten. The
+    // Requested values must be stored and kept, so nothing is folded into a neighbour or overwritten. The
     // bits are the same.
     compile.keep_values = !options_.values.empty();
     compile.fold = options_.fold && !compile.keep_values;
@@ -127,7 +127,7 @@ class Tracer {
     return nothing;
   }
 
-  /// The trace holds values that are not finite: names the first of them.
+  /// Throws for a trace with non-finite values, with the first of them.
   [[noreturn]] void stop(runtime::Session& session, double loss) {
     std::int64_t row = 0;
     const auto again = [&] {
@@ -136,13 +136,13 @@ class Tracer {
       if (options_.grads) session.run(graph::Phase::finish, batch_.extent());
     };
     const auto first = runtime::find_first_non_finite(session.executor(), row, again);
-    std::string what = fmt::format("trace: {} holds values that are not finite", broken_);
+    std::string what = fmt::format("trace: {} has values that are not finite", broken_);
     if (!std::isfinite(loss)) what += fmt::format(", the loss is {}", runtime::unsigned_nan(loss));
-    if (!options_.out.empty()) what += fmt::format("; {} holds it all the same", options_.out.string());
+    if (!options_.out.empty()) what += fmt::format("; the trace was written to {}", options_.out.string());
     runtime::stop_non_finite(what, first, session.program());
   }
 
-  /// Notes the first tensor of the trace that is not finite.
+  /// Records the name of the first tensor of the trace that is not finite.
   void look(const runtime::Session& session, const std::string& point, plan::BufferId id,
             std::int64_t count) {
     if (broken_.empty() && !device_.all_finite(session.executor().buffer(id), count)) broken_ = point;
@@ -152,7 +152,7 @@ class Tracer {
     return static_cast<std::size_t>(row * ids_.length + t);
   }
 
-  /// The format that logits are rounded to before they leave.
+  /// Returns the format that logits are rounded to.
   static Scalar logits_format(const plan::Program& program) {
     const plan::BufferId logits = program.find("logits");
     for (const plan::Step& step : program.steps) {
@@ -161,8 +161,8 @@ class Tracer {
     return program.arithmetic;
   }
 
-  /// What the trace will hold, and the format of each before it is converted. Throws where a name of
-  /// `unconverted` is none of them.
+  /// Lists the tensors of the trace with their formats before conversion. Throws if a glob of `unconverted`
+  /// matches none.
   void name_points(const plan::Program& program) {
     arithmetic_ = program.arithmetic;
     points_ = {{"logits", logits_format(program)}, {"log_probs", arithmetic_}, {"loss", arithmetic_}};
@@ -184,14 +184,14 @@ class Tracer {
         names.resize(kMost);
         names.emplace_back("…");
       }
-      throw ConfigError(fmt::format(
-          "--unconverted {}: nothing that is traced has this name{} (names: {}; grad.* with --grads, value.* "
-          "with --values)",
-          in_quotes(pattern), near, list_of(names)));
+      throw ConfigError(
+          fmt::format("--unconverted {}: matches no traced tensor{} (names: {}; grad.* with --grads, value.* "
+                      "with --values)",
+                      in_quotes(pattern), near, list_of(names)));
     }
   }
 
-  /// What the tensor called `name` is handed out in.
+  /// Returns the format of the tensor `name` in the trace.
   Scalar format_of(const std::string& name) const {
     const auto point =
         std::ranges::find(points_, name, [](const auto& p) -> const std::string& { return p.first; });
@@ -201,14 +201,14 @@ class Tracer {
     return kept && point != points_.end() ? point->second : arithmetic_;
   }
 
-  /// Whether --values asks for it.
+  /// Returns whether --values matches it.
   bool traced(const plan::Buffer& buffer) const {
     return !options_.values.empty() && buffer.home == plan::Home::activation &&
            buffer.value != graph::kNone && !buffer.integer &&
            precision::glob_match(options_.values, buffer.name);
   }
 
-  /// Forward and, with gradients, backward over one row; returns the sum of the labels' log-probabilities.
+  /// Runs one row forward and, with gradients, backward. Returns the sum of its labels' log-probabilities.
   double run_row(runtime::Session& session, std::int64_t row, Collector& out) {
     fill_batch(row);
     session.feed(batch_);
@@ -236,7 +236,7 @@ class Tracer {
     batch_.add({.ids = ids, .targets = targets, .sequence = static_cast<std::uint64_t>(row)});
   }
 
-  /// Logits and log-probabilities of the row that ran last; returns the sum of those of the labels.
+  /// Collects logits and log-probabilities of the last row. Returns the sum of its labels' log-probabilities.
   double collect_outputs(const runtime::Session& session, std::int64_t row, Collector& out) {
     const std::int64_t length = ids_.length, vocabulary = source_.config.vocab_size;
     const runtime::Values logits = session.read("logits", length * vocabulary),
@@ -310,10 +310,10 @@ class Tracer {
   weights::ModelSource source_;
   TraceIds ids_;
   std::int64_t predicted_ = 0;
-  double scale_ = 1;  // that the policy begins with
+  double scale_ = 1;  // the policy's initial loss scale
   Scalar arithmetic_ = Scalar::f32;
   std::vector<std::pair<std::string, Scalar>> points_;
-  runtime::Batch batch_;  // the row that ran last
+  runtime::Batch batch_;  // the current row
   std::string broken_;    // the first tensor that is not finite
 };
 

@@ -1,4 +1,4 @@
-// One forward and backward pass written out for comparison with another framework.
+// Traces: the values of one forward and backward pass, for comparison with another framework.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 
 namespace mantissa::train {
 
-/// A tensor that is traced, in memory.
+/// A traced tensor in memory.
 struct TracedTensor {
   std::string name;
   io::Dtype dtype = io::Dtype::f32;
@@ -28,12 +28,12 @@ struct TracedTensor {
 struct TraceOptions {
   weights::ModelSource model;
   std::filesystem::path tokens;  // safetensors: input_ids int32 or int64 [B, T], optional labels [B, T]
-  /// Rows of ids, and if wanted labels, where `tokens` is empty.
+  /// Rows of ids and optional labels, if `tokens` is empty.
   std::vector<std::vector<std::int32_t>> ids, labels;
-  std::filesystem::path out;  // safetensors; empty: the tensors are handed back
+  std::filesystem::path out;  // safetensors; empty: the tensors are returned
   bool grads = false;
   std::string values;  // glob over the plan's values; empty: none
-  /// Globs over the names of what is traced: these keep the format that they were rounded to. All else is
+  /// Globs over the names of traced tensors that keep the format they were rounded to. All others are
   /// converted to f32 (f64 under 64-true).
   std::vector<std::string> unconverted;
   precision::Policy policy;
@@ -48,17 +48,17 @@ struct TraceSummary {
   std::int64_t length = 0;
   double loss = 0;
   std::int64_t predicted = 0;         // tokens in the loss
-  std::vector<TracedTensor> tensors;  // where nothing was written
-  bool interrupted = false;           // by a stop: nothing was written, and there are no tensors
+  std::vector<TracedTensor> tensors;  // if nothing was written
+  bool interrupted = false;           // by a stop: nothing was written or returned
 };
 
-/// Writes or hands back `logits` [B, T, V], `log_probs` [B, T−1] of each next id, `loss` [1] (mean over
+/// Writes or returns `logits` [B, T, V], `log_probs` [B, T−1] of each next id, `loss` [1] (mean over
 /// predicted tokens), with `grads` `grad.<weight>` for every weight, and the values that match, named
 /// `value.<scope>.<op>`, [B·T, width]. Under a loss scale the backward pass is seeded with its first value,
 /// and gradients are written unscaled. Labels are aligned with input_ids and shifted inside, −100 is ignored.
-/// Throws FileError, ShapeError, DtypeError, ConfigError for inputs that do not fit the model, ConfigError
-/// for names that nothing has; RunStopped, after `out` was written, where logits, loss or gradients are not
-/// finite, naming the first such value.
+/// Throws FileError, ShapeError, DtypeError or ConfigError for inputs that do not fit the model, and
+/// ConfigError for globs that match nothing. Throws RunStopped, after writing `out`, if logits, loss or
+/// gradients are not finite, with the first such value.
 TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device);
 
 }  // namespace mantissa::train

@@ -19,7 +19,7 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
           c.schedule.warmup_steps, c.run.steps};
 }
 
-/// A cure that goes on with the run under more arguments.
+/// Returns a cure that resumes the run with more arguments.
 Cure resumed(std::vector<std::string> arguments, std::string effect = {}) {
   arguments.insert(arguments.begin(), "--resume");
   return {std::move(arguments), std::move(effect)};
@@ -28,17 +28,16 @@ Cure resumed_with_rule(const std::string& rule) {
   return resumed({"--rule", rule});
 }
 
-/// Refuses weights drawn from the seed that their format cannot hold.
+/// Throws for initial weights beyond the range of their format.
 void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const plan::Slot& slot = weights.program().slots[i];
     if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
-    throw ConfigError(
-        fmt::format(
-            "model.initializer_range: {} is drawn beyond the largest {} ({}); lower it, or keep this weight "
-            "in f32",
-            slot.name, name(slot.master), traits(slot.master).max_finite),
-        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+    throw ConfigError(fmt::format("model.initializer_range: {} draws values beyond the largest {} ({}); "
+                                  "lower it, or keep this weight "
+                                  "in f32",
+                                  slot.name, name(slot.master), traits(slot.master).max_finite),
+                      {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
   }
 }
 
@@ -56,7 +55,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       batch_(config_.batch.leaf, config_.run.seed) {
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
-  memory_ = cost::forecast_memory(parts_, 0);  // the data are resident already
+  memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(fmt::format(
         "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
@@ -203,8 +202,8 @@ std::optional<double> Trainer::validate(const std::stop_token& stop) {
 }
 
 Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
-  // The weights are those before the step: the same micro-batches run again under an observer that looks for
-  // the first.
+  // The weights have not changed: the same micro-batches run again under an observer that stops at the first
+  // non-finite value.
   const std::optional<runtime::NonFinite> first = runtime::find_first_non_finite(
       session_->executor(), first_row_,
       [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); });
@@ -217,7 +216,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
     for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
       if (row < rows.rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
     }
-  } else if (program().shards > 1) {  // no step of the plan made it
+  } else if (program().shards > 1) {  // no step of the plan computed it
     overflow.what =
         fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));
     overflow.cure = {"--set", "precision.reduce=f32"};
@@ -248,11 +247,12 @@ void Trainer::stop_at_minimum(const Overflow& overflow) const {
     cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
   }
   cures.push_back(resumed({"--precision", "bf16-mixed"}));
-  cures.push_back(resumed({"--set", "precision.loss_scale.raise_error_at_min_scale=false"},
-                          "skips such steps for ever; a higher min_loss_scale stops sooner, not later"));
+  cures.push_back(
+      resumed({"--set", "precision.loss_scale.raise_error_at_min_scale=false"},
+              "skips such steps without a limit; a higher min_loss_scale stops sooner, not later"));
   throw RunStopped(
       fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the "
-                  "first value that is not finite is {}; data {}; no weight was changed by this step",
+                  "first non-finite value is {}; data {}; no weight was changed by this step",
                   step_ + 1, scaler_->options().min_scale, overflow.what, overflow.rows),
       std::move(cures));
 }
@@ -281,7 +281,7 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
     cures.push_back(resumed({"--precision", "32-true"}));
   } else {
     cures.push_back(resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)},
-                            "from an earlier state, where there is one: --resume=STEP"));
+                            "use an earlier state if there is one: --resume=STEP"));
   }
   throw RunStopped(message, std::move(cures));
 }
