@@ -26,9 +26,10 @@ struct Work {
   double backward_share = 0.5;
   double forward_score = 100;  // exp, mask, row sums
   double backward_score = 125;
-  double logit = 350;            // softmax of the head and its gradient
-  double element = 24;           // read or written by a step that multiplies nothing
-  double exp_element = 38;       // where an exp is among what is done to it
+  double logit = 350;       // softmax of the head and its gradient
+  double capped = 110;      // soft cap of a score or logit: 95 in the forward pass, 124 in the backward pass
+  double element = 24;      // read or written by a step that multiplies nothing
+  double exp_element = 38;  // where an exp is among what is done to it
   double gathered_element = 90;  // a row at a time, by one thread where rows are summed
   double scaled_element = 40;    // rounded with the scale of a tensor
   double block_element = 100;    // rounded with the scale of its block
@@ -96,7 +97,8 @@ double attention_flops(const plan::Step& s) {
 bool takes_exponentials(const kernels::Expression& program) {
   using kernels::Opcode;
   return std::ranges::any_of(program.code, [](const kernels::Instruction& i) {
-    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf;
+    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf ||
+           i.op == Opcode::normal_cdf;
   });
 }
 
@@ -187,7 +189,7 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
         return other_flops(program, s);
     }
   };
-  const double flops = flops_of();
+  const double flops = flops_of() + s.capped * kWork.capped;
   return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
 }
 

@@ -113,7 +113,8 @@ struct Sizes {
 
 /// Bytes at rest are the plan's to count; this is the arithmetic.
 struct Cost {
-  double flops = 0;  // those that are needed: causal attention counts its half
+  double flops = 0;   // those that are needed: causal attention counts its half
+  double capped = 0;  // scores or logits that a soft cap bounds, once for each time they are computed
 };
 
 /// A node as its op sees it when it infers shapes, counts cost, or asks for workspace.

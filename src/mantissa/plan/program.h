@@ -89,6 +89,7 @@ struct Step {
   bool recomputed = false;         // a step of the forward phase that runs again in the backward phase
   double flops = 0;                // that are needed
   double executed_flops = 0;       // by the kernel
+  double capped = 0;               // scores or logits that a soft cap bounds (graph::Cost)
   double bytes = 0;                // read and written at capacity
   std::string label = {};          // of updates: whose, for explain ("adamw")
   bool may_break = false;          // of updates: a finite weight may become inf or nan, so they run dry first
