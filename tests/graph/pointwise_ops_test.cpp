@@ -1,6 +1,8 @@
 // The programs of pointwise ops, and their errors.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
 #include <set>
 
 #include "graph/net.h"
@@ -31,7 +33,24 @@ TEST(PointwiseOps, AreTheirFormulas) {
             "t0 = sigmoid(in0); out0 = fma(in0, 1 - t0, 1) * t0 * in1 * in2; out1 = in0 * t0 * in2");
   EXPECT_EQ(program("gelu_tanh", 1),
             "out0 = in0 * sigmoid(in0 * fma(in0 * in0, 0.07135481627260025, 1.5957691216057308))");
-  EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * fma(0.5, erf(in0 * 0.7071067811865476), 0.5)");
+  EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * normal_cdf(in0)");
+}
+
+/// Φ(x) has 6.5 units, of at most 2^-23, and the product half of one.
+TEST(PointwiseOps, GeluByDefinitionKeepsItsRelativeAccuracyFarLeft) {
+  Graph graph;
+  const ValueId x = graph.add_value({.name = "x", .shape = Shape::tokens(8, {4})});
+  const std::vector<ValueId> ids = {x};
+  const kernels::Expression gelu = find_op("gelu_erf").expression({graph, ids, {}});
+  std::vector<float> in, out(1000);
+  for (int i = 0; i < 1000; ++i) in.push_back(-12.5F + 0.0125F * static_cast<float>(i));
+  const kernels::PointwiseInput from{in.data(), Scalar::f32};
+  const kernels::PointwiseOutput to{out.data(), Scalar::f32};
+  kernels::pointwise({.simd = kernels::best_simd()}, gelu, 1, 1000, {&from, 1}, {&to, 1});
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const double exact = in[i] / 2.0 * std::erfc(-in[i] / std::numbers::sqrt2);
+    EXPECT_NEAR(out[i], exact, 7 * 0x1p-23 * std::abs(exact)) << in[i];
+  }
 }
 
 /// Scales of tensors and random numbers are keyed by the names of values.

@@ -1,5 +1,5 @@
-// The optimizer's sweeps: AdamW operation by operation in every format, norm and finite check, sums, and
-// casts. The bits are the same on every instruction set and thread count.
+// The optimizer's sweeps: AdamW operation by operation in every format. The bits are the same on every
+// instruction set and thread count.
 #include "mantissa/kernels/update.h"
 #include "mantissa/kernels/adamw.h"
 
@@ -9,7 +9,7 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/row_testing.h"
+#include "kernels/update_parameter.h"
 #include "mantissa/kernels/reference/update.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/numeric/round.h"
@@ -19,75 +19,15 @@ namespace {
 
 using testing::contexts;
 using testing::describe;
+using testing::Formats;
 using testing::is_f64;
+using testing::kKey;
 using testing::kSeed;
-using testing::lane_sum;
+using testing::Parameter;
 using testing::rounding_error;
 using testing::Tensor;
 
-const RoundingKey kKey{.seed = 3, .step = 70, .name_hash = hash_name("model.norm.weight")};
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-struct Formats {
-  Scalar master, copy, gradient, moment;
-  Rounding rounding = Rounding::nearest;
-  bool compensated = false;
-  Scalar lowered = Scalar::f64;  // arithmetic
-  Scalar arithmetic() const { return is_f64(master) ? Scalar::f64 : Scalar::f32; }
-};
-
-/// A parameter in the middle of training, and the result of an update.
-struct Parameter {
-  Parameter(const Formats& f, std::int64_t count)
-      : master(f.master, 1, count),
-        copy(f.copy, 1, count),
-        gradient(f.gradient, 1, count),
-        first(f.moment, 1, count),
-        second(f.moment, 1, count),
-        compensation(f.master, 1, count),
-        rounding(f.rounding),
-        compensated(f.compensated),
-        lowered(f.lowered) {
-    std::mt19937 random(kSeed);
-    std::normal_distribution<double> normal;
-    master.fill_normal(random);
-    gradient.fill_normal(random);
-    for (std::int64_t i = 0; i < count; ++i) {
-      first.set(0, i, normal(random) / 8);
-      second.set(0, i, std::exp(normal(random)) / 8);
-      compensation.set(0, i, normal(random) / 512);
-    }
-  }
-  AdamW update() {
-    return {.count = master.columns,
-            .master = master.bytes.data(),
-            .master_type = master.type,
-            .copy = copy.bytes.data(),
-            .copy_type = copy.type,
-            .gradient = gradient.bytes.data(),
-            .gradient_type = gradient.type,
-            .first_moment = first.bytes.data(),
-            .second_moment = second.bytes.data(),
-            .moment_type = first.type,
-            .compensation = compensated ? compensation.bytes.data() : nullptr,
-            .rounding = rounding,
-            .arithmetic = lowered,
-            .key = kKey,
-            .lr = 3e-3,
-            .beta1 = 0.9,
-            .beta2 = 0.95,
-            .eps = 1e-8,
-            .weight_decay = 0.1,
-            .gradient_factor = 0.375,
-            .t = 7};
-  }
-  friend bool operator==(const Parameter&, const Parameter&) = default;
-
-  Tensor master, copy, gradient, first, second, compensation;
-  Rounding rounding;
-  bool compensated;
-  Scalar lowered;
-};
 
 /// Returns x as an update stores element i of a tensor of type s.
 template <class T>
@@ -242,80 +182,6 @@ INSTANTIATE_TEST_SUITE_P(
              (f.compensated ? "_compensated" : "");
     });
 
-/// One update of `count` equal elements, all in bf16, and the f32 values that it rounds.
-struct Equals {
-  static constexpr std::int64_t kCount = 200'000;
-  explicit Equals(RoundingKey key = kKey)
-      : p({Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::bf16, Rounding::stochastic}, kCount) {
-    for (Tensor* t : {&p.master, &p.gradient, &p.first, &p.second}) {
-      const double x = t->get(0, 0);
-      for (std::int64_t i = 1; i < kCount; ++i) t->set(0, i, x);
-    }
-    Parameter wide({Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32}, 1);
-    wide.master.set(0, 0, p.master.get(0, 0));
-    wide.gradient.set(0, 0, p.gradient.get(0, 0));
-    wide.first.set(0, 0, p.first.get(0, 0));
-    wide.second.set(0, 0, p.second.get(0, 0));
-    adamw({.simd = best_simd()}, wide.update());
-    exact = {wide.master.get(0, 0), wide.first.get(0, 0), wide.second.get(0, 0)};
-    AdamW u = p.update();
-    u.copy = nullptr;
-    u.key = key;
-    adamw({.simd = best_simd()}, u);
-  }
-  /// Returns which elements of weight, first or second moment were rounded away from zero.
-  std::vector<bool> ups(std::size_t which) const {
-    const Tensor& t = which == 0 ? p.master : which == 1 ? p.first : p.second;
-    const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
-    std::vector<bool> up;
-    for (const double x : t.values()) {
-      EXPECT_TRUE(x == down || std::abs(x - down) == ulp(down, Scalar::bf16)) << x;
-      up.push_back(x != down);
-    }
-    return up;
-  }
-  /// Returns the probability of rounding away from zero.
-  double share(std::size_t which) const {
-    const double down = round_to(exact[which], Scalar::bf16, {Rounding::toward_zero});
-    return std::abs(exact[which] - down) / ulp(down, Scalar::bf16);
-  }
-  Parameter p;
-  std::array<double, 3> exact{};
-};
-
-double count_both(const std::vector<bool>& a, const std::vector<bool>& b) {
-  double both = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) both += a[i] && b[i] ? 1 : 0;
-  return both;
-}
-
-/// The count is binomial: within 6 standard deviations.
-void expect_drawn(double count, double share) {
-  const double n = Equals::kCount;
-  EXPECT_NEAR(count, n * share, 6 * std::sqrt(n * share * (1 - share)));
-}
-
-TEST(StochasticUpdate, IsUnbiasedAndIndependentForEachTensor) {
-  const Equals e;
-  for (std::size_t a = 0; a < 3; ++a) {
-    ASSERT_GT(e.share(a), 0.01) << "the value needs no rounding: choose other inputs";
-    for (std::size_t b = a; b < 3; ++b)
-      expect_drawn(count_both(e.ups(a), e.ups(b)), a == b ? e.share(a) : e.share(a) * e.share(b));
-  }
-}
-
-TEST(StochasticUpdate, DependsOnSeedStepAndName) {
-  const Equals one;
-  EXPECT_TRUE(Equals(kKey).p == one.p);
-  for (const RoundingKey key :
-       {RoundingKey{4, kKey.step, kKey.name_hash}, RoundingKey{kKey.seed, 71, kKey.name_hash},
-        RoundingKey{kKey.seed, kKey.step, hash_name("lm_head.weight")}}) {
-    const Equals other(key);
-    for (std::size_t w = 0; w < 3; ++w)
-      expect_drawn(count_both(one.ups(w), other.ups(w)), one.share(w) * one.share(w));
-  }
-}
-
 /// Weights near the end of their format, moved by updates with gradients of one sign.
 class WeightOverflows : public ::testing::TestWithParam<Formats> {};
 
@@ -428,85 +294,6 @@ TEST(AdamW, AgreesWithPyTorch) {
     EXPECT_NEAR(w.get(0, i), kGoldenUpdated[i], tolerance);
     EXPECT_NEAR(m.get(0, i), kGoldenFirstMoment[i], tolerance);
     EXPECT_NEAR(v.get(0, i), kGoldenSecondMoment[i], tolerance);
-  }
-}
-
-class EveryFormat : public ::testing::TestWithParam<Scalar> {};
-
-TEST_P(EveryFormat, GradientNormHasTheBitsOfTheStatedOrderEverywhere) {
-  std::mt19937 random(kSeed);
-  for (const std::int64_t count : {0, 1, 17, 4096, 4097, 100001}) {
-    const Tensor gradient = Tensor(GetParam(), 1, count).fill_normal(random);
-    const std::vector<double> x = gradient.values();
-    double expected = 0;
-    for (std::int64_t begin = 0; begin < count; begin += 4096) {
-      expected +=
-          lane_sum<double>(std::min<std::int64_t>(4096, count - begin), [&](std::int64_t i, double sum) {
-            const double value = x[static_cast<std::size_t>(begin + i)];
-            return sum + value * value;
-          });
-    }
-    for (const Context& ctx : contexts()) {
-      const GradientNorm norm = gradient_norm(ctx, gradient.bytes.data(), GetParam(), count);
-      EXPECT_EQ(norm.sum_of_squares, expected) << count << " elements, " << describe(ctx);
-      EXPECT_TRUE(norm.finite);
-    }
-  }
-}
-
-TEST_P(EveryFormat, GradientNormDetectsNonfiniteValues) {
-  std::mt19937 random(kSeed);
-  constexpr std::int64_t kCount = 9001;
-  const Tensor finite = Tensor(GetParam(), 1, kCount).fill_normal(random);
-  for (const std::int64_t where : {std::int64_t{0}, std::int64_t{4095}, std::int64_t{5000}, kCount - 1}) {
-    for (const double bad : {kInfinity, -kInfinity, std::nan("")}) {
-      Tensor gradient = finite;
-      gradient.set(0, where, bad);
-      for (const Context& ctx : contexts()) {
-        EXPECT_FALSE(gradient_norm(ctx, gradient.bytes.data(), GetParam(), kCount).finite)
-            << where << ' ' << bad;
-      }
-    }
-  }
-}
-
-TEST_P(EveryFormat, CastsToEveryFormatWithOneRounding) {
-  std::mt19937 random(kSeed);
-  const Tensor src = Tensor(GetParam(), 1, 40003).fill_normal(random);
-  for (const Scalar to : kScalars) {
-    const Tensor expected(to, 1, src.columns, src.values().data());
-    for (const Context& ctx : contexts()) {
-      Tensor dst(to, 1, src.columns);
-      cast(ctx, src.columns, src.bytes.data(), GetParam(), dst.bytes.data(), to);
-      EXPECT_EQ(dst, expected) << "to " << name(to) << ", " << describe(ctx);
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(All, EveryFormat, ::testing::ValuesIn(kScalars),
-                         [](const auto& info) { return std::string(name(info.param)); });
-
-TEST(GradientNorm, OfTheLargestValuesIsFinite) {
-  for (const Scalar s : kScalars) {
-    const Tensor gradient(s, 1, 2, std::array{traits(s).max_finite, -traits(s).max_finite}.data());
-    const GradientNorm norm = gradient_norm({.simd = best_simd()}, gradient.bytes.data(), s, 2);
-    EXPECT_TRUE(norm.finite) << name(s);
-    EXPECT_EQ(std::isinf(norm.sum_of_squares), is_f64(s)) << name(s);
-  }
-}
-
-TEST(ChunkedSum, AddsInOrderWithinChunksAndChunksInOrder) {
-  std::mt19937 random(kSeed);
-  for (const Scalar s : {Scalar::f32, Scalar::f64}) {
-    for (const std::int64_t count : {0, 1, 4096, 4097, 12345}) {
-      const Tensor values = Tensor(s, 1, count).fill_normal(random);
-      double expected = 0, chunk = 0;
-      for (std::int64_t i = 0; i < count; ++i) {
-        chunk += values.get(0, i);
-        if (i % 4096 == 4095 || i == count - 1) expected += std::exchange(chunk, 0.0);
-      }
-      EXPECT_EQ(chunked_sum(values.bytes.data(), s, count), expected);
-    }
   }
 }
 

@@ -9,12 +9,14 @@
 
 namespace mantissa::testing {
 
-inline constexpr MathFunction kFunctions[] = {MathFunction::exp, MathFunction::log,     MathFunction::tanh,
-                                              MathFunction::erf, MathFunction::sigmoid, MathFunction::rsqrt,
-                                              MathFunction::sin, MathFunction::cos};
+inline constexpr MathFunction kFunctions[] = {
+    MathFunction::exp, MathFunction::log,     MathFunction::tanh,
+    MathFunction::erf, MathFunction::sigmoid, MathFunction::rsqrt,
+    MathFunction::sin, MathFunction::cos,     MathFunction::normal_cdf};
 
 inline std::string function_name(const ::testing::TestParamInfo<MathFunction>& info) {
-  constexpr const char* kNames[] = {"exp", "log", "tanh", "erf", "sigmoid", "rsqrt", "sin", "cos"};
+  constexpr const char* kNames[] = {"exp",   "log", "tanh", "erf",       "sigmoid",
+                                    "rsqrt", "sin", "cos",  "normal_cdf"};
   return kNames[static_cast<int>(info.param)];
 }
 

@@ -1,5 +1,4 @@
-// The formats that the plan assigns in a tiny Llama (docs/numerics.md, "Rounding points"), and the effects of
-// rules.
+// The formats that the plan assigns in a tiny Llama (docs/numerics.md, "Rounding points").
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,24 +10,10 @@
 #include "mantissa/base/error.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/plan/rules.h"
-#include "runtime/program.h"
+#include "plan/planned.h"
 
 namespace mantissa::plan {
 namespace {
-
-Program plan_for(const precision::Policy& policy, const CompileOptions& options = {16, 16}) {
-  return compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true), policy, options,
-                 {});
-}
-
-/// Returns the first step of this op at this scope.
-const Step* find_step(const Program& p, std::string_view scope, std::string_view op,
-                      graph::Phase phase = graph::Phase::forward) {
-  const auto it = std::find_if(p.steps.begin(), p.steps.end(), [&](const Step& s) {
-    return s.scope == scope && s.op->op == op && s.phase == phase;
-  });
-  return it == p.steps.end() ? nullptr : &*it;
-}
 
 TEST(Formats, OfBf16MixedAreThoseOfTheRoundingPoints) {
   const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
@@ -109,84 +94,6 @@ TEST(Formats, OfFactorsNarrowerThanStorageNeedNoCopies) {
   EXPECT_EQ(find_step(p, "model.layers.0.mlp.up_proj", "matmul")->inputs[0].operand, Scalar::tf32);
 }
 
-TEST(Rules, LaterOnesWin) {
-  const auto base = precision::Policy::parse("bf16-mixed").with_rule("*.mlp.*: compute=f32", "first");
-  const Program one = plan_for(base);
-  EXPECT_EQ(find_step(one, "model.layers.1.mlp.up_proj", "matmul")->compute, Scalar::f32);
-  EXPECT_EQ(find_step(one, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "first");
-  EXPECT_EQ(find_step(one, "model.layers.1.self_attn.q_proj", "matmul")->compute, Scalar::bf16);
-  const Program two = plan_for(base.with_rule("*.up_proj: compute=f16", "second"));
-  EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->compute, Scalar::f16);
-  EXPECT_EQ(find_step(two, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
-  EXPECT_EQ(find_step(two, "model.layers.1.mlp.down_proj", "matmul")->decided_by, "first+bf16-mixed");
-}
-
-TEST(Rules, WithoutEffectAreReported) {
-  const auto policy = precision::Policy::parse("bf16-mixed")
-                          .with_rule("*.mlp.*: compute=f32", "first")
-                          .with_rule("*.up_proj: compute=f32", "second")
-                          .with_rule("lm_head: residual=bf16", "third")
-                          .with_rule("*: operand=weight accumulate=f32", "fourth");
-  const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
-  EXPECT_EQ(idle_rules(graph, policy), (std::vector<std::size_t>{1, 2, 3}));
-  EXPECT_EQ(rule_warnings(graph, policy, 4).front(),
-            "second \"*.up_proj: compute=f32\" changes nothing: without it every format is the same");
-}
-
-TEST(Rules, OfStepsAreJudgedByAllPartsOfTheRun) {
-  const graph::Graph graph = model::build_log_prob(mantissa::testing::tiny_llama(false), 16, 16, true);
-  const auto warned = [&](std::initializer_list<const char*> rules) {
-    auto policy = precision::Policy::parse("bf16-mixed");
-    for (const char* rule : rules) policy = policy.with_rule(rule, "");
-    return rule_warnings(graph, policy, 4);
-  };
-  using Warnings = std::vector<std::string>;
-  // In step 1 the second rule takes precedence; the first applies before and after it.
-  EXPECT_EQ(warned({"*.mlp: compute=f16", R"({match="*", steps="1:2", compute="f32"})"}), Warnings());
-  EXPECT_EQ(
-      warned({R"({match="*.mlp", steps="1:3", compute="f16"})", R"({match="*", steps="1:", compute="f32"})"}),
-      Warnings{R"(rule 1 "{match = "*.mlp", steps = "1:3", compute = "f16"}" changes nothing: )"
-               "without it every format is the same"});
-  const Warnings misspelt = warned({R"({match="model.nrm", steps="1:2", compute="f32"})"});
-  ASSERT_EQ(misspelt.size(), 1U);
-  EXPECT_NE(misspelt[0].find("matches nothing: did you mean \"model.norm\"?"), std::string::npos)
-      << misspelt[0];
-  for (const int first : {4, 100}) {
-    const std::string rule = "{match=\"*\", steps=\"" + std::to_string(first) + ":200\", compute=\"f32\"}";
-    const Warnings late = warned({rule.c_str()});
-    ASSERT_EQ(late.size(), 1U) << rule;
-    const std::string why = "holds from step " + std::to_string(first) + " on, but the run has 4";
-    EXPECT_NE(late[0].find(why), std::string::npos) << late[0];
-  }
-}
-
-TEST(Rules, AreShownForTheFormatOfAnOpsResult) {
-  const Program p = plan_for(precision::Policy::parse("bf16-mixed")
-                                 .with_rule("*: residual=bf16", "first")
-                                 .with_rule("*: accumulate=f16", "second"));
-  EXPECT_EQ(find_step(p, "model.layers.1.mlp", "swiglu")->decided_by, "bf16-mixed");
-  EXPECT_EQ(find_step(p, "model.layers.1.mlp.up_proj", "matmul")->decided_by, "second");
-}
-
-/// Returns the first row of this op at this scope in the forward pass.
-PlanRow find_row(const std::vector<PlanRow>& rows, std::string_view scope, std::string_view op) {
-  const auto it = std::find_if(rows.begin(), rows.end(), [&](const PlanRow& r) {
-    return r.scope == scope && r.op == op && r.pass == "forward";
-  });
-  return it == rows.end() ? PlanRow() : *it;
-}
-
-TEST(Rules, AreNamedByAnOpThatASumWasFoldedInto) {
-  for (const char* rule : {"model.layers.1: residual=bf16", "*.layers.1.mlp: op=add residual=bf16"}) {
-    const auto policy = precision::Policy::parse("bf16-mixed").with_rule(rule, "--rule 1");
-    const std::vector<PlanRow> rows = plan_rows(plan_for(policy));
-    EXPECT_EQ(find_row(rows, "model.layers.1.mlp.down_proj", "matmul").output, "bf16") << rule;
-    EXPECT_EQ(find_row(rows, "model.layers.1.mlp.down_proj", "matmul").decided_by, "bf16-mixed+--rule 1")
-        << rule;
-    EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").decided_by, "bf16-mixed") << rule;
-  }
-}
-
 TEST(Formats, OfAModuleCastAsAWholeApplyToDirectlyReadWeights) {
   // As in DeepSpeed's fp16 and FSDP's param_dtype, embedding rows and gains are copies too.
   const Program p = plan_for(precision::Policy::parse("16-mixed residual=f16"));
@@ -217,36 +124,6 @@ TEST(Formats, OfABranchRoundedBeforeItsSumAreBothShown) {
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").output, "f32");
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.down_proj", "matmul").rounded, "bf16");
   EXPECT_EQ(find_row(rows, "model.layers.0.mlp.up_proj", "matmul").rounded, "");
-}
-
-TEST(Rules, OfSomeLayersAreShownWithTheirNumbers) {
-  const auto shown = [](const char* rule) {
-    const model::ModelConfig config = mantissa::testing::tiny_llama(false, 29, {{"num_hidden_layers", 4}});
-    const auto policy = precision::Policy::parse("bf16-mixed").with_rule(rule, "--rule 1");
-    const Program p = compile(model::build_log_prob(config, 16, 16, true), policy, {16, 16}, {});
-    std::set<std::string> scopes;
-    std::istringstream lines(plan_table(plan_rows(p), graph::Phase::forward));
-    for (std::string line; std::getline(lines, line);) {
-      if (line.find("_proj") != std::string::npos) scopes.insert(line.substr(0, line.find(' ')));
-    }
-    return scopes;
-  };
-  const std::string qkv = "model.layers.*.self_attn.{q,k,v}_proj", o = "model.layers.*.self_attn.o_proj",
-                    mlp = "model.layers.*.mlp.{gate,up}_proj";
-  using Scopes = std::set<std::string>;
-  EXPECT_EQ(shown("*.down_proj: compute=f32"), (Scopes{qkv, o, mlp, "model.layers.*.mlp.down_proj"}));
-  EXPECT_EQ(shown("model.layers.1.mlp.down_proj: compute=f32"),
-            (Scopes{qkv, o, mlp, "model.layers.1.mlp.down_proj", "model.layers.{0,2-3}.mlp.down_proj"}));
-}
-
-TEST(Rules, ForOneOperandShowTheFormatsOfBothFactors) {
-  for (const auto& [format, shown] :
-       {std::pair{"mxfp4", "bf16·mxfp4"}, std::pair{"f16", "bf16·f16"}, std::pair{"bf16", "bf16"}}) {
-    const auto policy = precision::Policy::parse("bf16-mixed")
-                            .with_rule(std::string("*: op=matmul operand=weight compute=") + format, "rule");
-    EXPECT_EQ(find_row(plan_rows(plan_for(policy)), "model.layers.1.mlp.up_proj", "matmul").multiplied,
-              shown);
-  }
 }
 
 TEST(ActivationRounding, IsSetByARuleAndIsASeparateStep) {
@@ -414,27 +291,6 @@ TEST(Scaled, BlocksLieAlongTheSum) {
     }
   }
   EXPECT_TRUE(p.scales.empty()) << "powers of two need no scale of the tensor";
-}
-
-TEST(Rules, ReachTheBackwardPassToo) {
-  const Program p =
-      plan_for(precision::Policy::parse("bf16-mixed").with_rule("lm_head: compute=f32", "rule"));
-  for (const auto phase : {graph::Phase::forward, graph::Phase::backward}) {
-    const Step* s = find_step(p, "lm_head", "log_prob", phase);
-    ASSERT_NE(s, nullptr);
-    EXPECT_EQ(s->compute, Scalar::f32);
-    EXPECT_EQ(p.buffer(s->inputs[1].buffer).type, Scalar::f32);
-  }
-}
-
-TEST(Rules, ThatMatchNothingAreReported) {
-  const Program p = plan_for(precision::Policy::parse("bf16-mixed")
-                                 .with_rule("lm_head: compute=f32", "--rule 1")
-                                 .with_rule("model.nrm: compute=f32", "--rule 2"));
-  const std::vector<std::string> warnings = rule_warnings(p);
-  ASSERT_EQ(warnings.size(), 1U);
-  EXPECT_NE(warnings[0].find("--rule 2"), std::string::npos) << warnings[0];
-  EXPECT_NE(warnings[0].find("did you mean \"model.norm\""), std::string::npos) << warnings[0];
 }
 
 }  // namespace

@@ -27,6 +27,7 @@ struct Work {
   double forward_score = 100;  // exp, mask, row sums
   double backward_score = 125;
   double logit = 350;            // softmax of the head and its gradient
+  double capped = 110;           // soft cap of a score or logit: 95 forward, 124 backward
   double element = 24;           // read or written by a step without products
   double exp_element = 38;       // if the step computes an exponential
   double gathered_element = 90;  // one row at a time, by one thread if rows are summed
@@ -97,7 +98,8 @@ double attention_flops(const plan::Step& s) {
 bool takes_exponentials(const kernels::Expression& program) {
   using kernels::Opcode;
   return std::ranges::any_of(program.code, [](const kernels::Instruction& i) {
-    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf;
+    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf ||
+           i.op == Opcode::normal_cdf;
   });
 }
 
@@ -188,7 +190,7 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
         return other_flops(program, s);
     }
   };
-  const double flops = flops_of();
+  const double flops = flops_of() + s.capped * kWork.capped;
   return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
 }
 

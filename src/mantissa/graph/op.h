@@ -116,7 +116,8 @@ struct Sizes {
 
 /// Counts arithmetic only. The plan counts the bytes of buffers.
 struct Cost {
-  double flops = 0;  // necessary flops: causal attention counts half
+  double flops = 0;   // necessary flops: causal attention counts half
+  double capped = 0;  // scores or logits with a soft cap, counted each time they are computed
 };
 
 /// The node in the form in which its op infers shapes and computes cost and workspace.

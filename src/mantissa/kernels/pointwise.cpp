@@ -25,6 +25,8 @@ std::string function_name(const Instruction& in) {
       return "log";
     case Opcode::tanh:
       return "tanh";
+    case Opcode::normal_cdf:
+      return "normal_cdf";
     case Opcode::erf:
       return "erf";
     case Opcode::sigmoid:

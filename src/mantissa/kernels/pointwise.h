@@ -15,28 +15,29 @@ namespace mantissa::kernels {
 
 /// Instructions of an expression program. Registers hold a tile in f32 (f64 in f64 arithmetic).
 enum class Opcode : std::uint8_t {
-  load,      // dst = input[index], converted exactly
-  constant,  // dst = value
-  add,       // dst = a + b
-  sub,       // dst = a − b
-  mul,       // dst = a · b
-  div,       // dst = a / b
-  fma,       // dst = a · b + c, rounded once
-  neg,       // dst = −a
-  exp,       // dst = e^a
-  log,       // dst = the natural logarithm of a
-  tanh,      // dst = tanh a
-  erf,       // dst = erf a
-  sigmoid,   // dst = 1 / (1 + e^−a)
-  rsqrt,     // dst = 1 / √a: the root is rounded, then the quotient
-  relu,      // dst = +0 where a ≤ 0, else a (keeps NaN)
-  sqrt,      // dst = √a
-  abs,       // dst = |a|
-  sign,      // dst = ±1 with the sign of a; a if a is zero or NaN
-  max,       // dst = b where a < b, else a (keeps a NaN in a)
-  min,       // dst = b where b < a, else a (keeps a NaN in a)
-  round,     // dst = a rounded to nearest to `format`: a rounding point of the graph
-  store,     // output[index] = a, rounded to the output's type
+  load,        // dst = input[index], converted exactly
+  constant,    // dst = value
+  add,         // dst = a + b
+  sub,         // dst = a − b
+  mul,         // dst = a · b
+  div,         // dst = a / b
+  fma,         // dst = a · b + c, rounded once
+  neg,         // dst = −a
+  exp,         // dst = e^a
+  log,         // dst = the natural logarithm of a
+  tanh,        // dst = tanh a
+  erf,         // dst = erf a
+  normal_cdf,  // dst = Φ(a) = ½·erfc(−a/√2)
+  sigmoid,     // dst = 1 / (1 + e^−a)
+  rsqrt,       // dst = 1 / √a: the root is rounded, then the quotient
+  relu,        // dst = +0 where a ≤ 0, else a (keeps NaN)
+  sqrt,        // dst = √a
+  abs,         // dst = |a|
+  sign,        // dst = ±1 with the sign of a; a if a is zero or NaN
+  max,         // dst = b where a < b, else a (keeps a NaN in a)
+  min,         // dst = b where b < a, else a (keeps a NaN in a)
+  round,       // dst = a rounded to nearest to `format`: a rounding point of the graph
+  store,       // output[index] = a, rounded to the output's type
   // Only in sweeps (sweep.h), for weights that accumulate their rounding errors (Kahan, 1965):
   move,  // output[index] = a + b, rounded to the output's type; dst = the stored value
   lost,  // dst = c − (a − b)

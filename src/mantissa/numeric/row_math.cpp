@@ -31,6 +31,8 @@ HWY_INLINE hn::Vec<D> Apply(D d, MathFunction function, hn::Vec<D> v) {
       return Sin(d, v);
     case MathFunction::cos:
       return Cos(d, v);
+    case MathFunction::normal_cdf:
+      return NormalCdf(d, v);
   }
   return v;
 }

@@ -7,7 +7,9 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/philox.h"
+#include "mantissa/plan/operand_scales.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/plan/policy_uses.h"
 
 namespace mantissa::plan {
 namespace {
@@ -21,22 +23,12 @@ using graph::Value;
 using graph::ValueId;
 using graph::ValueKind;
 
-/// How this use rounds factors that have no scale; those of formats that have are multiplied as they are
-/// stored.
-Factor factor_of(const precision::Resolved& r) {
-  Factor f = r.compute->scaled == precision::Scaled::none ? r.compute->factor : Factor(r.compute->stored);
-  f.saturate = r.saturate;
-  f.flush_subnormals = r.flush_subnormals;
-  return f;
-}
-
 class Lowering {
  public:
-  Lowering(const Graph& graph, const precision::Policy& policy) : graph_(graph) {
+  Lowering(const Graph& graph, const precision::Policy& policy) : graph_(graph), uses_(graph, policy) {
     program_.policy = policy;
     program_.arithmetic = program_.softmax = policy.arithmetic();
     buffer_of_.assign(graph.values().size(), kNoBuffer);
-    rule_matched_.assign(policy.rules().size(), false);
   }
 
   Program run() {
@@ -45,40 +37,12 @@ class Lowering {
     }
     for (const Node& node : graph_.nodes()) lower(node);
     for (const auto& [name, value] : graph_.outputs()) program_.outputs.emplace_back(name, buffer(value));
-    for (std::size_t r = 0; r < rule_matched_.size(); ++r) {
-      if (!rule_matched_[r]) program_.unmatched_rules.push_back(r);
-    }
-    if (!program_.unmatched_rules.empty()) note_places();
+    program_.unmatched_rules = uses_.unmatched();
+    if (!program_.unmatched_rules.empty()) program_.places = uses_.places();
     return std::move(program_);
   }
 
  private:
-  /// What rules can speak of.
-  void note_places() {
-    for (const Node& node : graph_.nodes()) {
-      const precision::Pass pass = pass_of(node.phase);
-      const std::vector<std::string> operands(node.op->operands.begin(), node.op->operands.end());
-      program_.places.push_back({node.scope, std::string(node.op->op), pass, operands});
-      if (!node.op->interior.empty())
-        program_.places.push_back({node.scope, std::string(node.op->interior), pass});
-    }
-    for (const Slot& s : program_.slots)
-      program_.places.push_back({s.name, "update", precision::Pass::update});
-  }
-
-  precision::Resolved resolve(const Node& node, std::string_view operand = {}) {
-    const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
-    for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
-    return program_.policy.resolve(use);
-  }
-
-  /// The format that rules give to the inside of `node`'s op, called `interior`.
-  Scalar interior_of(const Node& node, std::string_view interior) {
-    const precision::Use use = interior_use(node.scope, interior, node.phase);
-    for (const std::size_t r : program_.policy.matching_rules(use)) rule_matched_[r] = true;
-    return program_.policy.interior(use).value_or(program_.arithmetic);
-  }
-
   /// The format that the policy gives to an output of `node`.
   Scalar format_of(const Node& node, const Value& value) {
     switch (value.role) {
@@ -89,45 +53,23 @@ class Lowering {
       case Role::number:
         return program_.arithmetic;
       case Role::compute:
-        return resolve(node).compute->stored;
+        return uses_.resolve(node).compute->stored;
       case Role::residual:
-        return resolve(node).residual;
+        return uses_.resolve(node).residual;
       case Role::kv:
-        return resolve(node).kv;
+        return uses_.resolve(node).kv;
       case Role::parameter:
-        return resolve(node).params;
+        return uses_.resolve(node).params;
       case Role::weight_gradient:
-        return resolve(node).grads;
+        return uses_.resolve(node).grads;
       case Role::like: {
         const Value& of = graph_.value(value.of);
         if (of.role == Role::kv && of.producer != graph::kNone)
-          return resolve(graph_.node(of.producer)).compute->stored;
+          return uses_.resolve(graph_.node(of.producer)).compute->stored;
         return program_.buffer(buffer(value.of)).type;
       }
     }
     return program_.arithmetic;
-  }
-
-  /// The field of the policy that format_of() asks for an output; "" where it asks for none.
-  std::string_view field_of(const Value& value) const {
-    switch (value.role) {
-      case Role::compute:
-        return "compute";
-      case Role::residual:
-        return "residual";
-      case Role::kv:
-        return "kv";
-      case Role::parameter:
-        return "params";
-      case Role::weight_gradient:
-        return "grads";
-      case Role::like: {
-        const Value& of = graph_.value(value.of);
-        return of.role == Role::kv && of.producer != graph::kNone ? "compute" : field_of(of);
-      }
-      default:
-        return {};
-    }
   }
 
   BufferId add_buffer(std::string name, const Shape& shape, Scalar type, Home home, ValueId value) {
@@ -163,7 +105,7 @@ class Lowering {
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
       program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer});
-      note_update(value.name);
+      uses_.note_update(value.name);
     }
   }
 
@@ -181,14 +123,6 @@ class Lowering {
                                    Home::constant, graph::kNone);
     fill_constant(to, graph_.value(from.value).fill, format);
     return lowered_[key] = to;
-  }
-
-  /// Rules that speak of a parameter's update match it here, too, and must be such as can be kept.
-  void note_update(std::string_view name) {
-    const precision::Use use{name, "update", precision::Pass::update, 0};
-    for (const std::size_t i : program_.policy.matching_rules(use))
-      rule_matched_[i] = rule_matched_[i] || speaks_of_update(program_.policy.rules()[i]);
-    resolve_update(program_.policy, name);
   }
 
   static std::string_view scope_of_name(std::string_view name) { return name.substr(0, name.rfind('.')); }
@@ -209,68 +143,20 @@ class Lowering {
     return c;
   }
 
-  /// Who decided the formats that this op has something to do with.
-  std::string decided_by(const Node& node, std::vector<std::string_view> fields = {}) const {
-    fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
-    const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
-    if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
-    if (makes_logits(node)) fields.emplace_back("output");
-    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-      const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;
-      if (weight && read_of(node, i) == Read::value) fields.emplace_back("residual");
-    }
-    for (const ValueId id : node.outputs) {
-      const Role role = graph_.value(id).role;
-      if (role == Role::residual) fields.emplace_back("residual");
-      if (role == Role::kv) fields.emplace_back("kv");
-      if (role == Role::weight_gradient) fields.emplace_back("grads");
-    }
-    std::string by = program_.policy.decided_by({node.scope, node.op->op, pass_of(node.phase), 0}, fields);
-    for (const std::string_view operand : node.op->operands) {
-      const precision::Use use{node.scope, node.op->op, pass_of(node.phase), 0, operand};
-      if (program_.policy.matching_rules(use) !=
-          program_.policy.matching_rules({node.scope, node.op->op, pass_of(node.phase), 0}))
-        by = program_.policy.decided_by(use, fields);
-    }
-    return by;
-  }
-
   Step step_for(const Node& node) {
-    const precision::Resolved r = resolve(node);
+    const precision::Resolved r = uses_.resolve(node);
     Step s;
     s.op = node.op;
     s.scope = node.scope;
     s.phase = node.phase;
-    s.rounded = makes_logits(node) ? logits_rounding(r) : program_.arithmetic;
+    s.rounded = makes_logits(node) ? uses_.logits_rounding(r) : program_.arithmetic;
     s.compute = factor_of(r);
     s.accumulator = r.accumulator;
-    s.interior = node.op->interior.empty() ? program_.arithmetic : interior_of(node, node.op->interior);
+    s.interior = node.op->interior.empty() ? program_.arithmetic : uses_.interior_of(node, node.op->interior);
     s.factors = factors_name(node, r);
-    s.decided_by = decided_by(node);
+    s.decided_by = uses_.decided_by(node);
     s.attributes = node.attributes;
     return s;
-  }
-
-  /// What the policy calls the format of factors of `node`.
-  static std::string_view factors_name(const Node& node, const precision::Resolved& r) {
-    const bool as_it_is = is_linear(node) || r.compute->scaled == precision::Scaled::none;
-    return as_it_is ? r.compute->name : name(r.compute->stored);
-  }
-
-  static bool makes_logits(const Node& node) {
-    return node.op->kind == graph::OpKind::head ||
-           (node.op->kind == graph::OpKind::product && node.attributes.flag("logits"));
-  }
-
-  /// How `node` takes its input i.
-  static Read read_of(const Node& node, std::size_t i) {
-    return node.op->reads[std::min(i, node.op->reads.size() - 1)];
-  }
-
-  /// What logits are rounded to before they leave as f32.
-  Scalar logits_rounding(const precision::Resolved& r) const {
-    if (program_.arithmetic == Scalar::f64) return Scalar::f64;
-    return r.output_via_compute ? r.compute->stored : r.output;
   }
 
   void emit_cast(const Node& node, BufferId from, BufferId to) {
@@ -281,7 +167,7 @@ class Lowering {
     if (!cached)
       s.rounding = program_.policy.activation_rounding({node.scope, node.op->op, pass_of(node.phase), 0});
     if (s.rounding == Rounding::stochastic) s.random_name = hash_name(name_of(made));
-    if (s.rounding != Rounding::nearest) s.decided_by = decided_by(node, {"rounding"});
+    if (s.rounding != Rounding::nearest) s.decided_by = uses_.decided_by(node, {"rounding"});
     const bool plain = !s.compute.saturate && !s.compute.flush_subnormals && s.rounding == Rounding::nearest;
     s.op = &graph::find_op(plain ? "cast" : "round");
     s.attributes = {};
@@ -314,54 +200,12 @@ class Lowering {
     return b.build();
   }
 
-  static bool is_linear(const Node& node) {
-    return node.op->kind == graph::OpKind::product && !makes_logits(node);
-  }
-
-  /// How input i of a Linear op is stored under scales; none where the policy asks for no format that has
-  /// any. `element`: the format of what is stored.
-  std::optional<Quantization> quantization_of(const Node& node, std::size_t i, const precision::Resolved& r,
-                                              Scalar& element) const {
-    if (!is_linear(node) || r.compute->scaled == precision::Scaled::none) return std::nullopt;
-    Quantization q;
-    if (r.compute->scaled == precision::Scaled::block) {
-      q.blocks = r.compute->block;
-      q.along_rows = node.op->sums_across_rows != nullptr && node.op->sums_across_rows(node.attributes, i);
-      element = Scalar::bf16;
-    } else {
-      element = node.op->operands[i] == "gradient" ? r.compute->gradient : r.compute->factor.format;
-    }
-    return q;
-  }
-
-  /// The scale of the tensor in `from` as `element`: one for all that read it so.
-  std::int32_t scale_of(const Buffer& from, const Quantization& q, const precision::Resolved& r,
-                        Scalar element) {
-    const bool nvfp4 = q.blocks == BlockFormat::nvfp4;
-    if ((q.blocks && !nvfp4) || r.scaling == precision::Scaling::none) return -1;
-    ScaleSlot slot;
-    slot.element = element;
-    slot.nvfp4 = nvfp4;
-    slot.current = r.scaling == precision::Scaling::current;
-    slot.margin = static_cast<std::int32_t>(r.scale_margin);
-    slot.history = slot.current ? 0 : r.amax_history;
-    // Rules may have two readers of a tensor scale it differently.
-    slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
-    if (slot.current) slot.name += ":current";
-    if (slot.margin != 0) slot.name += fmt::format(":{}", slot.margin);
-    for (std::size_t s = 0; s < program_.scales.size(); ++s) {
-      if (program_.scales[s].name == slot.name) return static_cast<std::int32_t>(s);
-    }
-    program_.scales.push_back(slot);
-    return static_cast<std::int32_t>(program_.scales.size() - 1);
-  }
-
   /// A copy of `b` under scales: of a weight kept up to date with it, of an activation made where it is first
   /// read.
   Operand quantized(const Node& node, BufferId b, Quantization q, const precision::Resolved& r,
                     Scalar element) {
     const Buffer from = program_.buffer(b);
-    q.scale = scale_of(from, q, r, element);
+    q.scale = scale_of(program_, from, q, r, element);
     for (const BufferId c : quantized_[b]) {
       if (program_.buffer(c).quantization == q && program_.buffer(c).type == element) return {c, element};
     }
@@ -398,7 +242,7 @@ class Lowering {
     if (from.integer) return {b, from.type};
     if (read == Read::value) return reads_copy(node, from) ? as_value(node, b) : Operand{b, from.type};
     const precision::Resolved r =
-        resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
+        uses_.resolve(node, i < node.op->operands.size() ? node.op->operands[i] : std::string_view());
     Operand o = as_factor(node, i, r, b);
     o.factors = factors_name(node, r);
     return o;
@@ -407,10 +251,10 @@ class Lowering {
   /// Whether `node`, which takes `from` as it is, reads a copy of it: a weight of more bits than the residual
   /// stream has there. A whole module of 16 bits has embedding rows, gains and biases of 16 bits.
   bool reads_copy(const Node& node, const Buffer& from) {
-    return from.home == Home::master && !holds(resolve(node).residual, from.type);
+    return from.home == Home::master && !holds(uses_.resolve(node).residual, from.type);
   }
   Operand as_value(const Node& node, BufferId b) {
-    const Scalar format = resolve(node).residual;
+    const Scalar format = uses_.resolve(node).residual;
     return {copy_of(b, format), format};
   }
 
@@ -439,23 +283,6 @@ class Lowering {
     return {to, compute};
   }
 
-  /// The factors of a product are split in the same number of parts.
-  static void check_parts(const Step& s) {
-    std::optional<int> parts;
-    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
-      const Read read = s.op->reads[std::min(i, s.op->reads.size() - 1)];
-      if (read != Read::matmul) continue;
-      const int here = s.inputs[i].operand.parts;
-      if (parts.value_or(here) != here || here != s.compute.parts) {
-        throw ConfigError(
-            fmt::format("{}: a factor of {} is split in {} parts and another in {}; let one rule without "
-                        "\"operand\" set compute for all of them",
-                        s.scope, s.op->op, here, parts.value_or(s.compute.parts)));
-      }
-      parts = here;
-    }
-  }
-
   void lower(const Node& node) {
     Step s = step_for(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i));
@@ -463,7 +290,7 @@ class Lowering {
       if (program_.buffer(o.buffer).home == Home::constant) o.buffer = lowered_constant(o.buffer, s.interior);
     }
     if (node.op->kind == graph::OpKind::product && makes_logits(node))
-      program_.softmax = interior_of(node, "softmax");
+      program_.softmax = uses_.interior_of(node, "softmax");
     check_parts(s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
     std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
@@ -480,7 +307,7 @@ class Lowering {
       const BufferId b = add_buffer(value.name, value.shape, format, home, id);
       program_.buffer(b).integer = value.role == Role::integer;
       buffer_of_[static_cast<std::size_t>(id)] = b;
-      program_.buffer(b).field = field_of(value);
+      program_.buffer(b).field = uses_.field_of(value);
       if (value.kind == ValueKind::weight_gradient) note_gradient(value, b);
       if (format == program_.arithmetic) {
         s.outputs.push_back(b);
@@ -541,12 +368,12 @@ class Lowering {
   }
 
   const Graph& graph_;
+  PolicyUses uses_;
   Program program_;
   std::vector<BufferId> buffer_of_;
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, Phase>> casts_;
   std::map<std::pair<BufferId, Scalar>, BufferId> lowered_;  // constants
   std::map<BufferId, std::vector<BufferId>> quantized_;      // copies of a buffer under scales
-  std::vector<bool> rule_matched_;
 };
 
 }  // namespace

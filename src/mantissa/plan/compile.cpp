@@ -90,7 +90,9 @@ void estimate_costs(Program& program, const CompileOptions& options, const kerne
     if (s.addend != kNoBuffer) s.bytes += bytes(s.addend);
     sizes.parts = s.compute.parts;
     const graph::NodeView node{operands, ids, s.attributes};
-    if (s.op->cost != nullptr) s.flops = s.op->cost(node, sizes).flops;
+    const graph::Cost cost = s.op->cost != nullptr ? s.op->cost(node, sizes) : graph::Cost{};
+    s.flops = cost.flops;
+    s.capped = cost.capped;
     s.executed_flops = s.op->executed_flops != nullptr ? s.op->executed_flops(node, sizes) : s.flops;
     if (s.op->workspace != nullptr) s.workspace = s.op->workspace(node, sizes, ctx);
   }

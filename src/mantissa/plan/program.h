@@ -94,6 +94,7 @@ struct Step {
   bool recomputed = false;         // repeats a step of the forward phase in the backward phase
   double flops = 0;                // necessary flops
   double executed_flops = 0;       // flops of the kernel
+  double capped = 0;               // scores or logits with a soft cap (graph::Cost)
   double bytes = 0;                // read and written at capacity
   std::string label = {};          // for updates: the optimizer's name, for explain ("adamw")
   bool may_break = false;  // for updates: a finite weight can become inf or NaN, so a check runs first

@@ -90,25 +90,21 @@ constexpr Pointwise kGegluTanhDef{
     },
 };
 
-// ---- GELU by its definition: x·Φ(x), the normal distribution's Φ(x) = ½ + ½·erf(x/√2)
-
-Register normal_cdf(ExpressionBuilder& b, Register x) {
-  const Register half = b.constant(0.5);
-  return b.fma(half, b.erf(b.mul(x, b.constant(std::numbers::sqrt2 / 2))), half);
-}
+// ---- GELU by its definition: x·Φ(x), with Φ of the normal distribution. ½ + ½·erf(x/√2) would cancel far
+// left
 
 constexpr Pointwise kGeluErfDef{
     .id = "gelu_erf",
     .gradient_id = "gelu_erf.grad",
-    .doc = "x/2·(1 + erf(x/√2)) in f32, rounded once",
+    .doc = "x·Φ(x), Φ(x) = ½·erfc(−x/√2), in f32, rounded once",
     .gradient_doc = "dx in f32, an unrounded contribution",
     .forward = [](ExpressionBuilder& b, const Registers& in,
-                  const Attributes&) { return b.mul(in[0], normal_cdf(b, in[0])); },
+                  const Attributes&) { return b.mul(in[0], b.normal_cdf(in[0])); },
     // Φ(x) + x·e^(−x²/2)/√(2π)
     .gradient = [](ExpressionBuilder& b, const Registers& in, const Attributes&) -> Registers {
       constexpr double kDensity = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
       const Register x = in[0], bell = b.exp(b.mul(b.mul(x, x), b.constant(-0.5)));
-      return {b.mul(b.fma(b.mul(x, b.constant(kDensity)), bell, normal_cdf(b, x)), in[1])};
+      return {b.mul(b.fma(b.mul(x, b.constant(kDensity)), bell, b.normal_cdf(x)), in[1])};
     },
 };
 

@@ -65,11 +65,17 @@ double product_flops(const NodeView& n, const Sizes& s) {
          static_cast<double>(a.heads * a.head_dim);
 }
 
+/// Scores that a soft cap bounds: a product has two operations per score and element of a head.
+double capped_scores(const NodeView& n, const Sizes& s) {
+  const kernels::AttentionShape a = shape_of(n.attributes);
+  return a.soft_cap == 0 ? 0 : product_flops(n, s) / (2.0 * static_cast<double>(a.head_dim));
+}
+
 Cost cost_forward(const NodeView& n, const Sizes& s) {
-  return {2.0 * product_flops(n, s)};
+  return {2.0 * product_flops(n, s), capped_scores(n, s)};
 }
 Cost cost_grad(const NodeView& n, const Sizes& s) {
-  return {4.0 * product_flops(n, s)};
+  return {4.0 * product_flops(n, s), capped_scores(n, s)};
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {

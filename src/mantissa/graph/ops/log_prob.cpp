@@ -65,11 +65,17 @@ struct GradientFormats {
   Scalar dx, dweight;
 };
 
+/// Logits that a soft cap bounds.
+double capped_logits(const NodeView& n) {
+  if (soft_cap(n.attributes) == 0) return 0;
+  return static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).dim(0).size);
+}
+
 Cost cost_forward(const NodeView& n, const Sizes&) {
-  return {product_flops(n)};
+  return {product_flops(n), capped_logits(n)};
 }
 Cost cost_grad(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(Wanted(n.attributes).count()) * product_flops(n)};
+  return {static_cast<double>(Wanted(n.attributes).count()) * product_flops(n), capped_logits(n)};
 }
 
 std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
@@ -160,14 +166,18 @@ std::vector<OutputSpec> infer_training(const NodeView& n) {
   return specs;
 }
 
-Cost cost_training(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(1 + Wanted(n.attributes).count()) * product_flops(n)};
+/// Logits of leaves that are too long to be kept are computed twice.
+double times_computed(const NodeView& n, const Sizes& s) {
+  return kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size) ? 1 : 2;
 }
 
-/// Logits are computed twice if leaves are too long to keep them.
+Cost cost_training(const NodeView& n, const Sizes& s) {
+  return {static_cast<double>(1 + Wanted(n.attributes).count()) * product_flops(n),
+          times_computed(n, s) * capped_logits(n)};
+}
+
 double executed_in_training(const NodeView& n, const Sizes& s) {
-  const bool kept = kernels::keeps_logits(s.longest_leaf, n.shape(1).dim(0).size);
-  return cost_training(n, s).flops + (kept ? 0.0 : product_flops(n));
+  return cost_training(n, s).flops + (times_computed(n, s) - 1) * product_flops(n);
 }
 
 std::size_t workspace_training(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cmath>
+#include <numbers>
 
 #include "mantissa/numeric/convert.h"
 
@@ -32,6 +33,8 @@ double result(const Instruction& in, double a, double b, double c, std::span<con
       return std::log(a);
     case Opcode::tanh:
       return std::tanh(a);
+    case Opcode::normal_cdf:
+      return std::erfc(-a / std::numbers::sqrt2) / 2;
     case Opcode::erf:
       return std::erf(a);
     case Opcode::sigmoid:
