@@ -130,8 +130,8 @@ TEST(NonFinite, GenerationStopsAtLogitsThatAreNotNumbers) {
   const std::filesystem::path model = large_model(folder);
   const RunStopped e = stopped([&] { generate(model, options); });
   EXPECT_TRUE(has(e.message(),
-                  "generate: the logits after token 8 are not finite; the first value that is not "
-                  "finite is model.layers.0."))
+                  "generate: the logits after token 8 are not finite; the first non-finite "
+                  "value is model.layers.0."))
       << e.message();
   EXPECT_EQ(e.cures().back().arguments, (std::vector<std::string>{"--precision", "32-true"}));
   options.precision.policy = "32-true";
