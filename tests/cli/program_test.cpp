@@ -39,7 +39,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"train good.toml --rule 'lm_head compute=f32'", "--rule 1"},
       {"train good.toml --set run.steps=-3", "run.steps"},
       {"train good.toml --simd sse9", "avx2"},
-      {"train good.toml --device cuda", "cpu"},
+      {"train good.toml --device cuda", "this build runs on the CPU"},
       {"train good.toml --resume=5", "no state"},
       {"explain good.toml --target v10", "v100"},
       {"explain good.toml --target nowhere.toml", "nowhere.toml"},
