@@ -54,11 +54,7 @@ Simd parse_simd(std::string_view text) {
 }
 
 std::size_t dispatch_index(Simd simd) {
-  // HWY_EXPORT tables are indexed by the lowest set bit of the chosen targets. A local ChosenTarget keeps the
-  // choice a value of the caller instead of Highway's process-wide one.
-  hwy::ChosenTarget chosen;
-  chosen.Update(simd_target(simd));
-  return chosen.GetIndex();
+  return simd_index(simd_target(simd));
 }
 
 void parallel_for(const Context& ctx, std::int64_t count,

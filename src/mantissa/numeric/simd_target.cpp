@@ -13,6 +13,8 @@ std::vector<SimdTarget> simd_targets() {
 }
 
 std::size_t simd_index(SimdTarget target) {
+  constexpr bool kOnlyOne = (HWY_TARGETS & (HWY_TARGETS - 1)) == 0;  // of a build with sanitizers
+  if (kOnlyOne) return 0;
   hwy::ChosenTarget chosen;  // a local choice: it does not change the process's
   chosen.Update(target == kBestTarget ? hwy::SupportedTargets() : target);
   return chosen.GetIndex();

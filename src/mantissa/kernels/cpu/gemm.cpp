@@ -1,13 +1,11 @@
 // The matrix product: packing, tiles, leaves and the epilogue. kernels/cpu/gemm_plan.h partitions the work.
 #include "mantissa/kernels/gemm.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <type_traits>
 
-#include "mantissa/base/error.h"
 #include "mantissa/kernels/cpu/gemm_blocks.h"
+#include "mantissa/kernels/cpu/gemm_check.h"
 #include "mantissa/kernels/cpu/gemm_plan.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -367,55 +365,12 @@ namespace {
 HWY_EXPORT(GemmF32);
 HWY_EXPORT(GemmF64);
 
-Scalar arithmetic_of(const Gemm& g) {
-  const bool f64 =
-      g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
-  return f64 ? Scalar::f64 : Scalar::f32;
-}
-
-void check(const Context& ctx, const Gemm& g, Scalar arithmetic) {
-  const bool epilogue = g.bias != nullptr || g.addend.data != nullptr ||
-                        (arithmetic == Scalar::f32 && g.rounded != Scalar::f32 && g.rounded != Scalar::f64);
-  if (g.accumulate && (g.c.type != arithmetic || epilogue)) {
-    throw DtypeError(fmt::format(
-        "gemm: C is {}{}, but only plain {} accumulates a product. Fix: accumulate there and cast afterwards",
-        name(g.c.type), epilogue ? " with an epilogue" : "", name(arithmetic)));
-  }
-  if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
-    throw ShapeError("gemm: continue_blocks requires accumulate and empty rows");
-  }
-  if (g.a.operand.parts != g.b.operand.parts) {
-    throw DtypeError(fmt::format("gemm: A has {} parts and B has {}; both need the same number",
-                                 g.a.operand.parts, g.b.operand.parts));
-  }
-  if ((g.a.blocks || g.b.blocks) && (arithmetic == Scalar::f64 || g.a.operand.parts > 1)) {
-    throw DtypeError(fmt::format("gemm: packed blocks are multiplied in f32 in one part, got {} in {}",
-                                 name(arithmetic), g.a.operand.parts));
-  }
-  const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
-  if (ctx.workspace_bytes < need) {
-    throw ResourceError(fmt::format(
-        "gemm [{} × {} × {}] in {} needs {} bytes of workspace, got {}. Fix: reserve gemm_workspace()", g.m,
-        g.n, g.k, name(arithmetic), need, ctx.workspace_bytes));
-  }
-}
-
 }  // namespace
-
-std::size_t gemm_workspace(const Context& ctx, std::int64_t m, std::int64_t n, std::int64_t k,
-                           Scalar arithmetic, int parts) {
-  if (m <= 0 || n <= 0 || k <= 0) return 0;
-  const std::size_t element = bytes_of(arithmetic == Scalar::f64 ? Scalar::f64 : Scalar::f32);
-  const gemm_plan::GemmScratch scratch(static_cast<std::size_t>(m), static_cast<std::size_t>(n),
-                                       static_cast<std::size_t>(k), element, static_cast<std::size_t>(parts));
-  return scratch.elements(ctx.threads) * element;
-}
 
 void gemm(const Context& ctx, const Gemm& g) {
   if (g.m <= 0 || g.n <= 0) return;
-  const Scalar arithmetic = arithmetic_of(g);
-  check(ctx, g, arithmetic);
-  if (arithmetic == Scalar::f64) {
+  check(ctx, g);
+  if (arithmetic_of(g) == Scalar::f64) {
     HWY_DISPATCH_TABLE(GemmF64)[ctx.target()](ctx, g);
   } else {
     HWY_DISPATCH_TABLE(GemmF32)[ctx.target()](ctx, g);
