@@ -133,7 +133,7 @@ TEST_F(LargeState, KilledWhileItIsWrittenLeavesTheOneBeforeIt) {
   bool landed = false;
   for (int tries = 0; tries < 10 && !landed; ++tries) {
     std::filesystem::remove_all(folder / "parts");
-    const auto writing = [&] { return has_state("step-00000002.partial"); };
+    const auto writing = [&] { return has_state("step-00000002.partial/state.safetensors"); };
     landed = ended_by(start(folder, train("parts")), SIGKILL, folder / "parts", writing) && writing();
   }
   ASSERT_TRUE(landed) << "no signal came while the state of step 2 was being written";
