@@ -1,6 +1,7 @@
 // Conversions of values that leave the model, and disabling them by name.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -40,6 +41,14 @@ class Edges : public ::testing::Test {
     for (const Tensor& t : trace.tensors) all[t.name] = t;
     return all;
   }
+  /// A trace holds results, the gradient of each weight, and the values that options() asks for.
+  static void expect_every_kind(const std::map<std::string, Tensor>& all) {
+    for (const char* name : {"logits", "log_probs", "loss", "grad.model.embed_tokens.weight",
+                             "grad.model.layers.0.mlp.down_proj.weight", "grad.model.norm.weight"})
+      EXPECT_TRUE(all.contains(name)) << name;
+    EXPECT_TRUE(std::ranges::any_of(
+        all, [](const auto& each) { return each.first.starts_with("value.model.layers.0.mlp"); }));
+  }
   /// The values as f32.
   static std::vector<float> widened(const Tensor& t) {
     const Scalar type = *io::scalar_of(*io::parse_dtype(t.dtype));
@@ -63,9 +72,13 @@ class Edges : public ::testing::Test {
 
 TEST_F(Edges, ResultsAreF32) {
   for (const char* policy : {"bf16-true output=compute>f32", "16-true", "32-true output=e4m3"}) {
-    for (const auto& [name, t] : by_name(trace(options(policy)))) EXPECT_EQ(t.dtype, "F32") << name;
+    const auto all = by_name(trace(options(policy)));
+    expect_every_kind(all);
+    for (const auto& [name, t] : all) EXPECT_EQ(t.dtype, "F32") << name;
   }
-  for (const auto& [name, t] : by_name(trace(options("64-true", {"*"})))) EXPECT_EQ(t.dtype, "F64") << name;
+  const auto wide = by_name(trace(options("64-true", {"*"})));
+  expect_every_kind(wide);
+  for (const auto& [name, t] : wide) EXPECT_EQ(t.dtype, "F64") << name;
 }
 
 TEST_F(Edges, ANamedPointKeepsItsFormatAndItsValues) {
@@ -108,6 +121,7 @@ TEST_F(Edges, AFileContainsTheReturnedTensors) {
   o.out = folder / "trace";
   EXPECT_TRUE(trace(o).tensors.empty());
   const io::SafetensorsReader file(o.out);
+  EXPECT_GT(memory.tensors.size(), 10U);
   EXPECT_EQ(file.tensors().size(), memory.tensors.size());
   for (const Tensor& t : memory.tensors) {
     const io::TensorInfo* info = file.find(t.name);

@@ -85,6 +85,9 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
   options.prompt = "Ada";
   options.precision = rules;
   const std::vector<double> generated = generate(model, options).log_probs;
+  ASSERT_FALSE(generated.empty());
+  options.precision.rules.clear();
+  EXPECT_NE(generated, generate(model, options).log_probs) << "the rule of the head stays";
   options.precision = only_head;
   EXPECT_EQ(generated, generate(model, options).log_probs);
   EXPECT_EQ(evaluate(model, {"kk"}, "auto", 32, 0, rules).loss,

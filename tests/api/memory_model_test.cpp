@@ -64,12 +64,15 @@ TEST_P(MemoryModel, GivesTheBitsOfItsDirectory) {
   const Prompt prompt{"A very ", {}};
   const Generations there = generate(directory, {&prompt, 1}, sampled(GetParam()));
   const Generations here = generate(memory, {&prompt, 1}, sampled(GetParam()));
+  ASSERT_GT(there.all.size(), 0U);
   ASSERT_EQ(here.all.size(), there.all.size());
   for (std::size_t i = 0; i < here.all.size(); ++i) {
+    EXPECT_FALSE(there.all[i].ids.empty());
     EXPECT_EQ(here.all[i].ids, there.all[i].ids);
     EXPECT_EQ(here.all[i].log_probs, there.all[i].log_probs);
   }
   const Trace a = trace(traced(directory, GetParam())), b = trace(traced(memory, GetParam()));
+  ASSERT_GT(a.tensors.size(), 10U);
   ASSERT_EQ(a.tensors.size(), b.tensors.size());
   for (std::size_t i = 0; i < a.tensors.size(); ++i) {
     EXPECT_EQ(a.tensors[i].name, b.tensors[i].name);

@@ -6,6 +6,7 @@
 #include "api/tiny.h"
 #include "mantissa/api/error.h"
 #include "mantissa/api/mantissa.h"
+#include "mantissa/io/safetensors.h"
 
 namespace mantissa::api {
 namespace {
@@ -164,7 +165,8 @@ TEST(NonFinite, ATraceIsWrittenAndStops) {
                   "written to " +
                       options.out.string() + "; the first non-finite value is model."))
       << e.message();
-  EXPECT_TRUE(std::filesystem::exists(options.out));
+  const io::SafetensorsReader written(options.out);
+  for (const char* name : {"logits", "log_probs", "loss"}) EXPECT_NE(written.find(name), nullptr) << name;
 }
 
 TEST(NonFinite, ATracesGradientsAreCheckedToo) {

@@ -1,12 +1,16 @@
 // Runs under a loss scale: the effects and messages of skipped steps, and the end at the minimum scale.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "api/tiny.h"
 #include "mantissa/api/error.h"
 #include "mantissa/api/mantissa.h"
+#include "mantissa/io/checkpoint.h"
 
 namespace mantissa::api {
 namespace {
@@ -39,6 +43,7 @@ TEST(Overflow, ASkippedStepChangesNothingButTheScale) {
   EXPECT_EQ(two.skipped, 2);
   EXPECT_EQ(five.skipped, 5);
   EXPECT_EQ(five.weights_xxh64, two.weights_xxh64);
+  ASSERT_EQ(steps_of(folder / "five").size(), 5U);
   for (const nlohmann::json& step : steps_of(folder / "five")) {
     EXPECT_EQ(step["skipped"], true);
     EXPECT_EQ(step["loss_scale"], 1099511627776.0);
@@ -224,14 +229,45 @@ TEST(Resume, RejectsAnotherRunAndRecordsChanges) {
   EXPECT_EQ(change.find("step 3: run.steps 3 -> 6; optimizer.lr 0.01 -> 0.001; policy \""), 0U) << change;
 }
 
+/// All numbers of a model, or of the tensors of a state whose names begin with `kind`, in the order of the
+/// weights' names.
+std::vector<double> numbers_of(const std::filesystem::path& files, const std::string& kind = "") {
+  const io::WeightFiles read(files);
+  std::map<std::string, std::vector<double>> by_name;
+  for (const io::TensorInfo& t : read.tensors()) {
+    if (!t.name.starts_with(kind)) continue;
+    std::vector<double>& values = by_name[t.name.substr(kind.size())];
+    values.resize(static_cast<std::size_t>(t.count()));
+    read.read_f64(t.name, values);
+  }
+  std::vector<double> all;
+  for (const auto& [name, values] : by_name) all.insert(all.end(), values.begin(), values.end());
+  return all;
+}
+
 TEST(Resume, ConvertsMastersAndMomentsWhoseFormatChanges) {
   const TemporaryFolder folder;
-  train(Config::parse(tiny_config(3, "32-true")), into(folder / "run"));
+  const auto steps = [](int n, const char* policy) { return Config::parse(tiny_config(n, policy)); };
+  train(steps(3, "64-true"), into(folder / "run"));
+  std::filesystem::copy(folder / "run", folder / "same", std::filesystem::copy_options::recursive);
   TrainOptions again = into(folder / "run");
   again.resume = 0;
-  const Summary s = train(Config::parse(tiny_config(6, "bf16-true")), again);
-  EXPECT_EQ(s.steps, 6);
-  EXPECT_LT(s.final_loss, s.first_loss);
+  const Summary s = train(steps(4, "32-true"), again);
+  EXPECT_EQ(s.steps, 4);
+  again.out = folder / "same";
+  train(steps(4, "64-true"), again);
+  const std::vector<double> got = numbers_of(folder / "run/model"), want = numbers_of(folder / "same/model");
+  ASSERT_EQ(got.size(), want.size());
+  ASSERT_GT(got.size(), 4096U);
+  // The fourth step moves a weight by up to its rate, 1e-2; without the moments of three steps, or with
+  // those of other weights, it would move most weights by another part of that.
+  double distance = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) distance += std::abs(got[i] - want[i]);
+  EXPECT_LT(distance / static_cast<double>(got.size()), 1e-5);
+  // Without a step the masters are those of the state, rounded.
+  train(steps(4, "bf16-true"), again);
+  const Inspection model = inspect(folder / "same/model");
+  EXPECT_EQ(nlohmann::json::parse(model.json)["casts"]["bf16"]["max_error"], 0.0);
 }
 
 TEST(Resume, RoundsF32StatesToTf32) {
@@ -251,6 +287,9 @@ TEST(Resume, WidensMastersOf8Bits) {
   train(steps(3, "params=e4m3 rounding=stochastic kahan=true"), into(folder / "run"));
   TrainOptions again = into(folder / "run");
   again.resume = 0;
+  train(steps(3, "32-true"), again);  // no step: the model is that of the state
+  const Inspection model = inspect(folder / "run/model");
+  EXPECT_EQ(nlohmann::json::parse(model.json)["casts"]["e4m3"]["max_error"], 0.0);
   EXPECT_EQ(train(steps(6, "32-true"), again).steps, 6);
   EXPECT_EQ(train(steps(9, "params=e5m2 grads=e5m2 rounding=stochastic"), again).steps, 9);
 }
@@ -261,8 +300,19 @@ TEST(Resume, BeginsACompensationAtZeroAndDropsItAgain) {
   train(steps(3, "bf16-true"), into(folder / "run"));
   TrainOptions again = into(folder / "run");
   again.resume = 0;
-  EXPECT_EQ(train(steps(6, "bf16-true optimizer=bf16 kahan=true"), again).steps, 6);
+  // A step of no length loses nothing: what is lost after it was there before.
+  const char* kahan = "bf16-true optimizer=bf16 kahan=true";
+  const auto lost = [&](int step) {
+    return numbers_of(folder / ("run/state/step-0000000" + std::to_string(step)) / "state.safetensors",
+                      "compensation.");
+  };
+  train(Config::parse(tiny_config(4, kahan), std::vector<std::string>{"optimizer.lr=1e-30"}), again);
+  ASSERT_GT(lost(4).size(), 4096U);
+  for (const double x : lost(4)) ASSERT_LT(std::abs(x), 1e-28);
+  EXPECT_EQ(train(steps(6, kahan), again).steps, 6);
+  EXPECT_TRUE(std::ranges::any_of(lost(6), [](double x) { return std::abs(x) > 1e-9; }));
   EXPECT_EQ(train(steps(9, "32-true"), again).steps, 9);
+  EXPECT_TRUE(lost(9).empty());
 }
 
 TEST(Resume, StartsAtStepOneWhereTheRunHasNoStateYet) {

@@ -1,6 +1,8 @@
 // A run: its files, stopping and resuming with the same bytes, and its errors.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -116,9 +118,13 @@ TEST_P(RunUnder, RecomputingChangesNoBit) {
     return Config::parse(tiny_config(4, GetParam()), set);
   };
   const Summary kept = train(config("none"), into(folder / "none"));
+  const auto activations = [](const Config& c) {
+    return nlohmann::json::parse(explain(c).json)["memory"]["activations"].get<std::size_t>();
+  };
   for (const char* recompute : {"attention", "block"}) {
     EXPECT_EQ(train(config(recompute), into(folder / recompute)).weights_xxh64, kept.weights_xxh64)
         << recompute;
+    EXPECT_LT(activations(config(recompute)), activations(config("none"))) << recompute;
   }
   TrainOptions from_state = into(folder / "none");
   from_state.resume = 3;
@@ -163,7 +169,7 @@ TEST(Run, ARuleThatMatchesNothingIsAnErrorThatNamesTheNearest) {
   }
 }
 
-TEST(Run, ThePlanPredictsTheMemoryOfTheProcess) {
+TEST(Run, AnExplainedPlanHoldsItsPredictionsAlsoInJson) {
   const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
   const Plan plan = explain(config);
   const nlohmann::json json = nlohmann::json::parse(plan.json);
@@ -279,9 +285,22 @@ TEST(Generation, GivesTheLogProbabilitiesThatATraceGives) {
   o.temperature = 1;
   o.seed = 7;
   const Generation g = generate(folder / "run/model", o);
-  EXPECT_EQ(g.ids.size(), g.log_probs.size());
+  ASSERT_EQ(g.ids.size(), 12U);
+  ASSERT_EQ(g.log_probs.size(), 12U);
   EXPECT_EQ(generate(folder / "run/model", o).ids, g.ids);
-  for (const double p : g.log_probs) EXPECT_LE(p, 0);
+  TraceOptions t;
+  t.model = folder / "run/model";
+  t.ids.push_back(g.prompt_ids);
+  t.ids.front().insert(t.ids.front().end(), g.ids.begin(), g.ids.end());
+  const Trace traced = trace(t);
+  const auto log_probs = std::ranges::find(traced.tensors, "log_probs", &Tensor::name);
+  ASSERT_NE(log_probs, traced.tensors.end());
+  ASSERT_EQ(log_probs->dtype, "F32");
+  std::vector<float> all(log_probs->bytes.size() / sizeof(float));
+  std::memcpy(all.data(), log_probs->bytes.data(), log_probs->bytes.size());
+  ASSERT_EQ(all.size(), t.ids.front().size() - 1);
+  for (std::size_t i = 0; i < g.ids.size(); ++i)
+    EXPECT_EQ(g.log_probs[i], static_cast<double>(all[g.prompt_ids.size() - 1 + i])) << i;
   o.prompt.clear();
   o.prompt_ids = {1, 300};
   EXPECT_THROW(generate(folder / "run/model", o), ConfigError);

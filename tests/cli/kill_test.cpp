@@ -1,6 +1,6 @@
 // A run that is killed repeatedly ends with the bytes of an uninterrupted run.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <chrono>
 #include <csignal>
@@ -8,36 +8,67 @@
 #include <regex>
 #include <thread>
 
-#include "api/tiny.h"
+#include "cli/run_program.h"
 
 namespace mantissa {
 namespace {
 
 using testing::read_all;
+using testing::runs;
+using testing::start;
 using testing::TemporaryFolder;
 using testing::timeless;
 using testing::tiny_config;
+using testing::wait_for;
 
-pid_t start(const TemporaryFolder& folder, const std::string& out, int threads) {
-  const std::string command = "cd " + folder.path().string() +
-                              " && exec " MANTISSA_BINARY_DIR
-                              "/mantissa train run.toml --quiet --resume --threads " +
-                              std::to_string(threads) + " --out " + out + " > log 2> err";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
+constexpr int kSteps = 120;
+
+/// The last step in metrics.jsonl; 0 before the first.
+int last_step(const std::filesystem::path& run) {
+  const std::string metrics = read_all(run / "metrics.jsonl");
+  const std::size_t at = metrics.rfind("\"step\":");
+  return at == std::string::npos ? 0 : std::stoi(metrics.substr(at + 7));
+}
+
+bool is_complete(const std::filesystem::path& run) {
+  return std::filesystem::exists(run / "model") || std::filesystem::exists(run / "summary.json");
+}
+
+/// Ends `child` with `signal` as soon as `ready` holds, after another `pause`. Returns whether the child was
+/// still running when the signal came: it ended by it, and the run in `run` is not complete.
+template <typename Ready>
+bool ended_by(pid_t child, int signal, const std::filesystem::path& run, const Ready& ready,
+              std::chrono::microseconds pause = {}) {
+  while (runs(child) && !ready()) std::this_thread::sleep_for(std::chrono::microseconds(200));
+  std::this_thread::sleep_for(pause);
+  kill(child, signal);
+  const int status = wait_for(child).status;
+  const bool by_signal = signal == SIGKILL ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                           : WIFEXITED(status) && WEXITSTATUS(status) == 130;
+  EXPECT_TRUE(by_signal || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) << "status " << status;
+  return by_signal && !is_complete(run);
+}
+
+class Killed : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::string train(const std::string& out, int threads) {
+    return fmt::format("train run.toml --quiet --resume --threads {} --out {}", threads, out);
   }
-  return child;
-}
+  void run_to_its_end(const std::string& out) const {
+    ASSERT_EQ(wait_for(start(folder, train(out, 2))).status, 0) << read_all(folder / "err");
+    ASSERT_TRUE(is_complete(folder / out));
+  }
+  void expect_the_bytes_of_the_whole_run() const {
+    const std::string model = read_all(folder / "whole/model/model.safetensors");
+    EXPECT_FALSE(model.empty());
+    EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"), model);
+    EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
+              timeless(read_all(folder / "whole/metrics.jsonl")));
+    EXPECT_EQ(last_step(folder / "parts"), kSteps);
+  }
 
-int wait_for(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
-  return status;
-}
-
-class Killed : public ::testing::TestWithParam<const char*> {};
+  const TemporaryFolder folder;
+};
 INSTANTIATE_TEST_SUITE_P(Policies, Killed,
                          ::testing::Values("32-true", "16-mixed loss_scale=dynamic:2^30", "bf16-true"),
                          [](const auto& p) {
@@ -45,23 +76,87 @@ INSTANTIATE_TEST_SUITE_P(Policies, Killed,
                          });
 
 TEST_P(Killed, EndsWithTheBytesOfARunThatNeverWas) {
-  const TemporaryFolder folder;
-  std::ofstream(folder / "run.toml") << tiny_config(120, GetParam());
-  const auto begin = std::chrono::steady_clock::now();
-  ASSERT_EQ(wait_for(start(folder, "whole", 2)), 0) << read_all(folder / "err");
-  const auto whole = std::chrono::steady_clock::now() - begin;
+  testing::write(folder / "run.toml", tiny_config(kSteps, GetParam()));
+  run_to_its_end("whole");
   std::mt19937 random(7);
-  for (int i = 0; i < 6; ++i) {
-    const pid_t child = start(folder, "parts", 1 + i % 2);
-    std::this_thread::sleep_for(whole * (random() % 1000) / 2000);
-    kill(child, i % 3 == 2 ? SIGTERM : SIGKILL);
-    wait_for(child);
+  int killed = 0, terminated = 0;
+  // The signals come 1 to 12 steps after the start, so that six of them fit one run; a run that ends first
+  // begins again.
+  for (int tries = 0; tries < 24 && killed + terminated < 6; ++tries) {
+    if (is_complete(folder / "parts")) std::filesystem::remove_all(folder / "parts");
+    const int signal = killed < 2 * (terminated + 1) ? SIGKILL : SIGTERM;
+    const int step = last_step(folder / "parts") + 1 + static_cast<int>(random() % 12);
+    const pid_t child = start(folder, train("parts", 1 + tries % 2));
+    if (ended_by(
+            child, signal, folder / "parts", [&] { return last_step(folder / "parts") >= step; },
+            std::chrono::microseconds(random() % 8000)))
+      ++(signal == SIGKILL ? killed : terminated);
   }
-  ASSERT_EQ(wait_for(start(folder, "parts", 2)), 0) << read_all(folder / "err");
-  EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"),
-            read_all(folder / "whole/model/model.safetensors"));
-  EXPECT_EQ(timeless(read_all(folder / "parts/metrics.jsonl")),
-            timeless(read_all(folder / "whole/metrics.jsonl")));
+  ASSERT_EQ(killed, 4);
+  ASSERT_EQ(terminated, 2);
+  run_to_its_end("parts");
+  expect_the_bytes_of_the_whole_run();
+}
+
+/// A run that saves a state of 12 MB after each of its four steps: a million weights and their moments.
+/// Writing one takes longer than seeing that it is being written.
+class LargeState : public ::testing::Test {
+ protected:
+  LargeState() {
+    std::string config = tiny_config(4, "32-true");
+    config = std::regex_replace(config, std::regex("vocab_size = 256"), "vocab_size = 65536");
+    config = std::regex_replace(config, std::regex("interval = 3"), "interval = 1");
+    testing::write(folder / "run.toml", config);
+  }
+  void SetUp() override {
+    ASSERT_EQ(wait_for(start(folder, train("whole"))).status, 0) << read_all(folder / "err");
+    ASSERT_GT(std::filesystem::file_size(folder / "whole/state/step-00000003/state.safetensors"),
+              12'000'000U);
+  }
+  static std::string train(const std::string& rest) { return "train run.toml --quiet --out " + rest; }
+  bool has_state(const std::string& name) const {
+    return std::filesystem::exists(folder / "parts/state" / name);
+  }
+  void resume_and_expect_the_whole_run(const std::string& steps) const {
+    ASSERT_EQ(wait_for(start(folder, train("parts --resume"))).status, 0) << read_all(folder / "err");
+    const std::string out = read_all(folder / "out");
+    EXPECT_NE(out.find("work        " + steps + " of 4 steps"), std::string::npos) << out;
+    const std::string model = read_all(folder / "whole/model/model.safetensors");
+    EXPECT_FALSE(model.empty());
+    EXPECT_EQ(read_all(folder / "parts/model/model.safetensors"), model);
+  }
+
+  const TemporaryFolder folder;
+};
+
+TEST_F(LargeState, KilledWhileItIsWrittenLeavesTheOneBeforeIt) {
+  bool landed = false;
+  for (int tries = 0; tries < 10 && !landed; ++tries) {
+    std::filesystem::remove_all(folder / "parts");
+    const auto writing = [&] { return has_state("step-00000002.partial/state.safetensors"); };
+    landed = ended_by(start(folder, train("parts")), SIGKILL, folder / "parts", writing) && writing();
+  }
+  ASSERT_TRUE(landed) << "no signal came while the state of step 2 was being written";
+  EXPECT_TRUE(has_state("step-00000001"));
+  EXPECT_FALSE(has_state("step-00000002"));
+  resume_and_expect_the_whole_run("3");
+  EXPECT_FALSE(has_state("step-00000002.partial"));
+}
+
+// A process limit stands in for a full disk: a write fails midway in the same way.
+TEST_F(LargeState, ThatFillsTheDiskLeavesTheOneBeforeIt) {
+  ASSERT_EQ(wait_for(start(folder, train("parts --set run.steps=2"))).status, 0) << read_all(folder / "err");
+  std::filesystem::remove_all(folder / "parts/model");
+  const testing::Result full =
+      testing::shell(folder, "trap '' XFSZ && ulimit -f 8192 && " MANTISSA_BINARY_DIR "/mantissa " +
+                                 train("parts --resume"));
+  EXPECT_EQ(full.code, 1) << full.err;
+  EXPECT_NE(full.err.find("parts/state/step-00000003"), std::string::npos) << full.err;
+  EXPECT_TRUE(has_state("step-00000002"));
+  EXPECT_FALSE(has_state("step-00000003"));
+  EXPECT_FALSE(has_state("step-00000003.partial"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "parts/model"));
+  resume_and_expect_the_whole_run("2");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // The program as a script sees it: exit codes, one message on standard error, JSON alone on standard output.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -20,8 +20,11 @@ namespace {
 using testing::mantissa;
 using testing::read_all;
 using testing::Result;
+using testing::runs;
+using testing::start;
 using testing::TemporaryFolder;
 using testing::tiny_config;
+using testing::wait_for;
 using testing::write;
 
 TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
@@ -292,23 +295,24 @@ TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
 TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(100000, "32-true"));
-  const std::string command = "cd " + folder.path().string() +
-                              " && exec " MANTISSA_BINARY_DIR "/mantissa train run.toml --out r > out 2> err";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
+  const pid_t child = start(folder, "train run.toml --out r");
   while (read_all(folder / "r/metrics.jsonl").find("\"step\":2,") == std::string::npos) {
-    ASSERT_EQ(waitpid(child, nullptr, WNOHANG), 0) << read_all(folder / "err");
+    ASSERT_TRUE(runs(child)) << read_all(folder / "err");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   kill(child, SIGTERM);
-  int status = 0;
-  waitpid(child, &status, 0);
+  const int status = wait_for(child).status;
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 130);
-  EXPECT_FALSE(std::filesystem::is_empty(folder / "r/state"));
+  // The state is that of the last step in the metrics, whether or not the interval asks for one there.
+  const std::string metrics = read_all(folder / "r/metrics.jsonl");
+  const std::size_t last = metrics.rfind("\"step\":");
+  ASSERT_NE(last, std::string::npos);
+  const long step = std::stol(metrics.substr(last + 7));
+  EXPECT_GE(step, 2);
+  EXPECT_LT(step, 100000);
+  EXPECT_TRUE(std::filesystem::exists(folder / fmt::format("r/state/step-{:08}/state.json", step))) << step;
+  EXPECT_FALSE(std::filesystem::exists(folder / "r/model"));
   EXPECT_EQ(read_all(folder / "err"), "");
   const std::string out = read_all(folder / "out");
   EXPECT_NE(out.find("\nterminated state of step "), std::string::npos) << out;
@@ -323,20 +327,11 @@ TEST(Program, AModelTruncatedWhileInUseIsAnError) {
   write(folder / "run.toml", tiny_config(2, "32-true"));
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
   const std::filesystem::path weights = folder / "r/model/model.safetensors";
-  const std::string command =
-      "cd " + folder.path().string() +
-      " && exec " MANTISSA_BINARY_DIR
-      "/mantissa generate r/model --prompt-ids 1 --max-new-tokens 1000000 > out 2> err";
-  const pid_t child = fork();
-  if (child == 0) {
-    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
-    _exit(127);
-  }
-  int status = 0;
+  const pid_t child = start(folder, "generate r/model --prompt-ids 1 --max-new-tokens 1000000");
   while (read_all("/proc/" + std::to_string(child) + "/maps").find(weights.string()) == std::string::npos)
-    ASSERT_EQ(waitpid(child, &status, WNOHANG), 0) << read_all(folder / "err");
+    ASSERT_TRUE(runs(child)) << read_all(folder / "err");
   std::filesystem::resize_file(weights, 0);
-  waitpid(child, &status, 0);
+  const int status = wait_for(child).status;
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_NE(read_all(folder / "err").find("was truncated while it was read"), std::string::npos);

@@ -1,8 +1,12 @@
 // Runs the program like a script, in a folder for the test.
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -27,6 +31,38 @@ inline Result shell(const TemporaryFolder& folder, const std::string& line) {
 
 inline Result mantissa(const TemporaryFolder& folder, const std::string& arguments) {
   return shell(folder, MANTISSA_BINARY_DIR "/mantissa " + arguments);
+}
+
+/// Starts the program in the folder as a child of the test's own; what it prints goes to the files `out` and
+/// `err` there.
+inline pid_t start(const TemporaryFolder& folder, const std::string& arguments) {
+  const std::string command = "cd " + folder.path().string() + " && exec " MANTISSA_BINARY_DIR "/mantissa " +
+                              arguments + " > out 2> err";
+  const pid_t child = fork();
+  if (child == 0) {
+    execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
+    _exit(127);
+  }
+  return child;
+}
+
+struct Ended {
+  int status = 0;              // as waitpid gives it
+  std::size_t peak_bytes = 0;  // resident at once, as the kernel counted them for the process
+};
+
+inline Ended wait_for(pid_t child) {
+  int status = 0;
+  rusage usage{};
+  while (wait4(child, &status, 0, &usage) == -1 && errno == EINTR) {
+  }
+  return {status, static_cast<std::size_t>(usage.ru_maxrss) * 1024};
+}
+
+/// Returns whether a child that start() gave is still running; it is left to wait_for() where it is not.
+inline bool runs(pid_t child) {
+  siginfo_t info{};
+  return waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == 0;
 }
 
 inline void write(const std::filesystem::path& path, const std::string& text) {

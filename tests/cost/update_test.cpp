@@ -1,6 +1,8 @@
 // Update programs of a model: their rows in explain, the effect of rules, and their memory.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "mantissa/base/error.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/plan/explain.h"
@@ -124,14 +126,36 @@ TEST(UpdateMemory, IsThatOfTheStatesThatAnOptimizerDeclares) {
 TEST(UpdateGroups, FreezeScaleAndDecay) {
   const std::string groups =
       "[[optimizer.group]]\nmatch = \"model.layers\"\nfreeze = true\n"
-      "[[optimizer.group]]\nmatch = \"*.mlp\"\nfreeze = false\nlr_scale = 0.5\n";
-  const plan::Program p = program("adamw", "32-true", groups);
+      "[[optimizer.group]]\nmatch = \"*.mlp\"\nfreeze = false\nlr_scale = 0.5\n"
+      "[[optimizer.group]]\nmatch = \"lm_head\"\nweight_decay = 0.3\n";
+  const config::RunConfig config = config_of("adamw", "32-true", groups);
+  const std::vector<Part> parts =
+      compile_parts(config, weights::find_model(config.model).config, mantissa::testing::best_device());
+  const plan::Program& p = *parts.at(0).program;
   for (const plan::Slot& slot : p.slots) {
     const bool frozen =
         slot.name.find("layers") != std::string::npos && slot.name.find("mlp") == std::string::npos;
     EXPECT_EQ(slot.gradient == plan::kNoBuffer, frozen) << slot.name;
     EXPECT_EQ(p.update->find("first_moment." + slot.name) == plan::kNoBuffer, frozen) << slot.name;
   }
+  /// A number that the update of `parameter` reads, where the schedule's rate is 1.
+  const auto number = [&](const std::string& parameter, const std::string& kind) {
+    for (const plan::Step& s : p.update->steps) {
+      if (s.scope != parameter) continue;
+      for (const plan::Operand& o : s.inputs) {
+        for (const optim::Number& n : parts[0].numbers) {
+          if (n.name == p.update->buffer(o.buffer).name && n.name.starts_with(kind)) return n.of({.lr = 1});
+        }
+      }
+    }
+    return std::numeric_limits<double>::quiet_NaN();
+  };
+  EXPECT_EQ(number("model.layers.1.mlp.up_proj.weight", "adamw.lr"), 0.5);
+  EXPECT_EQ(number("model.embed_tokens.weight", "adamw.lr"), 1);
+  EXPECT_EQ(number("model.layers.1.mlp.up_proj.weight", "adamw.keep"), 1 - 0.5 * 0.1);
+  EXPECT_EQ(number("model.embed_tokens.weight", "adamw.keep"), 1 - 0.1);
+  EXPECT_EQ(number("lm_head.weight", "adamw.keep"), 1 - 0.3);
+  EXPECT_EQ(number("model.norm.weight", "adamw.keep"), 1) << "vectors do not decay";
   EXPECT_THROW(program("adamw", "32-true", "[[optimizer.group]]\nmatch = \"model.layer\"\nlr_scale = 2\n"),
                ConfigError);
 }

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 
 #include <cstring>
+#include <map>
 #include <numeric>
 
 #include "io/temporary.h"
@@ -68,9 +69,15 @@ TEST_F(Safetensors, ReadsWhatItWrites) {
 }
 
 TEST_F(Safetensors, EveryDtypeKeepsItsNameAndSize) {
+  const std::map<std::string, std::size_t> sizes = {
+      // bytes, as the format's documentation names them
+      {"F64", 8},     {"F32", 4},     {"BF16", 2},        {"F16", 2},        {"F8_E4M3", 1},
+      {"F8_E5M2", 1}, {"I64", 8},     {"I32", 4},         {"I16", 2},        {"I8", 1},
+      {"U8", 1},      {"BOOL", 1},    {"U64", 8},         {"U32", 4},        {"U16", 2},
+      {"C64", 8},     {"F8_E8M0", 1}, {"F8_E4M3FNUZ", 1}, {"F8_E5M2FNUZ", 1}};
   std::vector<TensorToWrite> tensors;
   const std::vector<std::byte> bytes(3 * 8);
-  for (int i = 0; i < 12; ++i) {
+  for (int i = 0; i <= static_cast<int>(Dtype::e5m2fnuz); ++i) {
     const auto dtype = static_cast<Dtype>(i);
     tensors.push_back({std::string(safetensors_name(dtype)),
                        dtype,
@@ -80,9 +87,11 @@ TEST_F(Safetensors, EveryDtypeKeepsItsNameAndSize) {
   }
   write_safetensors(file(), tensors);
   const SafetensorsReader reader(file());
-  ASSERT_EQ(reader.tensors().size(), 12U);
+  ASSERT_EQ(reader.tensors().size(), sizes.size());
   for (const TensorInfo& tensor : reader.tensors()) {
+    ASSERT_TRUE(sizes.contains(tensor.name)) << tensor.name;
     EXPECT_EQ(safetensors_name(tensor.dtype), tensor.name);
+    EXPECT_EQ(bytes_of(tensor.dtype), sizes.at(tensor.name)) << tensor.name;
     EXPECT_EQ(tensor.end - tensor.begin, 3 * bytes_of(tensor.dtype));
   }
 }

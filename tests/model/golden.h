@@ -105,6 +105,7 @@ template <class F>
 void expect_golden(const std::filesystem::path& file, const Trace& ours, F tolerance) {
   const io::WeightFiles golden(file);
   EXPECT_EQ(golden.tensors().size(), ours.size());
+  EXPECT_GT(ours.size(), 10U) << "results and a gradient of each weight";
   for (const io::TensorInfo& info : golden.tensors()) {
     ASSERT_TRUE(ours.contains(info.name)) << info.name;
     const std::vector<double> want = read_tensor(golden, info.name);
@@ -112,6 +113,8 @@ void expect_golden(const std::filesystem::path& file, const Trace& ours, F toler
     ASSERT_EQ(got.size(), want.size()) << info.name;
     double largest = 0, distance = 0;
     for (std::size_t i = 0; i < want.size(); ++i) {
+      ASSERT_TRUE(std::isfinite(got[i]) && std::isfinite(want[i]))
+          << info.name << ' ' << i;  // max() drops NaN
       largest = std::max(largest, std::abs(want[i]));
       distance = std::max(distance, std::abs(got[i] - want[i]));
     }

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -30,15 +31,29 @@ class Model {
     auto weights = std::make_shared<runtime::WeightSet>(*program, testing::best_device());
     weights->initialise(3);
     session.emplace(program, weights);
+    EXPECT_EQ(join_head, std::ranges::any_of(program->steps, [](const plan::Step& s) {
+                return s.op->id == "log_prob.training";
+              }));
   }
 
   /// The loss of `batch`, and its gradient where the pass trains.
-  Outcome run(Objective& objective, const runtime::Batch& batch, Pass pass) {
+  Outcome run(Objective& objective, const runtime::Batch& batch, Pass pass, double loss_scale = 1) {
+    return run(objective, {&batch, 1}, pass, loss_scale);
+  }
+  /// The same of a step of several micro-batches.
+  Outcome run(Objective& objective, std::span<const runtime::Batch> batches, Pass pass,
+              double loss_scale = 1) {
     double total = 0;
-    for (const float w : batch.weights()) total += static_cast<double>(w);
-    objective.begin({.total_weight = total});
-    objective::run(*session, {batch, 0}, objective, pass);
-    if (pass == Pass::train) session->run(graph::Phase::finish, batch.extent());
+    for (const runtime::Batch& batch : batches) {
+      for (const float w : batch.weights()) total += static_cast<double>(w);
+    }
+    objective.begin({.total_weight = total, .loss_scale = loss_scale});
+    std::int64_t row = 0;
+    for (const runtime::Batch& batch : batches) {
+      objective::run(*session, {batch, row}, objective, pass, row > 0);
+      row += batch.rows();
+    }
+    if (pass == Pass::train) session->run(graph::Phase::finish, batches.back().extent());
     return objective.end();
   }
   std::vector<std::byte> gradient(std::size_t slot) const {
@@ -48,17 +63,22 @@ class Model {
   }
   std::vector<std::vector<std::byte>> gradients() const {
     std::vector<std::vector<std::byte>> all;
-    for (std::size_t s = 0; s < session->program().slots.size(); ++s) all.push_back(gradient(s));
+    for (std::size_t s = 0; s < session->program().slots.size(); ++s) {
+      all.push_back(gradient(s));
+      const bool trained = std::ranges::any_of(all.back(), [](std::byte b) { return b != std::byte{}; });
+      EXPECT_TRUE(trained) << session->program().slots[s].name << " has no gradient";
+    }
     return all;
   }
 
   std::optional<runtime::Session> session;
 };
 
-runtime::Batch batch_of(bool weighted) {
+/// Rows [first, last) of three.
+runtime::Batch batch_of(bool weighted, int first = 0, int last = 3) {
   std::mt19937 random(5);
   runtime::Batch batch;
-  for (int r = 0; r < 3; ++r) {
+  for (int r = 0; r < last; ++r) {
     std::vector<std::int32_t> ids, targets;
     std::vector<float> weights;
     for (std::int64_t t = 0; t < kLength; ++t) {
@@ -66,6 +86,7 @@ runtime::Batch batch_of(bool weighted) {
       targets.push_back(t % 4 == 3 ? -1 : static_cast<std::int32_t>(random() % kVocabulary));
       weights.push_back(static_cast<float>(random() % 5) / 4);
     }
+    if (r < first) continue;
     batch.add({.ids = ids,
                .targets = targets,
                .weights = weighted ? std::span<const float>(weights) : std::span<const float>(),
@@ -166,11 +187,53 @@ TEST(Objectives, ThatNeedLogProbabilitiesRefuseAProgramThatComputesThemLater) {
   EXPECT_THROW(fused.run(late, batch, Pass::train), InternalError);
 }
 
+TEST(Objectives, HaveTheSameBitsInMicroBatches) {
+  const runtime::Batch whole = batch_of(true);
+  const runtime::Batch parts[] = {batch_of(true, 0, 1), batch_of(true, 1, 2), batch_of(true, 2, 3)};
+  for (const char* policy : {"32-true", "bf16-mixed"}) {
+    SCOPED_TRACE(policy);
+    Model fused(policy, true), split(policy, false);
+    const std::unique_ptr<Objective> known = pretraining();
+    Late late;
+    const double loss = fused.run(*known, whole, Pass::train).loss;
+    const auto gradients = fused.gradients();
+    EXPECT_EQ(fused.run(*known, parts, Pass::train).loss, loss);
+    EXPECT_TRUE(fused.gradients() == gradients);
+    EXPECT_EQ(fused.run(*known, parts, Pass::evaluate).loss, loss);
+    EXPECT_EQ(split.run(late, parts, Pass::train).loss, loss);
+    EXPECT_TRUE(split.gradients() == gradients);
+  }
+}
+
+TEST(Objectives, AreScaledInTheirGradientsAndNotInTheirLoss) {
+  constexpr double kScale = 1024;
+  const runtime::Batch batch = batch_of(true);
+  for (const bool join : {false, true}) {
+    Model model("64-true", join);
+    Late late;
+    const std::unique_ptr<Objective> known = pretraining();
+    Objective& objective = join ? *known : late;
+    const double loss = model.run(objective, batch, Pass::train).loss;
+    const auto plain = model.gradients();
+    EXPECT_EQ(model.run(objective, batch, Pass::train, kScale).loss, loss);
+    const auto scaled = model.gradients();
+    for (std::size_t s = 0; s < plain.size(); ++s) {
+      for (std::size_t i = 0; i < plain[s].size(); i += sizeof(double)) {
+        double one = 0, many = 0;
+        std::memcpy(&one, plain[s].data() + i, sizeof one);
+        std::memcpy(&many, scaled[s].data() + i, sizeof many);
+        ASSERT_EQ(many, kScale * one) << model.session->program().slots[s].name;
+      }
+    }
+  }
+}
+
 TEST(Pretraining, IsTheWeightedMeanOverTheWholeStep) {
   Model model("64-true", true);
   const std::unique_ptr<Objective> objective = pretraining();
   const runtime::Batch batch = batch_of(true);
   const double loss = model.run(*objective, batch, Pass::evaluate).loss;
+  ASSERT_GT(loss, 0);
   const runtime::Values log_prob = model.session->read("log_prob", batch.tokens());
   double sum = 0, total = 0;
   for (std::size_t t = 0; t < batch.weights().size(); ++t) {

@@ -172,6 +172,8 @@ TEST_P(EveryOptimizer, WritesTheCopiesFromTheStoredWeights) {
   ASSERT_TRUE(step(c, all, 1).applied());
   for (std::size_t p = 0; p < all.size(); ++p) {
     const std::vector<double> w = c.weight(p), copy = c.copy(p);
+    ASSERT_EQ(copy.size(), static_cast<std::size_t>(all[p].shape.count()));
+    EXPECT_NE(w, wave(all[p].shape.count(), 0.5, static_cast<double>(p))) << "the step moves weights";
     for (std::size_t i = 0; i < w.size(); ++i) ASSERT_EQ(copy[i], round_to(w[i], Scalar::bf16));
   }
 }

@@ -228,16 +228,21 @@ TEST(Scaled, FactorsOfLinearOpsAreStoredInTheirFormats) {
     }
     EXPECT_EQ(p.buffer(up->inputs[1].buffer).home, Home::copy);
     EXPECT_EQ(p.buffer(up->outputs[0]).type, elsewhere);
+    int gradients = 0, heads = 0;
     for (const Step& s : p.steps) {
       if (s.op->id == "matmul.dw" && s.scope == "model.layers.0.mlp.up_proj") {
+        ++gradients;
         EXPECT_EQ(p.buffer(s.inputs[0].buffer).type, Scalar::e5m2) << "gradients";
         EXPECT_EQ(p.buffer(s.inputs[1].buffer).type, Scalar::e4m3);
         EXPECT_EQ(s.inputs[1].buffer, up->inputs[0].buffer) << "rounded once, for both passes";
       }
       if (s.op->op == "log_prob") {
+        ++heads;
         EXPECT_EQ(s.compute, Factor(elsewhere)) << "the head has no scales";
       }
     }
+    EXPECT_EQ(gradients, 1);
+    EXPECT_GT(heads, 0);
   }
 }
 
@@ -283,13 +288,16 @@ TEST(Scaled, GradientsCanHaveAnotherBlockFormat) {
 
 TEST(Scaled, BlocksLieAlongTheSum) {
   const Program p = plan_for(precision::Policy::parse("bf16-mixed compute=mxfp4"));
+  std::set<std::string> passes;
   for (const Step& s : p.steps) {
     if (s.op->op != "matmul") continue;
+    passes.emplace(s.op->id);
     for (std::size_t i = 0; i < 2; ++i) {
       const bool across = s.op->id == "matmul.dw" || (s.op->id == "matmul.dx" && i == 1);
       EXPECT_EQ(p.buffer(s.inputs[i].buffer).quantization->along_rows, across) << s.op->id << " " << i;
     }
   }
+  EXPECT_EQ(passes, (std::set<std::string>{"matmul", "matmul.dw", "matmul.dx"}));
   EXPECT_TRUE(p.scales.empty()) << "powers of two need no scale of the tensor";
 }
 

@@ -47,6 +47,7 @@ TEST(Completion, OfOnePromptDoesNotDependOnTheLengthOfOthers) {
   for (std::size_t r = 0; r < requests.size(); ++r) {
     const auto alone =
         complete(source, kPolicy, std::span(requests).subspan(r, 1), options, 1, best_device());
+    ASSERT_EQ(together[r].ids.size(), 12U);
     EXPECT_EQ(together[r].ids, alone[0].ids);
     EXPECT_EQ(together[r].log_probs, alone[0].log_probs);
     EXPECT_EQ(told[r], together[r].ids);

@@ -79,6 +79,18 @@ TEST_P(FamilyUnder, RecomputingFoldingAndFusingChangeNoBit) {
   const kernels::Context ctx{.simd = kernels::best_simd()};
   const std::vector<Bytes> want = step(config(), policy(), 2);
   const auto with = [&](const auto& change) { return step(config(), policy(), 2, ctx, change); };
+  // Each of these is another plan.
+  const auto steps = [&](const auto& change) {
+    plan::CompileOptions options;
+    options.longest_row = options.longest_leaf = kLength;
+    change(options);
+    return plan::compile(model::build_log_prob(config(), 2 * kLength, kLength, true), policy(), options, ctx)
+        .steps.size();
+  };
+  const std::size_t plain = steps([](plan::CompileOptions&) {});
+  EXPECT_GT(steps([](plan::CompileOptions& o) { o.recompute = plan::Recompute::attention; }), plain);
+  EXPECT_GT(steps([](plan::CompileOptions& o) { o.recompute = plan::Recompute::block; }), plain);
+  EXPECT_GT(steps([](plan::CompileOptions& o) { o.fold = o.fuse = false; }), plain);
   EXPECT_TRUE(with([](plan::CompileOptions& o) { o.recompute = plan::Recompute::attention; }) == want);
   EXPECT_TRUE(with([](plan::CompileOptions& o) { o.recompute = plan::Recompute::block; }) == want);
   EXPECT_TRUE(with([](plan::CompileOptions& o) { o.fold = false; }) == want);

@@ -141,6 +141,7 @@ TEST(Linear, AddsTheMastersBiasAndRoundsOnce) {
     EXPECT_EQ(bias.home, plan::Home::master) << bias.name;
     EXPECT_EQ(bias.type, Scalar::f32);
   }
+  ASSERT_NE(result, plan::kNoBuffer);
   // y = bias for x = 0: the master rounded to the output's format.
   const plan::BufferId table = c.program.required("emb.weight");
   for (std::size_t e = 0; e < static_cast<std::size_t>(kVocabulary * kIn); ++e) c.set(table, e, 0);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <random>
@@ -94,11 +95,19 @@ struct Compiled {
   std::size_t count(std::size_t slot) const {
     return static_cast<std::size_t>(program.slots[slot].shape.count());
   }
-  /// Returns the gradients that the optimizer would read, for each parameter.
+  /// Returns the gradients that the optimizer would read, for each parameter. Comparing them means something:
+  /// all are finite, and each parameter has one that is not 0.
   std::vector<Bytes> gradients() const {
     std::vector<Bytes> all;
-    for (std::size_t s = 0; s < program.slots.size(); ++s)
+    for (std::size_t s = 0; s < program.slots.size(); ++s) {
       all.push_back(bytes(program.slots[s].gradient, count(s)));
+      bool finite = true, zero = true;
+      for (const double x : values(program.slots[s].gradient, count(s))) {
+        finite = finite && std::isfinite(x);
+        zero = zero && x == 0;
+      }
+      EXPECT_TRUE(finite && !zero) << "the gradient of " << program.slots[s].name;
+    }
     return all;
   }
 

@@ -191,6 +191,12 @@ std::string cure(std::string_view section, std::string_view key) {
 
 }  // namespace
 
+std::vector<std::string_view> foreign_spellings() {
+  std::vector<std::string_view> names;
+  for (const Foreign& foreign : kForeign) names.push_back(foreign.name);
+  return names;
+}
+
 KnownKey find_key(std::string_view word) {
   const std::string key = with_underscores(word);
   const std::vector<std::string> homes = homes_of(key);

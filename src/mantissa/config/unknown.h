@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/model/family.h"
 
@@ -14,6 +15,9 @@ struct KnownKey {
   std::string name, note;
 };
 KnownKey find_key(std::string_view word);
+
+/// Returns every spelling of other trainers that find_key() knows.
+std::vector<std::string_view> foreign_spellings();
 
 /// Returns for example "unknown key "run.learning_rate"; write optimizer.lr". Knows the spellings of other
 /// trainers, keys in the wrong section, and near spellings. `section` may be "" for keys before the first
