@@ -159,5 +159,31 @@ TEST(Cures, OfResultsThatAreNotFinite) {
   EXPECT_EQ(shell(folder, commands_in(trained.err).back()).code, 0);
 }
 
+TEST(Cures, OfDivergedWeightsStartOverAtALowerRate) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "32-true"));
+  const Result broken = mantissa(folder,
+                                 "train run.toml --out r --quiet --set schedule.warmup_steps=0 --set "
+                                 "optimizer.lr=1e20 --set optimizer.max_grad_norm=0");
+  ASSERT_EQ(broken.code, 1) << broken.err;
+  const std::string command = commands_in(broken.err).back();
+  EXPECT_TRUE(has(command, "--overwrite --set optimizer.lr=0.001")) << command;
+  EXPECT_FALSE(has(command, "1e20")) << command;
+  EXPECT_EQ(shell(folder, command).code, 0) << command;
+}
+
+TEST(Eval, OfARunWithoutAModelUsesItsNewestState) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(4, "bf16-mixed"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const Result finished = mantissa(folder, "eval r --puzzles 0 --json");
+  std::filesystem::remove_all(folder / "r/model");
+  const Result state = mantissa(folder, "eval r --puzzles 0 --json");
+  EXPECT_EQ(state.code, 0) << state.err;
+  EXPECT_EQ(state.out, finished.out);
+  std::filesystem::remove_all(folder / "r/state");
+  EXPECT_TRUE(has(mantissa(folder, "eval r").err, "does not exist yet; train the config first"));
+}
+
 }  // namespace
 }  // namespace mantissa

@@ -78,6 +78,18 @@ TEST(Explained, GenerationIsPrintedAlikeAsTextAndAsJson) {
   EXPECT_EQ(json["targets"][0]["fits"], e.targets[0].fits);
 }
 
+TEST(Explained, PartsOfAGenerationsMemorySumToItsPeak) {
+  const Explained e = generation();
+  const Generation& g = *e.generation;
+  EXPECT_GT(g.process, 0U);
+  EXPECT_EQ(g.weights + g.cache + g.work + g.tables + g.process, e.peak_bytes);
+  const nlohmann::json memory = nlohmann::json::parse(to_json(e))["memory"];
+  std::size_t sum = 0;
+  for (const char* part : {"weights", "cache", "work", "tables", "process"})
+    sum += memory[part].get<std::size_t>();
+  EXPECT_EQ(sum, memory["peak"].get<std::size_t>());
+}
+
 TEST(Explained, ARuleThatMatchesNothingIsReportedAsTheErrorOfTheRun) {
   config::RunConfig config = config::parse_config(kConfig, "config.toml");
   EXPECT_EQ(training().refusal, "");

@@ -286,6 +286,14 @@ TEST(Scaled, GradientsCanHaveAnotherBlockFormat) {
   EXPECT_EQ(factors, (std::set<std::string>{"mxfp8", "mxfp8-e5m2", "bf16"}));
 }
 
+TEST(Scaled, PackedBlocksAreShownWhereTheyAreStored) {
+  const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed compute=mxfp4")));
+  EXPECT_EQ(find_row(rows, "model.layers.0.mlp.up_proj", "matmul").stored, "mxfp4");
+  EXPECT_EQ(find_row(rows, "model.layers.0.mlp.up_proj", "matmul").multiplied, "mxfp4");
+  const PlanRow quantize = find_row(rows, "model.layers.0.mlp.down_proj", "quantize");
+  EXPECT_EQ(quantize.stored + "→" + quantize.output, "bf16→mxfp4");
+}
+
 TEST(Scaled, BlocksLieAlongTheSum) {
   const Program p = plan_for(precision::Policy::parse("bf16-mixed compute=mxfp4"));
   std::set<std::string> passes;

@@ -78,6 +78,15 @@ TEST(Watch, WarnsOnceThatNoWeightMoves) {
   EXPECT_TRUE(watch.see(still).empty());
 }
 
+TEST(Watch, BlamesNoFormatIfNoneIsBelowF32) {
+  Watch lowered(true), f32(false);
+  StepReport still;
+  EXPECT_NE(lowered.see(still).at(0).text.find("a format below f32"), std::string::npos);
+  const Warning said = f32.see(still).at(0);
+  EXPECT_NE(said.text.find("no format is below f32"), std::string::npos);
+  EXPECT_TRUE(said.cures.empty());
+}
+
 TEST(Watch, WarnsOnceOfANonFiniteLossWithFiniteGradients) {
   Watch watch;
   StepReport r = scaled(2, 8);

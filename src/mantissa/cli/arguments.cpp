@@ -190,6 +190,11 @@ std::string Arguments::with(const Cure& cure) const {
     if (looks_like_option(word)) added.push_back(std::string_view(word).substr(0, word.find('=')));
   }
   const bool policy = std::ranges::find(added, "--precision") != added.end();
+  std::vector<std::string> set;  // keys that the cure sets, with "="
+  for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+    const std::string& value = cure.arguments[i + 1];
+    if (cure.arguments[i] == "--set") set.push_back(value.substr(0, value.find('=') + 1));
+  }
   for (const Given& g : given_) {
     const bool repeats = g.option->takes == Takes::each || g.option->takes == Takes::list;
     const bool replaced = std::ranges::any_of(added, [&](std::string_view name) {
@@ -199,6 +204,9 @@ std::string Arguments::with(const Cure& cure) const {
     if (g.values.empty()) words.emplace_back(g.option->name);
     for (const std::string& value : g.values) {
       if (policy && g.option->name == "--set" && is_of_policy(value)) continue;
+      if (g.option->name == "--set" &&
+          std::ranges::any_of(set, [&](const std::string& key) { return value.starts_with(key); }))
+        continue;
       if (g.option->takes == Takes::maybe || looks_like_option(value)) {
         words.push_back(fmt::format("{}={}", g.option->name, value));
       } else {

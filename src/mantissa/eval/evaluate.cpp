@@ -13,6 +13,7 @@
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/eval/row_model.h"
+#include "mantissa/io/state.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
@@ -104,12 +105,14 @@ Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Po
 
 Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
                         const runtime::Device& device, const std::stop_token& stop) {
-  const std::filesystem::path model = std::filesystem::path(run.run.out) / "model";
-  if (!std::filesystem::exists(model)) {
+  const std::filesystem::path out = run.run.out, model = out / "model";
+  const std::vector<io::FoundState> states = io::find_states(out);
+  const bool finished = std::filesystem::exists(model);
+  if (!finished && states.empty()) {
     throw FileError(fmt::format("{}: does not exist yet; train the config first, or give a model directory",
                                 model.string()));
   }
-  const weights::ModelSource source = weights::find_model(model);
+  const weights::ModelSource source = weights::find_model(finished ? model : out);
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device));
   const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
@@ -119,7 +122,8 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   const text::StepData rows = set.validation(0, set.validation_rows());
   const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
   // Use the policy of the run's last step, under which its last loss was measured.
-  const precision::Policy policy = config::without_training(run.policy.at_step(run.run.steps - 1), false);
+  const std::int64_t steps = finished ? run.run.steps : states.back().step;
+  const precision::Policy policy = config::without_training(run.policy.at_step(steps - 1), false);
   Evaluation e = loss_over(source, policy, rows, bytes, device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);

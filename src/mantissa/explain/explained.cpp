@@ -102,7 +102,9 @@ Explained explain_generation(const model::ModelConfig& model, const precision::P
   g.cache = program.memory.states;
   g.work = program.memory.activations + program.memory.work;
   const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
-  e.peak_bytes = memory.peak() - memory.moments - memory.compensation - program.memory.weights() + g.weights;
+  g.tables = memory.tables - g.cache;
+  g.process = memory.process;
+  e.peak_bytes = g.weights + g.cache + g.work + g.tables + g.process;
   e.fits = e.peak_bytes <= e.here.memory_bytes;
   // Each token reads every matrix once.
   double matrices = 0;

@@ -60,7 +60,7 @@ struct Training {
 /// The part of a plan that is specific to generation, in bytes.
 struct Generation {
   std::int64_t positions = 0;
-  std::size_t weights = 0, cache = 0, work = 0;
+  std::size_t weights = 0, cache = 0, work = 0, tables = 0, process = 0;  // bytes, which sum to the peak
 };
 
 /// Exactly one of `training` and `generation` has a value.

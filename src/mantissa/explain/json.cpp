@@ -120,8 +120,9 @@ void add_training(json& out, const Explained& e) {
 }
 
 void add_generation(json& out, const Explained& e) {
-  out["memory"] = {
-      {"weights", e.generation->weights}, {"cache", e.generation->cache}, {"peak", e.peak_bytes}};
+  const Generation& g = *e.generation;
+  out["memory"] = {{"weights", g.weights}, {"cache", g.cache},     {"work", g.work},
+                   {"tables", g.tables},   {"process", g.process}, {"peak", e.peak_bytes}};
   out["seconds_per_token"] = e.fits ? json(e.seconds) : json();
 }
 

@@ -164,10 +164,10 @@ std::string generation_text(const Explained& e) {
   const Generation& g = *e.generation;
   std::string text = fmt::format(
       "{} {} · generation, {} positions\npolicy  {}\n        {}\n{}\n{}\nmemory  weights {} + "
-      "cache {} + work {} = {}\n",
+      "cache {} + work {} + tables {} + process {} = {}\n",
       e.model_type, parameters_text(e.parameters), g.positions, e.preset, e.line, machine_lines(e),
       plan::plan_table(e.rows, graph::Phase::forward), bytes_text(g.weights), bytes_text(g.cache),
-      bytes_text(g.work), bytes_text(e.peak_bytes));
+      bytes_text(g.work), bytes_text(g.tables), bytes_text(g.process), bytes_text(e.peak_bytes));
   text += e.fits ? fmt::format("time    about {} per token here\n", human_seconds(e.seconds))
                  : fmt::format("fits    {} here: no, {} more needed\n", bytes_text(e.here.memory_bytes),
                                bytes_text(e.peak_bytes - e.here.memory_bytes));

@@ -16,6 +16,12 @@ std::string format_name(const Buffer& b) {
   return b.integer ? "int32" : std::string(name(b.type));
 }
 
+/// Returns the format in which a buffer lies in memory, which can be a packed block format.
+std::string stored_name(const Buffer& b) {
+  const std::optional<Blocks> blocks = b.layout().blocks;
+  return blocks ? std::string(traits(blocks->format).name) : format_name(b);
+}
+
 /// Returns the input that characterises a step: its weight or, without one, its first input.
 const Buffer& main_input(const Program& p, const Step& s) {
   for (const Operand& o : s.inputs) {
@@ -116,10 +122,10 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.scope = s.scope;
   r.op = std::string(s.op->op);
   r.pass = precision::name(pass_of(s.phase));
-  r.stored = format_name(main_input(p, s));
+  r.stored = stored_name(main_input(p, s));
   r.multiplied = multiplied_name(p, s);
   r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
-  r.output = s.outputs.empty() ? kNoFormat : format_name(p.buffer(s.outputs.front()));
+  r.output = s.outputs.empty() ? kNoFormat : stored_name(p.buffer(s.outputs.front()));
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
   r.kernel = kernel_of(p, s);

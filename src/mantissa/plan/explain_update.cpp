@@ -141,7 +141,9 @@ class Table {
   void add_copies(const Step& s) {
     const Slot* slot = written_slot(p_, s);
     if (slot == nullptr) return;
-    for (const BufferId c : slot->copies) rule_of(s).weights.written.add(name(p_.buffer(c).type));
+    for (const BufferId c : slot->copies) {  // those under scales are written after the update
+      if (!p_.buffer(c).quantization) rule_of(s).weights.written.add(name(p_.buffer(c).type));
+    }
   }
 
   void add_product(const Step& s) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -31,6 +32,11 @@ void check_plans(const train::Trainer& trainer) {
     plan::check_rules(*part.program);
     if (trainer.config().native_only) cost::check_native(*part.program);
   }
+}
+
+bool is_below_f32(const plan::Program& program) {
+  return std::ranges::any_of(program.buffers,
+                             [](const plan::Buffer& b) { return !b.integer && bytes_of(b.type) < 4; });
 }
 
 report::RunSummary summary_of(const Result& r) {
@@ -234,7 +240,7 @@ class Run {
   bool returns_weights_;
   const Events& events_;
   std::stop_token stop_;
-  train::Watch watch_;
+  train::Watch watch_{is_below_f32(trainer_.program())};
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;

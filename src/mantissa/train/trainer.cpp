@@ -280,8 +280,10 @@ void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, b
   if (lowered || !overflow.cure.empty()) {
     cures.push_back(resumed({"--precision", "32-true"}));
   } else {
-    cures.push_back(resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)},
-                            "use an earlier state if there is one: --resume=STEP"));
+    // The state before this step gives the same value at any learning rate.
+    const double lr = std::min(config_.optimizer.lr / 10, 1e-3);
+    cures.push_back({{"--overwrite", "--set", fmt::format("optimizer.lr={:g}", lr)},
+                     "starts over; --resume=STEP instead continues from an earlier state, if there is one"});
   }
   throw RunStopped(message, std::move(cures));
 }

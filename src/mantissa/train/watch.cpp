@@ -57,9 +57,13 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
       said.push_back({text + "they fell below the smallest number of their format: a new run with a higher "
                              "precision.loss_scale.initial_scale_power keeps them",
                       {{{"--resume", "--precision", "bf16-mixed"}}}});
-    } else {
+    } else if (below_f32_) {
       said.push_back({text + "a format below f32 may have flushed them",
                       {{{"--resume", "--precision", "32-true"}, "shows whether it did"}}});
+    } else {
+      said.push_back({text + "no format is below f32, so the loss does not depend on the weights: check the "
+                             "learning rate, and the labels and weights of the data",
+                      {}});
     }
   }
   if (!std::isfinite(step.loss) && !said_loss_) {

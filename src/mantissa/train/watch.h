@@ -14,6 +14,9 @@ namespace mantissa::train {
 /// Observes the steps of a run in order.
 class Watch {
  public:
+  /// `below_f32`: the plan has a format below f32.
+  explicit Watch(bool below_f32 = true) : below_f32_(below_f32) {}
+
   /// Returns the warnings after `step`, usually none.
   std::vector<Warning> see(const StepReport& step);
 
@@ -27,6 +30,7 @@ class Watch {
     std::string scope;                   // the op that overflowed each time, or "" if they differ
     std::vector<std::string> cure = {};  // for the last overflow
   };
+  bool below_f32_;
   std::optional<Fall> fall_;
   double scale_ = 0;  // of the last step
   bool said_scale_ = false, said_zero_ = false, said_loss_ = false;
