@@ -99,6 +99,8 @@ def muon(nesterov):
 
 CASES = {
     "adamw": adamw,
+    "adam": lambda w, name: Torch(torch.optim.Adam, w, w.dim() > 1, 0.0, betas=(0.9, 0.999), eps=1e-8),
+    "adam_decay": lambda w, name: Torch(torch.optim.Adam, w, w.dim() > 1, 0.1, betas=(0.8, 0.95), eps=1e-6),
     "sgd": lambda w, name: Torch(torch.optim.SGD, w, w.dim() > 1, 0.0),
     "sgd_momentum": lambda w, name: Torch(torch.optim.SGD, w, w.dim() > 1, 0.1, momentum=0.9),
     "sgd_nesterov": lambda w, name: Torch(torch.optim.SGD, w, w.dim() > 1, 0.1, momentum=0.9, nesterov=True),

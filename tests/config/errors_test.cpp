@@ -168,9 +168,9 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[optimizer]\nbetas = [0.9, 1]",
        "dir/run.toml:8: optimizer.betas = an array: must be at least 0 and below 1"},
       {"[optimizer]\nbetas = [0.9, \"a\"]", "dir/run.toml:8: optimizer.betas = an array: must be a number"},
-      {"[optimizer]\nname = \"adam\"",
-       "dir/run.toml:8: optimizer.name = \"adam\": unknown choice; did you mean \"adamw\"? (choices: adamw, "
-       "sgd, lion, adafactor, muon)"},
+      {"[optimizer]\nname = \"adamv\"",
+       "dir/run.toml:8: optimizer.name = \"adamv\": unknown choice; did you mean \"adamw\"? (choices: "
+       "adamw, adam, sgd, lion, adafactor, muon)"},
       {"[optimizer]\nname = 3", "dir/run.toml:8: optimizer.name = 3: must be a string; write \"3\""},
       {"[schedule]\nname = \"cosin\"",
        "dir/run.toml:8: schedule.name = \"cosin\": unknown choice; did you mean \"cosine\"? (choices: "

@@ -54,7 +54,7 @@ TEST(Optimizer, RejectsKeysOfOthers) {
             "dir/run.toml:10: optimizer.betas = an array: sgd does not use this key (its keys: momentum, "
             "nesterov, weight_decay)");
   EXPECT_NE(refused("momentum = 0.9").find("adamw does not use this key"), std::string::npos);
-  EXPECT_NE(refused("name = \"adagrad\"").find("(choices: adamw, sgd, lion, adafactor, muon)"),
+  EXPECT_NE(refused("name = \"adagrad\"").find("(choices: adamw, adam, sgd, lion, adafactor, muon)"),
             std::string::npos);
   EXPECT_NE(refused("name = \"sgd\"\nnesterov = true").find("needs a momentum"), std::string::npos);
   EXPECT_NE(refused("name = \"sgd\"\nmomentum = 1.0").find("must be at least 0 and below 1"),

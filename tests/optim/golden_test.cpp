@@ -91,7 +91,9 @@ using Pair = std::array<double, 2>;
 
 INSTANTIATE_TEST_SUITE_P(
     Optimizers, Golden,
-    ::testing::Values(GoldenCase{"adamw", "adamw", 0.1, {}, 60}, GoldenCase{"sgd", "sgd", 0, {}, 8},
+    ::testing::Values(GoldenCase{"adamw", "adamw", 0.1, {}, 60}, GoldenCase{"adam", "adam", 0, {}, 60},
+                      GoldenCase{"adam_decay", "adam", 0.1, {{"betas", Pair{0.8, 0.95}}, {"eps", 1e-6}}, 60},
+                      GoldenCase{"sgd", "sgd", 0, {}, 8},
                       GoldenCase{"sgd_momentum", "sgd", 0.1, {{"momentum", 0.9}}, 40},
                       GoldenCase{"sgd_nesterov", "sgd", 0.1, {{"momentum", 0.9}, {"nesterov", true}}, 40},
                       GoldenCase{"lion", "lion", 0.1, {}, 4},

@@ -11,7 +11,7 @@
 namespace mantissa::optim {
 
 std::span<const Optimizer* const> all_optimizers() {
-  static constexpr const Optimizer* kAll[] = {&kAdamW, &kSgd, &kLion, &kAdafactor, &kMuon};
+  static constexpr const Optimizer* kAll[] = {&kAdamW, &kAdam, &kSgd, &kLion, &kAdafactor, &kMuon};
   return kAll;
 }
 
