@@ -79,7 +79,10 @@ inline std::vector<TinyFamily> tiny_families() {
        {"rope_scaling", linear}});
   add("gpt2", "gpt2", gpt2, json::object());
   add("gpt2_untied", "gpt2", gpt2,
-      {{"n_inner", 22}, {"tie_word_embeddings", false}, {"scale_attn_by_inverse_layer_idx", true}});
+      {{"n_inner", 22},
+       {"tie_word_embeddings", false},
+       {"scale_attn_by_inverse_layer_idx", true},
+       {"activation_function", "gelu"}});
   return all;
 }
 

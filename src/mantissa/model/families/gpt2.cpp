@@ -1,5 +1,6 @@
 // GPT-2 (Radford et al., 2019): LayerNorm, learned positions, merged q, k, v, and weights stored [in, out].
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 
@@ -11,10 +12,20 @@ namespace {
 
 using graph::Init;
 
+/// An activation of the MLP: its name, another name of transformers for the same function, and its op.
+struct Activation {
+  std::string_view name, alias;
+  ValueId (graph::Builder::*op)(const std::string& scope, ValueId x);
+};
+
+constexpr Activation kActivations[] = {{"gelu_new", "gelu_pytorch_tanh", &graph::Builder::gelu_tanh},
+                                       {"gelu", "", &graph::Builder::gelu_erf}};
+
 struct Gpt2Spec {
   std::int64_t vocab_size = 0, hidden_size = 0, inner_size = 0, layers = 0, heads = 0, positions = 0;
   double norm_eps = 1e-5;
   double initializer_range = 0.02;
+  const Activation* activation = nullptr;
   bool tied_head = true;
   bool scale_scores = true;             // multiplies by 1/√head_dim
   bool scale_by_inverse_layer = false;  // also multiplies by 1/(layer + 1)
@@ -47,7 +58,7 @@ class Gpt2 : public Network {
     out["n_inner"] = s_.inner_size;
     out["n_positions"] = s_.positions;
     out["layer_norm_epsilon"] = s_.norm_eps;
-    out["activation_function"] = "gelu_new";
+    out["activation_function"] = s_.activation->name;
   }
 
  private:
@@ -77,8 +88,8 @@ class Gpt2 : public Network {
     const std::string attn = scope + ".attn", mlp = scope + ".mlp";
     x = b.ops.add(attn, x, attention(b, attn, layer, norm(b, scope + ".ln_1", x)));
     const ValueId inner = linear(b, mlp + ".c_fc", norm(b, scope + ".ln_2", x), s_.inner_size);
-    const ValueId branch =
-        linear(b, mlp + ".c_proj", b.ops.gelu_tanh(mlp, inner), s_.hidden_size, residual_scale());
+    const ValueId active = (b.ops.*s_.activation->op)(mlp, inner);
+    const ValueId branch = linear(b, mlp + ".c_proj", active, s_.hidden_size, residual_scale());
     return b.ops.add(mlp, x, branch);
   }
 
@@ -113,6 +124,18 @@ void check_aliases(const FieldReader& fields) {
   }
 }
 
+const Activation& read_activation(const FieldReader& fields) {
+  constexpr const char* kKey = "activation_function";
+  const std::string name = fields.text(kKey, "gelu_new");
+  std::vector<std::string_view> names;
+  for (const Activation& activation : kActivations) {
+    if (activation.name == name || (!activation.alias.empty() && activation.alias == name)) return activation;
+    names.push_back(activation.name);
+  }
+  fields.fail(kKey, fmt::format("is {}, which is not supported here; supported: {}", shown(name),
+                                fmt::join(names, ", ")));
+}
+
 std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   check_aliases(fields);
   Gpt2Spec s;
@@ -128,11 +151,7 @@ std::shared_ptr<const Network> read(const FieldReader& fields, ModelConfig& c) {
   s.tied_head = c.tie_word_embeddings = fields.flag("tie_word_embeddings", true);
   s.scale_scores = fields.flag("scale_attn_weights", true);
   s.scale_by_inverse_layer = fields.flag("scale_attn_by_inverse_layer_idx", false);
-  const std::string act = fields.text("activation_function", "gelu_new");
-  if (act != "gelu_new" && act != "gelu_pytorch_tanh") {
-    fields.fail("activation_function",
-                fmt::format("is {}, which is not supported here; supported: \"gelu_new\"", shown(act)));
-  }
+  s.activation = &read_activation(fields);
   fields.refuse_flag("add_cross_attention", "GPT-2 is supported only as a decoder");
   if (s.hidden_size % s.heads != 0 || s.hidden_size / s.heads > 256) {
     fields.fail("n_head", fmt::format("is {}, but must divide n_embd {} into heads of at most 256", s.heads,
