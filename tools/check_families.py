@@ -95,6 +95,7 @@ def cases():
     yield "gpt2-untied", GPT2Config, dict(n_embd=40, n_layer=2, n_head=5, n_positions=LENGTH, n_inner=50,
                                           tie_word_embeddings=False, scale_attn_by_inverse_layer_idx=True)
     yield "gpt2-gelu", GPT2Config, dict(activation_function="gelu")
+    yield "gpt2-quick-gelu", GPT2Config, dict(activation_function="quick_gelu")
     yield "gemma2", Gemma2Config, dict(head_dim=8, sliding_window=6, query_pre_attn_scalar=11)
     yield "gemma2-padding", Gemma2Config, dict(head_dim=8, sliding_window=6, query_pre_attn_scalar=11, pad_token_id=0)
     yield "gemma2-caps-off", Gemma2Config, dict(head_dim=16, sliding_window=6, attn_logit_softcapping=None,

@@ -71,6 +71,7 @@ def cases():
     yield "gpt2", GPT2Config, dict(tie_word_embeddings=False, n_inner=22, scale_attn_by_inverse_layer_idx=True,
                                    layer_norm_epsilon=1e-3)
     yield "gpt2-gelu-tied", GPT2Config, dict(activation_function="gelu")
+    yield "gpt2-quick-tied", GPT2Config, dict(activation_function="quick_gelu")
 
 
 def write_case(directory, config_class, fields, ids, labels):

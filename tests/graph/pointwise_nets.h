@@ -16,6 +16,7 @@ inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
   unary("relu_squared", &Builder::relu_squared);
   unary("gelu_tanh", &Builder::gelu_tanh);
   unary("gelu_erf", &Builder::gelu_erf);
+  unary("quick_gelu", &Builder::quick_gelu);
   unary("kv", &Builder::round_kv);
 
   const auto binary = [&](std::string_view id, ValueId (Builder::*op)(const std::string&, ValueId, ValueId)) {

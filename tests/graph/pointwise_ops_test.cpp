@@ -34,6 +34,7 @@ TEST(PointwiseOps, AreTheirFormulas) {
   EXPECT_EQ(program("gelu_tanh", 1),
             "out0 = in0 * sigmoid(in0 * fma(in0 * in0, 0.07135481627260025, 1.5957691216057308))");
   EXPECT_EQ(program("gelu_erf", 1), "out0 = in0 * normal_cdf(in0)");
+  EXPECT_EQ(program("quick_gelu", 1), "out0 = in0 * sigmoid(in0 * 1.702)");
 }
 
 /// Φ(x) has 6.5 units, of at most 2^-23, and the product half of one.

@@ -83,6 +83,7 @@ inline std::vector<TinyFamily> tiny_families() {
        {"tie_word_embeddings", false},
        {"scale_attn_by_inverse_layer_idx", true},
        {"activation_function", "gelu"}});
+  add("gpt2_quick_gelu", "gpt2", gpt2, {{"activation_function", "quick_gelu"}});
   return all;
 }
 

@@ -130,6 +130,10 @@ ValueId Builder::gelu_erf(const std::string& scope, ValueId x) {
   return one("gelu_erf", scope, {x});
 }
 
+ValueId Builder::quick_gelu(const std::string& scope, ValueId x) {
+  return one("quick_gelu", scope, {x});
+}
+
 ValueId Builder::swiglu(const std::string& scope, ValueId gate, ValueId up) {
   return one("swiglu", scope, {gate, up});
 }

@@ -74,6 +74,8 @@ class Builder {
   /// GELU by the tanh approximation ("gelu_new", "gelu_pytorch_tanh") and by its definition ("gelu").
   ValueId gelu_tanh(const std::string& scope, ValueId x);
   ValueId gelu_erf(const std::string& scope, ValueId x);
+  /// x·sigmoid(1.702·x), the approximation of GELU in CLIP.
+  ValueId quick_gelu(const std::string& scope, ValueId x);
   /// silu(gate)·up and gelu_tanh(gate)·up.
   ValueId swiglu(const std::string& scope, ValueId gate, ValueId up);
   ValueId geglu_tanh(const std::string& scope, ValueId gate, ValueId up);

@@ -30,6 +30,7 @@ std::span<const OpDef* const> all_ops() {
       &kGeluTanh.forward, &kGeluTanh.gradient,
       &kGegluTanh.forward, &kGegluTanh.gradient,
       &kGeluErf.forward, &kGeluErf.gradient,
+      &kQuickGelu.forward, &kQuickGelu.gradient,
       &kSoftCap.forward, &kSoftCap.gradient,
       &kSum, &kSumUses, &kAccumulate,
       &kCast, &kRound, &kRoundKv, &kQuantize,

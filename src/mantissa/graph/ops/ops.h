@@ -21,7 +21,7 @@ extern const OpDef kPositions;
 extern const OpDef kSplit, kSplitGrad, kConcat, kConcatGrad;
 extern const OpDef kAdd, kMul, kMulDx;
 extern const OpWithGradient kScale;
-extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf;
+extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf, kQuickGelu;
 extern const OpWithGradient kSoftCap;
 extern const OpDef kSum, kSumUses, kAccumulate;
 extern const OpDef kCast, kRound, kRoundKv, kQuantize;

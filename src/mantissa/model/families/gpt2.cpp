@@ -19,7 +19,8 @@ struct Activation {
 };
 
 constexpr Activation kActivations[] = {{"gelu_new", "gelu_pytorch_tanh", &graph::Builder::gelu_tanh},
-                                       {"gelu", "", &graph::Builder::gelu_erf}};
+                                       {"gelu", "", &graph::Builder::gelu_erf},
+                                       {"quick_gelu", "", &graph::Builder::quick_gelu}};
 
 struct Gpt2Spec {
   std::int64_t vocab_size = 0, hidden_size = 0, inner_size = 0, layers = 0, heads = 0, positions = 0;
