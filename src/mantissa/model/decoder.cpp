@@ -104,19 +104,30 @@ ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t laye
   return b.ops.add(mlp_scope, x, branch);
 }
 
+Decoder::Qkv Decoder::project(NetworkBuilder& b, const std::string& scope, ValueId x) const {
+  const std::int64_t queries = s_.heads * s_.head_dim, keys = s_.kv_heads * s_.head_dim;
+  const auto projected = [&](const char* name, std::int64_t out) {
+    return linear(b, scope + name, x, out, s_.qkv_bias);
+  };
+  if (!s_.merged_projections)
+    return {projected(".q_proj", queries), projected(".k_proj", keys), projected(".v_proj", keys)};
+  const ValueId merged = projected(".qkv_proj", queries + 2 * keys);
+  const std::vector<ValueId> parts = b.ops.split(scope + ".qkv_proj", merged, {queries, keys, keys});
+  return {parts[0], parts[1], parts[2]};
+}
+
 ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                            const std::string& scope, ValueId x) const {
-  ValueId q = linear(b, scope + ".q_proj", x, s_.heads * s_.head_dim, s_.qkv_bias);
-  ValueId k = linear(b, scope + ".k_proj", x, s_.kv_heads * s_.head_dim, s_.qkv_bias);
-  const ValueId v = linear(b, scope + ".v_proj", x, s_.kv_heads * s_.head_dim, s_.qkv_bias);
+  auto [q, k, v] = project(b, scope, x);
   if (s_.head_norms) {
     q = norm(b, scope + ".q_norm", q, s_.head_dim);
     k = norm(b, scope + ".k_norm", k, s_.head_dim);
   }
   const Tables::Pair& table = tables.ropes[layer.rope];
   const Builder::QueryKey rotated = b.ops.rope(scope, {q, k}, table.cos, table.sin, s_.head_dim);
-  const ValueId keys = b.cached(scope + ".k_proj", rotated.k);
-  const ValueId values = b.cached(scope + ".v_proj", v);
+  const bool merged = s_.merged_projections;
+  const ValueId keys = b.cached(scope + (merged ? ".qkv_proj.k" : ".k_proj"), rotated.k);
+  const ValueId values = b.cached(scope + (merged ? ".qkv_proj.v" : ".v_proj"), v);
   const std::optional<double> scale =
       s_.attention_scale == 0 ? std::nullopt : std::optional(s_.attention_scale);
   const Builder::AttentionOptions options{.heads = s_.heads,
@@ -129,10 +140,16 @@ ValueId Decoder::attention(NetworkBuilder& b, const Tables& tables, const Decode
 }
 
 ValueId Decoder::mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const {
-  const ValueId gate = linear(b, scope + ".gate_proj", x, s_.intermediate_size, s_.mlp_bias);
-  const ValueId up = linear(b, scope + ".up_proj", x, s_.intermediate_size, s_.mlp_bias);
-  const ValueId inner =
-      s_.gate == Gate::silu ? b.ops.swiglu(scope, gate, up) : b.ops.geglu_tanh(scope, gate, up);
+  const auto projected = [&](const char* name, std::int64_t out) {
+    return linear(b, scope + name, x, out, s_.mlp_bias);
+  };
+  const std::int64_t width = s_.intermediate_size;
+  const std::vector<ValueId> parts =
+      s_.merged_projections
+          ? b.ops.split(scope + ".gate_up_proj", projected(".gate_up_proj", 2 * width), {width, width})
+          : std::vector{projected(".gate_proj", width), projected(".up_proj", width)};
+  const ValueId inner = s_.gate == Gate::silu ? b.ops.swiglu(scope, parts[0], parts[1])
+                                              : b.ops.geglu_tanh(scope, parts[0], parts[1]);
   return linear(b, scope + ".down_proj", inner, s_.hidden_size, s_.mlp_bias, residual_scale());
 }
 

@@ -1,6 +1,6 @@
-// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Qwen and Gemma share: one
-// description, filled by the families from their configs, and one network built from it. Weights are named as
-// in Hugging Face (LlamaForCausalLM and similar classes).
+// The pre-norm transformer decoder with rotary positions that Llama, Mistral, Phi-3, Qwen and Gemma share:
+// one description, filled by the families from their configs, and one network built from it. Weights are
+// named as in Hugging Face (LlamaForCausalLM and similar classes).
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,7 @@ struct DecoderSpec {
   bool tied_head = false;
   std::int64_t padding_id = -1;  // the look-up does not train this row of the embedding; -1: none
 
+  bool merged_projections = false;  // qkv_proj for q, k and v; gate_up_proj for gate and up
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
   bool head_norms = false;      // q_norm and k_norm: RMSNorm over each head
   bool sandwich_norms = false;  // branches are normalised a second time before they are added
@@ -97,6 +98,9 @@ class Decoder : public Network {
 
  private:
   struct Tables;  // cosines and sines of each Rope
+  struct Qkv {
+    ValueId q, k, v;
+  };
 
   ValueId norm(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t channels) const;
   ValueId linear(NetworkBuilder& b, const std::string& scope, ValueId x, std::int64_t out, bool bias,
@@ -104,6 +108,7 @@ class Decoder : public Network {
   ValueId block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const;
   ValueId attention(NetworkBuilder& b, const Tables& tables, const DecoderLayer& layer,
                     const std::string& scope, ValueId x) const;
+  Qkv project(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   ValueId mlp(NetworkBuilder& b, const std::string& scope, ValueId x) const;
   /// Returns the embedding, which a tied head shares.
   ValueId embedding(NetworkBuilder& b) const;
