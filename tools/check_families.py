@@ -64,8 +64,8 @@ warmup_steps = 5
 
 def cases():
     """Yields (label, config class, fields)."""
-    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Qwen2Config,
-                              Qwen3Config)
+    from transformers import (GPT2Config, Gemma2Config, Gemma3TextConfig, LlamaConfig, MistralConfig, Phi3Config,
+                              Qwen2Config, Qwen3Config)
 
     def rope(kind, **more):
         return dict(rope_parameters=dict(rope_theta=10000.0, rope_type=kind, **more))
@@ -84,6 +84,8 @@ def cases():
                                                  mscale_all_dim=0.9, beta_fast=16.0, beta_slow=2.0)
     yield "mistral", MistralConfig, dict(sliding_window=7)
     yield "mistral-whole", MistralConfig, dict(sliding_window=None, head_dim=16)
+    yield "phi3", Phi3Config, dict(sliding_window=7)
+    yield "phi3-tied-padding", Phi3Config, dict(tie_word_embeddings=True, pad_token_id=11, num_key_value_heads=6)
     yield "qwen2", Qwen2Config, dict(tie_word_embeddings=True)
     yield "qwen2-window", Qwen2Config, dict(use_sliding_window=True, sliding_window=9, max_window_layers=1)
     yield "qwen2-types", Qwen2Config, dict(use_sliding_window=True, sliding_window=5, layer_types=[

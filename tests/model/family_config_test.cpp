@@ -68,6 +68,10 @@ std::vector<Defaults> defaults() {
           {"mistral",
            with(silu,
                 {{"max_position_embeddings", 131072}, {"num_key_value_heads", 8}, {"sliding_window", 4096}})},
+          {"phi3", with(silu, {{"max_position_embeddings", 4096},
+                               {"num_key_value_heads", 32},
+                               {"rms_norm_eps", 1e-5},
+                               {"sliding_window", nullptr}})},
           {"qwen2", qwen},
           {"qwen3", with(qwen, {{"head_dim", 128}, {"attention_bias", false}})},
           {"gemma2",
@@ -104,7 +108,7 @@ TEST(FamilyConfig, EveryFieldWithADefaultCounts) {
   const std::map<std::string, json> changes = {
       {"tie_word_embeddings", nullptr},
       {"initializer_range", 0.03},
-      {"rms_norm_eps", 1e-5},
+      {"rms_norm_eps", 1e-4},
       {"rope_theta", 500.0},
       {"head_dim", 6},
       {"max_position_embeddings", 1000},
@@ -265,7 +269,7 @@ TEST(FamilyConfig, NamesTheArchitectureThatTransformersLoads) {
   const std::map<std::string, std::string> want = {
       {"llama", "LlamaForCausalLM"}, {"mistral", "MistralForCausalLM"}, {"qwen2", "Qwen2ForCausalLM"},
       {"qwen3", "Qwen3ForCausalLM"}, {"gemma2", "Gemma2ForCausalLM"},   {"gemma3_text", "Gemma3ForCausalLM"},
-      {"gpt2", "GPT2LMHeadModel"}};
+      {"gpt2", "GPT2LMHeadModel"},   {"phi3", "Phi3ForCausalLM"}};
   for (const Family* family : all_families()) {
     const ModelConfig c = parse_model_config(smallest(std::string(family->model_type)), "config.json");
     EXPECT_EQ(to_json(c, "float32")["architectures"], json::array({want.at(c.model_type)}));

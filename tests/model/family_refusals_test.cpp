@@ -63,6 +63,17 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
       {"mistral", {{"attention_bias", true}}, "attention_bias", "no biases"},
       {"mistral", {{"sliding_window", 0}}, "sliding_window", "must be between 1 and"},
       {"mistral", {{"sliding_window", "all"}}, "sliding_window", "must be a whole number"},
+      {"phi3", {{"attention_bias", true}}, "attention_bias", "no biases"},
+      {"phi3", {{"sliding_window", 0}}, "sliding_window", "must be between 1 and"},
+      {"phi3",
+       {{"rope_scaling", longrope}},
+       "rope_type",
+       "is \"longrope\", which is not supported for Phi-3"},
+      {"phi3", {{"rope_scaling", {{"type", "su"}}}}, "rope_type", "is \"su\", which"},
+      {"phi3",
+       {{"rope_parameters", {{"rope_type", "yarn"}, {"factor", 2.0}}}},
+       "rope_type",
+       "is \"yarn\", which"},
       {"qwen2", {{"num_key_value_heads", 3}}, "num_key_value_heads", "is 3, which does not divide"},
       {"qwen2",
        {{"sliding_window", nullptr}, {"layer_types", {windowed, full}}},
@@ -111,11 +122,13 @@ TEST(FamilyRefusals, NameTheFileAndTheField) {
       {"gpt2", {{"n_layer", 1 << 20}}, "n_layer", "must be between 1 and 1000"},
   };
   std::vector<Refusal> all(std::begin(refusals), std::end(refusals));
-  for (const char* name : {"llama", "mistral", "qwen2", "qwen3"}) {
+  for (const char* name : {"llama", "mistral", "phi3", "qwen2", "qwen3"}) {
     all.push_back({name, {{"hidden_act", "gelu"}}, "hidden_act", "supported: \"silu\""});
   }
   for (const char* name : {"llama", "mistral", "qwen2", "qwen3", "gemma2", "gemma3"}) {
     all.push_back({name, {{"rope_scaling", longrope}}, "rope_type", "supported: default, linear"});
+  }
+  for (const char* name : {"llama", "mistral", "phi3", "qwen2", "qwen3", "gemma2", "gemma3"}) {
     all.push_back({name, {{"partial_rotary_factor", 0.5}}, "partial_rotary_factor", "is not 1"});
     all.push_back({name, {{"hidden_size", nullptr}}, "hidden_size", "is missing; a"});
   }

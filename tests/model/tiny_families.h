@@ -49,6 +49,7 @@ inline std::vector<TinyFamily> tiny_families() {
       {{"rope_scaling", {{"rope_type", "dynamic"}, {"factor", 2.0}}}, {"max_position_embeddings", 8}});
   add("mistral", "mistral", decoder,
       {{"sliding_window", 3}, {"num_key_value_heads", 1}, {"rope_scaling", yarn}});
+  add("phi3", "phi3", decoder, {{"sliding_window", 4}, {"tie_word_embeddings", true}});
   add("qwen2", "qwen2", decoder,
       {{"use_sliding_window", true},
        {"sliding_window", 4},
