@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
@@ -146,15 +145,13 @@ int data_kk(const Arguments& a) {
   options.seed = a.seed();
   options.held_out = split == "test";
   options.style = a.text("--style");
-  const std::vector<std::string> rows = api::puzzles(options);
-  if (out.empty()) {
-    for (const std::string& row : rows) fmt::print("{}\n", row);
+  if (!out.empty()) {
+    api::write_puzzles(options, out, a.has("--overwrite"));
     return 0;
   }
-  std::ofstream file(out, std::ios::binary);
-  for (const std::string& row : rows) file << row << '\n';
-  file.flush();
-  if (!file) throw ResourceError(fmt::format("{}: cannot be written; check the folder and the disk", out));
+  if (a.has("--overwrite"))
+    throw ConfigError("--overwrite: standard output replaces no file; give --out FILE");
+  for (const std::string& row : api::puzzles(options)) fmt::print("{}\n", row);
   return 0;
 }
 
