@@ -76,7 +76,7 @@ TEST(Help, IsRequestedInSeveralWays) {
   }
   for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
-  for (const char* arguments : {"help data", "data --help", "data kk --help"})
+  for (const char* arguments : {"help data", "help data kk", "data --help", "data kk --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
         << arguments;
   EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out,

@@ -120,7 +120,7 @@ TEST(StepTable, TellsThatALongStepIsRunning) {
     std::this_thread::sleep_for(200ms);
   }
   const std::string text = ::testing::internal::GetCapturedStdout();
-  EXPECT_TRUE(has(text, "\n     2 running, 0:00 so far\n")) << text;
+  EXPECT_TRUE(has(text, "\n     2 running, 0:00 since the start of the command\n")) << text;
   ::testing::internal::CaptureStdout();
   {
     StepTable quiet(true, 1ms);

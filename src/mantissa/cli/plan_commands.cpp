@@ -6,6 +6,7 @@
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
+#include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 
@@ -37,12 +38,14 @@ int trace(const Arguments& a) {
   t.precision = precision_of(a);
   t.hardware = hardware_of(a);
   tell_policy(a, t.grads);
-  const api::Trace r = api::trace(t);
+  const SignalStop signals;
+  const api::Trace r = api::trace(t, signals.token());
+  if (r.interrupted) return report_interrupt(signals, t.out.string() + " was not written");
   if (r.predicted == 0) {
-    fmt::print(stderr,
-               "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
-               "omit the labels to predict each next id\n",
-               t.tokens.string());
+    print_error(fmt::format(
+        "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
+        "omit the labels to predict each next id\n",
+        t.tokens.string()));
   }
   if (a.has("--json")) {
     fmt::print("{}\n",

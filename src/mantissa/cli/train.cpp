@@ -7,13 +7,10 @@
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
-#include "mantissa/cli/signal_stop.h"
 #include "mantissa/cli/terminal.h"
 
 namespace mantissa::cli {
 namespace {
-
-constexpr int kInterrupted = 130;
 
 std::string bytes_text(std::size_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
@@ -123,11 +120,11 @@ int train(const Arguments& a) {
   StepTable table(a.has("--quiet") || a.has("--json"));
   const api::Events events = events_of(a, table, signals);
   const api::Summary summary = api::train(config, options, events, signals.token());
-  table.finish();
   if (summary.interrupted && summary.steps == 0) {
     table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));
   }
+  table.finish();
   if (a.has("--json")) {
     fmt::print("{}\n", summary_json(summary).dump(2));
   } else if (!summary.interrupted) {
