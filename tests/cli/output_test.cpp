@@ -36,6 +36,9 @@ TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
                             "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
   std::filesystem::create_symlink("ids", folder / "link");
   std::filesystem::create_hard_link(folder / "r/model/model.safetensors", folder / "hard");
+  const std::string config = tiny_config(2, "32-true");
+  write(folder / "again.toml", config.substr(0, config.find("[model]")) + "[model]\npath = \"r/model\"\n" +
+                                   config.substr(config.find("[data]")));
   write(folder / "mine", "a file of the user");
   write(folder / "ds.json", "{'bf16': {'enabled': True}}");
   const std::string weights = read_all(folder / "r/model/model.safetensors"),
@@ -50,6 +53,9 @@ TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
       {"trace r --tokens ids --overwrite --out ds.json --deepspeed ds.json", "is the input itself"},
       {"trace r --tokens ids --out mine", "mine: exists already"},
       {"trace r --tokens ids --out r", "r: is a directory"},
+      {"train again.toml --overwrite --out r", "r/model: the run would replace model.path"},
+      {"train again.toml --overwrite --out r --set model.path=r/state/step-00000002",
+       "r/state: the run would"},
       {"data kk --out mine", "mine: exists already"},
       {"data kk --out r --overwrite", "r: is a directory"},
       {"data kk --overwrite", "--out"}};

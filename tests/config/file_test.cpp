@@ -45,8 +45,9 @@ TEST_F(ConfigFile, IsReadFromDisk) {
 
 TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
   EXPECT_EQ(file_error(dir_ / "none.toml"),
-            (dir_ / "none.toml").string() + ": cannot be read; is it the path of a config file?");
-  EXPECT_EQ(file_error(dir_), dir_.string() + ": cannot be read; is it the path of a config file?");
+            (dir_ / "none.toml").string() +
+                ": cannot be read: No such file or directory; give the path of a config file");
+  EXPECT_EQ(file_error(dir_), dir_.string() + ": is a directory; give the path of a config file");
   const std::string name = (dir_ / "run.toml").string();
   EXPECT_EQ(file_error(write(std::string("\x7f"
                                          "ELF\0\0",

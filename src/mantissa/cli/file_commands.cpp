@@ -69,7 +69,7 @@ int convert(const Arguments& a) {
   tell(a, {}, c.warnings);
   if (c.interrupted && c.tensors.empty())
     return report_interrupt(signals, fmt::format("{} was not written", o.out.string()));
-  fmt::print("{}\n", a.has("--json") ? c.json : c.text);
+  fmt::print("{}\n", a.has("--json") ? c.json : fit(c.text, terminal_columns()));
   if (c.interrupted)
     return report_interrupt(signals, fmt::format("{} is complete, but was not compared", o.out.string()));
   return 0;

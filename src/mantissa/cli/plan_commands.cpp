@@ -58,7 +58,7 @@ int trace(const Arguments& a) {
 
 int doctor(const Arguments& a) {
   const api::Doctor d = api::doctor(hardware_of(a));
-  fmt::print("{}\n", a.has("--json") ? d.json : d.text);
+  fmt::print("{}\n", a.has("--json") ? d.json : fit(d.text, terminal_columns()));
   return 0;
 }
 

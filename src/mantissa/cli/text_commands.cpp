@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 
@@ -105,7 +106,7 @@ void print_evaluation(const Arguments& a, const api::Evaluation& e) {
     fmt::print("{}\n", out.dump(2));
     return;
   }
-  fmt::print("loss        {:.4f} over {} tokens{}\nperplexity  {:.3f}\n", e.loss, e.tokens,
+  fmt::print("loss        {:.4f} over {}{}\nperplexity  {:.3f}\n", e.loss, counted(e.tokens, "token"),
              e.interrupted ? " (interrupted)" : "", e.perplexity);
   if (e.bits_per_byte > 0) fmt::print("bits/byte   {:.3f}\n", e.bits_per_byte);
   if (e.puzzles > 0) {
