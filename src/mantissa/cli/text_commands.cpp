@@ -145,9 +145,8 @@ int eval(const Arguments& a) {
   const api::Evaluation e = evaluated(a, signals.token());
   if (e.tokens > 0) print_evaluation(a, e);
   if (!e.interrupted) return 0;
-  return report_interrupt(signals, e.tokens > 0
-                                       ? "the loss is that of the completed rows, and no puzzles were scored"
-                                       : "no row was completed");
+  return report_interrupt(signals,
+                          e.tokens > 0 ? "the loss is that of the completed rows" : "no row was completed");
 }
 
 int data_kk(const Arguments& a) {
