@@ -203,7 +203,7 @@ TEST(MemoryRows, ThatDoNotFitAreRefused) {
     return {};
   };
   EXPECT_NE(refused({.rows = {{{1, 256}, {}, {}}}}).find("rows[0]: ids[1] is 256"), std::string::npos);
-  EXPECT_NE(refused({.rows = mixed_rows(9), .held_out = {{{1}, {}, {}}}}).find("held_out[0]: has 1 ids"),
+  EXPECT_NE(refused({.rows = mixed_rows(9), .held_out = {{{1}, {}, {}}}}).find("held_out[0]: has 1 id;"),
             std::string::npos);
   EXPECT_NE(refused({.tokens = some_tokens(2000), .rows = mixed_rows(9)}).find("give exactly one of"),
             std::string::npos);

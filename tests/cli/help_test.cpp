@@ -76,7 +76,7 @@ TEST(Help, IsRequestedInSeveralWays) {
   }
   for (const char* arguments : {"help train", "train --help", "train -h", "train nowhere.toml --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("train"))) << arguments;
-  for (const char* arguments : {"help data", "data --help", "data kk --help"})
+  for (const char* arguments : {"help data", "help data kk", "data --help", "data kk --help"})
     EXPECT_EQ(mantissa::testing::mantissa(folder, arguments).out, help(*find_command("data kk")))
         << arguments;
   EXPECT_EQ(mantissa::testing::mantissa(folder, "version").out,
@@ -200,11 +200,26 @@ TEST(Hints, NameTheRightSpelling) {
       {"generate r --prompt-ids 1,x", "\"x\" is not a token id"},
       {"inspect r --precision bf16", "inspect does not take this option"},
       {"convert a b --dtype fp4", "nvfp4 or mxfp4"},
+      {"explain run.toml --precision fp4", "write for example \"bf16-mixed compute=nvfp4\""},
+      {"explain run.toml --precision MXFP4", "write for example \"bf16-mixed compute=mxfp4\""},
+      {"explain run.toml --precision nvfp4", "write for example \"bf16-mixed compute=nvfp4\""},
+      {"explain run.toml --precision mxfp8", "write for example \"bf16-mixed compute=mxfp8\""},
+      {"explain run.toml --precision mxfp8-e5m2", "write for example \"bf16-mixed compute=mxfp8-e5m2\""},
+      {"explain run.toml --precision e4m3", "write for example \"bf16-mixed compute=e4m3\""},
+      {"explain run.toml --set run.seed=18446744073709551616",
+       "must be a whole number from 0 to 9223372036854775807"},
+      {"explain run.toml --set run.steps=99999999999999999999", "must be a whole number from 1 to "},
+      {"explain run.toml --set run.seed=x", "run.seed = \"x\": must be a whole number"},
+      {"explain folder.toml", "folder.toml: is a directory; give the path of a config file"},
+      {"explain loop.toml", "loop.toml: cannot be read: Too many levels of symbolic links;"},
+      {"train nowhere.toml", "nowhere.toml: cannot be read: No such file or directory;"},
       {"evaluate r", "did you mean eval?"},
       {"data", "kk"}};
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
   write(folder / "a", "x");
+  std::filesystem::create_directory(folder / "folder.toml");
+  std::filesystem::create_symlink("loop.toml", folder / "loop.toml");
   for (const auto& [arguments, expected] : cases) {
     const Result r = mantissa::testing::mantissa(folder, arguments);
     EXPECT_EQ(r.code, 2) << arguments << r.err;

@@ -73,6 +73,19 @@ TEST(Explain, FitsATerminalOfEightyColumns) {
       has(mantissa::testing::mantissa(folder, "explain run.toml").out, "\nmodel.layers.*.input_layernorm  "));
 }
 
+TEST(Inspect, FitsATerminalOfEightyColumns) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(1, "bf16-mixed"));
+  const Result run =
+      mantissa::testing::mantissa(folder, "train run.toml --out r --set schedule.warmup_steps=1");
+  ASSERT_EQ(run.code, 0) << run.err;
+  EXPECT_TRUE(has(run.out, "\nwork        1 step, ")) << run.out;
+  const std::string fitted = on_terminal(folder, "inspect r", 80);
+  std::istringstream lines(fitted);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(width_of(line), 80U) << line;
+  EXPECT_TRUE(has(fitted, "model.layers.0.mlp.down_proj.weight")) << fitted;
+}
+
 TEST(Fit, KeepsEveryWord) {
   const std::string text =
       "policy  a line that is longer than the columns there are\nscope            op      out   decided by\n"
@@ -120,7 +133,7 @@ TEST(StepTable, TellsThatALongStepIsRunning) {
     std::this_thread::sleep_for(200ms);
   }
   const std::string text = ::testing::internal::GetCapturedStdout();
-  EXPECT_TRUE(has(text, "\n     2 running, 0:00 so far\n")) << text;
+  EXPECT_TRUE(has(text, "\n     2 running, 0:00 since the start of the command\n")) << text;
   ::testing::internal::CaptureStdout();
   {
     StepTable quiet(true, 1ms);

@@ -166,8 +166,9 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[optimizer]\nbetas = [0.9]",
        "dir/run.toml:8: optimizer.betas = an array: must be two numbers, such as [0.9, 0.95]"},
       {"[optimizer]\nbetas = [0.9, 1]",
-       "dir/run.toml:8: optimizer.betas = an array: must be at least 0 and below 1"},
-      {"[optimizer]\nbetas = [0.9, \"a\"]", "dir/run.toml:8: optimizer.betas = an array: must be a number"},
+       "dir/run.toml:8: optimizer.betas = an array: betas[1] is 1, but must be at least 0 and below 1"},
+      {"[optimizer]\nbetas = [\"a\", 0.9]",
+       "dir/run.toml:8: optimizer.betas = an array: betas[0] is \"a\", but must be a number"},
       {"[optimizer]\nname = \"adamv\"",
        "dir/run.toml:8: optimizer.name = \"adamv\": unknown choice; did you mean \"adamw\"? (choices: "
        "adamw, adam, sgd, lion, adafactor, muon)"},

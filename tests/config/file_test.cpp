@@ -37,16 +37,18 @@ class ConfigFile : public testing::Test {
 };
 
 TEST_F(ConfigFile, IsReadFromDisk) {
-  const RunConfig c =
-      load_config(write(std::string(kSmallest) + "validation = \"held.txt\"\n"), Strings{"run.steps=2"});
+  std::string text = kSmallest;
+  text.append("validation = \"held.txt\"\n");
+  const RunConfig c = load_config(write(text), Strings{"run.steps=2"});
   EXPECT_EQ(c.run.steps, 2);
   EXPECT_EQ(c.data.validation.files, Strings{(dir_ / "held.txt").string()});
 }
 
 TEST_F(ConfigFile, ThatIsNotTextIsAnError) {
   EXPECT_EQ(file_error(dir_ / "none.toml"),
-            (dir_ / "none.toml").string() + ": cannot be read; is it the path of a config file?");
-  EXPECT_EQ(file_error(dir_), dir_.string() + ": cannot be read; is it the path of a config file?");
+            (dir_ / "none.toml").string() +
+                ": cannot be read: No such file or directory; give the path of a config file");
+  EXPECT_EQ(file_error(dir_), dir_.string() + ": is a directory; give the path of a config file");
   const std::string name = (dir_ / "run.toml").string();
   EXPECT_EQ(file_error(write(std::string("\x7f"
                                          "ELF\0\0",

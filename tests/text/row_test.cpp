@@ -56,7 +56,7 @@ TEST(Row, ThatDoesNotFitIsRefusedWithItsPlace) {
   };
   EXPECT_EQ(message({{1, 2, 3, 4}, {-100, 9, 0, 1}, {0, 1, 2, 0.5F}}), "");
   EXPECT_EQ(message({{1, 2}}), "");
-  EXPECT_NE(message({{1}}).find("rows[7]: has 1 ids"), std::string::npos);
+  EXPECT_NE(message({{1}}).find("rows[7]: has 1 id;"), std::string::npos);
   EXPECT_NE(message({{1, 2, 3, 4, 5}}).find("at most data.sequence_length + 1 = 4"), std::string::npos);
   EXPECT_NE(message({{1, 10}}).find("ids[1] is 10"), std::string::npos);
   EXPECT_NE(message({{1, -100}}).find("ids[1] is -100"), std::string::npos);

@@ -1,6 +1,10 @@
 #include "mantissa/api/data.h"
 
+#include <span>
+
 #include "mantissa/api/internal.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/output.h"
 #include "mantissa/text/kk.h"
 
 namespace mantissa::api {
@@ -37,6 +41,17 @@ std::vector<std::string> puzzles(const PuzzleOptions& o) {
   std::vector<std::string> rows;
   for (const text::KkPuzzle& p : text::generate(k)) rows.push_back(text::to_jsonl_row(p));
   return rows;
+}
+
+void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite) {
+  io::check_output(out, {}, overwrite);
+  std::vector<std::string> rows = puzzles(options);
+  io::File file = io::File::create(out);
+  for (std::string& row : rows) {
+    row += '\n';
+    file.write(std::as_bytes(std::span(row)));
+  }
+  file.close();
 }
 
 }  // namespace mantissa::api

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -39,5 +40,7 @@ struct PuzzleOptions {
 };
 /// Returns Knights-and-Knaves puzzles, one JSON object each.
 std::vector<std::string> puzzles(const PuzzleOptions& options);
+/// Writes them to the file `out`, one on each line. Throws FileError if `out` exists, unless `overwrite`.
+void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite = false);
 
 }  // namespace mantissa::api

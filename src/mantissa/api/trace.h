@@ -19,7 +19,8 @@ struct TraceOptions {
   std::filesystem::path tokens, out;
   std::vector<std::vector<std::int32_t>> ids, labels;  // rows from memory, if `tokens` is empty
   bool grads = false;                                  // include the gradients of all weights
-  std::string values;  // a glob for values of the plan to include; empty: none
+  bool overwrite = false;  // replace an existing file at `out` that is not a trace
+  std::string values;      // a glob for values of the plan to include; empty: none
   /// Tensors to return in the format that they were rounded to, as globs over their names: "logits", "grad.*"
   /// (docs/library.md, "Edges"). All others are f32 (f64 under `64-true`).
   std::vector<std::string> unconverted;
@@ -34,8 +35,9 @@ struct Trace {
   bool interrupted = false;     // by a stop: nothing was written, and there are no tensors
 };
 /// Writes a trace file (docs/cli.md, "trace"), or returns its tensors if `out` is empty. Throws FileError,
-/// ShapeError, DtypeError or ConfigError for input that does not fit the model. Throws RunStopped for a
-/// non-finite value, after writing the file.
+/// ShapeError, DtypeError or ConfigError for input that does not fit the model. Throws FileError before
+/// anything runs if `out` is a file of the model or another input or, unless `overwrite`, an existing file
+/// that is not a trace. Throws RunStopped for a non-finite value, after writing the file.
 Trace trace(const TraceOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

@@ -114,6 +114,10 @@ void Arguments::read_option(const std::string& word, std::span<const std::string
 }
 
 void Arguments::add_positional(const std::string& word) {
+  if (command_->name == "help" && filled_ == 1 && find_command(positionals_[0] + " " + word) != nullptr) {
+    positionals_[0] += " " + word;  // the name of a command may have two words
+    return;
+  }
   if (filled_ == positionals_.size())
     refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
   positionals_[filled_++] = word;

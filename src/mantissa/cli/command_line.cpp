@@ -3,10 +3,12 @@
 
 #include <cstdio>
 #include <optional>
+#include <system_error>
 
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/help.h"
+#include "mantissa/cli/output.h"
 #include "mantissa/cli/unknown.h"
 
 namespace mantissa::cli {
@@ -16,7 +18,7 @@ enum Exit : int { kDone = 0, kStopped = 1, kBadInput = 2 };
 
 int fail(const std::string& message, int code) {
   std::fflush(stdout);
-  fmt::print(stderr, "mantissa: {}\n", message);
+  print_error(fmt::format("mantissa: {}\n", message));
   return code;
 }
 
@@ -26,8 +28,8 @@ int fail(const Error& e, const std::optional<Arguments>& a, int code) {
   fail(e.message(), code);
   for (std::size_t i = 0; i < e.cures().size(); ++i) {
     const Cure& cure = e.cures()[i];
-    fmt::print(stderr, "{}{}:\n  {}\n", i == 0 ? "fix" : "or",
-               cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a->with(cure));
+    print_error(fmt::format("{}{}:\n  {}\n", i == 0 ? "fix" : "or",
+                            cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a->with(cure)));
   }
   return code;
 }
@@ -48,7 +50,8 @@ int print_help(const Arguments& a) {
   return print(help(*command));
 }
 
-int run(const Arguments& a) {
+/// Runs the command that `a` names, and returns its exit code.
+int run_command(const Arguments& a) {
   using Run = int (*)(const Arguments&);
   static constexpr std::pair<std::string_view, Run> kRuns[] = {
       {"train", train},
@@ -73,11 +76,23 @@ int run(const Arguments& a) {
   throw InternalError(fmt::format("the command {} has no implementation", a.command().name));
 }
 
+/// Does the same, and writes out all output. Throws ResourceError if standard output cannot be written.
+int run(const Arguments& a) {
+  try {
+    const int code = run_command(a);
+    flush_output();
+    return code;
+  } catch (const std::system_error& e) {  // thrown by fmt::print
+    if (std::ferror(stdout) == 0) throw;
+    throw_output_error(e.code().value());
+  }
+}
+
 }  // namespace
 
 int run_command_line(int argc, const char* const* argv) {
   if (argc < 2) {
-    fmt::print(stderr, "{}", help());
+    print_error(help());
     return kBadInput;
   }
   std::optional<Arguments> a;

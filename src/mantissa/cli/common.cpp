@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
+#include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 
@@ -22,13 +22,19 @@ api::Hardware hardware_of(const Arguments& a) {
 void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings) {
   if (a.has("--quiet")) return;
-  for (const std::string& note : notes) fmt::print(stderr, "mantissa: note: {}\n", note);
-  for (const std::string& warning : warnings) fmt::print(stderr, "mantissa: warning: {}\n", warning);
+  for (const std::string& note : notes) print_error(fmt::format("mantissa: note: {}\n", note));
+  for (const std::string& warning : warnings) print_error(fmt::format("mantissa: warning: {}\n", warning));
 }
 
 void tell_policy(const Arguments& a, bool backward) {
   const api::Reading reading = api::read_precision(precision_of(a), backward);
   tell(a, reading.notes, reading.warnings);
+}
+
+int report_interrupt(const SignalStop& signals, std::string_view result) {
+  flush_output();
+  print_error(fmt::format("mantissa: {}: {}\n", signals.reason(), result));
+  return kInterrupted;
 }
 
 bool is_config(const std::filesystem::path& path) {

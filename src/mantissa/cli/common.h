@@ -3,10 +3,12 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/api/mantissa.h"
 #include "mantissa/cli/arguments.h"
+#include "mantissa/cli/signal_stop.h"
 
 namespace mantissa::cli {
 
@@ -20,6 +22,10 @@ void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings);
 /// Prints the notes on the policy for a model. `backward`: the command has a backward pass.
 void tell_policy(const Arguments& a, bool backward = false);
+
+inline constexpr int kInterrupted = 130;  // the exit code
+/// Prints on standard error which signal ended a command, and the state of its result. Returns the exit code.
+int report_interrupt(const SignalStop& signals, std::string_view result);
 
 /// Returns true if `path` names a config.
 bool is_config(const std::filesystem::path& path);

@@ -5,7 +5,7 @@
 
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
-#include "mantissa/cli/signal_stop.h"
+#include "mantissa/cli/fit.h"
 #include "mantissa/cli/terminal.h"
 
 namespace mantissa::cli {
@@ -41,12 +41,11 @@ api::LossScaleOptions scaler_of(const Arguments& a) {
 
 int inspect(const Arguments& a) {
   const api::Inspection i = api::inspect(a.at(0), hardware_of(a));
-  fmt::print("{}\n", a.has("--json") ? i.json : i.text);
+  fmt::print("{}\n", a.has("--json") ? i.json : fit(i.text, terminal_columns()));
   return 0;
 }
 
 int convert(const Arguments& a) {
-  constexpr int kInterrupted = 130;
   api::ConvertOptions o;
   o.in = a.at(0);
   o.out = a.at(1);
@@ -68,8 +67,11 @@ int convert(const Arguments& a) {
   const SignalStop signals;
   const api::Conversion c = api::convert(o, signals.token());
   tell(a, {}, c.warnings);
-  if (c.interrupted) return kInterrupted;
-  fmt::print("{}\n", a.has("--json") ? c.json : c.text);
+  if (c.interrupted && c.tensors.empty())
+    return report_interrupt(signals, fmt::format("{} was not written", o.out.string()));
+  fmt::print("{}\n", a.has("--json") ? c.json : fit(c.text, terminal_columns()));
+  if (c.interrupted)
+    return report_interrupt(signals, fmt::format("{} is complete, but was not compared", o.out.string()));
   return 0;
 }
 

@@ -1,5 +1,7 @@
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <string_view>
 
@@ -17,9 +19,18 @@ void cut_short(int /*signal*/) {
   _exit(1);
 }
 
+/// Occupies the numbers of closed standard streams, so that no file of a command takes one of them and
+/// receives its text. Writes to such a stream still fail.
+void occupy_standard_streams() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) == -1 && errno == EBADF) open("/dev/null", O_RDONLY);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  occupy_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
   std::signal(SIGBUS, cut_short);
   return mantissa::cli::run_command_line(argc, argv);

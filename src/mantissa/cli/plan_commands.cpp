@@ -6,6 +6,7 @@
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
+#include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 
@@ -30,18 +31,21 @@ int trace(const Arguments& a) {
   t.tokens = a.text("--tokens");
   t.out = a.text("--out");
   if (t.tokens.empty() || t.out.empty()) throw ConfigError("trace: requires --tokens FILE and --out FILE");
+  t.overwrite = a.has("--overwrite");
   t.grads = a.has("--grads");
   t.values = a.text("--values");
   t.unconverted = a.texts("--unconverted");
   t.precision = precision_of(a);
   t.hardware = hardware_of(a);
   tell_policy(a, t.grads);
-  const api::Trace r = api::trace(t);
+  const SignalStop signals;
+  const api::Trace r = api::trace(t, signals.token());
+  if (r.interrupted) return report_interrupt(signals, t.out.string() + " was not written");
   if (r.predicted == 0) {
-    fmt::print(stderr,
-               "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
-               "omit the labels to predict each next id\n",
-               t.tokens.string());
+    print_error(fmt::format(
+        "mantissa: warning: {}: every label is masked (-100), so the loss and all gradients are 0; "
+        "omit the labels to predict each next id\n",
+        t.tokens.string()));
   }
   if (a.has("--json")) {
     fmt::print("{}\n",
@@ -54,7 +58,7 @@ int trace(const Arguments& a) {
 
 int doctor(const Arguments& a) {
   const api::Doctor d = api::doctor(hardware_of(a));
-  fmt::print("{}\n", a.has("--json") ? d.json : d.text);
+  fmt::print("{}\n", a.has("--json") ? d.json : fit(d.text, terminal_columns()));
   return 0;
 }
 

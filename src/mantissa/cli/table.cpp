@@ -40,6 +40,7 @@ const std::vector<Option>& option_rows() {
       // trace
       {"--tokens", one, "FILE", "", "safetensors file with input_ids [B, T] and optional labels", "trace"},
       {"--out", one, "FILE", "", "safetensors file to write", "trace"},
+      {"--overwrite", nothing, "", "", "replace an existing file that is not a trace", "trace"},
       {"--grads", nothing, "", "", "also write the gradients of all weights", "trace"},
       {"--values", one, "GLOB", "", "also write these values of the plan", "trace"},
       {"--unconverted", each, "NAME", "", "keep these tensors in the format they were rounded to; repeatable",
@@ -77,6 +78,7 @@ const std::vector<Option>& option_rows() {
       {"--style", one, "short|logic-rl", "short", "style of the text", "data kk"},
       {"--seed", one, "S", "1", "seed of the puzzles", "data kk"},
       {"--out", one, "FILE", "", "file to write; default: standard output", "data kk"},
+      {"--overwrite", nothing, "", "", "replace an existing file", "data kk"},
       // precision
       {"--precision", one, "NAME|LINE", "", "policy: a preset (bf16-mixed), an alias, or a line of fields",
        kPolicy},

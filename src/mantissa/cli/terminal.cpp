@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+
+#include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 namespace {
@@ -60,22 +63,28 @@ void StepTable::beat(const std::stop_token& over) {
   while (!over.stop_requested()) {
     wake_.wait_until(lock, over, last_line_ + longest_, [&] { return is_overdue(); });
     if (over.stop_requested() || !is_overdue()) continue;
-    const std::chrono::duration<double> since = Clock::now() - last_step_;
-    print(fmt::format("{:>6} running, {} so far", step_ + 1, clock_text(since.count())));
+    const std::chrono::duration<double> since = Clock::now() - start_;
+    print(fmt::format("{:>6} running, {} since the start of the command", step_ + 1,
+                      clock_text(since.count())));
   }
 }
 
 void StepTable::header(bool scaled) {
   if (begun_) return;
   begun_ = true;
-  fmt::print("{:>6} {:>8} {:>7} {:>9}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
-             scaled ? "  scale" : "", "tok/s", "peak", "left");
+  write(fmt::format("{:>6} {:>8} {:>7} {:>9}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
+                    scaled ? "  scale" : "", "tok/s", "peak", "left"));
+}
+
+void StepTable::write(const std::string& text) {
+  if (lost_ != 0) return;
+  const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+  if (!written || std::fflush(stdout) != 0) lost_ = errno;
 }
 
 void StepTable::print(const std::string& line) {
   end_live_line();
-  fmt::print("{}\n", line);
-  std::fflush(stdout);
+  write(line + "\n");
   last_line_ = Clock::now();
 }
 
@@ -83,15 +92,13 @@ void StepTable::show(const api::Step& s) {
   if (quiet_) return;
   const std::lock_guard lock(mutex_);
   step_ = s.step;
-  last_step_ = Clock::now();
   header(s.loss_scale.has_value());
   if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
   if (has_line(s) || (!live_ && is_overdue())) {
     print(row(s));
   } else if (live_) {
-    fmt::print("\r\x1b[K\x1b[2m{}\x1b[0m", row(s));
+    write(fmt::format("\r\x1b[K\x1b[2m{}\x1b[0m", row(s)));
     line_open_ = true;
-    std::fflush(stdout);
   }
 }
 
@@ -102,13 +109,14 @@ void StepTable::say(const std::string& line) {
 }
 
 void StepTable::end_live_line() {
-  if (line_open_) fmt::print("\r\x1b[K");
+  if (line_open_) write("\r\x1b[K");
   line_open_ = false;
 }
 
 void StepTable::finish() {
   const std::lock_guard lock(mutex_);
   end_live_line();
+  if (lost_ != 0) throw_output_error(lost_);
 }
 
 }  // namespace mantissa::cli

@@ -26,7 +26,8 @@ class StepTable {
   void show(const api::Step& step);
   /// Prints a separate line, or several, among the steps.
   void say(const std::string& line);
-  /// Ends the live line.
+  /// Ends the live line. Throws ResourceError if standard output could not be written. Such a failure does
+  /// not end the run before.
   void finish();
 
  private:
@@ -34,6 +35,7 @@ class StepTable {
 
   // The caller of these functions holds mutex_.
   void header(bool scaled);
+  void write(const std::string& text);
   void print(const std::string& line);
   void end_live_line();
   bool is_overdue() const { return Clock::now() - last_line_ >= longest_; }
@@ -47,8 +49,10 @@ class StepTable {
   std::condition_variable_any wake_;
   bool begun_ = false;
   bool line_open_ = false;
+  int lost_ = 0;           // errno of a failed write, after which nothing is written
   std::int64_t step_ = 0;  // the last step shown
-  Clock::time_point last_line_ = Clock::now(), last_step_ = last_line_;
+  const Clock::time_point start_ = Clock::now();
+  Clock::time_point last_line_ = start_;
   std::jthread heart_;  // runs if standard output is not a terminal
 };
 

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 
@@ -60,11 +60,21 @@ void print_json(const api::Generations& made) {
     for (const api::Generation& g : made.all) out["generations"].push_back(to_json(g));
   }
   out["tokens_per_second"] = made.tokens_per_second;
+  if (made.interrupted) out["interrupted"] = true;
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+void print_text(const api::Generations& made, std::size_t samples) {
+  for (std::size_t i = 0; i < made.all.size(); ++i) {
+    if (made.all.size() > 1) {
+      fmt::print("{}==> prompt {}, sample {} <==\n", i == 0 ? "" : "\n", i / samples + 1, i % samples + 1);
+    }
+    fmt::print("{}\n", shown(made.all[i]));
+  }
+}
+
 /// Evaluates a config, a run by its own config, or a model over --data.
-api::Evaluation evaluated(const Arguments& a) {
+api::Evaluation evaluated(const Arguments& a, const std::stop_token& stop) {
   const std::filesystem::path what = a.at(0), of_run = what / "config.toml";
   const std::int64_t puzzles = a.integer("--puzzles", 0, kMany);
   const bool run = !is_config(what) && !a.has("--data") && std::filesystem::exists(of_run);
@@ -75,7 +85,7 @@ api::Evaluation evaluated(const Arguments& a) {
     if (run) set.insert(set.begin(), "run.out=" + what.string());
     const api::Config config = api::Config::load(run ? of_run : what, set, precision_of(a));
     tell(a, config.notes(), config.warnings());
-    return api::evaluate(config, puzzles, hardware_of(a));
+    return api::evaluate(config, puzzles, hardware_of(a), {}, stop);
   }
   if (a.has("--set")) throw ConfigError("--set: eval of a model directory has no config; remove --set");
   if (!a.has("--data"))
@@ -83,7 +93,26 @@ api::Evaluation evaluated(const Arguments& a) {
   const std::int64_t length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
   tell_policy(a);
   return api::evaluate(what, a.texts("--data"), a.text("--format"), length, puzzles, precision_of(a),
-                       hardware_of(a));
+                       hardware_of(a), stop);
+}
+
+void print_evaluation(const Arguments& a, const api::Evaluation& e) {
+  if (a.has("--json")) {
+    nlohmann::json out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
+    if (e.bits_per_byte > 0) out["bits_per_byte"] = e.bits_per_byte;
+    if (e.puzzles > 0)
+      out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
+    if (e.interrupted) out["interrupted"] = true;
+    fmt::print("{}\n", out.dump(2));
+    return;
+  }
+  fmt::print("loss        {:.4f} over {}{}\nperplexity  {:.3f}\n", e.loss, counted(e.tokens, "token"),
+             e.interrupted ? " (interrupted)" : "", e.perplexity);
+  if (e.bits_per_byte > 0) fmt::print("bits/byte   {:.3f}\n", e.bits_per_byte);
+  if (e.puzzles > 0) {
+    fmt::print("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
+               100 * e.well_formed, 100 * e.accuracy);
+  }
 }
 
 }  // namespace
@@ -101,38 +130,23 @@ int generate(const Arguments& a) {
   options.precision = precision_of(a);
   options.hardware = hardware_of(a);
   tell_policy(a);
-  const api::Generations made = api::generate(a.at(0), prompts, options);
+  const SignalStop signals;
+  const api::Generations made = api::generate(a.at(0), prompts, options, signals.token());
   if (a.has("--json")) {
     print_json(made);
-    return 0;
+  } else {
+    print_text(made, static_cast<std::size_t>(options.samples));
   }
-  const auto samples = static_cast<std::size_t>(options.samples);
-  for (std::size_t i = 0; i < made.all.size(); ++i) {
-    if (made.all.size() > 1) {
-      fmt::print("{}==> prompt {}, sample {} <==\n", i == 0 ? "" : "\n", i / samples + 1, i % samples + 1);
-    }
-    fmt::print("{}\n", shown(made.all[i]));
-  }
-  return 0;
+  return made.interrupted ? report_interrupt(signals, "the text ends at the last complete token") : 0;
 }
 
 int eval(const Arguments& a) {
-  const api::Evaluation e = evaluated(a);
-  if (a.has("--json")) {
-    nlohmann::json out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
-    if (e.bits_per_byte > 0) out["bits_per_byte"] = e.bits_per_byte;
-    if (e.puzzles > 0)
-      out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
-    fmt::print("{}\n", out.dump(2));
-    return 0;
-  }
-  fmt::print("loss        {:.4f} over {} tokens\nperplexity  {:.3f}\n", e.loss, e.tokens, e.perplexity);
-  if (e.bits_per_byte > 0) fmt::print("bits/byte   {:.3f}\n", e.bits_per_byte);
-  if (e.puzzles > 0) {
-    fmt::print("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
-               100 * e.well_formed, 100 * e.accuracy);
-  }
-  return 0;
+  const SignalStop signals;
+  const api::Evaluation e = evaluated(a, signals.token());
+  if (e.tokens > 0) print_evaluation(a, e);
+  if (!e.interrupted) return 0;
+  return report_interrupt(signals,
+                          e.tokens > 0 ? "the loss is that of the completed rows" : "no row was completed");
 }
 
 int data_kk(const Arguments& a) {
@@ -146,15 +160,13 @@ int data_kk(const Arguments& a) {
   options.seed = a.seed();
   options.held_out = split == "test";
   options.style = a.text("--style");
-  const std::vector<std::string> rows = api::puzzles(options);
-  if (out.empty()) {
-    for (const std::string& row : rows) fmt::print("{}\n", row);
+  if (!out.empty()) {
+    api::write_puzzles(options, out, a.has("--overwrite"));
     return 0;
   }
-  std::ofstream file(out, std::ios::binary);
-  for (const std::string& row : rows) file << row << '\n';
-  file.flush();
-  if (!file) throw ResourceError(fmt::format("{}: cannot be written; check the folder and the disk", out));
+  if (a.has("--overwrite"))
+    throw ConfigError("--overwrite: standard output replaces no file; give --out FILE");
+  for (const std::string& row : api::puzzles(options)) fmt::print("{}\n", row);
   return 0;
 }
 

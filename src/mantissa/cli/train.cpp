@@ -5,15 +5,13 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/counted.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
-#include "mantissa/cli/signal_stop.h"
 #include "mantissa/cli/terminal.h"
 
 namespace mantissa::cli {
 namespace {
-
-constexpr int kInterrupted = 130;
 
 std::string bytes_text(std::size_t bytes) {
   return fmt::format("{:.1f} MB", static_cast<double>(bytes) / 1e6);
@@ -27,17 +25,19 @@ std::string held_out_text(const api::Summary& s) {
 void print_summary(const api::Summary& s) {
   if (s.steps_here == 0) {
     fmt::print("\nloss        {:.4f} at the last step{}\n", s.final_loss, held_out_text(s));
-    fmt::print("work        the run was already complete: {} steps\n", s.steps);
+    fmt::print("work        the run was already complete: {}\n", counted(s.steps, "step"));
   } else {
     fmt::print("\nloss        {:.4f} at the first step, {:.4f} at the last{}\n", s.first_loss, s.final_loss,
                held_out_text(s));
-    const std::string all = s.steps_here < s.steps ? fmt::format(" of {}", s.steps) : "";
-    fmt::print("work        {}{} steps, {} tokens in {:.1f} s ({:.0f} tokens/s)\n", s.steps_here, all,
-               s.tokens_here, s.seconds, static_cast<double>(s.tokens_here) / s.seconds);
+    const std::string steps = s.steps_here < s.steps
+                                  ? fmt::format("{} of {}", s.steps_here, counted(s.steps, "step"))
+                                  : counted(s.steps_here, "step");
+    fmt::print("work        {}, {} in {:.1f} s ({:.0f} tokens/s)\n", steps, counted(s.tokens_here, "token"),
+               s.seconds, static_cast<double>(s.tokens_here) / s.seconds);
   }
   fmt::print("memory      {} peak; {} predicted\n", bytes_text(s.measured_peak_bytes),
              bytes_text(s.predicted_peak_bytes));
-  fmt::print("precision   {}; {} steps skipped\n", s.policy, s.skipped);
+  fmt::print("precision   {}; {} skipped\n", s.policy, counted(s.skipped, "step"));
   fmt::print("model       {} ({}, xxh64 {})\n", s.model.string(), s.model_format, s.weights_xxh64);
 }
 
@@ -123,11 +123,11 @@ int train(const Arguments& a) {
   StepTable table(a.has("--quiet") || a.has("--json"));
   const api::Events events = events_of(a, table, signals);
   const api::Summary summary = api::train(config, options, events, signals.token());
-  table.finish();
   if (summary.interrupted && summary.steps == 0) {
     table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));
   }
+  table.finish();
   if (a.has("--json")) {
     fmt::print("{}\n", summary_json(summary).dump(2));
   } else if (!summary.interrupted) {

@@ -220,18 +220,16 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
   return entries;
 }
 
+std::string shown(const toml::node& value) {
+  if (const auto* text = value.as_string()) return in_quotes(text->get());
+  if (const auto* number = value.as_floating_point()) return toml_text(number->get());
+  if (const auto scalar = precision::value_text(value)) return *scalar;
+  return value.is_array() ? "an array" : value.is_table() ? "a table" : "a date or time";
+}
+
 void refuse(const Entry& entry, std::string_view why) {
-  std::string value = entry.value->is_array()   ? "an array"
-                      : entry.value->is_table() ? "a table"
-                                                : "a date or time";
-  if (const auto* text = entry.value->as_string()) {
-    value = in_quotes(text->get());
-  } else if (const auto* number = entry.value->as_floating_point()) {
-    value = toml_text(number->get());
-  } else if (const auto scalar = precision::value_text(*entry.value)) {
-    value = *scalar;
-  }
-  throw ConfigError(fmt::format("{}: {}.{} = {}: {}", entry.where, entry.section, entry.key, value, why));
+  throw ConfigError(
+      fmt::format("{}: {}.{} = {}: {}", entry.where, entry.section, entry.key, shown(*entry.value), why));
 }
 
 }  // namespace mantissa::config

@@ -48,6 +48,9 @@ Entries read_entries(std::string_view text, const std::filesystem::path& file,
 /// nest too deeply.
 void check_toml_text(std::string_view text, const std::string& file);
 
+/// Returns a value for a message: a scalar as in TOML, or "an array".
+std::string shown(const toml::node& value);
+
 /// Throws ConfigError "where: section.key = value: why".
 [[noreturn]] void refuse(const Entry& entry, std::string_view why);
 

@@ -4,9 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <limits>
 #include <optional>
+#include <system_error>
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
@@ -35,11 +38,18 @@ std::string range_text(const Range& range, double value) {
   return text;
 }
 
-void check_range(const Entry& entry, const Range& range, double value) {
-  if (!std::isfinite(value)) refuse(entry, "must be a finite number");
+/// `element` names an element of an array in the message: "betas[1] is 1.0, but ".
+void check_range(const Entry& entry, const Range& range, double value, const std::string& element = "") {
+  if (!std::isfinite(value)) refuse(entry, element + "must be a finite number");
   const bool high_enough = range.above ? value > range.min : value >= range.min;
   const bool low_enough = range.below ? value < range.max : value <= range.max;
-  if (!high_enough || !low_enough) refuse(entry, "must be " + range_text(range, value));
+  if (!high_enough || !low_enough) refuse(entry, element + "must be " + range_text(range, value));
+}
+
+/// Returns true for a whole number, whatever its size.
+bool is_digits(std::string_view text) {
+  if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string_view::npos;
 }
 
 std::int64_t whole_number(const Entry& entry, const Range& range) {
@@ -50,14 +60,21 @@ std::int64_t whole_number(const Entry& entry, const Range& range) {
   const auto* real = entry.value->as_floating_point();
   const bool almost =
       real != nullptr && real->get() == std::floor(real->get()) && std::abs(real->get()) < 1e15;
+  if (is_digits(entry.raw)) {
+    using Limits = std::numeric_limits<std::int64_t>;
+    refuse(entry, fmt::format("must be a whole number from {} to {}",
+                              std::isfinite(range.min) ? static_cast<std::int64_t>(range.min) : Limits::min(),
+                              range.max < 1e18 ? static_cast<std::int64_t>(range.max) : Limits::max()));
+  }
   refuse(entry, almost ? fmt::format("must be a whole number; write {:.0f}", real->get())
                        : "must be a whole number");
 }
 
-double real_number(const Entry& entry, const toml::node& node, const Range& range) {
+double real_number(const Entry& entry, const toml::node& node, const Range& range,
+                   const std::string& element = "") {
   const std::optional<double> value = node.is_number() ? node.value<double>() : std::nullopt;
-  if (!value) refuse(entry, "must be a number");
-  check_range(entry, range, *value);
+  if (!value) refuse(entry, element + "must be a number");
+  check_range(entry, range, *value, element);
   return *value;
 }
 
@@ -137,7 +154,11 @@ struct Reader {
   void operator()(std::array<double, 2>* out) const {
     const toml::array* array = entry.value->as_array();
     if (array == nullptr || array->size() != 2) refuse(entry, "must be two numbers, such as [0.9, 0.95]");
-    for (std::size_t i = 0; i < 2; ++i) (*out)[i] = real_number(entry, *array->get(i), option.range);
+    for (std::size_t i = 0; i < 2; ++i) {
+      const toml::node& node = *array->get(i);
+      const std::string element = fmt::format("{}[{}] is {}, but ", entry.key, i, shown(node));
+      (*out)[i] = real_number(entry, node, option.range, element);
+    }
   }
   void operator()(Validation* out) const {
     if (entry.value->is_number()) {
@@ -216,9 +237,14 @@ std::optional<compat::DeepSpeedFile> named_deepspeed(const Entries& entries) {
 
 std::string read_config_file(const std::filesystem::path& path) {
   constexpr std::size_t kLimit = (std::size_t{1} << 20) + 1;  // one byte more than read_entries accepts
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error))
+    throw FileError(fmt::format("{}: is a directory; give the path of a config file", path.string()));
+  errno = 0;
   std::ifstream in(path, std::ios::binary);
-  if (!in || std::filesystem::is_directory(path)) {
-    throw FileError(fmt::format("{}: cannot be read; is it the path of a config file?", path.string()));
+  if (!in) {
+    throw FileError(fmt::format("{}: cannot be read: {}; give the path of a config file", path.string(),
+                                std::generic_category().message(errno)));
   }
   std::string text(kLimit, '\0');
   in.read(text.data(), static_cast<std::streamsize>(kLimit));

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/convert/inspect.h"
 
@@ -126,8 +127,8 @@ std::string to_text(const Inspection& i) {
   std::size_t width = 6;
   for (const InspectedTensor& t : i.tensors) width = std::max(width, t.tensor.name.size());
   std::string text =
-      fmt::format("{}: {} tensors, {} values, {}\norigin  {}\n\n", i.path.string(), i.tensors.size(),
-                  i.values, human_bytes(static_cast<double>(i.bytes)), i.origin);
+      fmt::format("{}: {}, {}, {}\norigin  {}\n\n", i.path.string(), counted(i.tensors.size(), "tensor"),
+                  counted(i.values, "value"), human_bytes(static_cast<double>(i.bytes)), i.origin);
   text += fmt::format("{:<{}}  {:<8}{:<16}{:>11}{:>11}{:>11}  {}\n", "tensor", width, "dtype", "shape", "min",
                       "max", "rms", "");
   LossTable overflows("overflow in a cast to", &ErrorStats::overflows);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/convert/block_rows.h"
 #include "mantissa/io/safetensors.h"
@@ -50,9 +51,10 @@ std::string to_text(const Report& c) {
                                  "max error", "rms error", "relative", "overflow", "vanish");
   for (const RewrittenTensor& t : c.result.tensors) text += row_text(t.name, width, dtype_text(t), t.errors);
   text += row_text("all", width, "", c.total);
-  text += fmt::format("\n{}: {} tensors, {} from {} in {}\n", c.out.string(), c.result.tensors.size(),
-                      human_bytes(static_cast<double>(c.result.bytes_out)),
-                      human_bytes(static_cast<double>(c.result.bytes_in)), human_seconds(c.seconds));
+  text +=
+      fmt::format("\n{}: {}, {} from {} in {}\n", c.out.string(), counted(c.result.tensors.size(), "tensor"),
+                  human_bytes(static_cast<double>(c.result.bytes_out)),
+                  human_bytes(static_cast<double>(c.result.bytes_in)), human_seconds(c.seconds));
   if (!c.result.left_out.empty()) text += fmt::format("left    {}\n", fmt::join(c.result.left_out, ", "));
   for (const std::string& note : c.notes) text += fmt::format("note    {}\n", note);
   if (c.effect) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/precision/coverage.h"
@@ -91,8 +92,8 @@ std::vector<std::string> rule_warnings(const Lower& lower, const precision::Poli
   std::vector<std::string> out;
   for (std::size_t r = 0; r < found.size(); ++r) {
     if (!found[r].holds) {
-      out.push_back(fmt::format("{} holds from step {} on, but the run has {} steps", rule_text(policy, r),
-                                policy.rules()[r].first_step.value_or(0), steps));
+      out.push_back(fmt::format("{} holds from step {} on, but the run has {}", rule_text(policy, r),
+                                policy.rules()[r].first_step.value_or(0), counted(steps, "step")));
     } else if (!found[r].matches) {
       out.push_back(unmatched_text(policy, r, places));
     } else if (found[r].idle) {

@@ -112,6 +112,12 @@ const Preset& find_preset(std::string_view name) {
                     "\"bf16-mixed compute={}\"",
                     in_quotes(name), several, several.substr(0, several.find(' '))));
   }
+  const bool eight_bits = wanted == "e4m3" || wanted == "e5m2";
+  if (eight_bits || parse_block_format(wanted)) {
+    throw ConfigError(fmt::format(
+        "{} is not a preset, but a format of products; write for example \"bf16-mixed compute={}\"",
+        in_quotes(name), wanted));
+  }
   throw ConfigError(fmt::format("no preset is called {}{} (presets: {})", in_quotes(name),
                                 did_you_mean(wanted, known), list_of(names)));
 }

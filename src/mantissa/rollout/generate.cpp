@@ -7,6 +7,7 @@
 #include <cmath>
 #include <optional>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/model/graphs.h"
@@ -33,8 +34,8 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
   }
   if (static_cast<std::int64_t>(prompt.size()) >= capacity) {
     throw ConfigError(
-        fmt::format("the prompt has {} tokens, but there is room for {} with one new token; shorten it",
-                    prompt.size(), capacity - 1));
+        fmt::format("the prompt has {}, but there is room for {} with one new token; shorten it",
+                    counted(prompt.size(), "token"), capacity - 1));
   }
 }
 

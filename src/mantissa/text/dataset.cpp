@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/text/permutation.h"
 
@@ -34,12 +35,13 @@ Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::str
   split(sequences);
   if (train_ >= 1) return;
   const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
-  throw ConfigError(fmt::format(
-      "{}: {} tokens form {} sequences of data.sequence_length = {}; training{} needs at least {}, that is "
-      "{} "
-      "tokens. Fix: more data or a shorter sequence_length",
-      name_, tokens(), sequences, options_.sequence_length, held_out_ > 0 ? " with validation" : "", wanted,
-      static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
+  throw ConfigError(
+      fmt::format("{}: {} form {} of data.sequence_length = {}; training{} needs at least {}, that is "
+                  "{} "
+                  "tokens. Fix: more data or a shorter sequence_length",
+                  name_, counted(tokens(), "token"), counted(sequences, "sequence"), options_.sequence_length,
+                  held_out_ > 0 ? " with validation" : "", wanted,
+                  static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
 }
 
 Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name)
@@ -47,8 +49,9 @@ Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name
   check_options();
   split(static_cast<std::int64_t>(rows_.size()));
   if (train_ >= 1) return;
-  throw ConfigError(fmt::format("{}: {} rows, and training{} needs at least {}", name_, rows_.size(),
-                                held_out_ > 0 ? " with validation" : "", held_out_ > 0 ? 2 : 1));
+  throw ConfigError(fmt::format("{}: {}, and training{} needs at least {}", name_,
+                                counted(rows_.size(), "row"), held_out_ > 0 ? " with validation" : "",
+                                held_out_ > 0 ? 2 : 1));
 }
 
 Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name)
@@ -111,8 +114,8 @@ void Dataset::append(std::int64_t row, StepData& data) const {
 StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
   const std::vector<Row> rows = source_(step);
   if (static_cast<std::int64_t>(rows.size()) != global_batch_size) {
-    throw ConfigError(fmt::format("{}: gave {} rows for step {}, but batch.global_batch_size is {}", name_,
-                                  rows.size(), step, global_batch_size));
+    throw ConfigError(fmt::format("{}: gave {} for step {}, but batch.global_batch_size is {}", name_,
+                                  counted(rows.size(), "row"), step, global_batch_size));
   }
   StepData data = empty_step(global_batch_size, options_.sequence_length);
   for (std::size_t r = 0; r < rows.size(); ++r) {

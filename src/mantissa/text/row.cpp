@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 
 namespace mantissa::text {
@@ -22,8 +23,8 @@ void check_ids(const std::vector<std::int32_t>& ids, std::int64_t vocabulary, bo
 
 void check_size(std::size_t size, std::size_t ids, const char* what, const std::string& where) {
   if (size == 0 || size == ids) return;
-  throw ConfigError(
-      fmt::format("{}: has {} ids and {} {}; give one for each id, or none", where, ids, size, what));
+  throw ConfigError(fmt::format("{}: has {} and {} {}; give one for each id, or none", where,
+                                counted(ids, "id"), size, what));
 }
 
 }  // namespace
@@ -91,8 +92,8 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
   const auto count = static_cast<std::int64_t>(row.ids.size());
   if (count < 2 || count > sequence_length + 1) {
     throw ConfigError(
-        fmt::format("{}: has {} ids; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
-                    count, sequence_length + 1));
+        fmt::format("{}: has {}; a row has at least 2, and at most data.sequence_length + 1 = {}", where,
+                    counted(count, "id"), sequence_length + 1));
   }
   check_size(row.labels.size(), row.ids.size(), "labels", where);
   check_size(row.weights.size(), row.ids.size(), "weights", where);
