@@ -1,5 +1,7 @@
 #include "mantissa/data/puzzles.h"
 
+#include <algorithm>
+
 namespace mantissa::data {
 
 bool names_puzzles(const std::vector<std::string>& source) {
@@ -30,8 +32,13 @@ text::KkOptions held_out_puzzles() {
 
 std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
                                         std::int64_t most) {
+  const std::vector<text::KkPuzzle> puzzles = text::generate(options);
+  // One allocation: a growing one would leave holes between the puzzles' strings that the process keeps.
+  constexpr std::int64_t kLongestDocument = 4096;
   std::vector<std::int32_t> ids;
-  for (const text::KkPuzzle& p : text::generate(options)) {
+  ids.reserve(static_cast<std::size_t>(
+      std::min(most, kLongestDocument * static_cast<std::int64_t>(puzzles.size())) + kLongestDocument));
+  for (const text::KkPuzzle& p : puzzles) {
     if (static_cast<std::int64_t>(ids.size()) > most) break;
     const std::vector<std::int32_t> document = tokenizer.encode(p.text());
     ids.insert(ids.end(), document.begin(), document.end());
