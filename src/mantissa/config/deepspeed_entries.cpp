@@ -16,7 +16,6 @@ using compat::DeepSpeedAuto;
 using compat::DeepSpeedFile;
 using compat::DeepSpeedSetting;
 
-constexpr std::string_view kLossScale = "precision.loss_scale";
 
 bool scaled(const RunConfig& config) {
   return config.policy.loss_scale().kind != precision::LossScale::Kind::none;

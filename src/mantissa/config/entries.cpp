@@ -17,7 +17,6 @@ namespace {
 
 constexpr std::size_t kLongestConfig = std::size_t{1} << 20;
 constexpr std::string_view kPrecision = "precision";
-constexpr std::string_view kLossScale = "precision.loss_scale";
 
 bool is_section(std::string_view name) {
   return std::ranges::find(section_names(), name) != section_names().end();

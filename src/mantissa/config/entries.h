@@ -13,6 +13,9 @@
 
 namespace mantissa::config {
 
+/// The section of the loss scale.
+inline constexpr std::string_view kLossScale = "precision.loss_scale";
+
 /// One key, set in the file or by --set.
 struct Entry {
   std::string section;  // "precision.loss_scale"

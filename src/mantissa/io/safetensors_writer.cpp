@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little,
 namespace {
 
 // Small enough to be hashed from the cache, large enough to make system calls negligible.
-constexpr std::uint64_t kPiece = 1 << 17;
+constexpr std::uint64_t kWritten = 1 << 17;
 
 class Stream {
  public:
@@ -27,11 +27,11 @@ class Stream {
   }
   void tensor(const TensorToWrite& tensor) {
     const std::uint64_t bytes = byte_size(tensor.shape, tensor.dtype).value_or(0);
-    for (std::uint64_t at = 0; at < bytes; at += kPiece) {
-      const std::uint64_t length = std::min(kPiece, bytes - at);
+    for (std::uint64_t at = 0; at < bytes; at += kWritten) {
+      const std::uint64_t length = std::min(kWritten, bytes - at);
       std::span<const std::byte> piece;
       if (tensor.bytes.empty()) {
-        buffer_.resize(kPiece);
+        buffer_.resize(kWritten);
         const std::span<std::byte> out = std::span(buffer_).first(length);
         tensor.fill(at, out);
         piece = out;

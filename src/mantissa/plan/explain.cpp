@@ -10,8 +10,6 @@
 namespace mantissa::plan {
 namespace {
 
-constexpr const char* kNoFormat = "–";
-
 std::string format_name(const Buffer& b) {
   return b.integer ? "int32" : std::string(name(b.type));
 }

@@ -9,7 +9,10 @@
 
 namespace mantissa::plan {
 
-/// One op of the plan. Formats are names, or "–" if not applicable.
+/// Stands in place of a format where an op has none.
+inline constexpr const char* kNoFormat = "–";
+
+/// One op of the plan. Formats are names, or kNoFormat.
 struct PlanRow {
   std::string scope, op, pass;
   std::string stored;      // storage format of the weight, or of the input

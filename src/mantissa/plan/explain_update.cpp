@@ -12,8 +12,6 @@
 namespace mantissa::plan {
 namespace {
 
-constexpr const char* kNoFormat = "–";
-
 std::string rounding_text(Rounding rounding) {
   switch (rounding) {
     case Rounding::nearest:

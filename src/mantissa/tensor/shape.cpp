@@ -22,6 +22,12 @@ Shape Shape::rows(std::int64_t rows, std::initializer_list<std::int64_t> feature
   return shape;
 }
 
+std::vector<std::int64_t> Shape::sizes() const {
+  std::vector<std::int64_t> out;
+  for (const Dim& d : dims_) out.push_back(d.size);
+  return out;
+}
+
 std::int64_t Shape::count() const {
   std::int64_t n = 1;
   for (const Dim& d : dims_) {

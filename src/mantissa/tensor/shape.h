@@ -33,6 +33,8 @@ class Shape {
   std::size_t rank() const { return dims_.size(); }
   const Dim& dim(std::size_t i) const { return dims_.at(i); }
   const std::vector<Dim>& dims() const { return dims_; }
+  /// The size of every dimension, without its axis.
+  std::vector<std::int64_t> sizes() const;
   /// Number of elements at capacity; 1 for a scalar. Throws ShapeError if it is negative or does not fit in
   /// 63 bits.
   std::int64_t count() const;

@@ -50,12 +50,6 @@ class StoredNames {
   const model::Family& family_;
 };
 
-std::vector<std::int64_t> sizes(const Shape& shape) {
-  std::vector<std::int64_t> out;
-  for (const Dim& d : shape.dims()) out.push_back(d.size);
-  return out;
-}
-
 /// Throws for weights that need more than their tensor: integers, booleans, and 8-bit codes with separate
 /// scales.
 void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::WeightFiles& files,
@@ -110,7 +104,7 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
     throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one",
                                 where.string(), slot.name, program.slots.size()));
   }
-  if (info->shape != sizes(slot.shape)) {
+  if (info->shape != slot.shape.sizes()) {
     throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json requires {}", where.string(),
                                  slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
   }

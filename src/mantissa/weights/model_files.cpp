@@ -43,12 +43,6 @@ ModelSource state_in(const std::filesystem::path& folder) {
   }
 }
 
-std::vector<std::int64_t> sizes(const Shape& shape) {
-  std::vector<std::int64_t> out;
-  for (const Dim& d : shape.dims()) out.push_back(d.size);
-  return out;
-}
-
 std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, const precision::Policy& policy,
                                           const runtime::Device& device) {
   const Scalar format = *policy.fields().checkpoint;
@@ -59,7 +53,7 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, con
     io::TensorToWrite t;
     t.name = slot.name;
     t.dtype = io::dtype_of(format);
-    t.shape = sizes(slot.shape);
+    t.shape = slot.shape.sizes();
     const auto count = static_cast<std::size_t>(slot.shape.count());
     auto* const there = static_cast<std::byte*>(master.data);
     if (slot.master == format && device.host_pointer(there) != nullptr) {
