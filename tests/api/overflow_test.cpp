@@ -188,9 +188,8 @@ TEST(Overflow, WeightsAreNotDrawnBeyondTheirFormat) {
     FAIL() << "the run began";
   } catch (const ConfigError& e) {
     EXPECT_EQ(std::string(e.what()),
-              "model.initializer_range: model.embed_tokens.weight draws values beyond the largest e4m3 "
-              "(448); lower "
-              "it, or keep this weight in f32. Fix: --rule 'model.embed_tokens: params=f32'");
+              "model.initializer_range: model.embed_tokens.weight has initial values beyond the largest e4m3 "
+              "(448); lower it, or keep this weight in f32. Fix: --rule 'model.embed_tokens: params=f32'");
   }
 }
 

@@ -164,7 +164,7 @@ TEST(Config, APolicyOfTheCommandLineIsChecked) {
               parse_under({std::nullopt, {"*: compute=f32", "lm_head compute=f32"}});
             }),
             "--rule 2: rule \"lm_head compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: "
-            "compute=f32\"; write *: to speak of every scope");
+            "compute=f32\"; write *: for every scope");
   EXPECT_EQ(message_of([&] {
               parse_under({"kahan=true", {}});
             }).find("--precision: kahan=true is not available"),

@@ -269,8 +269,7 @@ TEST(ConfigErrors, PrecisionErrorsNameTheLine) {
   EXPECT_EQ(with("kahan = 1"), "dir/run.toml:8: kahan=\"1\": must be true or false");
   EXPECT_EQ(with("rules = [\n\"lm_head: compute=f32\",\n\"lm_head\"]"),
             "dir/run.toml:10: rule \"lm_head\": a rule is SCOPE: field=value, such as \"lm_head: "
-            "compute=f32\"; write *: to speak of every "
-            "scope");
+            "compute=f32\"; write *: for every scope");
   EXPECT_EQ(with("rules = [{match = \"*\", compte = \"f32\"}]")
                 .find("dir/run.toml:8: a rule has no key \"compte\"; did you mean "),
             0U);

@@ -145,10 +145,10 @@ TEST(Rule, MatchesByScopeOpPassAndStep) {
 TEST(RuleErrors, NameTheMistakeAndTheCorrectForm) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"compute=f32",
-       "rule \"compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: to "
-       "speak of every scope"},
+       "rule \"compute=f32\": a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: for "
+       "every scope"},
       {"",
-       "rule \"\": a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: to speak of "
+       "rule \"\": a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: for "
        "every scope"},
       {"lm_head:",
        "rule \"lm_head:\": the rule for \"lm_head\" sets nothing; add a field, such as compute=f32"},

@@ -47,7 +47,7 @@ class Config {
 std::string config_help(std::size_t columns = 80);
 
 /// A config key, found by its name ("lr") or by its name in another trainer ("learning_rate"), with a note on
-/// their relation. `name` is empty if there is no such key.
+/// their relation. `name` is empty if the key is unknown.
 struct ConfigKey {
   std::string name;  // "optimizer.lr"
   std::string note;

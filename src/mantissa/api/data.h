@@ -24,7 +24,7 @@ struct Row {
 struct Data {
   std::vector<std::int32_t> tokens = {};  // one stream, split into sequences like files
   std::vector<Row> rows = {};             // separate rows; data.shuffle and data.validation apply
-  /// Returns the batch.global_batch_size rows of a step, from 1. Called once before each step, on the thread
+  /// Returns the batch.global_batch_size rows of `step`, from 1. Called once before each step, on the thread
   /// that called train(). A resumed run requests only the remaining steps; it has the same bits if the rows
   /// of a step depend only on its number. An exception ends the run, as one from an event does.
   std::function<std::vector<Row>(std::int64_t step)> next = {};

@@ -37,8 +37,9 @@ Evaluation evaluate(const Model& model, const std::vector<std::string>& data, co
 Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
                     const Precision& precision = {}, const Hardware& hardware = {},
                     std::stop_token stop = {});
-/// Evaluates the model that a run wrote over the held-out rows of the run's config. `data` is the data given
-/// to train() in place of the config's source.
+/// Evaluates the model of the config's run, or its newest state without one, over the held-out rows of the
+/// config. If the config's source is "kk", `puzzles` held-out puzzles are also answered. `data` is the data
+/// given to train() in place of the source.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
                     const Data& data = {}, std::stop_token stop = {});
 

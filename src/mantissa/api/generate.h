@@ -16,7 +16,7 @@
 
 namespace mantissa::api {
 
-/// A prompt as text or as ids.
+/// A prompt: the ids or, if there are none, the text.
 struct Prompt {
   std::string text;
   std::vector<std::int32_t> ids;
@@ -33,9 +33,9 @@ struct Token {
 };
 
 struct GenerateOptions {
-  std::string prompt = {};  // the prompt of generate() without prompts; or `prompt_ids`
-  std::vector<std::int32_t> prompt_ids = {};
-  std::int64_t samples = 1;  // continuations of each prompt, with independent draws
+  std::string prompt = {};                    // for generate() with one prompt
+  std::vector<std::int32_t> prompt_ids = {};  // replaces `prompt`, unless empty
+  std::int64_t samples = 1;                   // continuations of each prompt, with independent draws
   // largest number of sequences decoded at once, reduced if memory is short; changes no bit
   std::int64_t streams = 16;
   std::int64_t max_new_tokens = 128;

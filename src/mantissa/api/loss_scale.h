@@ -9,8 +9,8 @@
 
 namespace mantissa::api {
 
-/// Settings of a loss scaler, with DeepSpeed's names. `torch` selects PyTorch's rule, which uses only the
-/// first two settings.
+/// Settings of a loss scaler, with DeepSpeed's names. `torch` selects PyTorch's rule, which uses only
+/// initial_scale_power and window.
 struct LossScaleOptions {
   bool torch = false;
   int initial_scale_power = 16;

@@ -19,7 +19,7 @@ namespace mantissa::api {
 struct PlanOp {
   std::string scope, op, pass;                          // "model.layers.0.mlp.up_proj", "matmul", "forward"
   std::string stored, multiplied, accumulated, output;  // formats, or "–" if not applicable
-  std::string decided_by, kernel;  // the rule, "bf16-mixed"; the op's id and what was folded into it
+  std::string decided_by, kernel;  // the rule, "bf16-mixed"; the op's id, and the ops folded into it
   double flops = 0, bytes = 0;     // for one micro-batch
   std::string rounded = {};        // rounding of the result before the op adds it to a sum, or ""
 };

@@ -20,7 +20,7 @@ struct Precision {
 struct Reading {
   std::string policy;                 // "bf16-mixed: params=f32 compute=bf16 …"
   std::vector<std::string> notes;     // how it was read
-  std::vector<std::string> warnings;  // differences from what was written
+  std::vector<std::string> warnings;  // differences from the written policy
 };
 /// Returns the policy for a model directory, by default `32-true`. Ignores rules for the update and, unless
 /// `backward` is true, for the backward pass, with a note. Throws ConfigError, FileError.

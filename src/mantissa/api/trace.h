@@ -32,7 +32,7 @@ struct Trace {
   double loss = 0;              // mean over the predicted tokens
   std::int64_t predicted = 0;   // labels that are not masked
   std::vector<Tensor> tensors;  // if `out` is empty
-  bool interrupted = false;     // by a stop: nothing was written, and there are no tensors
+  bool interrupted = false;     // by a stop: nothing was written or returned
 };
 /// Writes a trace file (docs/cli.md, "trace"), or returns its tensors if `out` is empty. Throws FileError,
 /// ShapeError, DtypeError or ConfigError for input that does not fit the model. Throws FileError before

@@ -1,4 +1,4 @@
-// What the commands share: the policy, hardware and notes of a command line; and the commands themselves.
+// The commands, and their common parts: the policy, hardware and notes of a command line.
 #pragma once
 
 #include <filesystem>

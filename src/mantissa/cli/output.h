@@ -1,4 +1,4 @@
-// Standard output and standard error, whose faults are reported once.
+// Output to standard output and standard error.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@ namespace mantissa::cli {
 
 /// Throws ResourceError for errno `error` of a write to standard output.
 [[noreturn]] void throw_output_error(int error);
-/// Writes out what is buffered for standard output. Throws ResourceError if any of it cannot be written.
+/// Flushes standard output. Throws ResourceError if that fails.
 void flush_output();
 
-/// Prints on standard error. A failure is ignored, as there is no place left to report it.
+/// Prints on standard error. Ignores failures, because they cannot be reported anywhere else.
 void print_error(std::string_view text);
 
 }  // namespace mantissa::cli

@@ -26,8 +26,8 @@ class StepTable {
   void show(const api::Step& step);
   /// Prints a separate line, or several, among the steps.
   void say(const std::string& line);
-  /// Ends the live line. Throws ResourceError if standard output could not be written. Such a failure does
-  /// not end the run before.
+  /// Ends the live line. Throws ResourceError if a write to standard output failed. Until then, a failed
+  /// write only ends the output.
   void finish();
 
  private:
@@ -39,7 +39,7 @@ class StepTable {
   void print(const std::string& line);
   void end_live_line();
   bool is_overdue() const { return Clock::now() - last_line_ >= longest_; }
-  /// Prints a sign of life after a long time without a line.
+  /// Prints the elapsed time after `longest_` without a line.
   void beat(const std::stop_token& over);
 
   bool quiet_;

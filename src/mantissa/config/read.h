@@ -33,8 +33,8 @@ void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_re
 /// it set the value. Throws ConfigError if the accumulation steps do not divide the batch.
 bool divide_batch(RunConfig& config, const Entries& entries, const compat::DeepSpeedFile& file);
 
-/// Reports what the DeepSpeed file changed, the values of its "auto" settings, and its ignored keys.
-/// `entries` are those that `config` was made from.
+/// Reports the settings that the DeepSpeed file changed, the values of its "auto" settings, and its ignored
+/// keys. `config` was read from `entries`.
 void tell_deepspeed(const compat::DeepSpeedFile& file, const RunConfig& config, const Entries& entries,
                     bool policy_replaced, Told& told);
 

@@ -122,8 +122,8 @@ struct PrecisionArguments {
 
 /// Messages to the user about how a config was read, each reported once.
 struct Told {
-  std::vector<std::string> notes;     // what was read, and how
-  std::vector<std::string> warnings;  // differences from what was written
+  std::vector<std::string> notes;     // how the config was read
+  std::vector<std::string> warnings;  // differences from the written config
 };
 
 /// A checked config. options() documents the meaning and the valid values of each key.

@@ -9,7 +9,7 @@ struct Source {
   enum class Kind { file, model, state };
   Kind kind = Kind::file;
   std::filesystem::path path;     // the file, the model's directory, the state's folder
-  std::filesystem::path weights;  // what io::WeightFiles opens
+  std::filesystem::path weights;  // the path for io::WeightFiles
 };
 
 /// Resolves `path`. A file stands for itself and an index for its model. A directory is a model, a state, or

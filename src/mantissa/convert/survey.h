@@ -1,4 +1,4 @@
-// Measures the values of tensors, and what a conversion to each narrower format would lose.
+// Measures the values of tensors, and the loss of a conversion to each narrower format.
 #pragma once
 
 #include <array>

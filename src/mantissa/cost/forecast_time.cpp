@@ -128,7 +128,7 @@ double update_flops(const plan::Program& program, const plan::Step& s) {
   return flops;
 }
 
-/// Returns the bytes of the check that all weights will be finite, which reads what the update reads.
+/// Returns the bytes of the check that all weights will be finite, which reads the operands of the update.
 double range_check_traffic(const plan::Program& update) {
   double bytes = 0;
   for (const plan::Step& s : update.steps) {

@@ -43,8 +43,8 @@ Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Po
                          const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop = {});
 
-/// Evaluates the model that the run of `config` wrote over the run's held-out rows. Throws FileError if there
-/// is no model, and ConfigError if no rows are held out.
+/// Evaluates the model of the run of `config`, or its newest state without one, over the run's held-out rows.
+/// Throws FileError if the run has neither, and ConfigError if no rows are held out.
 Evaluation evaluate_run(const config::RunConfig& config, data::Memory memory, std::int64_t puzzles,
                         const runtime::Device& device, const std::stop_token& stop = {});
 

@@ -33,7 +33,7 @@ enum class Phase : std::uint8_t { forward, evaluate, backward, finish, update };
 
 enum class ValueKind : std::uint8_t {
   input,            // given to every run
-  constant,         // filled once when the program is bound, never cast (RoPE tables)
+  constant,         // filled when an executor takes its arena, never cast (RoPE tables)
   parameter,        // a slot bound by a weight set
   activation,       // exists within one run
   weight_gradient,  // accumulated over the runs of one optimizer step

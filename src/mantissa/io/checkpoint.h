@@ -48,8 +48,8 @@ class WeightFiles {
   /// if the weights are missing or do not match their index.
   explicit WeightFiles(const std::filesystem::path& path, std::string prefix = {});
 
-  /// Tensors in memory in place of files. Throws ShapeError for a tensor whose bytes are not those of its
-  /// shape, ConfigError for a name that occurs twice.
+  /// Reads tensors in memory instead of files. Throws ShapeError if the number of bytes of a tensor does not
+  /// match its shape, and ConfigError if a name occurs twice.
   explicit WeightFiles(std::shared_ptr<const MemoryTensors> tensors);
 
   /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantised
@@ -59,7 +59,7 @@ class WeightFiles {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// Returns the tensor `name`, or nullptr.
   const TensorInfo* find(std::string_view name) const;
-  /// Returns the files, by name; none of tensors in memory.
+  /// Returns the files in order of their names; empty for tensors in memory.
   const std::vector<SafetensorsReader>& shards() const { return shards_; }
   /// Returns the metadata of the first shard, or of the tensors in memory.
   const std::map<std::string, std::string>& metadata() const;

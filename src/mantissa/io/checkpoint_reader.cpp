@@ -69,7 +69,7 @@ WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
     }
     if (!places_.emplace(t.name, Place{0, tensors_.size()}).second) {
       throw ConfigError(
-          fmt::format("{}: tensor {} is there twice; give it once", kInMemory, in_quotes(t.name)));
+          fmt::format("{}: tensor {} occurs twice; give it once", kInMemory, in_quotes(t.name)));
     }
     tensors_.push_back({t.name, t.dtype, t.shape, 0, *bytes});
   }

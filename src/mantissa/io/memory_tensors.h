@@ -1,4 +1,4 @@
-// Named tensors in memory, which are read as those of a file are.
+// Named tensors in memory, read like the tensors of a file.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ struct MemoryTensor {
 
 struct MemoryTensors {
   std::vector<MemoryTensor> tensors;
-  std::map<std::string, std::string> metadata;  // as a file has them
+  std::map<std::string, std::string> metadata;  // as in a file
   std::shared_ptr<const void> keep;             // keeps the bytes alive
 };
 

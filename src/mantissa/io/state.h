@@ -25,7 +25,8 @@ struct StateHeader {
   std::int64_t data_position = 0;  // sequences consumed
   double loss = 0;                 // of `step`; NaN if it was not finite
   std::uint64_t seed = 0;
-  std::map<std::string, std::uint64_t> rng;  // counters of generators that are not keyed by the step, by name
+  std::map<std::string, std::uint64_t>
+      rng;  // counters, by name, of generators that are not keyed by the step
   std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
   std::string config_toml;                       // resolved
   std::string model_config;                      // config.json
@@ -72,8 +73,8 @@ class StateReader {
 inline constexpr const char* kStateTensors = "state.safetensors";
 inline constexpr std::string_view kMasterPrefix = "master.";
 
-/// Returns the entry kAmaxKey for a model made from the file `state`: the histories "amax.TENSOR:ELEMENT"
-/// except those of gradients, or "" without any.
+/// Returns the metadata entry kAmaxKey for a model with the weights of the file `state`: the largest
+/// magnitude of each history "amax.TENSOR:ELEMENT" except those of gradients, or "" without any.
 std::string amax_of_state(const SafetensorsReader& state);
 
 }  // namespace mantissa::io

@@ -46,8 +46,8 @@ void quantize_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, 
                      BlockFormat format, float tensor_scale, bool along_rows,
                      std::span<const Row> segments = {});
 
-/// Rounds [rows, width], dense, to `blocks`, and stores elements and scales in `to` as tensor/layout.h says.
-/// The values are those of quantize_blocks before they round to to.type.
+/// Rounds [rows, width], dense, to `blocks`, and stores elements and scales in `to` in the layout of
+/// tensor/layout.h. The values are those of quantize_blocks before they round to to.type.
 void pack_blocks(const Context& ctx, std::int64_t rows, std::int64_t width, ConstMatrix from, void* to,
                  const Blocks& blocks, float tensor_scale);
 

@@ -51,7 +51,7 @@ void check_parameters(const FieldReader& fields, const DecoderSpec& s) {
   }
 }
 
-/// The id whose row the look-up does not train, -1 for none. PyTorch counts a negative id from the end.
+/// Returns the id whose row the look-up does not train, or -1. PyTorch counts a negative id from the end.
 std::int64_t read_padding_id(const FieldReader& fields, std::int64_t vocabulary,
                              std::optional<std::int64_t> otherwise) {
   constexpr const char* kKey = "pad_token_id";

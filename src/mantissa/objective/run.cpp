@@ -32,7 +32,7 @@ void write_seeds(runtime::Session& session, const MicroBatch& micro, Objective& 
   }
 }
 
-/// Whether log-probabilities come with the backward phase.
+/// Returns true if the backward phase computes the log-probabilities.
 bool joined(const plan::Program& program) {
   return std::ranges::any_of(program.steps,
                              [](const plan::Step& s) { return s.phase == graph::Phase::evaluate; });

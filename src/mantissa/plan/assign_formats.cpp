@@ -1,4 +1,4 @@
-// The precision pass: asks the policy for every use, and makes each rounding an explicit step.
+// The precision pass: looks up every use in the policy, and makes each rounding an explicit step.
 #include <fmt/format.h>
 
 #include <map>
@@ -43,7 +43,7 @@ class Lowering {
   }
 
  private:
-  /// The format that the policy gives to an output of `node`.
+  /// Returns the policy's format for an output of `node`.
   Scalar format_of(const Node& node, const Value& value) {
     switch (value.role) {
       case Role::integer:
@@ -83,7 +83,7 @@ class Lowering {
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }
 
-  /// A value that no node makes: an input, constant, parameter or state.
+  /// Declares a value without a producer: an input, constant, parameter or state.
   void declare(ValueId id) {
     const Value& value = graph_.value(id);
     static constexpr std::pair<ValueKind, Home> kHomes[] = {{ValueKind::input, Home::input},
@@ -113,7 +113,7 @@ class Lowering {
     program_.constants.emplace_back(b, [fill, format](Matrix out) { fill(out, format); });
   }
 
-  /// The constant in `b`, made in a lower format of its numbers on the way: one for all that ask for it.
+  /// Returns the constant `b` with intermediate results rounded to `format`. All uses of one format share it.
   BufferId lowered_constant(BufferId b, Scalar format) {
     if (format == program_.arithmetic) return b;
     const auto key = std::make_pair(b, format);
@@ -129,7 +129,7 @@ class Lowering {
 
   BufferId buffer(ValueId v) const { return buffer_of_[static_cast<std::size_t>(v)]; }
 
-  /// The copy of a parameter in `type`, which the optimizer keeps up to date.
+  /// Returns the copy of a parameter in `type`, which the optimizer updates.
   BufferId copy_of(BufferId master, Scalar type) {
     Slot& slot = program_.slots[static_cast<std::size_t>(program_.buffer(master).slot)];
     for (const BufferId c : slot.copies) {
@@ -162,7 +162,7 @@ class Lowering {
   void emit_cast(const Node& node, BufferId from, BufferId to) {
     Step s = step_for(node);
     const Buffer& made = program_.buffer(to);
-    // What a cache holds is rounded to nearest as it is written there.
+    // Keys and values round to nearest, like those in a cache.
     const bool cached = made.value != graph::kNone && graph_.value(made.value).role == Role::kv;
     if (!cached)
       s.rounding = program_.policy.activation_rounding({node.scope, node.op->op, pass_of(node.phase), 0});
@@ -178,13 +178,13 @@ class Lowering {
     program_.steps.push_back(std::move(s));
   }
 
-  /// A name of what is in `b` that no other value has: of a gradient that of its value.
+  /// Returns a unique name for the contents of `b`, which keys its random numbers.
   std::string name_of(const Buffer& b) const {
     if (b.value == graph::kNone || graph_.value(b.value).of == graph::kNone) return b.name;
     return fmt::format("gradient of {}", graph_.value(graph_.value(b.value).of).name);
   }
 
-  /// gradient += contribution, rounded to the gradient's format once a micro-batch.
+  /// Emits gradient += contribution, rounded to the gradient's format once per micro-batch.
   void emit_sum(const Node& node, BufferId contribution, BufferId gradient) {
     Step s = step_for(node);
     s.op = &graph::find_op("accumulate");
@@ -200,8 +200,8 @@ class Lowering {
     return b.build();
   }
 
-  /// A copy of `b` under scales: of a weight kept up to date with it, of an activation made where it is first
-  /// read.
+  /// Returns a copy of `b` with scales. The weight set writes copies of weights. For an activation, a step
+  /// before its first reader writes the copy.
   Operand quantized(const Node& node, BufferId b, Quantization q, const precision::Resolved& r,
                     Scalar element) {
     const Buffer from = program_.buffer(b);
@@ -234,7 +234,8 @@ class Lowering {
     return {to, element};
   }
 
-  /// Input i of `node`, cast first where the op multiplies it in a format that cannot hold its values.
+  /// Returns input i of `node`. Emits a cast if the op multiplies the input in a format that cannot represent
+  /// its values.
   Operand operand(const Node& node, std::size_t i) {
     BufferId b = buffer(node.inputs[i]);
     const Read read = read_of(node, i);
@@ -248,8 +249,9 @@ class Lowering {
     return o;
   }
 
-  /// Whether `node`, which takes `from` as it is, reads a copy of it: a weight of more bits than the residual
-  /// stream has there. A whole module of 16 bits has embedding rows, gains and biases of 16 bits.
+  /// Returns true if `node`, which does not multiply `from`, reads a copy of it: if the residual stream
+  /// cannot represent the weight. A module that was cast as a whole has 16-bit embedding rows, gains and
+  /// biases.
   bool reads_copy(const Node& node, const Buffer& from) {
     return from.home == Home::master && !holds(uses_.resolve(node).residual, from.type);
   }
@@ -258,7 +260,7 @@ class Lowering {
     return {copy_of(b, format), format};
   }
 
-  /// What is in `b` as a factor: input i of `node`.
+  /// Returns the factor of a product in `b`, which is input i of `node`.
   Operand as_factor(const Node& node, std::size_t i, const precision::Resolved& r, BufferId b) {
     const Buffer& from = program_.buffer(b);
     Scalar element = from.type;
@@ -269,7 +271,8 @@ class Lowering {
     if (factor.parts > 1) return {b, factor};
     if (holds(compute, from.type) && !factor.flush_subnormals) return {b, from.type};
     if (from.home == Home::master) {
-      // Rounded while it is packed where its storage stays the same, or a copy would be rounded otherwise.
+      // Packing rounds tf32, whose copy would save no memory, and factors that saturate or flush, since
+      // copies only round to nearest.
       if (compute == Scalar::tf32 || !factor.plain()) return {b, factor};
       return {copy_of(b, compute), compute};
     }
@@ -293,7 +296,7 @@ class Lowering {
       program_.softmax = uses_.interior_of(node, "softmax");
     check_parts(s);
     std::vector<std::pair<BufferId, BufferId>> casts;  // unrounded result → the value's buffer
-    std::vector<std::pair<BufferId, BufferId>> sums;  // a micro-batch's weight gradient → what collects them
+    std::vector<std::pair<BufferId, BufferId>> sums;   // a micro-batch's gradient → the step's gradient
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
       const Value& value = graph_.value(id);
@@ -328,7 +331,7 @@ class Lowering {
     for (const auto& [from, to] : sums) emit_sum(node, from, to);
   }
 
-  /// Pushes the step; a pointwise sum of several becomes a chain of sums of two, each in f32.
+  /// Appends the step. A pointwise sum of more than two terms becomes a chain of sums of two, each in f32.
   void emit(const Node& node, Step s) {
     if (node.op->expression == nullptr) {
       program_.steps.push_back(std::move(s));
@@ -360,8 +363,8 @@ class Lowering {
     }
   }
 
-  /// The first accumulator of a parameter is what the optimizer reads; later uses are added into it in the
-  /// finish phase.
+  /// Records the first accumulator of a parameter, which the optimizer reads. The finish phase adds those of
+  /// later uses to it.
   void note_gradient(const Value& value, BufferId b) {
     Slot& slot = program_.slots[static_cast<std::size_t>(program_.buffer(buffer(value.of)).slot)];
     if (value.use == 0) slot.gradient = b;
@@ -373,7 +376,7 @@ class Lowering {
   std::vector<BufferId> buffer_of_;
   std::map<std::pair<BufferId, Scalar>, std::pair<BufferId, Phase>> casts_;
   std::map<std::pair<BufferId, Scalar>, BufferId> lowered_;  // constants
-  std::map<BufferId, std::vector<BufferId>> quantized_;      // copies of a buffer under scales
+  std::map<BufferId, std::vector<BufferId>> quantized_;      // copies of a buffer with scales
 };
 
 }  // namespace

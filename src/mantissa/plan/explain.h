@@ -21,7 +21,7 @@ struct PlanRow {
   std::string output;
   std::string rounded;  // rounding of the result before the op adds it to a sum, or ""
   std::string decided_by;
-  std::string kernel;  // the op's id, and what was folded into it
+  std::string kernel;  // the op's id, and the ops folded into it
   double flops = 0, bytes = 0;
   bool recomputed = false;  // repeated in the backward pass
 };

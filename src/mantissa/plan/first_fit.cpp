@@ -40,8 +40,8 @@ void FirstFit::walk(std::size_t node, std::int64_t begin, std::int64_t end, std:
 }
 
 std::size_t FirstFit::place(std::size_t bytes, std::int64_t first, std::int64_t last) {
-  // Collects what overlaps [first, last]: blocks in a covered node, and blocks over all of a node around the
-  // range.
+  // Collects the ranges that overlap [first, last]: blocks in a covered node, and blocks over all of a node
+  // around the range.
   std::vector<const Taken*> there;
   walk(1, 0, times_, first, last, [&](std::size_t node, bool covered) {
     const Taken& taken = covered ? sometimes_[node] : always_[node];

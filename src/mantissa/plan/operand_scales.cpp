@@ -35,7 +35,7 @@ std::int32_t scale_of(Program& program, const Buffer& from, const Quantization& 
   slot.current = r.scaling == precision::Scaling::current;
   slot.margin = static_cast<std::int32_t>(r.scale_margin);
   slot.history = slot.current ? 0 : r.amax_history;
-  // Rules may have two readers of a tensor scale it differently.
+  // Rules may give two readers of a tensor different scales, so the name contains the settings.
   slot.name = fmt::format("{}:{}", from.name, nvfp4 ? "nvfp4" : name(element));
   if (slot.current) slot.name += ":current";
   if (slot.margin != 0) slot.name += fmt::format(":{}", slot.margin);

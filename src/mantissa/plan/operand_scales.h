@@ -1,4 +1,4 @@
-// How the factors of products are stored under scales: of the whole tensor, or of its blocks.
+// Scales of the factors of products: one for the tensor, or one for each block.
 #pragma once
 
 #include <optional>
@@ -8,17 +8,17 @@
 
 namespace mantissa::plan {
 
-/// How input i of a Linear op is stored under scales; null if the policy asks for a format without scales.
-/// `element` becomes the format of the stored numbers.
+/// Returns how input i of a Linear op is stored with scales. Returns null for other ops, and if the compute
+/// format has no scales. Sets `element` to the type of the buffer that stores the elements.
 std::optional<Quantization> quantization_of(const graph::Node& node, std::size_t i,
                                             const precision::Resolved& r, Scalar& element);
 
-/// The index of the scale of the tensor in `from` as `element`, added to `program` at its first use; -1 if it
-/// has none. All uses that scale the tensor alike share it.
+/// Returns the index of the scale for `from` stored as `element`, or -1 if no tensor scale is needed. Adds
+/// the scale to `program` at its first use. All uses with the same settings share it.
 std::int32_t scale_of(Program& program, const Buffer& from, const Quantization& q,
                       const precision::Resolved& r, Scalar element);
 
-/// Throws ConfigError if the factors of a product are split in different numbers of parts.
+/// Throws ConfigError if the factors of a product have different numbers of parts.
 void check_parts(const Step& step);
 
 }  // namespace mantissa::plan

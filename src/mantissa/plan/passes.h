@@ -31,8 +31,7 @@ void join_uses(Program& program);
 /// Repeats steps of the forward phase in the backward phase, so that their results need not be kept.
 void recompute(Program& program, Recompute what);
 
-/// Removes splits and joins of columns where the parts can be views of the whole. Reads and writes the same
-/// values in place.
+/// Removes splits and joins of columns whose parts can be views of the whole.
 void view_columns(Program& program);
 
 /// Computes flops, bytes and workspace of every step.
@@ -49,8 +48,8 @@ bool is_output(const Program& program, BufferId id);
 /// Returns true if `rule`, which matches a parameter's name, affects its update.
 bool speaks_of_update(const precision::Rule& rule);
 
-/// Resolves the policy for the update of the parameter called `name`. Throws ConfigError with the name if its
-/// moments cannot be kept in that format.
+/// Resolves the policy for the update of the parameter called `name`. Throws ConfigError with the name if
+/// that gives its moments an unsupported format.
 precision::Resolved resolve_update(const precision::Policy& policy, std::string_view name);
 
 /// Adds to `step` the rules that decided the formats of `part`, which it includes: "bf16-mixed+--rule 1".

@@ -1,4 +1,4 @@
-// What a policy says of the nodes of a graph, and which of its rules match one of them.
+// Looks up the policy's formats for the nodes of a graph.
 #pragma once
 
 #include <string>
@@ -11,29 +11,30 @@
 
 namespace mantissa::plan {
 
-/// Asks the policy for the uses of a graph, and remembers the rules that matched.
+/// Resolves the policy for the nodes of one graph and records which rules matched.
 class PolicyUses {
  public:
   /// `graph` and `policy` must outlive it.
   PolicyUses(const graph::Graph& graph, const precision::Policy& policy);
 
-  /// What the policy says of `node`, or of one of its operands.
+  /// Returns the resolved fields for `node`, or for its operand `operand` unless that is empty.
   precision::Resolved resolve(const graph::Node& node, std::string_view operand = {});
-  /// The format that rules give to the inside of `node`'s op, called `interior`.
+  /// Returns the format of the interior step `interior` of `node`'s op: as set by rules, or the arithmetic.
   Scalar interior_of(const graph::Node& node, std::string_view interior);
-  /// The format that logits round to before they leave as f32.
+  /// Returns the format to which logits round before they are returned in the arithmetic.
   Scalar logits_rounding(const precision::Resolved& r) const;
-  /// The field of the policy that decides the format of an output; "" if none does.
+  /// Returns the policy field that sets the format of `value`, or "" if no field does.
   std::string_view field_of(const graph::Value& value) const;
-  /// Who decided the formats that affect this op: the fields of its kind, and `fields`.
+  /// Returns the origin of the formats of `node`: the last rule that sets `fields` or any field that affects
+  /// ops of its kind, else the preset or line.
   std::string decided_by(const graph::Node& node, std::vector<std::string_view> fields = {}) const;
-  /// Matches the rules for the update of the parameter called `name`. Throws ConfigError if its moments
-  /// cannot be kept in the format that they say.
+  /// Records the rules that match the update of the parameter `name`. Throws ConfigError if the policy gives
+  /// its moments an unsupported format.
   void note_update(std::string_view name);
 
-  /// The rules that matched nothing so far.
+  /// Returns the indices of the rules that have matched nothing so far.
   std::vector<std::size_t> unmatched() const;
-  /// All that rules can match.
+  /// Returns every op, interior step and parameter update that a rule can match.
   std::vector<precision::Place> places() const;
 
  private:
@@ -44,17 +45,18 @@ class PolicyUses {
   std::vector<bool> matched_;  // by rule
 };
 
-/// How a use rounds factors that have no scale. Factors of formats with scales are multiplied as stored.
+/// Returns the rounding of factors without scales while they are loaded. Under a compute format with scales,
+/// such factors have the format of stored results.
 Factor factor_of(const precision::Resolved& r);
 
-/// The policy's name for the format of factors of `node`.
+/// Returns the policy's name for the format of `node`'s factors.
 std::string_view factors_name(const graph::Node& node, const precision::Resolved& r);
 
-/// True for the head, and for the product that hands out its logits.
+/// Returns true for the head, and for the product that returns its logits.
 bool makes_logits(const graph::Node& node);
-/// True for products of a Linear layer.
+/// Returns true for all other products: those of Linear layers.
 bool is_linear(const graph::Node& node);
-/// How `node` reads its input i.
+/// Returns how `node` reads its input i.
 graph::Read read_of(const graph::Node& node, std::size_t i);
 
 }  // namespace mantissa::plan

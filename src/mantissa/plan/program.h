@@ -25,11 +25,11 @@ inline constexpr BufferId kNoBuffer = -1;
 /// update reads).
 enum class Home : std::uint8_t { input, constant, state, gradient, activation, master, copy, kept, bound };
 
-/// How a buffer stores scaled values: with one scale, or with scales of blocks (numeric/scaled.h). Blocks are
-/// stored as their values in the buffer's type.
+/// How a buffer stores scaled values: with one scale, or with scales of blocks (numeric/scaled.h).
+/// Buffer::layout() states whether blocks are packed.
 struct Quantization {
   std::optional<BlockFormat> blocks;  // null: one scale, in the buffer's format
-  bool along_rows = false;            // true: blocks lie across rows; false: along rows
+  bool along_rows = false;            // true: blocks lie along columns; false: along rows
   std::int32_t scale = -1;            // index in Program::scales; -1: none
   friend bool operator==(const Quantization&, const Quantization&) = default;
 };
@@ -61,9 +61,9 @@ struct Buffer {
   std::size_t offset = 0;                  // in the arena, in the weight set, or in kept memory
   std::size_t bytes = 0;
 
-  /// How it lies in memory. Blocks are packed, except blocks of activations along the tokens: each sequence
-  /// starts a new block, so the number of their scales depends on the batch. Those are kept as values in
-  /// `type`.
+  /// Returns the layout in memory. Blocks are packed, except blocks of activations along the tokens: each
+  /// sequence starts a new block, so the number of scales depends on the batch. Such activations are stored
+  /// as values in `type`.
   Layout layout() const;
 };
 
@@ -140,14 +140,15 @@ struct Program {
   Scalar softmax = Scalar::f32;  // precision of log-probabilities computed from logits
   std::vector<std::string> warnings;
   std::vector<std::size_t> unmatched_rules;  // rules of the policy that match no use
-  std::vector<precision::Place> places;      // everything that rules can match, if one matches nothing
+  std::vector<precision::Place> places;      // all uses that rules can match; empty if every rule matches
 
   /// The update of the weights, another program over these slots. Null if this program does not train, or if
   /// its weights are updated elsewhere.
   std::shared_ptr<const Program> update;
 
   const Buffer& buffer(BufferId id) const { return buffers.at(static_cast<std::size_t>(id)); }
-  /// The elements between the starts of a buffer's rows: the width of its parent, or its own.
+  /// Returns the number of elements between the starts of a buffer's rows: the width of its parent, or its
+  /// own.
   std::int64_t row_stride(const Buffer& b) const {
     return b.parent == kNoBuffer ? b.shape.last() : buffer(b.parent).shape.last();
   }

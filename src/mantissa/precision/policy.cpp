@@ -67,10 +67,10 @@ Scalar inside_format(const Rule& rule, bool alone) {
   const std::optional<Scalar> format =
       alone && rule.fields.compute ? parse_scalar((*rule.fields.compute)->name) : std::nullopt;
   if (format) return *format;
-  throw ConfigError(fmt::format(
-      "rule {} ({}): {} is the inside of an op, which only takes compute with a format that "
-      "needs no scale and no parts; write compute=bf16, for example, and set other fields without op",
-      in_quotes(rule.str()), rule.origin, rule.op.empty() ? "the update" : rule.op));
+  throw ConfigError(
+      fmt::format("rule {} ({}): {} supports only a plain number format for compute, such as compute=bf16{}",
+                  in_quotes(rule.str()), rule.origin, rule.op.empty() ? "the update" : rule.op,
+                  alone ? "" : "; set other fields in a rule without op"));
 }
 
 }  // namespace

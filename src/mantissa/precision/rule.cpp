@@ -95,7 +95,7 @@ Rule parse_short_form(std::string_view text) {
   const std::size_t equals = text.find('=');
   if (colon == std::string_view::npos || equals < colon) {
     throw ConfigError(
-        "a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: to speak of every scope");
+        "a rule is SCOPE: field=value, such as \"lm_head: compute=f32\"; write *: for every scope");
   }
   Rule rule;
   rule.match = trimmed(text.substr(0, colon));

@@ -39,7 +39,7 @@ std::vector<Generation> complete_together(const weights::ModelSource& source, co
   return generate(session, source.config, requests, options);
 }
 
-/// Prompts of one length at a time.
+/// Continues the prompts of one length at a time.
 std::vector<Generation> complete_by_length(const weights::ModelSource& source,
                                            const precision::Policy& policy, std::span<const Request> requests,
                                            const GenerateOptions& options, std::int64_t streams,
@@ -69,7 +69,7 @@ std::vector<Generation> complete(const weights::ModelSource& source, const preci
                                  std::int64_t streams, const runtime::Device& device) {
   std::size_t longest = 0;
   for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
-  // A longer prompt beside it would change what a request gives.
+  // Such a model's results depend on the longest sequence of the program.
   const bool by_length =
       source.config.network->depends_on_length(static_cast<std::int64_t>(longest) + options.max_new_tokens);
   return (by_length ? complete_by_length : complete_together)(source, policy, requests, options, streams,

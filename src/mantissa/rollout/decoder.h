@@ -32,7 +32,7 @@ class Decoder {
   std::span<const std::size_t> asked() const { return asked_; }
 
   const plan::Program& program() const { return session_.program(); }
-  /// [asked, vocabulary].
+  /// Returns the logits [asked, vocabulary].
   runtime::Values logits() const;
 
  private:

@@ -42,7 +42,7 @@ void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary,
 struct Next {
   std::int32_t id = 0;
   double log_prob = 0;  // logit − log-sum-exp, rounded to the arithmetic's format
-  bool finite = true;   // false: there is no token, because a logit is not finite
+  bool finite = true;   // false if a logit is not finite; then no token is chosen
 };
 
 /// Chooses the next token from row `row` of the logits.

@@ -45,7 +45,7 @@ void convert_part(const Saved& from, const train::Trainer::NamedMemory& m, const
   }
 }
 
-/// Reads what is kept in the format that it was saved in.
+/// Reads a tensor whose format has not changed.
 void read_bytes(const Saved& from, const train::Trainer::NamedMemory& m) {
   if (m.device == nullptr) return from.state.tensors().read(m.name, m.bytes);
   std::vector<std::byte> saved(m.bytes.size());

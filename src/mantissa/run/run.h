@@ -48,7 +48,7 @@ struct Result {
   bool interrupted = false;     // by a stop: the completed steps are saved as a state, if any
 };
 
-/// The start of a run from a config. `told` are the messages on how the config was read.
+/// The inputs of a run. `told` are the messages on how the config was read.
 struct Start {
   const config::RunConfig& config;
   config::Told told;

@@ -11,19 +11,19 @@ namespace mantissa::runtime {
 
 class Executor;
 
-/// Memory that executors take turns with. The one that began last holds it: what the others kept in it is
-/// lost, and reading it is an InternalError.
+/// Memory that executors use in turn. The last one that called Executor::hold() holds it. The contents of the
+/// others are lost, and reading them through a session throws InternalError.
 class Arena {
  public:
   Arena(std::size_t bytes, const Device& device)
       : storage_(device.allocate(bytes)), memory_(storage_.data(), bytes) {}
-  /// A part of another arena, where that holds nothing between two runs (Executor::idle()).
+  /// Uses `part` of another arena, which that arena's executor leaves free between runs (Executor::idle()).
   explicit Arena(std::span<std::byte> part) : memory_(part) {}
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
   std::size_t size() const { return memory_.size(); }
-  /// Bytes of its own: 0 for a part of another arena.
+  /// Returns the allocated bytes; 0 for a part of another arena.
   std::size_t bytes() const { return storage_.size(); }
 
  private:

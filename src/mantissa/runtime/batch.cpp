@@ -40,7 +40,7 @@ void Batch::add(const BatchRow& row) {
   const std::int64_t slot = rows() - 1;
   std::int64_t at = begin;
   for (const std::int64_t n : documents) {
-    // Random numbers are keyed by (sequence, position): a document's differ from those of the row's others.
+    // Random numbers are keyed by (sequence, position), so each document needs its own sequence number.
     const auto document = static_cast<std::uint64_t>(at - begin) << 32U;
     segments_.push_back({at, n, 0, slot, row.sequence + document});
     at += n;

@@ -1,5 +1,5 @@
-// Rows of tokens for one run of a program: what is fed, what attends to what, what is predicted after each
-// token, and how much each prediction counts.
+// Rows of tokens for one run of a program: ids, targets, weights of the predictions, and the documents that
+// attend only to themselves.
 #pragma once
 
 #include <cstdint>
@@ -13,36 +13,36 @@ namespace mantissa::runtime {
 /// One row. The model predicts targets[t] after ids[0 … t].
 struct BatchRow {
   std::span<const std::int32_t> ids;
-  std::span<const std::int32_t> targets;         // as many as ids; −1: nothing is predicted
+  std::span<const std::int32_t> targets;         // as many as ids; −1: no prediction
   std::span<const float> weights = {};           // as many as ids; empty: 1 for each token with a target
-  std::span<const std::int64_t> documents = {};  // lengths of the parts that attend only to themselves, with
-                                                 // positions from 0; empty: the row is one
-  std::uint64_t sequence = 0;                    // keys the random numbers that are drawn for the row
+  std::span<const std::int64_t> documents = {};  // lengths of parts that attend only to themselves, at
+                                                 // positions from 0; empty: one part
+  std::uint64_t sequence = 0;                    // a key of the row's random numbers
 };
 
-/// Owns rows of any lengths one after the other on the token axis. Masking and packing are a matter of
-/// targets, weights and segments: nothing below distinguishes a packed or padded row from another.
+/// Owns rows of any lengths, consecutive on the token axis. Targets, weights and documents alone express
+/// masking, packing and padding: programs and kernels do not distinguish such rows from others.
 class Batch {
  public:
-  /// `rows_per_leaf`: the rows of one leaf of the sums over tokens (docs/numerics.md). `seed` keys the random
-  /// numbers.
+  /// `rows_per_leaf`: the number of rows in a leaf of sums over tokens (docs/numerics.md). `seed` is a key of
+  /// the random numbers.
   explicit Batch(std::int64_t rows_per_leaf = 1, std::uint64_t seed = 0);
 
   void clear();
-  /// Throws ShapeError if the row is empty, targets or weights are not as many as ids, or the documents'
-  /// lengths are not positive or do not sum to the row's.
+  /// Appends a copy of `row`. Throws ShapeError if the row is empty, if the number of targets or weights
+  /// differs from that of the ids, or if the documents' lengths are not positive or do not sum to the row's.
   void add(const BatchRow& row);
 
-  /// Valid until rows are added or cleared.
+  /// Returns the extent of a run over the rows. Valid until rows are added or cleared.
   Extent extent() const;
   std::int64_t tokens() const { return static_cast<std::int64_t>(ids_.size()); }
   std::int64_t rows() const { return static_cast<std::int64_t>(rows_.size()); }
-  /// Of all tokens, row after row.
+  /// Return the values of all tokens, row by row.
   std::span<const std::int32_t> ids() const { return ids_; }
   std::span<const std::int32_t> targets() const { return targets_; }
-  /// 0 for tokens without a target.
+  /// Returns the weights, 0 for tokens without a target.
   std::span<const float> weights() const { return weights_; }
-  /// Whether a token with a target has another weight than 1.
+  /// Returns true if a token with a target has a weight other than 1.
   bool weighted() const { return weighted_; }
 
  private:

@@ -48,7 +48,7 @@ std::shared_ptr<const Device> cpu(const kernels::Context& context) {
 
 std::shared_ptr<const Device> open_device(const DeviceOptions& o) {
   if (o.name != "cpu") {
-    throw ConfigError(fmt::format("--device {}: this build runs on the CPU; leave --device out", o.name));
+    throw ConfigError(fmt::format("--device {}: this build runs on the CPU; remove --device", o.name));
   }
   constexpr std::int64_t kMostThreads = 1024;
   if (o.threads < 0 || o.threads > kMostThreads) {

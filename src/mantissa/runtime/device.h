@@ -1,4 +1,4 @@
-// Where memory lies and steps run. The rooms above this one reach memory and kernels through a device.
+// Devices: memory and kernels. The rooms above this one access both only through a device.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@
 
 namespace mantissa::runtime {
 
-/// A processor with its memory. Immutable, and shared by everything that runs on it. Work that is submitted
-/// is done when a call returns.
+/// A processor with its memory. Immutable; shared by all sessions and weight sets on it. All calls are
+/// synchronous.
 class Device {
  public:
   virtual ~Device() = default;
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// Returns what --device calls it: "cpu".
+  /// Returns the name that --device accepts: "cpu".
   virtual std::string_view name() const = 0;
   /// Returns the instruction set of its kernels: "avx512".
   virtual std::string_view instructions() const = 0;
@@ -37,7 +37,7 @@ class Device {
   virtual void upload(std::byte* to, std::span<const std::byte> from) const = 0;
   virtual void download(std::span<std::byte> to, const std::byte* from) const = 0;
   virtual void copy(std::byte* to, const std::byte* from, std::size_t bytes) const = 0;
-  /// Returns where the host can write to `memory` directly; null if it must upload.
+  /// Returns the address at which the host can write to `memory`, or null if it must upload.
   virtual std::byte* host_pointer(std::byte* memory) const = 0;
   /// Returns `bytes` bytes at `from` in the host's memory: the memory itself if the host can read it, else a
   /// copy in `staging`.
@@ -46,12 +46,12 @@ class Device {
 
   /// Runs the device's kernel for `op`. call.ctx holds the scratch memory.
   virtual void run(const graph::OpDef& op, const graph::Call& call) const = 0;
-  /// Returns whether `count` elements in the device's memory are all finite.
+  /// Returns true if all `count` elements of `values`, in the device's memory, are finite.
   virtual bool all_finite(ConstMatrix values, std::int64_t count) const = 0;
 
-  /// The context of kernels that run in the host's memory. Files are converted there, whatever the device.
+  /// Returns the context of kernels that run in the host's memory, where files are converted.
   const kernels::Context& host() const { return host_; }
-  /// The same on the calling thread: what the body of parallel_for() uses.
+  /// Returns a context that runs on the calling thread, for the body of parallel_for().
   const kernels::Context& serial() const { return serial_; }
   /// Calls body(index, thread) for index in [0, count) on the threads of the host.
   void parallel_for(std::int64_t count, const std::function<void(std::int64_t, int)>& body) const {
@@ -65,17 +65,17 @@ class Device {
   kernels::Context host_, serial_;
 };
 
-/// The processor that this process runs on, with the instruction set and threads of `context`.
+/// Returns the processor that this process runs on, with the instruction set and threads of `context`.
 std::shared_ptr<const Device> cpu(const kernels::Context& context);
 
-/// What --device, --simd and --threads ask for.
+/// The values of --device, --simd and --threads.
 struct DeviceOptions {
   std::string name = "cpu";
-  std::string instructions;  // empty: the best that this machine has
+  std::string instructions;  // empty: the best of this machine
   std::int64_t threads = 0;  // 0: all cores
 };
-/// Throws ConfigError for a device or an instruction set that this machine does not have, and for a number of
-/// threads outside [0, 1024].
+/// Returns the requested device. Throws ConfigError for a device or an instruction set that this machine
+/// lacks, and for a number of threads outside [0, 1024].
 std::shared_ptr<const Device> open_device(const DeviceOptions& options);
 
 /// Compiles `graph` for `device` (plan/compile.h).

@@ -46,9 +46,9 @@ void Executor::bind_weights(const WeightSet& weights) {
     if ((b.home != Home::master && b.home != Home::copy) ||
         bindings_[static_cast<std::size_t>(id)].memory != nullptr)
       return;
-    throw InternalError(fmt::format(
-        "the weight set has no \"{}\" in {}: it was made for a program with other slots or formats", b.name,
-        name(b.type)));
+    throw InternalError(
+        fmt::format("the weight set has no \"{}\" in {}: it is for a program with other slots or formats",
+                    b.name, name(b.type)));
   };
   for (const plan::Step& s : program_->steps) {
     for (const plan::Operand& o : s.inputs) check(o.buffer);

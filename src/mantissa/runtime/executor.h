@@ -20,48 +20,48 @@ namespace mantissa::runtime {
 
 class Executor {
  public:
-  /// Finds the program's weights in `weights` by name and takes `arena` as its memory; without one, or if it
-  /// is too small, it allocates its own. All must outlive the executor. Throws InternalError if a step reads
-  /// a weight that the set does not have.
+  /// Looks up the program's weights in `weights` by name and uses `arena` as its memory. Allocates its own if
+  /// `arena` is null or too small. All arguments must outlive the executor. Throws InternalError if a step
+  /// uses a weight that the set does not have.
   Executor(const plan::Program& program, const WeightSet& weights, Arena* arena = nullptr);
   ~Executor();
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  /// Sets where a buffer of Home::kept or Home::bound lies. All of them must be placed before a run.
+  /// Sets the memory of a buffer of Home::kept or Home::bound. Required for all of them before a run.
   void place(plan::BufferId id, std::byte* memory);
 
-  /// Returns the memory of a buffer, or of an input, constant, state or output by name. Throws InternalError
-  /// if there is none.
+  /// Returns the memory of a buffer, or of the input, constant, state or output called `name`. Throws
+  /// InternalError for an unknown name.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
   std::span<std::int32_t> integers(std::string_view name) const;
 
-  /// Runs the steps of one phase. `accumulate`: weight gradients are added to what is there (all but the
-  /// first micro-batch). Throws ShapeError, before any step runs, if the extent exceeds the capacity or does
-  /// not fit an op (OpDef::check). Throws InternalError if another executor has used the arena since the
-  /// forward phase.
+  /// Runs the steps of one phase. `accumulate`: adds weight gradients to the existing values, as all
+  /// micro-batches after the first do. Throws ShapeError, before any step runs, if the extent exceeds the
+  /// capacity or does not fit an op (OpDef::check). Throws InternalError if another executor has used the
+  /// arena since the forward phase.
   void run(graph::Phase phase, const Extent& extent, bool accumulate = false);
 
-  /// A weight that an update would make inf or nan, and the step that would.
+  /// A weight that an update would make inf or NaN, and the step that writes it.
   struct Broken {
     const plan::Step* step = nullptr;
     kernels::WeightOverflow weight;
   };
   /// Runs the steps of an update that may break weights (plan::Step::may_break) without changing any weight
-  /// or state, and returns the first weight that would break.
+  /// or state. Returns the first weight that would become inf or NaN.
   std::optional<Broken> find_broken(const Extent& extent);
 
-  /// Takes the arena, and fills the constants if another executor has used it. Runs of the forward and update
-  /// phases begin with this; so must writing inputs.
+  /// Makes this executor the holder of the arena. Fills the constants if another executor held it. Runs of
+  /// the forward and update phases call this first. Call it before writing inputs.
   void hold();
-  /// Throws InternalError if another executor has used the arena since this one last took it.
+  /// Throws InternalError if another executor holds the arena.
   void require_held() const;
 
   /// Returns the part of the arena that is free between two runs: activations and scratch.
   std::span<std::byte> idle() const;
 
-  /// A stop ends run() between two steps: what the run was to compute is then incomplete.
+  /// A stop request ends run() between two steps. Its results are then incomplete.
   std::stop_token stop;
 
   /// Called after each step, if set. Observers and profilers use it.
@@ -73,9 +73,9 @@ class Executor {
   std::size_t bytes() const { return own_ == nullptr ? 0 : own_->bytes(); }
 
  private:
-  /// What a buffer of the program is bound to.
+  /// The memory and the scale of a buffer.
   struct Binding {
-    std::byte* memory = nullptr;  // of weights, and of what was placed
+    std::byte* memory = nullptr;  // of weights and placed buffers
     TensorScale* scale = nullptr;
   };
   void bind_weights(const WeightSet& weights);

@@ -27,7 +27,7 @@ class Search {
   void look(const plan::Step& step, const graph::Call& call) {
     if (where_ != nullptr && where_ != &step) return;
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
-      // Packed blocks are finite where the values that they are made from are.
+      // Packed blocks need no check: they are finite if the values before packing are.
       if (call.outputs[o].integer || call.outputs[o].blocks || (where_ != nullptr && o != output_)) continue;
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });

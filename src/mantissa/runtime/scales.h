@@ -15,7 +15,7 @@ namespace mantissa::runtime {
 
 class Scales {
  public:
-  /// The scales of all programs; tensors of one name share one.
+  /// Creates the scales of all programs. Tensors with the same name share a scale.
   explicit Scales(std::span<const plan::Program* const> programs);
 
   std::size_t size() const { return slots_.size(); }

@@ -12,7 +12,7 @@ using plan::BufferId;
 
 namespace {
 
-/// The input called `name`, which must have room for `count` elements from `offset` on.
+/// Returns the input called `name`. Throws if it has fewer than `offset` + `count` elements or another type.
 const Buffer& input_of(const plan::Program& program, std::string_view name, bool integer, std::int64_t offset,
                        std::size_t count) {
   const Buffer& b = program.buffer(program.required(name));

@@ -22,27 +22,26 @@ namespace mantissa::runtime {
 std::size_t read_weight_bytes(const plan::Program& program);
 
 /// The weights of one model for any number of programs. A program finds its slots by name, so training,
-/// log-probabilities and decoding can share one set; a second set of the same program costs its own memory
-/// and nothing else. The programs and the device must outlive the set.
+/// log-probabilities and decoding can share one set. The programs and the device must outlive the set.
 class WeightSet {
  public:
   using Programs = std::span<const plan::Program* const>;
 
   /// Allocates all masters and copies of `program`.
   WeightSet(const plan::Program& program, const Device& device);
-  /// Allocates all masters and copies of `programs`, which are programs of one model. Masters have the
-  /// format that the first program gives them, and its update writes its copies. Throws InternalError if a
-  /// parameter has another shape or master format in another program.
+  /// Allocates all masters and copies of `programs`, which are programs of one model. The update of the first
+  /// program writes that program's copies. Throws InternalError if a parameter has different shapes or master
+  /// formats in two programs.
   WeightSet(Programs programs, const Device& device);
 
-  /// A master or copy that lies elsewhere, and what keeps it there. Nobody may write to it.
+  /// A read-only master or copy in memory of another owner, such as a mapped file.
   struct View {
     plan::BufferId buffer = plan::kNoBuffer;
     const std::byte* data = nullptr;
-    std::shared_ptr<const void> keep;
+    std::shared_ptr<const void> keep;  // keeps `data` alive
   };
-  /// Holds only the weights that the steps of `program`, which does not train, read: those of `views` in
-  /// place, and the others in the set's own memory.
+  /// Contains only the weights that the steps of `program`, which does not train, read. Uses those of `views`
+  /// in place and allocates the others.
   WeightSet(const plan::Program& program, std::vector<View> views, const Device& device);
 
   /// Returns the memory of a master or copy of `program`, or null if the set does not have it.
@@ -50,18 +49,18 @@ class WeightSet {
   /// Returns scale `i` of `program`, found by the name of its tensor, or null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
-  /// Returns whether the set has a master or copy of the first program.
+  /// Returns true if the set has the master or copy `id` of the first program.
   bool has(plan::BufferId id) const { return find(program(), id) != nullptr; }
   /// Returns the master of a slot of the first program.
   Matrix master(std::size_t slot) const;
   /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
 
-  /// Draws every master from its slot's Init, with Philox keyed by (seed, the parameter's name, element
-  /// index), rounds it to the master's format, and writes the copies.
+  /// Initialises every master by its slot's Init, rounded to the master's format, and writes the copies.
+  /// Random numbers are keyed by (seed, the parameter's name, element index).
   void initialise(std::uint64_t seed);
-  /// Takes the masters, and the histories of the scales, of another set of the same model, and writes the
-  /// copies.
+  /// Copies the masters and the histories of the scales from another set of the same model, and writes the
+  /// copies. Throws InternalError if `other` lacks a master or has it in another shape or format.
   void assign(const WeightSet& other);
   /// Writes every copy from its master.
   void refresh_copies();
@@ -70,10 +69,10 @@ class WeightSet {
   void refresh_derived();
 
   Scales& scales() const { return *scales_; }
-  /// The first program.
+  /// Returns the first program.
   const plan::Program& program() const { return *programs_.front(); }
   const Device& device() const { return *device_; }
-  /// The set's own memory, without views.
+  /// Returns the allocated bytes, without views.
   std::size_t bytes() const { return storage_.size(); }
 
  private:
@@ -83,7 +82,7 @@ class WeightSet {
     const plan::ScaleSlot* scale = nullptr;  // null: none
     bool derived = false;                    // not written by the first program's update
     std::byte* data = nullptr;
-    /// Returns whether it holds the values of `b`, a copy in any program, under the scale `its_scale`.
+    /// Returns true if this copy has the contents of `b`, a copy of any program with the scale `its_scale`.
     bool holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const;
   };
   struct Parameter {
@@ -95,7 +94,7 @@ class WeightSet {
 
   /// Adds the parameters and copies of `program` that the set does not have.
   void add(const plan::Program& program);
-  /// Gives memory to every master and copy that `wanted` accepts.
+  /// Allocates every master and copy for which `wanted` returns true.
   template <class Wanted>
   void allocate(const Wanted& wanted);
   const Parameter* parameter(std::string_view name) const;

@@ -1,5 +1,5 @@
-// A data set: one stream of token ids split into rows, rows of their own, or rows that come step by step. And
-// the order of the rows in training.
+// A data set (one stream of token ids split into rows, separate rows, or a source of the rows of each step),
+// and the order of its rows in training.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace mantissa::text {
 
-/// Token ids, stored once, and their rows: sequence j is ids [j·T, j·T + T], so neighbours share one id. The
-/// last sequences are held out if validation is requested. Step s takes the next `global_batch_size` training
-/// sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation that
-/// depends only on (seed, epoch).
+/// Sequence j of a stream is ids [j·T, j·T + T] with T = sequence_length, so neighbours share one id. The
+/// last sequences are held out if validation is requested. Each step uses the next `global_batch_size`
+/// training sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation
+/// that depends only on (seed, epoch).
 class Dataset {
  public:
   struct Options {
@@ -24,24 +24,27 @@ class Dataset {
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
   };
-  /// Throws ConfigError if an option is out of range or the ids form less than one training sequence.
+  /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
+  /// sequence.
   Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name);
-  /// The rows in place of sequences. All must pass check_row(). Throws ConfigError as above.
+  /// Rows instead of sequences. All must pass check_row(). Throws ConfigError as above.
   Dataset(std::vector<Row> rows, const Options& options, std::string name);
-  /// The rows of each step come from `source`, in its order; they are checked then, against `vocabulary`.
+  /// Rows from `source`, in its order. step() checks them, with `vocabulary`. Throws ConfigError if an option
+  /// is out of range.
   Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name);
 
-  /// Holds out `rows` instead of a share, so that all others are for training. All must pass check_row().
+  /// Holds out `rows` instead of a share; all other rows are then for training. All must pass check_row().
   void hold_out(std::vector<Row> rows);
 
-  /// The number of training rows; 0 where they come step by step.
+  /// Returns the number of training rows; 0 with a source.
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
-  /// Returns the rows of attempt `step` (from 1). Depends only on the options and `step`. Throws ConfigError
-  /// if the rows that a source gave do not pass check_row() or are not `global_batch_size`, or no token of
-  /// the step has a weight.
+  /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
+  /// arguments. Throws ConfigError if no token of the step has a weight, or if a source returns other than
+  /// `global_batch_size` rows or a row that does not pass check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
-  /// Returns validation rows [first, first + count).
+  /// Returns held-out rows [first, first + count). Throws ConfigError if they are out of range or no token of
+  /// them has a weight.
   StepData validation(std::int64_t first, std::int64_t count) const;
   std::size_t bytes() const;
   const std::string& name() const;
@@ -55,10 +58,10 @@ class Dataset {
   void append(std::int64_t row, StepData& data) const;
 
   std::vector<std::int32_t> ids_;
-  std::vector<Row> rows_;           // with the share that is held out at the end
+  std::vector<Row> rows_;           // includes the held-out share at the end
   std::vector<Row> held_out_rows_;  // of hold_out()
   RowSource source_;
-  std::int64_t vocabulary_ = 0;  // of what the source gives
+  std::int64_t vocabulary_ = 0;  // of a source's ids
   Options options_;
   std::string name_;
   std::int64_t train_ = 0, held_out_ = 0;

@@ -201,7 +201,7 @@ class Tracer {
     return kept && point != points_.end() ? point->second : arithmetic_;
   }
 
-  /// Returns whether --values matches it.
+  /// Returns true if --values matches the value.
   bool traced(const plan::Buffer& buffer) const {
     return !options_.values.empty() && buffer.home == plan::Home::activation &&
            buffer.value != graph::kNone && !buffer.integer &&

@@ -55,8 +55,8 @@ struct TraceSummary {
 /// Writes or returns `logits` [B, T, V], `log_probs` [B, T−1] of each next id, `loss` [1] (mean over
 /// predicted tokens), with `grads` `grad.<weight>` for every weight, and the values that match, named
 /// `value.<scope>.<op>`, [B·T, width]. Under a loss scale the backward pass is seeded with its first value,
-/// and gradients are written unscaled. Labels are aligned with input_ids and shifted inside, −100 is ignored.
-/// Throws FileError, ShapeError, DtypeError or ConfigError for inputs that do not fit the model, and
+/// and gradients are written unscaled. Labels are aligned with input_ids and shifted internally; −100 is
+/// ignored. Throws FileError, ShapeError, DtypeError or ConfigError for inputs that do not fit the model, and
 /// ConfigError for globs that match nothing. Throws RunStopped, after writing `out`, if logits, loss or
 /// gradients are not finite, with the first such value.
 TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device);

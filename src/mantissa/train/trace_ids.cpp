@@ -30,7 +30,7 @@ IdTable read_ids(const io::SafetensorsReader& file, const io::TensorInfo& info) 
   }
   if (info.shape.size() != 2 || info.shape[0] < 1 || info.shape[1] < 1) {
     throw ShapeError(
-        fmt::format("{}: tensor \"{}\" has {} dimensions or none of its elements; it must be [batch, tokens]",
+        fmt::format("{}: tensor \"{}\" has {} dimensions or no elements; it must be [batch, tokens]",
                     file.path().string(), info.name, info.shape.size()));
   }
   IdTable table{info.shape[0], info.shape[1], {}};
@@ -59,15 +59,16 @@ void check_range(const IdTable& table, std::int64_t vocabulary, bool labels, con
   }
 }
 
-/// Rows of ids from memory, all of one length.
+/// Returns a table of rows from memory, which must have the same length.
 IdTable table_of(const std::vector<std::vector<std::int32_t>>& rows, const char* what) {
   if (rows.empty() || rows.front().empty())
-    throw ShapeError(fmt::format("{}: there are none; give at least one row of at least one id", what));
+    throw ShapeError(fmt::format("{}: no ids; give at least one row of at least one id", what));
   IdTable table{static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows.front().size()), {}};
   for (const std::vector<std::int32_t>& row : rows) {
     if (row.size() != rows.front().size()) {
-      throw ShapeError(fmt::format("{}: row {} has {} ids and the first one {}; rows are of one length", what,
-                                   &row - rows.data(), row.size(), rows.front().size()));
+      throw ShapeError(
+          fmt::format("{}: row {} has {} ids and the first one {}; rows must have the same length", what,
+                      &row - rows.data(), row.size(), rows.front().size()));
     }
     table.ids.insert(table.ids.end(), row.begin(), row.end());
   }

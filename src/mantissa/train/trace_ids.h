@@ -1,4 +1,4 @@
-// What a trace runs over: ids and labels of one length, from a file or from memory.
+// The ids and labels of a trace, from a file or from memory.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,13 @@ struct TraceIds {
   std::vector<std::int64_t> ids, labels;  // [rows, length], aligned
 };
 
-/// "input_ids" [rows, length] of a safetensors file, I32 or I64, and "labels" of the same shape; `input_ids`
-/// where there are none. Throws FileError, DtypeError, ShapeError, and ConfigError for an id outside
+/// Reads "input_ids" [rows, length], I32 or I64, and "labels" of the same shape from a safetensors file.
+/// Without labels, uses the ids. Throws FileError, DtypeError, ShapeError, and ConfigError for an id outside
 /// [0, vocabulary).
 TraceIds trace_ids(const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// The same from memory. Throws ShapeError where rows differ in length.
+/// Returns ids and labels from memory. Without labels, uses the ids. Throws ShapeError if there are no ids or
+/// rows differ in length, and ConfigError as above.
 TraceIds trace_ids(const std::vector<std::vector<std::int32_t>>& ids,
                    const std::vector<std::vector<std::int32_t>>& labels, std::int64_t vocabulary);
 

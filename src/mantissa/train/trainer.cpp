@@ -33,11 +33,11 @@ void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const plan::Slot& slot = weights.program().slots[i];
     if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
-    throw ConfigError(fmt::format("model.initializer_range: {} draws values beyond the largest {} ({}); "
-                                  "lower it, or keep this weight "
-                                  "in f32",
-                                  slot.name, name(slot.master), traits(slot.master).max_finite),
-                      {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+    throw ConfigError(
+        fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
+                    "lower it, or keep this weight in f32",
+                    slot.name, name(slot.master), traits(slot.master).max_finite),
+        {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
   }
 }
 
@@ -57,10 +57,11 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
-    throw ResourceError(fmt::format(
-        "this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
-        "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows where it goes)",
-        static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
+    throw ResourceError(
+        fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
+                    "batch.micro_batch_size, data.sequence_length, or the model's sizes (explain shows the "
+                    "memory by purpose)",
+                    static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
   machine_ = cost::measure_machine(device_, program());
   weights_ = std::make_shared<runtime::WeightSet>(program(), device_);

@@ -112,7 +112,7 @@ class Trainer {
   /// Runs `rows` under the objective, micro-batch by micro-batch.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
-  /// Makes the session and the update of the current part.
+  /// Creates the session and the update of the current part.
   void bind();
   std::size_t part_of(std::int64_t done) const;
   /// Continues with another part's plan: keeps masters, moments and histories, and writes the new copies.

@@ -52,7 +52,7 @@ void Watch::see_gradients(const StepReport& step, std::vector<Warning>& said) {
   if (step.skipped) return;
   if (step.grad_norm == 0 && !said_zero_) {
     said_zero_ = true;
-    const std::string text = fmt::format("step {}: every gradient is 0, so no weight moves; ", step.step);
+    const std::string text = fmt::format("step {}: every gradient is 0, so no weight changes; ", step.step);
     if (step.loss_scale) {
       said.push_back({text + "they fell below the smallest number of their format: a new run with a higher "
                              "precision.loss_scale.initial_scale_power keeps them",

@@ -180,7 +180,7 @@ class TensorLoad {
  private:
   static constexpr std::int64_t kPiece = std::int64_t{1} << 18;
 
-  /// What a thread converts pieces in.
+  /// The buffers in which a thread converts pieces.
   struct Buffers {
     std::vector<std::byte> stored, wide, master, copy;
   };
@@ -211,7 +211,7 @@ class TensorLoad {
     std::size_t bytes_;
   };
 
-  /// Elements [first, first + n).
+  /// Loads elements [first, first + n).
   void run_piece(const runtime::Device& device, std::int64_t first, std::int64_t n, Buffers& buffers) const {
     const auto room = [&](std::vector<std::byte>& buffer, Scalar format) {
       buffer.resize(static_cast<std::size_t>(n) * mantissa::bytes_of(format));
@@ -230,7 +230,7 @@ class TensorLoad {
     if (any_nonfinite(values, static_cast<std::size_t>(n), stored_))
       refuse_nonfinite(device, values, first, n);
     if (stored_ != slot_.master && (to_master || !copies.empty())) {
-      // By way of f32 (f64 in f64), which is exact except for stored f64.
+      // Converts through f32 (f64 for f64 masters), which is exact except for stored f64.
       const std::byte* wide = values;
       if (stored_ != wide_) {
         std::byte* to = room(buffers.wide, wide_);

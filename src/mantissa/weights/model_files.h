@@ -35,10 +35,11 @@ ModelSource find_model(const config::ModelSection& section);
 /// one, for its newest state. Throws FileError for any other directory.
 ModelSource find_model(const std::filesystem::path& directory);
 
-/// Fills every master from the files, exactly (except that F64 rounds to nearest f32), and refreshes the
+/// Fills every master from the files, rounded to nearest through f32 (f64 for f64 masters), and refreshes the
 /// copies; scaled copies use the magnitudes in the files (weights/model_scales.h). Throws FileError or
-/// ShapeError with the tensor that is missing, has the wrong shape, is not finite, or is not part of the
-/// model. Returns notes for the user, such as the dtype of files narrower than the masters.
+/// ShapeError with the tensor that is missing, has the wrong shape, is not finite, exceeds the range of its
+/// master, or is not part of the model. Returns notes for the user, such as the dtype of files narrower than
+/// the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
                                       const runtime::Device& device);
 
@@ -49,7 +50,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device);
 
-/// A session of `program` over the weights that open_weights() gives.
+/// Returns a session of `program` with the weights of open_weights().
 runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,
                               const runtime::Device& device);
 

@@ -36,7 +36,7 @@ struct ForwardScratch {
 struct BackwardScratch {
   Logits logits;
   Matrix dx;       // for all tokens, in the arithmetic; unused if dx is stored in it
-  Matrix dweight;  // for one chunk, likewise, if several groups add to it
+  Matrix dweight;  // for one chunk, in the arithmetic, if several groups add to it
 };
 
 /// Splits a context's workspace into pieces from the front; the rest belongs to the product.

@@ -11,7 +11,7 @@ namespace mantissa::model {
 /// Sets the windows by use_sliding_window, sliding_window, and layer_types or max_window_layers.
 void read_qwen_windows(const FieldReader& fields, DecoderSpec& spec);
 
-/// The decoder's fields, those of the windows, and `more`.
+/// Returns the decoder's fields, those of the windows, and `more`.
 std::vector<Field> qwen_fields(std::vector<Field> more);
 
 }  // namespace mantissa::model
