@@ -233,8 +233,8 @@ TEST(ViewColumns, ASearchForANumberThatIsNotFiniteReadsTheColumnsOfTheView) {
     const Matrix master = c.weights.master(0);
     store_row(&huge, 1, master.data, master.type, kHuge * 16 + i);
   }
-  std::ranges::fill(c.executor->integers("ids"), 0);
-  c.executor->integers("ids")[12] = kHuge;
+  std::ranges::fill(c.integers("ids"), 0);
+  c.integers("ids")[12] = kHuge;
   const std::int64_t first_row = 0;
   const auto found = runtime::find_first_non_finite(
       *c.executor, first_row, [&] { c.executor->run(graph::Phase::forward, rows.extent()); });

@@ -35,7 +35,6 @@ class Executor {
   /// if there is none.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
-  std::span<std::int32_t> integers(std::string_view name) const;
 
   /// Runs the steps of one phase. `accumulate`: weight gradients are added to what is there (all but the
   /// first micro-batch). Throws ShapeError, before any step runs, if the extent exceeds the capacity or does
