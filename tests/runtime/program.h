@@ -158,6 +158,22 @@ inline void train_step(const Compiled& c, const Extent& extent) {
   c.executor->run(graph::Phase::finish, extent);
 }
 
+/// Runs micro-batches, each one token of `data` after the one before: `data` needs micro_batches − 1 tokens
+/// more than `rows`. Returns every gradient and the log-probabilities of the last micro-batch.
+inline std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data,
+                                  std::size_t micro_batches = 2) {
+  const auto tokens = static_cast<std::size_t>(rows.tokens);
+  for (std::size_t first = 0; first < micro_batches; ++first) {
+    data.feed(c, first, tokens);
+    c.executor->run(graph::Phase::forward, rows.extent());
+    c.executor->run(graph::Phase::backward, rows.extent(), first > 0);
+  }
+  c.executor->run(graph::Phase::finish, rows.extent());
+  std::vector<Bytes> all = c.gradients();
+  all.push_back(c.bytes(c.program.required("log_prob"), tokens));
+  return all;
+}
+
 inline plan::CompileOptions options_for(const Segments& s) {
   plan::CompileOptions o;
   for (const Row& r : s.rows) o.longest_row = std::max(o.longest_row, r.length);
