@@ -22,7 +22,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 
 #include "mantissa/numeric/lanes-inl.h"
 #include "mantissa/numeric/math_f64-inl.h"
@@ -126,12 +125,7 @@ HWY_INLINE V Log(D d, V x) {
   low = hn::MulAdd(e, hn::Set(d, 0x1.7f7d1cp-20f), low);
   low = hn::NegMulAdd(hn::Set(d, 0.5f), square, low);
   const auto high = hn::Mul(e, hn::Set(d, 0x1.62e4p-1f));
-  auto y = hn::Add(high, hn::Add(f, low));
-  const auto inf = hn::Set(d, std::numeric_limits<float>::infinity());
-  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
-  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
-  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<float>::quiet_NaN()), y);
-  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+  return LogOrSpecial(d, x, hn::Add(high, hn::Add(f, low)));
 }
 
 /// The hyperbolic tangent.

@@ -111,6 +111,18 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 
+/// The logarithm of x in f32 or f64, given `y` for positive finite x: -inf for zeros, NaN for negative
+/// values.
+template <class D, class V>
+HWY_INLINE V LogOrSpecial(D d, V x, V y) {
+  using Limits = std::numeric_limits<hn::TFromD<D>>;
+  const auto inf = hn::Set(d, Limits::infinity());
+  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
+  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, Limits::quiet_NaN()), y);
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+}
+
 /// The natural logarithm: -inf for zeros, NaN for negative values.
 template <F64Lanes D, class V>
 HWY_INLINE V Log(D d, V x) {
@@ -141,12 +153,7 @@ HWY_INLINE V Log(D d, V x) {
   const auto high = hn::Mul(e, hn::Set(d, kLn2High));
   const auto sum = hn::Add(high, f);
   const auto rest = hn::Sub(f, hn::Sub(sum, high));
-  auto y = hn::Add(sum, hn::Add(rest, low));
-  const auto inf = hn::Set(d, std::numeric_limits<double>::infinity());
-  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
-  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
-  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<double>::quiet_NaN()), y);
-  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+  return LogOrSpecial(d, x, hn::Add(sum, hn::Add(rest, low)));
 }
 
 /// The hyperbolic tangent: t / (t + 2) with t = e^2|x| − 1.
