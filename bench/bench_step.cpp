@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,7 @@
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
-#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/session.h"
 
 namespace {
 
@@ -62,6 +63,22 @@ plan::Program program_of(const Model& shape, const std::string& policy, const ke
                        precision::Policy::parse(policy), options, ctx);
 }
 
+/// Rows of ids and targets spread over the vocabulary.
+runtime::Batch batch_of(const Model& shape) {
+  runtime::Batch batch;
+  std::vector<std::int32_t> ids, targets;
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    ids.clear();
+    targets.clear();
+    for (std::int64_t i = row * shape.length; i < (row + 1) * shape.length; ++i) {
+      ids.push_back(static_cast<std::int32_t>(i * 31 % shape.vocabulary));
+      targets.push_back(static_cast<std::int32_t>(i * 17 % shape.vocabulary));
+    }
+    batch.add({.ids = ids, .targets = targets});
+  }
+  return batch;
+}
+
 /// Returns "matmul", or with its inputs' sizes "matmul 1280·128 · 352·128".
 std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_shape) {
   std::string kind(s.parts.empty() ? s.op->id : "fused");
@@ -86,22 +103,17 @@ void print(const std::string& kind, const Spent& s, const Spent& all, double pea
 
 /// Runs forward and backward a few times and prints the time of each kind of op.
 void measure(const Model& shape, const std::string& policy, bool by_shape, const kernels::Context& ctx) {
-  const plan::Program program = program_of(shape, policy, ctx);
+  const auto planned = std::make_shared<const plan::Program>(program_of(shape, policy, ctx));
+  const plan::Program& program = *planned;
   const auto device = runtime::cpu(ctx);
-  runtime::WeightSet weights(program, *device);
-  weights.initialise(1);
-  runtime::Executor executor(program, weights);
-  const auto vocabulary = static_cast<std::size_t>(shape.vocabulary);
-  for (std::size_t i = 0; i < executor.integers("ids").size(); ++i) {
-    executor.integers("ids")[i] = static_cast<std::int32_t>(i * 31 % vocabulary);
-    executor.integers("targets")[i] = static_cast<std::int32_t>(i * 17 % vocabulary);
-  }
-  runtime::Batch batch;
-  const std::vector<std::int32_t> zeros(static_cast<std::size_t>(shape.length));
-  for (std::int64_t r = 0; r < shape.rows; ++r) batch.add({.ids = zeros, .targets = zeros});
+  const auto weights = std::make_shared<runtime::WeightSet>(program, *device);
+  weights->initialise(1);
+  runtime::Session session(planned, weights);
+  const runtime::Batch batch = batch_of(shape);
+  session.feed(batch);
   std::map<const plan::Step*, double> fastest;
   Clock::time_point last;
-  executor.after_step = [&](const plan::Step& step, const graph::Call&) {
+  session.executor().after_step = [&](const plan::Step& step, const graph::Call&) {
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
     const auto [at, fresh] = fastest.try_emplace(&step, seconds);
@@ -115,7 +127,7 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
       last = Clock::now();
-      executor.run(phase, batch.extent());
+      session.run(phase, batch.extent());
     }
   }
   std::map<std::string, Spent> spent;

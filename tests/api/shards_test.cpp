@@ -47,7 +47,7 @@ TEST(Shards, ThePlanShowsThemAndTheirMemory) {
   ASSERT_EQ(one.notes.size(), 1U);
   EXPECT_EQ(one.notes[0].find("reduce=bf16 has no effect: the batch is one shard; "), 0U) << one.notes[0];
   EXPECT_TRUE(four.notes.empty());
-  EXPECT_NE(four.text.find("shards  4 of 1 sequences; gradients are added by a tree in bf16\n"),
+  EXPECT_NE(four.text.find("shards  4 of 1 sequence; gradients are added by a tree in bf16\n"),
             std::string::npos)
       << four.text;
   // At most two sums wait, with 2 bytes per parameter; those of a norm with 16 parameters use a line of 64

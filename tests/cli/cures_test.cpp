@@ -15,6 +15,7 @@ using testing::Result;
 using testing::shell;
 using testing::TemporaryFolder;
 using testing::tiny_config;
+using testing::train_tiny;
 using testing::write;
 
 /// Returns the commands of an error or a warning: the lines after "fix:" and "or:".
@@ -101,8 +102,7 @@ TEST(Cures, OfARunDirectoryThatHoldsAState) {
 
 TEST(Cures, OfADamagedStateIsTheOneBeforeIt) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  ASSERT_EQ(train_tiny(folder, 6, "bf16-mixed").code, 0);
   std::filesystem::resize_file(folder / "r/state/step-00000006/state.safetensors", 100);
   const Result damaged = mantissa(folder, "train run.toml --out r --resume --quiet");
   EXPECT_EQ(damaged.code, 2);
@@ -174,8 +174,7 @@ TEST(Cures, OfDivergedWeightsStartOverAtALowerRate) {
 
 TEST(Eval, OfARunWithoutAModelUsesItsNewestState) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(4, "bf16-mixed"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  ASSERT_EQ(train_tiny(folder, 4, "bf16-mixed").code, 0);
   const Result finished = mantissa(folder, "eval r --puzzles 0 --json");
   std::filesystem::remove_all(folder / "r/model");
   const Result state = mantissa(folder, "eval r --puzzles 0 --json");

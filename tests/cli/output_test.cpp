@@ -4,14 +4,10 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstdint>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <thread>
-#include <vector>
 
 #include "cli/run_program.h"
-#include "mantissa/io/safetensors.h"
 
 namespace mantissa {
 namespace {
@@ -23,17 +19,15 @@ using testing::runs;
 using testing::start;
 using testing::TemporaryFolder;
 using testing::tiny_config;
+using testing::train_tiny;
 using testing::wait_for;
 using testing::write;
+using testing::write_ids;
 
 TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(2, "32-true"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
-  const std::vector<std::int32_t> ids = {72, 101, 108, 108, 111};
-  io::write_safetensors(folder / "ids",
-                        std::vector{io::TensorToWrite{
-                            "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
+  ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
+  write_ids(folder);
   std::filesystem::create_symlink("ids", folder / "link");
   std::filesystem::create_hard_link(folder / "r/model/model.safetensors", folder / "hard");
   const std::string config = tiny_config(2, "32-true");
@@ -84,12 +78,8 @@ TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
 
 TEST(Output, ThatIsLostIsOneMessageAndExitCodeOne) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(2, "32-true"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
-  const std::vector<std::int32_t> ids = {72, 101, 108, 108, 111};
-  io::write_safetensors(folder / "ids",
-                        std::vector{io::TensorToWrite{
-                            "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
+  ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
+  write_ids(folder);
   for (const char* arguments :
        {"help", "train --help", "version", "manual", "completion bash", "explain run.toml", "inspect r",
         "generate r --prompt Ada --max-new-tokens 2", "eval r --puzzles 0", "loss-scale --overflows 01",
@@ -121,8 +111,7 @@ TEST(Output, OfAClosedPipeEndsQuietly) {
 class Interrupt : public ::testing::TestWithParam<int> {
  protected:
   void SetUp() override {
-    write(folder_ / "run.toml", tiny_config(2, "32-true"));
-    ASSERT_EQ(mantissa(folder_, "train run.toml --out r --quiet").code, 0);
+    ASSERT_EQ(train_tiny(folder_, 2, "32-true").code, 0);
     std::string text;
     for (int i = 0; i < 1'000'000; ++i) text += "Ada said ";
     write(folder_ / "long.txt", text);

@@ -24,8 +24,10 @@ using testing::runs;
 using testing::start;
 using testing::TemporaryFolder;
 using testing::tiny_config;
+using testing::train_tiny;
 using testing::wait_for;
 using testing::write;
+using testing::write_ids;
 
 TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   const TemporaryFolder folder;
@@ -111,12 +113,8 @@ TEST(Program, RulesOfLaterStepsAreIgnoredWithoutSteps) {
   const std::string rules =
       " --rule '{match=\"*\", steps=\"2:\", compute=\"f16\"}' --rule '{match=\"*\", steps=\"1:3\", "
       "compute=\"f32\"}'";
-  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r").code, 0);
-  const std::string header = R"({"input_ids":{"dtype":"I32","shape":[1,4],"data_offsets":[0,16]}})";
-  std::string length(8, '\0');
-  length[0] = static_cast<char>(header.size());
-  write(folder / "ids", length + header + std::string(16, '\0'));
+  ASSERT_EQ(train_tiny(folder, 2, "bf16-mixed").code, 0);
+  write_ids(folder);
   for (const char* arguments :
        {"generate r/model --prompt Ada --max-new-tokens 3", "eval r/model --data kk --puzzles 0",
         "trace r/model --tokens ids --out t.safetensors"}) {
@@ -181,12 +179,8 @@ TEST(Program, ADeepSpeedFileIsReadByEveryCommandWithAPolicy) {
 
 TEST(Program, ATraceKeepsTheFormatsOfUnconvertedTensors) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(2, "32-true"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
-  const std::vector<std::int32_t> ids = {72, 101, 108, 108, 111};
-  io::write_safetensors(folder / "ids",
-                        std::vector{io::TensorToWrite{
-                            "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
+  ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
+  write_ids(folder);
   const std::string trace =
       "trace r/model --tokens ids --out t --precision 'bf16-true output=compute>f32' --grads ";
   const Result done = mantissa(folder, trace + "--unconverted logits --unconverted 'grad.*norm.weight'");
@@ -253,9 +247,8 @@ TEST(Program, OptionsWithoutEffectAreNotedOnce) {
 
 TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(2, "bf16-mixed"));
   write(folder / "Bo", "Bo said");
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  ASSERT_EQ(train_tiny(folder, 2, "bf16-mixed").code, 0);
   const std::string common = " --max-new-tokens 9 --temperature 1 --seed 3 --json";
   const auto json = [&](const std::string& arguments) {
     const Result r = mantissa(folder, "generate r/model " + arguments + common);
@@ -324,8 +317,7 @@ TEST(Program, ATerminationSignalSavesTheStateAndExitsWith130) {
 
 TEST(Program, AModelTruncatedWhileInUseIsAnError) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(2, "32-true"));
-  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
   const std::filesystem::path weights = folder / "r/model/model.safetensors";
   const pid_t child = start(folder, "generate r/model --prompt-ids 1 --max-new-tokens 1000000");
   while (read_all("/proc/" + std::to_string(child) + "/maps").find(weights.string()) == std::string::npos)

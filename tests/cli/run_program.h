@@ -7,12 +7,16 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "api/tiny.h"
+#include "mantissa/io/safetensors.h"
 
 namespace mantissa::testing {
 
@@ -67,6 +71,20 @@ inline bool runs(pid_t child) {
 
 inline void write(const std::filesystem::path& path, const std::string& text) {
   std::ofstream(path) << text;
+}
+
+/// Writes run.toml, a tiny run of `steps` steps under `policy`, and trains it to the folder `r`.
+inline Result train_tiny(const TemporaryFolder& folder, int steps, const std::string& policy) {
+  write(folder / "run.toml", tiny_config(steps, policy));
+  return mantissa(folder, "train run.toml --out r --quiet");
+}
+
+/// Writes the file `ids`, one row for `trace --tokens`: the bytes of "Hello".
+inline void write_ids(const TemporaryFolder& folder) {
+  const std::vector<std::int32_t> ids = {72, 101, 108, 108, 111};
+  io::write_safetensors(folder / "ids",
+                        std::vector{io::TensorToWrite{
+                            "input_ids", io::Dtype::i32, {1, 5}, std::as_bytes(std::span(ids)), nullptr}});
 }
 
 }  // namespace mantissa::testing

@@ -158,8 +158,7 @@ TEST(Train, OfACompleteRunTellsSoAndNoSpeed) {
 
 TEST(RunDirectory, IsAModelToEveryCommand) {
   const TemporaryFolder folder;
-  write(folder / "run.toml", tiny_config(6, "bf16-mixed"));
-  ASSERT_EQ(mantissa::testing::mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  ASSERT_EQ(train_tiny(folder, 6, "bf16-mixed").code, 0);
   for (const char* arguments : {"generate r --prompt Ada --max-new-tokens 3", "explain r", "inspect r",
                                 "convert r c --dtype bf16 --data kk", "eval r --data kk --puzzles 0"}) {
     const Result r = mantissa::testing::mantissa(folder, arguments);

@@ -77,7 +77,7 @@ inline void check_gradients(const Graph& graph, std::int64_t vocabulary, const S
   data.feed(c, 0, data.ids.size());
   if (c.program.find("order") != plan::kNoBuffer) {
     for (std::size_t t = 0; t < data.ids.size(); ++t)
-      c.executor->integers("order")[t] = static_cast<std::int32_t>(3 * t % 5);
+      c.integers("order")[t] = static_cast<std::int32_t>(3 * t % 5);
   }
   check_gradients(c, "log_prob", data.d, rows, chain);
 }

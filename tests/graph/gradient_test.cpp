@@ -151,7 +151,7 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
   const Data data(rows.tokens, kVocabulary, 3);
   data.feed(c, 0, data.ids.size());
   for (std::size_t r = 0; r < 2; ++r)
-    c.executor->integers("rows")[r] = static_cast<std::int32_t>(rows.rows[r].begin + rows.rows[r].length - 1);
+    c.integers("rows")[r] = static_cast<std::int32_t>(rows.rows[r].begin + rows.rows[r].length - 1);
   const std::vector<double> d = {0.75, -1.25};
   for (std::size_t r = 0; r < 2; ++r) c.set(c.program.find("dscore"), r, d[r]);
   check_gradients(c, "score", d, rows, 64);

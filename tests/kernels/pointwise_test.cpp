@@ -54,8 +54,6 @@ T spelled(const Instruction& in, T a, T b, T c) {
       return math(MathFunction::log);
     case Opcode::tanh:
       return math(MathFunction::tanh);
-    case Opcode::erf:
-      return math(MathFunction::erf);
     case Opcode::normal_cdf:
       return math(MathFunction::normal_cdf);
     case Opcode::sigmoid:

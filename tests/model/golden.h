@@ -76,9 +76,8 @@ inline Trace trace(const std::filesystem::path& directory, const char* policy, c
   for (std::size_t t = 0; t < count; ++t) asked += tokens.asks(t) ? 1 : 0;
   const plan::BufferId seed = c.program.find("dlog_prob");
   for (std::size_t t = 0; t < count; ++t) {
-    c.executor->integers("ids")[t] = static_cast<std::int32_t>(tokens.ids[t]);
-    c.executor->integers("targets")[t] =
-        tokens.is_last(t) ? -1 : static_cast<std::int32_t>(tokens.ids[t + 1]);
+    c.integers("ids")[t] = static_cast<std::int32_t>(tokens.ids[t]);
+    c.integers("targets")[t] = tokens.is_last(t) ? -1 : static_cast<std::int32_t>(tokens.ids[t + 1]);
     c.set(seed, t, tokens.asks(t) ? -1 / asked : 0);
   }
   train_step(c, rows.extent());

@@ -21,7 +21,7 @@ constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 /// The largest errors stated in numeric/math-inl.h, in ulp.
 double stated_ulp(MathFunction f) {
-  constexpr double kStated[] = {0.78, 0.84, 1.35, 1.08, 1.97, 1.50, 0.5000001, 0.5000001, 5.5};
+  constexpr double kStated[] = {0.78, 0.84, 1.35, 1.97, 1.50, 0.5000001, 0.5000001, 5.5};
   return kStated[static_cast<int>(f)];
 }
 
@@ -34,8 +34,6 @@ double exact(MathFunction f, double x) {
       return std::log(x);
     case MathFunction::tanh:
       return std::tanh(x);
-    case MathFunction::erf:
-      return std::erf(x);
     case MathFunction::sigmoid:
       return x >= 0 ? 1 / (1 + std::exp(-x)) : std::exp(x) / (1 + std::exp(x));
     case MathFunction::rsqrt:
@@ -126,7 +124,6 @@ TEST(Math, HandlesSpecialValues) {
   expect_values(MathFunction::exp, in, {1, 1, kInf, 0, kNan});
   expect_values(MathFunction::log, in, {-kInf, -kInf, kInf, kNan, kNan});
   expect_values(MathFunction::tanh, in, {0.0f, -0.0f, 1, -1, kNan});
-  expect_values(MathFunction::erf, in, {0.0f, -0.0f, 1, -1, kNan});
   expect_values(MathFunction::normal_cdf, in, {0.5f, 0.5f, 1, 0, kNan});
   expect_values(MathFunction::sigmoid, in, {0.5f, 0.5f, 1, 0, kNan});
   expect_values(MathFunction::log, {1.0f, -1.0f}, {0.0f, kNan});

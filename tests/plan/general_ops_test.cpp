@@ -22,6 +22,7 @@ using mantissa::testing::Bytes;
 using mantissa::testing::Compiled;
 using mantissa::testing::Data;
 using mantissa::testing::options_for;
+using mantissa::testing::results;
 using mantissa::testing::Segments;
 
 constexpr std::int64_t kVocabulary = 29, kWidth = 16, kHidden = 24, kPositions = 12, kHeads = 4;
@@ -100,19 +101,6 @@ const char* const kPolicies[] = {"64-true",
                                  "bf16-mixed compute=nvfp4",
                                  "bf16-mixed; *.mlp: rounding=stochastic",
                                  "bf16-mixed; h.1: compute=f32"};
-
-/// Returns log-probabilities and every gradient of two micro-batches.
-std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data) {
-  for (const bool accumulate : {false, true}) {
-    data.feed(c, accumulate ? 1 : 0, data.ids.size() - 1);  // the second one shifted by a token
-    c.executor->run(graph::Phase::forward, rows.extent());
-    c.executor->run(graph::Phase::backward, rows.extent(), accumulate);
-  }
-  c.executor->run(graph::Phase::finish, rows.extent());
-  std::vector<Bytes> all = c.gradients();
-  all.push_back(c.bytes(c.program.required("log_prob"), static_cast<std::size_t>(rows.tokens)));
-  return all;
-}
 
 TEST(GeneralOps, HaveTheSameBytesUnderEveryPass) {
   const Segments rows({9, 4, 1}, 2);

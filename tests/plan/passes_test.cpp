@@ -17,6 +17,7 @@ using mantissa::testing::Bytes;
 using mantissa::testing::Compiled;
 using mantissa::testing::Data;
 using mantissa::testing::options_for;
+using mantissa::testing::results;
 using mantissa::testing::Segments;
 using mantissa::testing::tiny_llama;
 
@@ -49,25 +50,9 @@ graph::Graph training(bool tied, std::int64_t tokens, std::int64_t vocabulary = 
   return model::build_log_prob(tiny_llama(tied, vocabulary), tokens, tokens, true);
 }
 
-/// Returns log-probabilities and every gradient of one micro-batch or of two.
-std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data, int micro_batches = 2) {
-  data.feed(c, 0, data.ids.size());
-  c.executor->run(graph::Phase::forward, rows.extent());
-  c.executor->run(graph::Phase::backward, rows.extent());
-  if (micro_batches > 1) {
-    data.feed(c, 1, data.ids.size() - 1);  // each token shifted to the left, the last one repeated
-    c.executor->run(graph::Phase::forward, rows.extent());
-    c.executor->run(graph::Phase::backward, rows.extent(), true);
-  }
-  c.executor->run(graph::Phase::finish, rows.extent());
-  std::vector<Bytes> all = c.gradients();
-  all.push_back(c.bytes(c.program.find("log_prob"), data.ids.size()));
-  return all;
-}
-
 TEST(Passes, ChangeNoByteOfAnyResult) {
   const Segments rows({9, 4, 1}, 2);
-  const Data data(rows.tokens, 29, 11);
+  const Data data(rows.tokens + 1, 29, 11);
   for (const std::string& policy : kPolicies) {
     for (const bool tied : {false, true}) {
       CompileOptions options = options_for(rows);

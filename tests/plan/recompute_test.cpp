@@ -14,25 +14,13 @@ using mantissa::testing::Bytes;
 using mantissa::testing::Compiled;
 using mantissa::testing::Data;
 using mantissa::testing::options_for;
+using mantissa::testing::results;
 using mantissa::testing::Segments;
 
 constexpr Recompute kModes[] = {Recompute::attention, Recompute::block};
 
 model::ModelConfig llama(std::int64_t layers) {
   return mantissa::testing::tiny_llama(true, 29, {{"num_hidden_layers", layers}});
-}
-
-/// Returns log-probabilities and every gradient of two micro-batches.
-std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data) {
-  for (const bool later : {false, true}) {
-    data.feed(c, later ? 1 : 0, static_cast<std::size_t>(rows.tokens));
-    c.executor->run(graph::Phase::forward, rows.extent());
-    c.executor->run(graph::Phase::backward, rows.extent(), later);
-  }
-  c.executor->run(graph::Phase::finish, rows.extent());
-  std::vector<Bytes> all = c.gradients();
-  all.push_back(c.bytes(c.program.find("log_prob"), static_cast<std::size_t>(rows.tokens)));
-  return all;
 }
 
 TEST(Recompute, ChangesNoByteOfAnyResult) {

@@ -119,15 +119,7 @@ std::vector<Bytes> results(const Graph& graph, const char* policy, const Compile
                            const Segments& rows, const Data& data) {
   Compiled c(graph, precision::Policy::parse(policy), options);
   c.randomise_vectors();
-  for (const bool later : {false, true}) {
-    data.feed(c, later ? 1 : 0, static_cast<std::size_t>(rows.tokens));
-    c.executor->run(graph::Phase::forward, rows.extent());
-    c.executor->run(graph::Phase::backward, rows.extent(), later);
-  }
-  c.executor->run(graph::Phase::finish, rows.extent());
-  std::vector<Bytes> all = c.gradients();
-  all.push_back(c.bytes(c.program.required("log_prob"), static_cast<std::size_t>(rows.tokens)));
-  return all;
+  return mantissa::testing::results(c, rows, data);
 }
 
 TEST(ViewColumns, ChangeNoByte) {
@@ -233,8 +225,8 @@ TEST(ViewColumns, ASearchForANumberThatIsNotFiniteReadsTheColumnsOfTheView) {
     const Matrix master = c.weights.master(0);
     store_row(&huge, 1, master.data, master.type, kHuge * 16 + i);
   }
-  std::ranges::fill(c.executor->integers("ids"), 0);
-  c.executor->integers("ids")[12] = kHuge;
+  std::ranges::fill(c.integers("ids"), 0);
+  c.integers("ids")[12] = kHuge;
   const std::int64_t first_row = 0;
   const auto found = runtime::find_first_non_finite(
       *c.executor, first_row, [&] { c.executor->run(graph::Phase::forward, rows.extent()); });

@@ -22,8 +22,7 @@ weights::ModelSource dynamic_llama() {
   const auto program = compile_decode(config, kPolicy, 8, best_device());
   runtime::WeightSet weights(*program, best_device());
   weights.initialise(7);
-  auto saved =
-      std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, kPolicy, best_device()));
+  auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, kPolicy));
   auto tensors = std::make_shared<io::MemoryTensors>();
   for (const weights::SavedTensor& t : saved->tensors)
     tensors->tensors.push_back({t.name, t.dtype, t.shape, t.bytes});

@@ -142,8 +142,8 @@ class TwoSequences {
       if (n == 0) continue;
       const std::size_t from = slot * kLength + static_cast<std::size_t>(done_[slot]);
       std::copy_n(data_.ids.begin() + static_cast<std::ptrdiff_t>(from), n,
-                  c_.executor->integers("ids").begin() + tokens);
-      c_.executor->integers("rows")[last.size()] = static_cast<std::int32_t>(tokens + n - 1);
+                  c_.integers("ids").begin() + tokens);
+      c_.integers("rows")[last.size()] = static_cast<std::int32_t>(tokens + n - 1);
       segments.push_back({tokens, n, done_[slot], static_cast<std::int64_t>(slot)});
       rows.push_back({tokens, n});
       last.push_back(from + static_cast<std::size_t>(n) - 1);

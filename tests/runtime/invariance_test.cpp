@@ -94,8 +94,8 @@ std::vector<double> traced(const char* policy, const std::vector<std::int32_t>& 
   const Compiled c(model::build_logits(tiny_llama(false), n, n, false), precision::Policy::parse(policy),
                    options_for(n, 1));
   for (std::size_t t = 0; t < ids.size(); ++t) {
-    c.executor->integers("ids")[t] = ids[t];
-    c.executor->integers("targets")[t] = t + 1 < ids.size() ? ids[t + 1] : -1;
+    c.integers("ids")[t] = ids[t];
+    c.integers("targets")[t] = t + 1 < ids.size() ? ids[t + 1] : -1;
   }
   c.executor->run(graph::Phase::forward, Segments({n}).extent());
   std::vector<double> all = c.values("log_prob", ids.size() - 1);

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -67,6 +68,13 @@ struct Compiled {
   }
   std::vector<double> values(std::string_view name, std::size_t count) const {
     return values(program.find(name), count);
+  }
+  /// Returns all elements of an input of integers, to be set.
+  std::span<std::int32_t> integers(std::string_view name) const {
+    const plan::Buffer& b = program.buffer(program.required(name));
+    EXPECT_TRUE(b.integer) << name;
+    return {static_cast<std::int32_t*>(executor->buffer(name).data),
+            static_cast<std::size_t>(b.shape.count())};
   }
   void set(plan::BufferId id, std::size_t offset, double value) const {
     const Matrix m = executor->buffer(id);
@@ -135,8 +143,8 @@ struct Data {
   /// Sets tokens [begin, begin + count) as the program's inputs.
   void feed(const Compiled& c, std::size_t begin, std::size_t count) const {
     for (std::size_t t = 0; t < count; ++t) {
-      c.executor->integers("ids")[t] = ids[begin + t];
-      c.executor->integers("targets")[t] = targets[begin + t];
+      c.integers("ids")[t] = ids[begin + t];
+      c.integers("targets")[t] = targets[begin + t];
       if (const plan::BufferId seed = c.program.find("dlog_prob"); seed != plan::kNoBuffer)
         c.set(seed, t, d[begin + t]);
     }
@@ -148,6 +156,22 @@ inline void train_step(const Compiled& c, const Extent& extent) {
   c.executor->run(graph::Phase::forward, extent);
   c.executor->run(graph::Phase::backward, extent);
   c.executor->run(graph::Phase::finish, extent);
+}
+
+/// Runs micro-batches, each one token of `data` after the one before: `data` needs micro_batches − 1 tokens
+/// more than `rows`. Returns every gradient and the log-probabilities of the last micro-batch.
+inline std::vector<Bytes> results(const Compiled& c, const Segments& rows, const Data& data,
+                                  std::size_t micro_batches = 2) {
+  const auto tokens = static_cast<std::size_t>(rows.tokens);
+  for (std::size_t first = 0; first < micro_batches; ++first) {
+    data.feed(c, first, tokens);
+    c.executor->run(graph::Phase::forward, rows.extent());
+    c.executor->run(graph::Phase::backward, rows.extent(), first > 0);
+  }
+  c.executor->run(graph::Phase::finish, rows.extent());
+  std::vector<Bytes> all = c.gradients();
+  all.push_back(c.bytes(c.program.required("log_prob"), tokens));
+  return all;
 }
 
 inline plan::CompileOptions options_for(const Segments& s) {

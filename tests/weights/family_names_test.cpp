@@ -78,7 +78,7 @@ class FamilyNames : public test::TemporaryFolder, public ::testing::WithParamInt
   /// Every slot contains the numbers given by add(), for every way of loading.
   void expect_loaded(const char* in = ".") {
     runtime::WeightSet copied(program, mantissa::testing::plain_device());
-    load_weights(copied, source(in), mantissa::testing::plain_device());
+    load_weights(copied, source(in));
     const runtime::WeightSet mapped = open_weights(program, source(in), mantissa::testing::plain_device());
     for (std::size_t s = 0; s < program.slots.size(); ++s) {
       const plan::Slot& slot = program.slots[s];

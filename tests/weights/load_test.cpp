@@ -90,7 +90,7 @@ TEST_F(LoadWeights, MappedHaveTheBitsOfCopiedUnderEveryPresetAndDtype) {
         SCOPED_TRACE(::testing::Message() << policy << " from " << name(format) << (tied ? ", tied" : ""));
         const plan::Program program = program_of(config(tied), policy);
         runtime::WeightSet copied(program, mantissa::testing::plain_device());
-        load_weights(copied, source, mantissa::testing::plain_device());
+        load_weights(copied, source);
         for (const kernels::Context& ctx : kernels::testing::contexts()) {
           const auto device = runtime::cpu(ctx);
           const runtime::WeightSet mapped = open_weights(program, source, *device);
@@ -155,10 +155,10 @@ TEST_F(LoadWeights, NameTheFirstValueThatIsNotFinite) {
          {"64-true", "32-true", "bf16-mixed", "bf16-true", "params=tf32", "params=e5m2"}) {
       SCOPED_TRACE(::testing::Message() << policy << " from " << name(format));
       const plan::Program program = program_of(config(false), policy);
-      runtime::WeightSet copied(program, mantissa::testing::plain_device());
       const auto two = runtime::cpu({.threads = 2});
+      runtime::WeightSet copied(program, *two);
       const auto message = [&](auto load) { return test::message_of<FileError>(load); };
-      const std::string said = message([&] { load_weights(copied, source, *two); });
+      const std::string said = message([&] { load_weights(copied, source); });
       const char* what = traits(format).has_infinity ? "-inf" : "nan";  // with or without a sign
       EXPECT_NE(said.find("tensor \"model.embed_tokens.weight\" is "), std::string::npos) << said;
       EXPECT_NE(said.find(std::string(what) + " at element 262150;"), std::string::npos) << said;

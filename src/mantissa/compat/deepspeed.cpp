@@ -124,8 +124,7 @@ struct Reader {
       out.scaler_warning =
           "zero_optimization.stage is 0: DeepSpeed's scaler then has no hysteresis and never stops at the "
           "minimum scale, where it skips every step that overflows; this run does the same. Stages 1, 2 and "
-          "3 "
-          "use hysteresis and stop at the minimum";
+          "3 use hysteresis and stop at the minimum";
       return;
     }
     set_from("hysteresis", std::to_string(hysteresis.value_or(2)));
@@ -176,8 +175,7 @@ struct Reader {
     if (!moments) return low ? "bf16-true" : "bf16-mixed residual=bf16";
     out.warnings.push_back(
         "bf16.bf16_optimizer_states: DeepSpeed rounds the moments to nearest, which discards small changes "
-        "of "
-        "the second moment; this run rounds bf16 weights and moments stochastically");
+        "of the second moment; this run rounds bf16 weights and moments stochastically");
     return "bf16-true optimizer=bf16 rounding=stochastic";
   }
 

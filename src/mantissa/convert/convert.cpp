@@ -7,6 +7,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/io/atomic.h"
@@ -262,15 +263,15 @@ class Converter {
     }
     if (format && others > 0)
       result_.notes.push_back(
-          fmt::format("{} tensors were copied unchanged: integers, booleans, and types that are not number "
-                      "formats of this "
-                      "program",
-                      others));
+          fmt::format("{} copied unchanged: integers, booleans, "
+                      "and types that are not number formats of this program",
+                      counted(others, "tensor", "was", "were")));
     if (scaled_ > 0)
       result_.notes.push_back(
-          fmt::format("{} weights were multiplied by their scales, and the scales were removed", scaled_));
+          fmt::format("scales were multiplied into {} and removed", counted(scaled_, "weight")));
     if (nonfinite > 0)
-      result_.notes.push_back(fmt::format("{} values were inf or nan before the conversion", nonfinite));
+      result_.notes.push_back(
+          fmt::format("{} inf or nan before the conversion", counted(nonfinite, "value", "was", "were")));
   }
 
   /// Adds one warning with the first few tensors by name.
@@ -283,14 +284,15 @@ class Converter {
       if (t.lost() == 0) continue;
       largest = std::max(largest, t.errors.largest);
       if (named.size() < kNamed) {
-        named.push_back(fmt::format("{} of {} values of {}", t.lost(), t.errors.count, t.name));
+        named.push_back(fmt::format("{} of {} of {}", t.lost(), counted(t.errors.count, "value"), t.name));
       } else {
         ++others;
         values += t.lost();
       }
     }
     if (named.empty()) return;
-    if (others > 0) named.push_back(fmt::format("{} values of {} more tensors", values, others));
+    if (others > 0)
+      named.push_back(fmt::format("{} of {}", counted(values, "value"), counted(others, "more tensor")));
     const Change& change = request_.change;
     if (change.blocks) {
       result_.warnings.push_back(

@@ -89,7 +89,7 @@ std::string row_text(const InspectedTensor& row, std::size_t width) {
   const bool any = v.finite() > 0;
   text += fmt::format("{:>11.3g}{:>11.3g}{:>11.3g}", any ? v.min : std::nan(""), any ? v.max : std::nan(""),
                       v.rms());
-  if (v.nonfinite > 0) text += fmt::format("  {} values are inf or nan", v.nonfinite);
+  if (v.nonfinite > 0) text += fmt::format("  {} inf or nan", counted(v.nonfinite, "value", "is", "are"));
   return text;
 }
 

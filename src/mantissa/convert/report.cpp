@@ -60,9 +60,8 @@ std::string to_text(const Report& c) {
   if (c.effect) {
     const Effect& e = *c.effect;
     text += fmt::format(
-        "loss    {:.6f} before, {:.6f} after ({:+.3g}) over {} tokens; KL divergence {:.3g}, at most "
-        "{:.3g}\n",
-        e.loss, e.converted_loss, e.converted_loss - e.loss, e.tokens, e.kl, e.max_kl);
+        "loss    {:.6f} before, {:.6f} after ({:+.3g}) over {}; KL divergence {:.3g}, at most {:.3g}\n",
+        e.loss, e.converted_loss, e.converted_loss - e.loss, counted(e.tokens, "token"), e.kl, e.max_kl);
   }
   text.pop_back();
   return text;

@@ -98,7 +98,7 @@ double attention_flops(const plan::Step& s) {
 bool takes_exponentials(const kernels::Expression& program) {
   using kernels::Opcode;
   return std::ranges::any_of(program.code, [](const kernels::Instruction& i) {
-    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid || i.op == Opcode::erf ||
+    return i.op == Opcode::exp || i.op == Opcode::tanh || i.op == Opcode::sigmoid ||
            i.op == Opcode::normal_cdf;
   });
 }

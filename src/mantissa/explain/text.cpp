@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/explain/explained.h"
 #include "mantissa/explain/memory.h"
@@ -40,8 +41,8 @@ std::string formats_text(const There& there) {
 
 /// Returns the lines of this machine ("here") and each target: how they compute the formats of the plan.
 std::string machine_lines(const Explained& e) {
-  std::string text =
-      fmt::format("here    {} · {}, {} threads\n", formats_text(e.here), e.here.simd, e.here.threads);
+  std::string text = fmt::format("here    {} · {}, {}\n", formats_text(e.here), e.here.simd,
+                                 counted(e.here.threads, "thread"));
   for (const There& there : e.targets) {
     text += fmt::format("target  {} ({}): {}\n", there.target.name, there.target.description,
                         formats_text(there));
@@ -74,7 +75,7 @@ std::string fits_text(const Explained& e) {
   const config::BatchSection& batch = t.config.batch;
   const std::string memory = bytes_text(e.here.memory_bytes) + " here";
   if (t.largest_micro_batch_size == 0) {
-    const std::string at_once = batch.leaf == 1 ? "one sequence" : fmt::format("{} sequences", batch.leaf);
+    const std::string at_once = batch.leaf == 1 ? "one sequence" : counted(batch.leaf, "sequence");
     return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory,
                        at_once, bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
@@ -86,8 +87,8 @@ std::string fits_text(const Explained& e) {
 std::string fits_text(const There& there) {
   const std::string where = fmt::format("{} on {}", memory_text(there.target), there.target.name);
   if (there.fits) {
-    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} sequences in total", where,
-                       there.largest_micro_batch_size, there.sequences_that_fit);
+    return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch; {} in total", where,
+                       there.largest_micro_batch_size, counted(there.sequences_that_fit, "sequence"));
   }
   return fmt::format("{}: no, not even one sequence at a time: that needs {}, {} more than available", where,
                      bytes_text(there.least_bytes), bytes_text(there.least_bytes - there.usable_bytes));
@@ -137,8 +138,8 @@ std::string training_tables(const Explained& e) {
   }
   text += fmt::format("\nupdate\n{}", plan::plan_table(e.rows, graph::Phase::finish));
   if (t.shards > 1) {
-    text += fmt::format("\nshards  {} of {} sequences; gradients are added by a tree in {}\n", t.shards,
-                        t.config.batch.global_batch_size / t.shards, name(t.reduce));
+    text += fmt::format("\nshards  {} of {}; gradients are added by a tree in {}\n", t.shards,
+                        counted(t.config.batch.global_batch_size / t.shards, "sequence"), name(t.reduce));
   }
   return text;
 }

@@ -42,7 +42,6 @@ class ExpressionBuilder {
   Reg exp(Reg a) { return unary(Opcode::exp, a); }
   Reg log(Reg a) { return unary(Opcode::log, a); }
   Reg tanh(Reg a) { return unary(Opcode::tanh, a); }
-  Reg erf(Reg a) { return unary(Opcode::erf, a); }
   Reg normal_cdf(Reg a) { return unary(Opcode::normal_cdf, a); }
   Reg sigmoid(Reg a) { return unary(Opcode::sigmoid, a); }
   Reg rsqrt(Reg a) { return unary(Opcode::rsqrt, a); }

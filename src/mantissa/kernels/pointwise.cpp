@@ -27,8 +27,6 @@ std::string function_name(const Instruction& in) {
       return "tanh";
     case Opcode::normal_cdf:
       return "normal_cdf";
-    case Opcode::erf:
-      return "erf";
     case Opcode::sigmoid:
       return "sigmoid";
     case Opcode::rsqrt:

@@ -26,7 +26,6 @@ enum class Opcode : std::uint8_t {
   exp,         // dst = e^a
   log,         // dst = the natural logarithm of a
   tanh,        // dst = tanh a
-  erf,         // dst = erf a
   normal_cdf,  // dst = Φ(a) = ½·erfc(−a/√2)
   sigmoid,     // dst = 1 / (1 + e^−a)
   rsqrt,       // dst = 1 / √a: the root is rounded, then the quotient

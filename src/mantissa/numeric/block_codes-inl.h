@@ -24,9 +24,6 @@ namespace mantissa {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The most elements of a block.
-inline constexpr std::size_t kLongestBlock = 32;
-
 /// Calls call(f) with the format as a constant, f = std::integral_constant<BlockFormat, …>.
 template <class Call>
 HWY_INLINE void WithFormat(BlockFormat format, const Call& call) {

@@ -1,7 +1,7 @@
-// Exponential, logarithm, tanh and erf of f64 vectors. The polynomials are our own (minimax, Remez) and every
-// rounding is explicit, so the bits are equal on every instruction set and independent of the C library.
-// Included once per instruction set (Highway's -inl.h idiom). numeric/math-inl.h, which includes this, lists
-// the errors.
+// Exponential, logarithm, tanh and normal distribution of f64 vectors. The polynomials are our own (minimax,
+// Remez) and every rounding is explicit, so the bits are equal on every instruction set and independent of
+// the C library. Included once per instruction set (Highway's -inl.h idiom). numeric/math-inl.h, which
+// includes this, lists the errors.
 #if defined(MANTISSA_NUMERIC_MATH_F64_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_NUMERIC_MATH_F64_INL_H_
 #undef MANTISSA_NUMERIC_MATH_F64_INL_H_
@@ -111,6 +111,18 @@ HWY_INLINE V Exp(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 
+/// The logarithm of x in f32 or f64, given `y` for positive finite x: -inf for zeros, NaN for negative
+/// values.
+template <class D, class V>
+HWY_INLINE V LogOrSpecial(D d, V x, V y) {
+  using Limits = std::numeric_limits<hn::TFromD<D>>;
+  const auto inf = hn::Set(d, Limits::infinity());
+  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
+  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
+  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, Limits::quiet_NaN()), y);
+  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+}
+
 /// The natural logarithm: -inf for zeros, NaN for negative values.
 template <F64Lanes D, class V>
 HWY_INLINE V Log(D d, V x) {
@@ -141,12 +153,7 @@ HWY_INLINE V Log(D d, V x) {
   const auto high = hn::Mul(e, hn::Set(d, kLn2High));
   const auto sum = hn::Add(high, f);
   const auto rest = hn::Sub(f, hn::Sub(sum, high));
-  auto y = hn::Add(sum, hn::Add(rest, low));
-  const auto inf = hn::Set(d, std::numeric_limits<double>::infinity());
-  y = hn::IfThenElse(hn::Eq(x, inf), inf, y);
-  y = hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Neg(inf), y);
-  y = hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Set(d, std::numeric_limits<double>::quiet_NaN()), y);
-  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
+  return LogOrSpecial(d, x, hn::Add(sum, hn::Add(rest, low)));
 }
 
 /// The hyperbolic tangent: t / (t + 2) with t = e^2|x| − 1.
@@ -175,30 +182,6 @@ HWY_INLINE V Tanh(D d, V x) {
   const auto left =
       hn::Add(hn::NegMulAdd(quotient, bottom, top), hn::NegMulAdd(quotient, bottom_rest, top_rest));
   const auto y = hn::CopySignToAbs(hn::MulAdd(left, inverse, quotient), x);
-  return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
-}
-
-/// The error function: x + x·p(x²) below 1, then 1 − e^−q(|x|) with q = −ln erfc. From 6 on the result is 1.
-template <F64Lanes D, class V>
-HWY_INLINE V Erf(D d, V x) {
-  const auto one = hn::Set(d, 1.0);
-  const auto abs = hn::Abs(x);
-  // The error of p is 2^-56 of the result; that of q moves e^-q by 2^-58 at most.
-  const auto p =
-      Polynomial(d, hn::Mul(abs, abs), 0x1.06eba8214db69p-3, -0x1.812746b037a25p-2, 0x1.ce2f21a0458d7p-4,
-                 -0x1.b82ce31354c4p-6, 0x1.565bcd2c6046p-8, -0x1.c02db9326a0fp-11, 0x1.f9a3b9391d76fp-14,
-                 -0x1.f4dceefa7cc97p-17, 0x1.ba68f180ee8fdp-20, -0x1.638f791e139e9p-23, 0x1.131905122f14ap-26,
-                 -0x1.c48735888b7c2p-30, 0x1.3b57a8a930524p-33);
-  const auto small = hn::MulAdd(abs, p, abs);
-  const auto clamped = hn::Min(abs, hn::Set(d, 6.0));
-  const auto q =
-      Polynomial(d, clamped, 0x1.8c137114966ecp-23, 0x1.20dd55633620bp+0, 0x1.45f432a14acccp-1,
-                 0x1.a4d9a7f8f9a16p-4, -0x1.388e7db237ae6p-6, -0x1.27f5bb62828ddp-12, 0x1.d03e572abe833p-10,
-                 -0x1.510a5aa76082ep-11, 0x1.819ece5f56b0ep-15, 0x1.248612535a071p-14, -0x1.7787d50dd89dp-15,
-                 0x1.137cff58a0a8ap-16, -0x1.20aacdbb8c341p-18, 0x1.c5b9664c36171p-21, -0x1.0c0c7cd4bc02cp-23,
-                 0x1.d092fca533ea5p-27, -0x1.1788455d7787p-30, 0x1.a1e93b0025df6p-35, -0x1.246c8e938a409p-40);
-  const auto large = hn::Sub(one, Exp(d, hn::Neg(q)));
-  const auto y = hn::CopySignToAbs(hn::IfThenElse(hn::Lt(abs, one), small, large), x);
   return hn::IfThenElse(hn::IsNaN(x), hn::Add(x, x), y);
 }
 

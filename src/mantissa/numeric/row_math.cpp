@@ -21,8 +21,6 @@ HWY_INLINE hn::Vec<D> Apply(D d, MathFunction function, hn::Vec<D> v) {
       return Log(d, v);
     case MathFunction::tanh:
       return Tanh(d, v);
-    case MathFunction::erf:
-      return Erf(d, v);
     case MathFunction::sigmoid:
       return Sigmoid(d, v);
     case MathFunction::rsqrt:

@@ -8,7 +8,7 @@
 
 namespace mantissa {
 
-enum class MathFunction : std::uint8_t { exp, log, tanh, erf, sigmoid, rsqrt, sin, cos, normal_cdf };
+enum class MathFunction : std::uint8_t { exp, log, tanh, sigmoid, rsqrt, sin, cos, normal_cdf };
 
 /// Sets out[i] = function(in[i]) for i < n. `in` and `out` may be equal. numeric/math-inl.h lists the errors
 /// in ulp.

@@ -6,6 +6,7 @@
 // scales.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -51,6 +52,13 @@ constexpr BlockTraits traits(BlockFormat f) {
   };
   return kTable[static_cast<std::size_t>(f)];
 }
+
+/// The most elements of a block of any format.
+inline constexpr std::size_t kLongestBlock = [] {
+  std::int32_t most = 0;
+  for (const BlockFormat f : kBlockFormats) most = std::max(most, traits(f).block);
+  return static_cast<std::size_t>(most);
+}();
 
 /// Returns the format with the name `text` ("mxfp4", in any letter case), or null.
 std::optional<BlockFormat> parse_block_format(std::string_view text);

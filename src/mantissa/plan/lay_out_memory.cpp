@@ -1,24 +1,15 @@
 // Places every buffer: persistent regions of the arena first, then activations by lifetime, so that buffers
 // that are alive together do not overlap.
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "mantissa/plan/first_fit.h"
+#include "mantissa/plan/lifetimes.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa::plan {
 namespace {
-
-struct Lifetime {
-  std::int64_t first = std::numeric_limits<std::int64_t>::max();
-  std::int64_t last = -1;
-  void see(std::int64_t step) {
-    first = std::min(first, step);
-    last = std::max(last, step);
-  }
-};
 
 /// The root of each buffer: buffers with one root share memory, as a view or because an op works in place.
 class Places {
@@ -37,27 +28,11 @@ class Places {
 /// Gives views the place of their parent, which lives as long as any of them.
 void join_views(const Program& p, std::vector<Lifetime>& lives, Places& places) {
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].parent == kNoBuffer || lives[b].last < 0) continue;
+    if (p.buffers[b].parent == kNoBuffer || !lives[b].used()) continue;
     const auto parent = static_cast<std::size_t>(p.buffers[b].parent);
     places.join(parent, b);
-    lives[parent].see(lives[b].first);
-    lives[parent].see(lives[b].last);
+    lives[parent].add(lives[b]);
   }
-}
-
-std::vector<Lifetime> lifetimes(const Program& p, bool keep_values) {
-  std::vector<Lifetime> lives(p.buffers.size());
-  const auto end = static_cast<std::int64_t>(p.steps.size());
-  for (std::int64_t i = 0; i < end; ++i) {
-    const Step& s = p.steps[static_cast<std::size_t>(i)];
-    for (const Operand& o : s.inputs) lives[static_cast<std::size_t>(o.buffer)].see(i);
-    for (const BufferId b : s.outputs) lives[static_cast<std::size_t>(b)].see(i);
-    if (s.addend != kNoBuffer) lives[static_cast<std::size_t>(s.addend)].see(i);
-  }
-  for (std::size_t b = 0; b < lives.size(); ++b) {
-    if (lives[b].last >= 0 && (keep_values || is_output(p, static_cast<BufferId>(b)))) lives[b].see(end);
-  }
-  return lives;
 }
 
 /// Lets a result take the memory of an operand that is not used later, if the op can work in place.
@@ -144,8 +119,7 @@ void lay_out_memory(Program& p, bool keep_values) {
 
   std::vector<std::size_t> roots;
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].home == Home::activation && lives[b].last >= 0 && places.root(b) == b)
-      roots.push_back(b);
+    if (p.buffers[b].home == Home::activation && lives[b].used() && places.root(b) == b) roots.push_back(b);
   }
   m.activations = pack(p.buffers, roots, lives, p.steps.size());
   for (std::size_t b = 0; b < p.buffers.size(); ++b) {

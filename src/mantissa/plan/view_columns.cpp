@@ -2,8 +2,8 @@
 // for each. Every kernel that reads or writes a part accepts rows with gaps, and the whole buffer, which now
 // lives as long as any part, holds no more bytes over the steps than the copies would.
 #include <algorithm>
-#include <limits>
 
+#include "mantissa/plan/lifetimes.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/plan/uses.h"
 
@@ -11,20 +11,6 @@ namespace mantissa::plan {
 namespace {
 
 using graph::Part;
-
-/// The steps from the first that touches a buffer to the last.
-struct Span {
-  std::int64_t first = std::numeric_limits<std::int64_t>::max();
-  std::int64_t last = -1;
-  void add(std::int64_t step) {
-    first = std::min(first, step);
-    last = std::max(last, step);
-  }
-  void add(const Span& other) {
-    first = std::min(first, other.first);
-    last = std::max(last, other.last);
-  }
-};
 
 bool accepts(std::uint32_t strided, std::size_t operand) {
   return (strided >> std::min<std::size_t>(operand, 31) & 1U) != 0;
@@ -36,19 +22,11 @@ class Viewing {
       : p_(program),
         uses_(program),
         writes_(program.buffers.size()),
-        spans_(program.buffers.size()),
+        lives_(lifetimes(program)),
         has_views_(program.buffers.size()) {
-    const auto end = static_cast<std::int64_t>(p_.steps.size());
-    for (std::int64_t i = 0; i < end; ++i) {
-      const Step& s = p_.steps[static_cast<std::size_t>(i)];
-      for (const Operand& o : s.inputs) spans_[at(o.buffer)].add(i);
-      if (s.addend != kNoBuffer) spans_[at(s.addend)].add(i);
-      for (const BufferId b : s.outputs) {
-        spans_[at(b)].add(i);
-        ++writes_[at(b)];
-      }
+    for (const Step& s : p_.steps) {
+      for (const BufferId b : s.outputs) ++writes_[at(b)];
     }
-    for (const auto& [name, b] : p_.outputs) spans_[at(b)].add(end);
   }
 
   void run() {
@@ -111,19 +89,18 @@ class Viewing {
   }
 
   /// Bytes held, summed over the steps.
-  double held(BufferId b, const Span& span) const {
+  double held(BufferId b, const Lifetime& life) const {
     const Buffer& buffer = p_.buffer(b);
-    return static_cast<double>(buffer.shape.count()) * static_cast<double>(bytes_of(buffer.type)) *
-           static_cast<double>(span.last - span.first + 1);
+    return static_cast<double>(buffer.layout().bytes(buffer.shape)) * static_cast<double>(life.steps());
   }
 
   /// True if views hold no more than the copies.
   bool saves(BufferId whole, const std::vector<BufferId>& parts) const {
-    Span all = spans_[at(whole)];
+    Lifetime all = lives_[at(whole)];
     double copies = held(whole, all);
     for (const BufferId part : parts) {
-      copies += held(part, spans_[at(part)]);
-      all.add(spans_[at(part)]);
+      copies += held(part, lives_[at(part)]);
+      all.add(lives_[at(part)]);
     }
     return held(whole, all) <= copies;
   }
@@ -164,7 +141,7 @@ class Viewing {
       b.parent = parent;
       b.first_column = column;
       column += b.shape.last();
-      spans_[at(parent)].add(spans_[at(part)]);
+      lives_[at(parent)].add(lives_[at(part)]);
     }
     has_views_[at(parent)] = has_views_[at(whole)] = true;
   }
@@ -172,7 +149,7 @@ class Viewing {
   Program& p_;
   Uses uses_;
   std::vector<int> writes_;  // steps that write each buffer
-  std::vector<Span> spans_;
+  std::vector<Lifetime> lives_;
   std::vector<bool> has_views_;
 };
 

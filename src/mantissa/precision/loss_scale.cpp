@@ -52,8 +52,7 @@ LossScale parse_loss_scale(std::string_view text) {
   if (text == "0") {
     throw ConfigError(
         "loss_scale=0: a scale of 0 erases the gradients; write loss_scale=dynamic (DeepSpeed's meaning of "
-        "0) or "
-        "loss_scale=none");
+        "0) or loss_scale=none");
   }
   const bool dynamic = text.starts_with("dynamic:");
   const std::optional<double> value = scale_number(dynamic ? text.substr(kDynamic.size() + 1) : text);

@@ -80,8 +80,7 @@ void check_rule_supported(const Rule& rule, bool f64) {
       (rule.fields.params || rule.fields.optimizer || rule.fields.kahan || rule.fields.grads)) {
     throw ConfigError(
         "steps is not available for params, grads, optimizer and kahan: state kept between steps has "
-        "one "
-        "format; leave them out, or resume with another policy");
+        "one format; leave them out, or resume with another policy");
   }
   Fields others = rule.fields;
   others.optimizer = {};
@@ -145,8 +144,7 @@ void check_update(const Resolved& parameter) {
   }
   throw ConfigError(fmt::format(
       "optimizer={} is not available with this rounding: for beta near 1 a moment changes by less than half "
-      "a "
-      "unit in its last place, and rounding discards the change; use rounding=stochastic, kahan=true with "
+      "a unit in its last place, and rounding discards the change; use rounding=stochastic, kahan=true with "
       "params=bf16 and rounding=nearest, or optimizer=f32",
       name(parameter.optimizer)));
 }

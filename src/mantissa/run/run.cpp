@@ -206,15 +206,13 @@ class Run {
     if (!std::isfinite(last_loss_)) stop_at_last_loss();
     result.model = out_ / "model";
     result.model_format = *config_.policy.fields().checkpoint;
-    const std::string loss =
-        weights::checkpoint_loss(trainer_.weights(), result.model_format, trainer_.device());
+    const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
-    const std::uint64_t hash = weights::save_model(result.model, trainer_.weights(), trainer_.model(),
-                                                   config_.policy, trainer_.device());
+    const std::uint64_t hash =
+        weights::save_model(result.model, trainer_.weights(), trainer_.model(), config_.policy);
     result.weights_xxh64 = fmt::format("{:016x}", hash);
     if (returns_weights_) {
-      result.weights =
-          weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy, trainer_.device());
+      result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
     }
   }
 

@@ -16,7 +16,6 @@ void Batch::clear() {
   ids_.clear();
   targets_.clear();
   weights_.clear();
-  weighted_ = false;
 }
 
 void Batch::add(const BatchRow& row) {
@@ -50,7 +49,6 @@ void Batch::add(const BatchRow& row) {
   for (std::size_t t = 0; t < row.ids.size(); ++t) {
     const float weight = row.weights.empty() ? 1 : row.weights[t];
     weights_.push_back(row.targets[t] < 0 ? 0 : weight);
-    weighted_ = weighted_ || (row.targets[t] >= 0 && weight != 1);
   }
 }
 

@@ -42,8 +42,6 @@ class Batch {
   std::span<const std::int32_t> targets() const { return targets_; }
   /// Returns the weights, 0 for tokens without a target.
   std::span<const float> weights() const { return weights_; }
-  /// Returns true if a token with a target has a weight other than 1.
-  bool weighted() const { return weighted_; }
 
  private:
   std::int64_t rows_per_leaf_;
@@ -52,7 +50,6 @@ class Batch {
   std::vector<Segment> segments_;
   std::vector<std::int32_t> ids_, targets_;
   std::vector<float> weights_;
-  bool weighted_ = false;
 };
 
 }  // namespace mantissa::runtime

@@ -17,7 +17,6 @@ class Cpu final : public Device {
  public:
   explicit Cpu(const kernels::Context& context) : Device(context) {}
 
-  std::string_view name() const override { return "cpu"; }
   std::string_view instructions() const override { return kernels::name(host().simd); }
 
   Storage allocate(std::size_t bytes) const override { return Storage(bytes); }

@@ -26,8 +26,6 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// Returns the name that --device accepts: "cpu".
-  virtual std::string_view name() const = 0;
   /// Returns the instruction set of its kernels: "avx512".
   virtual std::string_view instructions() const = 0;
 

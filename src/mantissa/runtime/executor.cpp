@@ -90,14 +90,6 @@ Matrix Executor::buffer(std::string_view name) const {
   return buffer(program_->required(name));
 }
 
-std::span<std::int32_t> Executor::integers(std::string_view name) const {
-  const BufferId id = program_->required(name);
-  if (!program_->buffer(id).integer)
-    throw InternalError(fmt::format("buffer \"{}\" of the program does not hold integers", name));
-  return {static_cast<std::int32_t*>(buffer(id).data),
-          static_cast<std::size_t>(program_->buffer(id).shape.count())};
-}
-
 graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;

@@ -35,7 +35,6 @@ class Executor {
   /// InternalError for an unknown name.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
-  std::span<std::int32_t> integers(std::string_view name) const;
 
   /// Runs the steps of one phase. `accumulate`: adds weight gradients to the existing values, as all
   /// micro-batches after the first do. Throws ShapeError, before any step runs, if the extent exceeds the

@@ -36,9 +36,8 @@ Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::str
   if (train_ >= 1) return;
   const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
   throw ConfigError(
-      fmt::format("{}: {} form {} of data.sequence_length = {}; training{} needs at least {}, that is "
-                  "{} "
-                  "tokens. Fix: more data or a shorter sequence_length",
+      fmt::format("{}: {} form {} of data.sequence_length = {}; training{} needs at least {}, "
+                  "that is {} tokens. Fix: more data or a shorter sequence_length",
                   name_, counted(tokens(), "token"), counted(sequences, "sequence"), options_.sequence_length,
                   held_out_ > 0 ? " with validation" : "", wanted,
                   static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));

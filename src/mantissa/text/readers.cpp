@@ -191,9 +191,9 @@ void append_token_file(const std::string& path, std::int64_t vocabulary, std::ve
       const std::uint32_t id = id_at(&buffer[i * width], width);
       if (id >= static_cast<std::uint64_t>(vocabulary)) {
         throw FileError(
-            fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} (read as "
-                        "little-endian uint{}); "
-                        "check that the file was written for this vocabulary and with this id width",
+            fmt::format("\"{}\": id {} at position {} is not below the vocabulary size {} "
+                        "(read as little-endian uint{}); check that the file was written for this "
+                        "vocabulary and with this id width",
                         path, id, done + i, vocabulary, 8 * width));
       }
       ids.push_back(static_cast<std::int32_t>(id));

@@ -69,8 +69,7 @@ std::string format_by_name(const std::string& path) {
   }
   throw ConfigError(
       fmt::format("data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
-                  ".ndjson .bin "
-                  ".tokens); set data.format to text, jsonl or tokens",
+                  ".ndjson .bin .tokens); set data.format to text, jsonl or tokens",
                   path));
 }
 

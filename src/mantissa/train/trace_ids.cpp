@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/io/safetensors.h"
 
@@ -66,9 +67,8 @@ IdTable table_of(const std::vector<std::vector<std::int32_t>>& rows, const char*
   IdTable table{static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows.front().size()), {}};
   for (const std::vector<std::int32_t>& row : rows) {
     if (row.size() != rows.front().size()) {
-      throw ShapeError(
-          fmt::format("{}: row {} has {} ids and the first one {}; rows must have the same length", what,
-                      &row - rows.data(), row.size(), rows.front().size()));
+      throw ShapeError(fmt::format("{}: row {} has {} and the first one {}; rows must have the same length", what,
+                                   &row - rows.data(), counted(row.size(), "id"), rows.front().size()));
     }
     table.ids.insert(table.ids.end(), row.begin(), row.end());
   }

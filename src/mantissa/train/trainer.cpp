@@ -69,7 +69,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
     weights_->initialise(config_.run.seed);
     check_drawn(*weights_);
   } else {
-    notes_ = weights::load_weights(*weights_, source_, device_);
+    notes_ = weights::load_weights(*weights_, source_);
   }
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);

@@ -307,8 +307,7 @@ void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, cons
 
 }  // namespace
 
-std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
-                                      const runtime::Device& device) {
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source) {
   const io::WeightFiles files = files_of(source);
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
@@ -321,7 +320,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
       if (!program.buffer(slot.copies[c]).quantization) load.copies.push_back(weights.copy(i, c));
     }
-    load.run(device);
+    load.run(weights.device());
     narrowest = std::min(narrowest, io::bytes_of(tensor.dtype));
   }
   read_scales(weights, files, source);

@@ -43,8 +43,9 @@ ModelSource state_in(const std::filesystem::path& folder) {
   }
 }
 
-std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, const precision::Policy& policy,
-                                          const runtime::Device& device) {
+std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
+                                          const precision::Policy& policy) {
+  const runtime::Device& device = weights.device();
   const Scalar format = *policy.fields().checkpoint;
   std::vector<io::TensorToWrite> tensors;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
@@ -134,9 +135,8 @@ ModelSource model_in_memory(const std::string& config_json,
 }
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const precision::Policy& policy,
-                         const runtime::Device& device) {
-  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, device);
+                         const model::ModelConfig& config, const precision::Policy& policy) {
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy);
   io::ModelToWrite model;
   model.config_json = config_text(config, policy);
   model.tensors = tensors;
@@ -145,9 +145,9 @@ std::uint64_t save_model(const std::filesystem::path& directory, const runtime::
 }
 
 SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
-                          const precision::Policy& policy, const runtime::Device& device) {
+                          const precision::Policy& policy) {
   SavedModel model{config_text(config, policy), {}, metadata_of(weights, policy)};
-  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy, device);
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const io::TensorToWrite& from = tensors[i];
     SavedTensor& to = model.tensors.emplace_back(SavedTensor{from.name, from.dtype, from.shape, {}});
@@ -162,7 +162,8 @@ SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelC
   return model;
 }
 
-std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const runtime::Device& device) {
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format) {
+  const runtime::Device& device = weights.device();
   constexpr std::int64_t kPart = 4096;
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {

@@ -40,8 +40,7 @@ ModelSource find_model(const std::filesystem::path& directory);
 /// ShapeError with the tensor that is missing, has the wrong shape, is not finite, exceeds the range of its
 /// master, or is not part of the model. Returns notes for the user, such as the dtype of files narrower than
 /// the masters.
-std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source,
-                                      const runtime::Device& device);
+std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source);
 
 /// Returns weights for a program without training, with the same bits as load_weights(). Weights that a step
 /// reads in the format of the file are used in the mapped file (io/mapping.h). Weights that no step reads,
@@ -57,8 +56,7 @@ runtime::Session open_session(std::shared_ptr<const plan::Program> program, cons
 /// Writes `directory` in Hugging Face's layout, with the masters in the checkpoint format of the run's
 /// `policy` and the magnitudes for its scales. Returns the xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const precision::Policy& policy,
-                         const runtime::Device& device);
+                         const model::ModelConfig& config, const precision::Policy& policy);
 
 /// The output of save_model(), in memory.
 struct SavedTensor {
@@ -73,9 +71,9 @@ struct SavedModel {
   std::map<std::string, std::string> metadata;
 };
 SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelConfig& config,
-                          const precision::Policy& policy, const runtime::Device& device);
+                          const precision::Policy& policy);
 
 /// Returns one sentence on the loss of storing the masters in `format`, or "" without a loss.
-std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format, const runtime::Device& device);
+std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format);
 
 }  // namespace mantissa::weights

@@ -1,4 +1,5 @@
 // A weight gradient narrower than the arithmetic: each micro-batch's is computed completely, then added.
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/update.h"
 
@@ -8,10 +9,6 @@ namespace {
 // Inputs gradient, contribution (of one micro-batch, unrounded); output: the gradient.
 std::vector<OutputSpec> infer(const NodeView& n) {
   return {{n.shape(0), Role::weight_gradient, n.inputs[0], ValueKind::weight_gradient}};
-}
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
 }
 
 void run(const Call& c) {
@@ -35,7 +32,7 @@ const OpDef kAccumulate = {
     .reads = {Read::value},
     .alias = 0,
     .infer = infer,
-    .cost = cost,
+    .cost = cost_of_elements,
     .run = run,
     .reference = reference,
 };

@@ -21,13 +21,6 @@ bool is_transposed(const Attributes& a) {
   return a.flag("transposed");
 }
 
-void set_epilogue(Gemm& g, const Call& c) {
-  g.accumulator = c.accumulator;
-  g.c = c.outputs[0].out();
-  g.rounded = c.outputs[0].rounded;
-  if (c.addend.data != nullptr) g.addend = c.addend.in();
-}
-
 // ---- forward: inputs x [tokens, in], W [out, in] or [in, out], optionally a bias [out]; output y [tokens,
 // out]
 
@@ -59,26 +52,33 @@ Cost cost_forward(const NodeView& n, const Sizes&) {
   return {2.0 * static_cast<double>(n.shape(0).leading()) * static_cast<double>(n.shape(1).count())};
 }
 
-std::size_t workspace_forward(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  const std::int64_t in = n.shape(0).last();
-  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).count() / in, in, s.arithmetic,
+std::size_t workspace_rows(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
+  const std::int64_t depth = n.shape(0).last();
+  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).count() / depth, depth, s.arithmetic,
                                  s.parts);
 }
 
-void run_forward(const Call& c) {
-  const bool transposed = is_transposed(c.attributes);
+/// Multiplies the rows of the first input by the weight or its transpose, and adds the bias if there is one.
+void run_rows(const Call& c, bool transpose) {
   Gemm g;
   g.m = c.inputs[0].rows;
   g.n = c.outputs[0].width;
   g.k = c.inputs[0].width;
   g.a = factor(c.inputs[0], false);
-  g.b = factor(c.inputs[1], !transposed);
+  g.b = factor(c.inputs[1], transpose);
   if (c.inputs.size() > 2) {
     g.bias = c.inputs[2].data;
     g.bias_type = c.inputs[2].type;
   }
-  set_epilogue(g, c);
+  g.accumulator = c.accumulator;
+  g.c = c.outputs[0].out();
+  g.rounded = c.outputs[0].rounded;
+  if (c.addend.data != nullptr) g.addend = c.addend.in();
   kernels::gemm(c.ctx, g);
+}
+
+void run_forward(const Call& c) {
+  run_rows(c, !is_transposed(c.attributes));
 }
 
 void gradient_forward(GradientBuilder& b) {
@@ -97,21 +97,8 @@ std::vector<OutputSpec> infer_dx(const NodeView& n) {
   return {{Shape(std::move(dims)), Role::arithmetic}};
 }
 
-std::size_t workspace_dx(const NodeView& n, const Sizes& s, const kernels::Context& ctx) {
-  const std::int64_t out = n.shape(0).last();
-  return kernels::gemm_workspace(ctx, n.shape(0).leading(), n.shape(1).count() / out, out, s.arithmetic,
-                                 s.parts);
-}
-
 void run_dx(const Call& c) {
-  Gemm g;
-  g.m = c.inputs[0].rows;
-  g.n = c.outputs[0].width;
-  g.k = c.inputs[0].width;
-  g.a = factor(c.inputs[0], false);
-  g.b = factor(c.inputs[1], is_transposed(c.attributes));
-  set_epilogue(g, c);
-  kernels::gemm(c.ctx, g);
+  run_rows(c, is_transposed(c.attributes));
 }
 
 // ---- dw: inputs dy [tokens, out], x [tokens, in]; output of W's shape, summed over the leaves of the token
@@ -178,20 +165,22 @@ void reference_product(const ReferenceCall& c, Gemm g, const ReferenceOperand& a
   c.outputs[0].values = kernels::reference::gemm(g).c;
 }
 
-void reference_forward(const ReferenceCall& c) {
+void reference_rows(const ReferenceCall& c, bool transpose) {
   Gemm g;
   g.k = c.inputs[0].width;
   if (c.inputs.size() > 2) {
     g.bias = c.inputs[2].data();
     g.bias_type = Scalar::f64;
   }
-  reference_product(c, g, c.inputs[0], false, c.inputs[1], !is_transposed(c.attributes));
+  reference_product(c, g, c.inputs[0], false, c.inputs[1], transpose);
+}
+
+void reference_forward(const ReferenceCall& c) {
+  reference_rows(c, !is_transposed(c.attributes));
 }
 
 void reference_dx(const ReferenceCall& c) {
-  Gemm g;
-  g.k = c.inputs[0].width;
-  reference_product(c, g, c.inputs[0], false, c.inputs[1], is_transposed(c.attributes));
+  reference_rows(c, is_transposed(c.attributes));
 }
 
 void reference_dw(const ReferenceCall& c) {
@@ -217,7 +206,7 @@ const OpDef kMatmul = {
     .infer = infer_forward,
     .gradient = gradient_forward,
     .cost = cost_forward,
-    .workspace = workspace_forward,
+    .workspace = workspace_rows,
     .run = run_forward,
     .sums_across_rows = [](const Attributes& a, std::size_t i) { return i == 1 && a.flag("transposed"); },
     .reference = reference_forward,
@@ -235,7 +224,7 @@ const OpDef kMatmulDx = {
     .rounds_before_addend = true,
     .infer = infer_dx,
     .cost = cost_forward,
-    .workspace = workspace_dx,
+    .workspace = workspace_rows,
     .run = run_dx,
     .sums_across_rows = [](const Attributes& a, std::size_t i) { return i == 1 && !a.flag("transposed"); },
     .reference = reference_dx,

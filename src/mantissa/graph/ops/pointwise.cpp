@@ -5,16 +5,10 @@
 #include <array>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/kernels/reference/pointwise.h"
 
 namespace mantissa::graph {
-namespace {
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
-}
-
-}  // namespace
 
 OpDef expression_op(std::string_view id, std::string_view op, std::string_view doc) {
   OpDef def;
@@ -24,7 +18,7 @@ OpDef expression_op(std::string_view id, std::string_view op, std::string_view d
   def.reads = {Read::value};
   def.strided = {.inputs = kAllOperands, .outputs = kAllOperands};
   def.in_place = true;
-  def.cost = cost;
+  def.cost = cost_of_elements;
   def.run = run_expression;
   def.reference = reference_expression;
   return def;

@@ -2,18 +2,11 @@
 // format.
 #include "mantissa/kernels/quantize.h"
 
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/graph/ops/ops.h"
 
 namespace mantissa::graph {
 namespace {
-
-std::vector<OutputSpec> infer(const NodeView& n) {
-  return {{n.shape(0), Role::compute}};
-}
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
-}
 
 /// Attributes: "blocks" (a BlockFormat, or −1), "along_rows" (blocks over tokens, from the start of each
 /// row), "current", "margin".
@@ -30,10 +23,6 @@ void run(const Call& c) {
   kernels::quantize(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
 }
 
-void reference(const ReferenceCall& c) {
-  c.outputs[0].values = c.inputs[0].values;
-}
-
 }  // namespace
 
 const OpDef kQuantize = {
@@ -42,10 +31,10 @@ const OpDef kQuantize = {
     .doc = "rounded with the scale of the tensor, or of blocks",
     .kind = OpKind::move,
     .reads = {Read::value},
-    .infer = infer,
-    .cost = cost,
+    .infer = infer_rounded,
+    .cost = cost_of_elements,
     .run = run,
-    .reference = reference,
+    .reference = reference_rounded,
 };
 
 }  // namespace mantissa::graph

@@ -1,18 +1,11 @@
 // A change of format that saturates, flushes subnormals, or rounds other than to nearest, as a policy may
 // require. It is a separate step that no kernel includes.
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/quantize.h"
 
 namespace mantissa::graph {
 namespace {
-
-std::vector<OutputSpec> infer(const NodeView& n) {
-  return {{n.shape(0), Role::compute}};
-}
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
-}
 
 void run(const Call& c) {
   const Argument& in = c.inputs[0];
@@ -26,10 +19,6 @@ void run(const Call& c) {
                     c.compute.flush_subnormals);
 }
 
-void reference(const ReferenceCall& c) {
-  c.outputs[0].values = c.inputs[0].values;
-}
-
 }  // namespace
 
 const OpDef kRound = {
@@ -40,10 +29,10 @@ const OpDef kRound = {
         "zero, as given by the policy",
     .part = Part::rounding,
     .reads = {Read::value},
-    .infer = infer,
-    .cost = cost,
+    .infer = infer_rounded,
+    .cost = cost_of_elements,
     .run = run,
-    .reference = reference,
+    .reference = reference_rounded,
 };
 
 }  // namespace mantissa::graph

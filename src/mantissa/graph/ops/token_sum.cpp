@@ -1,6 +1,7 @@
 // The gradient of a bias: the sum over tokens of the incoming gradient.
 #include "mantissa/kernels/token_sum.h"
 
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/graph/ops/sum_rows.h"
 #include "mantissa/kernels/reference/token_sum.h"
@@ -11,10 +12,6 @@ namespace {
 // Input dy [tokens, n]; output the weight gradient [n].
 std::vector<OutputSpec> infer(const NodeView& n) {
   return {{Shape{n.shape(0).last()}, Role::weight_gradient, kNone, ValueKind::weight_gradient}};
-}
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
 }
 
 void run(const Call& c) {
@@ -44,7 +41,7 @@ const OpDef kTokenSum = {
     .strided = {.inputs = 0b1},
     .sums_tokens = true,
     .infer = infer,
-    .cost = cost,
+    .cost = cost_of_elements,
     .run = run,
     .reference = reference,
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "mantissa/graph/ops/elements.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/reduce.h"
 #include "mantissa/kernels/reference/pointwise.h"
@@ -53,10 +54,6 @@ std::vector<double> evaluate(const kernels::Expression& program,
     element.push_back(static_cast<const double*>(in.data)[at]);
   }
   return kernels::reference::evaluate(program, element);
-}
-
-Cost cost(const NodeView& n, const Sizes&) {
-  return {static_cast<double>(n.shape(0).count())};
 }
 
 // ---- update: outputs that overwrite an input are kept states; outputs beyond the program's are copies of
@@ -172,7 +169,7 @@ const OpDef kUpdate = {
         "one pass of an optimizer over a parameter: every operation in f32, each result rounded once to its "
         "stored format",
     .reads = {Read::value},
-    .cost = cost,
+    .cost = cost_of_elements,
     .run = run_update,
     .reference = reference_update,
 };
@@ -187,7 +184,7 @@ const OpDef kReduce = {
     .reads = {Read::value},
     .interior = "update",
     .infer = infer_reduce,
-    .cost = cost,
+    .cost = cost_of_elements,
     .workspace = workspace_reduce,
     .run = run_reduce,
     .reference = reference_reduce,

@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// Vectors of 4 lanes cannot look up 8 values at once.
 inline bool IsThinPacked(const PackSource& b, std::size_t k) {
   return HWY_LANES(float) >= 8 && b.InBlocks() && !b.packed.scale_per_element && b.operand.plain() &&
-         holds(b.operand.format, b.type) && k % mantissa::HWY_NAMESPACE::kLongestBlock == 0;
+         holds(b.operand.format, b.type) && k % kLongestBlock == 0;
 }
 
 /// The values of the element codes in the low bits of the lanes. Elements are finite.

@@ -97,8 +97,6 @@ void Compute(const Instruction& in, std::size_t n, A a, A b, A c, T* dst) {
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Tanh(d, x); });
     case Opcode::normal_cdf:
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::NormalCdf(d, x); });
-    case Opcode::erf:
-      return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Erf(d, x); });
     case Opcode::sigmoid:
       return Map(n, a, dst, [](auto d, auto x) HWY_ATTR { return m::Sigmoid(d, x); });
     case Opcode::rsqrt:

@@ -19,7 +19,6 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 using mantissa::HWY_NAMESPACE::BlockRounder;
 using mantissa::HWY_NAMESPACE::EncodeRow;
-using mantissa::HWY_NAMESPACE::kLongestBlock;
 using mantissa::HWY_NAMESPACE::LoadCount;
 using mantissa::HWY_NAMESPACE::LoadRow;
 using mantissa::HWY_NAMESPACE::StoreCodes;

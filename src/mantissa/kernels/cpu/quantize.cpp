@@ -37,7 +37,6 @@ using mantissa::HWY_NAMESPACE::ViewRow;
 constexpr std::size_t kPiece = 1024;
 /// Columns processed at a time for blocks along columns.
 constexpr std::size_t kColumnPiece = 64;
-constexpr std::size_t kLongestBlock = 32;
 
 template <class T>
 void RoundElements(const void* src, Scalar src_type, void* dst, Scalar dst_type, bool saturate, bool flush,

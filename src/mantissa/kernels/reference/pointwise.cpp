@@ -35,8 +35,6 @@ double result(const Instruction& in, double a, double b, double c, std::span<con
       return std::tanh(a);
     case Opcode::normal_cdf:
       return std::erfc(-a / std::numbers::sqrt2) / 2;
-    case Opcode::erf:
-      return std::erf(a);
     case Opcode::sigmoid:
       return 1 / (1 + std::exp(-a));
     case Opcode::rsqrt:
