@@ -16,7 +16,6 @@ using compat::DeepSpeedAuto;
 using compat::DeepSpeedFile;
 using compat::DeepSpeedSetting;
 
-
 bool scaled(const RunConfig& config) {
   return config.policy.loss_scale().kind != precision::LossScale::Kind::none;
 }

@@ -30,8 +30,10 @@ struct Machine {
   double flops_per_second = 0;  // rate of fused multiply-adds in the program's arithmetic, on all threads
   double bytes_per_second = 0;
 };
-/// Returns the best of two measurements, and of one more after each of `rests` pauses of 50 ms, because a
-/// shared machine is sometimes slower.
+/// Measures the device's rates. The rate of multiply-adds is the best of two measurements, and of one more
+/// after each of `rests` pauses of 50 ms, because a shared machine is sometimes slower for a while. It is
+/// measured once per process for each arithmetic, instruction set and number of threads, so a program that
+/// trains or explains several models waits only once.
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
 /// Returns the training program of `config`, with its update, for micro-batches of `rows` rows under the

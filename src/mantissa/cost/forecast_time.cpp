@@ -1,14 +1,11 @@
 // Time: each step of a plan by the work of its kernel, at shares of the measured peak.
 #include <algorithm>
-#include <chrono>
 #include <string>
-#include <thread>
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/formulas.h"
 #include "mantissa/kernels/head.h"
-#include "mantissa/kernels/peak.h"
 #include "mantissa/plan/explain.h"
 
 namespace mantissa::cost {
@@ -149,21 +146,6 @@ double shard_sum_traffic(const plan::Program& program) {
 }
 
 }  // namespace
-
-Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests) {
-  // Use less memory than the run, so that measuring does not raise the peak.
-  const std::size_t bytes = program.memory.arena() + program.memory.weights();
-  const auto peak = [&] { return kernels::measure_fma_peak(device.host(), program.arithmetic); };
-  const double before = peak();
-  Machine machine{before, kernels::measure_bandwidth(device.host(), bytes / 2)};
-  // A shared machine is sometimes slower for some tens of milliseconds, but rarely twice in a row.
-  machine.flops_per_second = std::max(before, peak());
-  for (int rest = 0; rest < rests; ++rest) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(50));
-    machine.flops_per_second = std::max(machine.flops_per_second, peak());
-  }
-  return machine;
-}
 
 double product_flops(const plan::Program& program) {
   double flops = 0;

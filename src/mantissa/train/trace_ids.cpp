@@ -67,8 +67,8 @@ IdTable table_of(const std::vector<std::vector<std::int32_t>>& rows, const char*
   IdTable table{static_cast<std::int64_t>(rows.size()), static_cast<std::int64_t>(rows.front().size()), {}};
   for (const std::vector<std::int32_t>& row : rows) {
     if (row.size() != rows.front().size()) {
-      throw ShapeError(fmt::format("{}: row {} has {} and the first one {}; rows must have the same length", what,
-                                   &row - rows.data(), counted(row.size(), "id"), rows.front().size()));
+      throw ShapeError(fmt::format("{}: row {} has {} and the first one {}; rows must have the same length",
+                                   what, &row - rows.data(), counted(row.size(), "id"), rows.front().size()));
     }
     table.ids.insert(table.ids.end(), row.begin(), row.end());
   }
