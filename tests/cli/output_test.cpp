@@ -82,6 +82,34 @@ TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
   EXPECT_EQ(read_all(folder / "new"), mantissa(folder, "data kk --count 1").out);
 }
 
+TEST(Output, PuzzlesReplaceAFileOnceTheyAreComplete) {
+  const TemporaryFolder folder;
+  write(folder / "mine", "a file of the user");
+  // A process limit stands in for a full disk.
+  const Result r = testing::shell(
+      folder, "ulimit -f 8 && " MANTISSA_BINARY_DIR "/mantissa data kk --count 500 --out mine --overwrite");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("exceeds the file size limit"), std::string::npos) << r.err;
+  EXPECT_EQ(read_all(folder / "mine"), "a file of the user");
+}
+
+TEST(Output, PuzzlesAreWrittenToDevicesAndPipes) {
+  const TemporaryFolder folder;
+  const std::string program = MANTISSA_BINARY_DIR "/mantissa ", one = program + "data kk --count 1 --out ";
+  const std::string puzzle = testing::shell(folder, program + "data kk --count 1").out;
+  for (const std::string& line :
+       {one + "/dev/stdout", "{ " + one + "/dev/stdout | cat; }", "{ " + one + "/dev/stderr 2>&1; }",
+        "{ mkfifo p; " + one + "p & cat p; wait; }"}) {
+    const Result r = testing::shell(folder, line);
+    EXPECT_EQ(r.code, 0) << line << "\n" << r.err;
+    EXPECT_EQ(r.out, puzzle) << line;
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "p"));
+  const Result full = mantissa(folder, "data kk --out /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_EQ(full.err.find("mantissa: /dev/full: the disk is full"), 0U) << full.err;
+}
+
 TEST(Output, ThatIsLostIsOneMessageAndExitCodeOne) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));
