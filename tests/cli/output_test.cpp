@@ -175,6 +175,13 @@ class Interrupt : public ::testing::TestWithParam<int> {
     return read_all("/proc/" + std::to_string(child) + "/maps").find("model.safetensors") !=
            std::string::npos;
   }
+  /// main() handles SIGBUS after the signals that end a command.
+  static bool handles_signals(pid_t child) {
+    const std::string status = read_all("/proc/" + std::to_string(child) + "/status");
+    const std::size_t caught = status.find("SigCgt:");
+    return caught != std::string::npos &&
+           ((std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGBUS - 1)) & 1U) != 0;
+  }
   static std::string reason() { return GetParam() == SIGINT ? "mantissa: ^C: " : "mantissa: terminated: "; }
 
   TemporaryFolder folder_;
@@ -205,6 +212,15 @@ TEST_P(Interrupt, OfAComparisonKeepsTheConversion) {
   });
   EXPECT_EQ(r.err, reason() + "c is complete, but was not compared\n");
   EXPECT_EQ(mantissa(folder_, "inspect c").code, 0);
+}
+
+TEST_P(Interrupt, OfACommandWithoutPartialResultsEndsIt) {
+  for (const char* arguments : {"doctor", "explain run.toml", "data kk --count 10000000 --out new"}) {
+    const Result r = interrupted(arguments, handles_signals);
+    EXPECT_EQ(r.err, reason() + "the command did not finish\n") << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM), [](const auto& signal) {
