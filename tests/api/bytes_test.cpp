@@ -117,8 +117,7 @@ TEST_F(Bytes, AreReadByANewModelWithALargerVocabularyWithANote) {
   EXPECT_NE(std::find(notes.begin(), notes.end(), expected), notes.end());
   EXPECT_EQ(run({"model.vocab_size=256"}).steps, 2);
   EXPECT_EQ(std::find(notes.begin(), notes.end(), expected), notes.end());
-  const Config wide =
-      Config::parse(tiny_config(2, "32-true"), std::vector<std::string>{"model.vocab_size=300"});
+  const Config wide = Config::parse(tiny_config(2, "32-true"), {"model.vocab_size=300"});
   EXPECT_TRUE(has(explain(wide).text, expected));
   EXPECT_TRUE(has(refused([&] { run({"model.vocab_size=255"}); }), "vocab_size"));
   // Evaluate the written model over the run's held-out rows.
@@ -132,8 +131,7 @@ TEST(RunDirectory, IsItsModelOrItsNewestStateWhereverAModelIsRead) {
   for (const char* policy : {"bf16-mixed", "bf16-true", "bf16-mixed params=e4m3", "fp8-hybrid"}) {
     const std::filesystem::path run = folder / policy;
     // Interrupted after its last step, a run has a state and no model.
-    const Config config =
-        Config::parse(tiny_config(3, policy), std::vector<std::string>{"checkpoint.interval=1"});
+    const Config config = Config::parse(tiny_config(3, policy), {"checkpoint.interval=1"});
     train(config, into(run));
     const std::filesystem::path state = run / "state/step-00000003";
     GenerateOptions options;

@@ -102,8 +102,8 @@ TEST(ForwardOnly, CommandsLeaveRulesOfTrainingOutAndNoteThem) {
     EXPECT_EQ(trace(trace_options).predicted, 2);
   }
   // The evaluation of a config uses the rules of its training unchanged.
-  const Config config = Config::parse(
-      tiny_config(2, "32-true"), std::vector<std::string>{"run.out=" + (folder / "run").string()}, rules);
+  const Config config =
+      Config::parse(tiny_config(2, "32-true"), {"run.out=" + (folder / "run").string()}, rules);
   EXPECT_GT(evaluate(config, 0).loss, 0);
   // An unknown scope is still an error.
   options.precision.rules = {"nowhere: compute=f32"};

@@ -98,6 +98,19 @@ TEST_P(MemoryModel, IsTrainedAsItsDirectoryIs) {
   EXPECT_NE(memory.weights_xxh64, s.weights_xxh64);
 }
 
+TEST(MemoryWeights, LetARunReplaceTheModelWhoseConfigItReads) {
+  const TemporaryFolder folder;
+  const Summary s = run(folder / "run", "32-true");
+  const std::string sizes = tiny_config(4, "32-true");
+  const Config again = Config::parse(sizes.substr(0, sizes.find("[model]")) + "[model]\npath = \"" +
+                                     s.model.string() + "\"\n" + sizes.substr(sizes.find("[data]")));
+  TrainOptions o = into(folder / "run");
+  o.overwrite = true;
+  EXPECT_THROW(train(again, o), FileError);
+  o.weights = s.weights;
+  EXPECT_NE(train(again, o).weights_xxh64, s.weights_xxh64);
+}
+
 TEST(MemoryWeights, AreCheckedAsFilesAre) {
   const TemporaryFolder folder;
   const Summary s = run(folder / "run", "32-true");

@@ -123,6 +123,21 @@ TEST(NonFinite, AnOverflowOfA16BitModuleIsCuredByTheResidualStream) {
   EXPECT_EQ(arguments_of(e), (std::vector<std::string>{"--rule", "*: residual=f32"})) << e.what();
 }
 
+TEST(NonFinite, AValueAddedInPlaceIsReportedUnrounded) {
+  const TemporaryFolder folder;
+  const std::filesystem::path model = large_model(folder);
+  GenerateOptions options;
+  options.prompt = "Ada said";
+  options.precision.policy = "16-mixed residual=f16 compute=f32";
+  TraceOptions traced;
+  traced.model = model;
+  traced.ids = {{72, 101, 108, 108, 111}};
+  traced.precision = options.precision;
+  for (const RunStopped& e : {stopped([&] { evaluate(model, {"kk"}, "auto", 32, 0, options.precision); }),
+                              stopped([&] { generate(model, options); }), stopped([&] { trace(traced); })})
+    EXPECT_TRUE(has(e.message(), "65504 (f16)")) << e.message();
+}
+
 TEST(NonFinite, GenerationStopsAtLogitsThatAreNotNumbers) {
   const TemporaryFolder folder;
   GenerateOptions options;

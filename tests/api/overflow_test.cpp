@@ -305,7 +305,7 @@ TEST(Resume, BeginsACompensationAtZeroAndDropsItAgain) {
     return numbers_of(folder / ("run/state/step-0000000" + std::to_string(step)) / "state.safetensors",
                       "compensation.");
   };
-  train(Config::parse(tiny_config(4, kahan), std::vector<std::string>{"optimizer.lr=1e-30"}), again);
+  train(Config::parse(tiny_config(4, kahan), {"optimizer.lr=1e-30"}), again);
   ASSERT_GT(lost(4).size(), 4096U);
   for (const double x : lost(4)) ASSERT_LT(std::abs(x), 1e-28);
   EXPECT_EQ(train(steps(6, kahan), again).steps, 6);

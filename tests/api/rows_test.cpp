@@ -167,8 +167,7 @@ TEST(MemoryRows, ThatAreHeldOutGiveTheValidationLossThatEvaluateGives) {
   // The same log-probabilities in another order of sums: 5 · 32 terms in double.
   EXPECT_NEAR(e.loss, *t.summary.validation_loss, 5 * 32 * 2 * std::ldexp(1.0, -53) * e.loss);
   EXPECT_LT(e.tokens, 5 * kLength);
-  const Config config = Config::parse(tiny_config(6, "32-true"),
-                                      std::vector<std::string>{"run.out=" + (folder / "run").string()});
+  const Config config = Config::parse(tiny_config(6, "32-true"), {"run.out=" + (folder / "run").string()});
   EXPECT_EQ(evaluate(config, 0, {}, data).loss, e.loss);
 }
 

@@ -190,8 +190,7 @@ TEST(Run, AnExplainedPlanHoldsItsPredictionsAlsoInJson) {
 
 TEST(Run, ThePlanCoversOtherMachines) {
   const Config config = Config::parse(tiny_config(2, "bf16-mixed"));
-  const std::vector<std::string> targets = {"v100", "h100"};
-  const Plan plan = explain(config, {}, targets);
+  const Plan plan = explain(config, {}, {"v100", "h100"});
   ASSERT_EQ(plan.targets.size(), 2U);
   EXPECT_EQ(plan.targets[0].warnings.size(), 1U);
   EXPECT_TRUE(plan.targets[1].warnings.empty());

@@ -76,6 +76,34 @@ TEST(Output, NoOutputReplacesAnInputOrAnotherFileUnasked) {
   EXPECT_EQ(read_all(folder / "new"), mantissa(folder, "data kk --count 1").out);
 }
 
+TEST(Output, PuzzlesReplaceAFileOnceTheyAreComplete) {
+  const TemporaryFolder folder;
+  write(folder / "mine", "a file of the user");
+  // A process limit stands in for a full disk.
+  const Result r = testing::shell(
+      folder, "ulimit -f 8 && " MANTISSA_BINARY_DIR "/mantissa data kk --count 500 --out mine --overwrite");
+  EXPECT_EQ(r.code, 1);
+  EXPECT_NE(r.err.find("exceeds the file size limit"), std::string::npos) << r.err;
+  EXPECT_EQ(read_all(folder / "mine"), "a file of the user");
+}
+
+TEST(Output, PuzzlesAreWrittenToDevicesAndPipes) {
+  const TemporaryFolder folder;
+  const std::string program = MANTISSA_BINARY_DIR "/mantissa ", one = program + "data kk --count 1 --out ";
+  const std::string puzzle = testing::shell(folder, program + "data kk --count 1").out;
+  for (const std::string& line :
+       {one + "/dev/stdout", "{ " + one + "/dev/stdout | cat; }", "{ " + one + "/dev/stderr 2>&1; }",
+        "{ mkfifo p; " + one + "p & cat p; wait; }"}) {
+    const Result r = testing::shell(folder, line);
+    EXPECT_EQ(r.code, 0) << line << "\n" << r.err;
+    EXPECT_EQ(r.out, puzzle) << line;
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "p"));
+  const Result full = mantissa(folder, "data kk --out /dev/full");
+  EXPECT_EQ(full.code, 1);
+  EXPECT_EQ(full.err.find("mantissa: /dev/full: the disk is full"), 0U) << full.err;
+}
+
 TEST(Output, ThatIsLostIsOneMessageAndExitCodeOne) {
   const TemporaryFolder folder;
   ASSERT_EQ(train_tiny(folder, 2, "32-true").code, 0);
@@ -136,6 +164,13 @@ class Interrupt : public ::testing::TestWithParam<int> {
     return read_all("/proc/" + std::to_string(child) + "/maps").find("model.safetensors") !=
            std::string::npos;
   }
+  /// main() handles SIGBUS after the signals that end a command.
+  static bool handles_signals(pid_t child) {
+    const std::string status = read_all("/proc/" + std::to_string(child) + "/status");
+    const std::size_t caught = status.find("SigCgt:");
+    return caught != std::string::npos &&
+           ((std::stoull(status.substr(caught + 7), nullptr, 16) >> (SIGBUS - 1)) & 1U) != 0;
+  }
   static std::string reason() { return GetParam() == SIGINT ? "mantissa: ^C: " : "mantissa: terminated: "; }
 
   TemporaryFolder folder_;
@@ -166,6 +201,15 @@ TEST_P(Interrupt, OfAComparisonKeepsTheConversion) {
   });
   EXPECT_EQ(r.err, reason() + "c is complete, but was not compared\n");
   EXPECT_EQ(mantissa(folder_, "inspect c").code, 0);
+}
+
+TEST_P(Interrupt, OfACommandWithoutPartialResultsEndsIt) {
+  for (const char* arguments : {"doctor", "explain run.toml", "data kk --count 10000000 --out new"}) {
+    const Result r = interrupted(arguments, handles_signals);
+    EXPECT_EQ(r.err, reason() + "the command did not finish\n") << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interrupt, ::testing::Values(SIGINT, SIGTERM), [](const auto& signal) {

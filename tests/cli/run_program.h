@@ -44,6 +44,7 @@ inline pid_t start(const TemporaryFolder& folder, const std::string& arguments) 
                               arguments + " > out 2> err";
   const pid_t child = fork();
   if (child == 0) {
+    std::signal(SIGINT, SIG_DFL);  // a shell may have started the test with SIGINT ignored
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);
   }

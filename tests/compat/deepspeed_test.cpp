@@ -177,13 +177,32 @@ TEST(DeepSpeed, TranslatesOptimizerAndScheduler) {
       "'WarmupCosineLR', 'params': {'warmup_num_steps': 10, 'cos_min_ratio': 0.05, 'warmup_type': "
       "'linear'}}}");
   const std::pair<const char*, const char*> expected[] = {
-      {"optimizer.max_grad_norm", "0.5"}, {"optimizer.lr", "0.0002"},
-      {"optimizer.betas", "[0.9, 0.98]"}, {"optimizer.eps", "1e-06"},
-      {"optimizer.weight_decay", "0.0"},  {"schedule.name", "\"cosine\""},
-      {"schedule.min_lr_ratio", "0.05"},  {"schedule.warmup_steps", "10"}};
+      {"optimizer.name", "\"adam\""},  {"optimizer.max_grad_norm", "0.5"},
+      {"optimizer.lr", "0.0002"},      {"optimizer.betas", "[0.9, 0.98]"},
+      {"optimizer.eps", "1e-06"},      {"optimizer.weight_decay", "0.0"},
+      {"schedule.name", "\"cosine\""}, {"schedule.min_lr_ratio", "0.05"},
+      {"schedule.warmup_steps", "10"}};
   for (const auto& [key, text] : expected) EXPECT_EQ(value(file, key), text) << key;
   EXPECT_EQ(file.warnings, Strings{});
   EXPECT_EQ(file.ignored, Strings{});
+}
+
+TEST(DeepSpeed, AdamIsAdamWUnlessItsDecayIsInTheGradient) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"'type': 'AdamW'", "\"adamw\""},
+      {"'type': 'Adam'", "\"adamw\""},
+      {"'type': 'Adam', 'params': {'adam_w_mode': true}", "\"adamw\""},
+      {"'type': 'Adam', 'params': {'adam_w_mode': false, 'weight_decay': 0.1}", "\"adam\""},
+      {"'type': 'Adam', 'params': {'adam_w_mode': false, 'torch_adam': true}", "\"adam\""},
+      {"'type': 'AdamW', 'params': {'adam_w_mode': false}", "\"adamw\""},  // DeepSpeed ignores it
+      {"'type': 'auto'", ""},
+      {"'params': {'lr': 1e-3}", ""},
+      {"'type': 'Lion'", ""}};
+  for (const auto& [text, name] : cases) {
+    const DeepSpeedFile file = parse(fmt::format("{{'optimizer': {{{}}}}}", text));
+    EXPECT_EQ(value(file, "optimizer.name"), name) << text;
+    EXPECT_EQ(file.warnings.empty(), std::string_view(text).find("Lion") == std::string_view::npos) << text;
+  }
 }
 
 TEST(DeepSpeed, WarnsAboutSettingsWithoutCounterpart) {
@@ -192,7 +211,7 @@ TEST(DeepSpeed, WarnsAboutSettingsWithoutCounterpart) {
       "'params': "
       "{'warmup_min_lr': 1e-6, 'warmup_num_steps': 5, 'total_num_steps': 100}}}");
   ASSERT_EQ(file.warnings.size(), 4U);
-  EXPECT_NE(file.warnings[0].find("\"Lamb\" is not available"), std::string::npos);
+  EXPECT_NE(file.warnings[0].find("\"Lamb\" is not translated"), std::string::npos);
   EXPECT_NE(file.warnings[1].find("warmup_min_lr is not 0"), std::string::npos);
   EXPECT_NE(file.warnings[2].find("warmup_type is log"), std::string::npos);
   EXPECT_NE(file.warnings[3].find("total_num_steps"), std::string::npos);

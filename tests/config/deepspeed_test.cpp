@@ -186,6 +186,20 @@ TEST(DeepSpeedConfig, AWarmUpLongerThanTheRunIsCutWithAWarning) {
   EXPECT_NE(r.told.warnings[0].find("more than run.steps"), std::string::npos);
 }
 
+TEST(DeepSpeedConfig, ItsOptimizerReplacesTheConfigs) {
+  const std::string file =
+      "{'optimizer': {'type': 'Adam', 'params': {'adam_w_mode': false, 'weight_decay': 0.01}}}";
+  const Read r = read(file, {}, "name = \"muon\"\n");
+  EXPECT_EQ(r.config.optimizer.name, "adam");
+  EXPECT_EQ(std::get<double>(r.config.optimizer.settings.at("weight_decay")), 0.01);
+  EXPECT_NE(r.all().find("sets optimizer.name = \"adam\" (optimizer.params.adam_w_mode), "
+                         "optimizer.weight_decay = 0.01 (optimizer.params.weight_decay)"),
+            std::string::npos)
+      << r.all();
+  EXPECT_TRUE(r.told.warnings.empty()) << r.all();
+  EXPECT_EQ(read(file, {"optimizer.name=lion"}).config.optimizer.name, "lion");
+}
+
 TEST(DeepSpeedConfig, AValueOutOfRangeNamesTheFileAndItsKey) {
   const std::string message =
       message_of([] { read("{'optimizer': {'type': 'AdamW', 'params': {'betas': [0.9, 1.5]}}}"); });

@@ -1,8 +1,13 @@
 #include "mantissa/data/puzzles.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
+#include <csignal>
+
+#include "io/temporary.h"
+#include "mantissa/base/error.h"
 
 namespace mantissa::data {
 namespace {
@@ -44,6 +49,41 @@ TEST(Puzzles, AreNamedByOneWord) {
   EXPECT_FALSE(names_puzzles({"kk", "kk"}));
   EXPECT_FALSE(names_puzzles({"kk.txt"}));
   EXPECT_FALSE(names_puzzles({}));
+}
+
+class WrittenPuzzles : public test::TemporaryFolder {};
+
+TEST_F(WrittenPuzzles, AreOneRowOnEachLine) {
+  text::KkOptions options;
+  options.count = 3;
+  write_puzzles(options, folder / "f", false);
+  std::string rows;
+  for (const text::KkPuzzle& p : text::generate(options)) rows += text::to_jsonl_row(p) + '\n';
+  EXPECT_EQ(test::contents_of(folder / "f"), rows);
+  EXPECT_NE(test::message_of<FileError>([&] { write_puzzles(options, folder / "f", false); }).find("exists"),
+            std::string::npos);
+  options.count = 1;
+  write_puzzles(options, folder / "f", true);
+  EXPECT_LT(test::contents_of(folder / "f").size(), rows.size());
+}
+
+// A process limit stands in for a full disk: the write fails midway in the same way.
+TEST_F(WrittenPuzzles, AFullDiskKeepsTheOldFileAndLeavesNoOther) {
+  test::put(folder / "f", "old");
+  text::KkOptions options;
+  options.count = 500;
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{1 << 14, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string message =
+      test::message_of<ResourceError>([&] { write_puzzles(options, folder / "f", true); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_NE(message.find("exceeds the file size limit"), std::string::npos) << message;
+  EXPECT_EQ(test::contents_of(folder / "f"), "old");
+  EXPECT_FALSE(std::filesystem::exists(folder / "f.partial"));
 }
 
 }  // namespace

@@ -1,7 +1,9 @@
 #include "mantissa/io/atomic.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "io/temporary.h"
 #include "mantissa/base/error.h"
@@ -92,6 +94,42 @@ TEST_F(Atomic, ADirectoryThatIsNotCommittedChangesNothing) {
   }
   EXPECT_EQ(contents_of(folder / "d" / "old"), "x");
   EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, ALinkStaysAndLeadsToTheNewFile) {
+  std::filesystem::create_directory(folder / "d");
+  put(folder / "d" / "f", "old");
+  std::filesystem::create_symlink("d/f", folder / "link");
+  std::filesystem::create_symlink("d/g", folder / "dangling");
+  write_file_atomic(folder / "link", "new");
+  write_file_atomic(folder / "dangling", "first");
+  EXPECT_EQ(contents_of(folder / "d" / "f"), "new");
+  EXPECT_EQ(contents_of(folder / "d" / "g"), "first");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "dangling"));
+  EXPECT_EQ(entries(), 3);
+}
+
+TEST_F(Atomic, APipeIsWrittenAndStays) {
+  const std::filesystem::path pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  const int reader = ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK);  // a write waits for a reader
+  ASSERT_GE(reader, 0);
+  write_file_atomic(pipe, "new");
+  char got[8] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 3);
+  ::close(reader);
+  EXPECT_STREQ(got, "new");
+  EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+  EXPECT_EQ(entries(), 1);
+}
+
+TEST_F(Atomic, AFullDeviceIsAnErrorAndStays) {
+  const std::filesystem::path full = folder / "full";  // a link protects the device from a test that fails
+  std::filesystem::create_symlink("/dev/full", full);
+  EXPECT_NE(message_of<ResourceError>([&] { write_file_atomic(full, "x"); }).find("the disk is full"),
+            std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_character_file(full));
 }
 
 TEST_F(Atomic, ErrorsNameAnUnwritablePath) {

@@ -62,5 +62,18 @@ TEST_F(Directory, WithStatesIsResumedOrOverwrittenOnlyByOption) {
   }
 }
 
+TEST_F(Directory, KeepsTheModelThatTheRunStartsFrom) {
+  std::filesystem::create_directories(path_ / "model");
+  std::filesystem::create_directories(path_ / "state/step-00000005");
+  for (const char* part : {"model", "state/step-00000005"}) {
+    weights::ModelSource source{{}, path_ / part};
+    EXPECT_THROW(check_place(path_, source), FileError) << part;
+    EXPECT_NO_THROW(check_place(path_ / "other", source)) << part;
+    weights::use_memory(source, std::make_shared<io::MemoryTensors>());
+    EXPECT_NO_THROW(check_place(path_, source)) << part;
+  }
+  EXPECT_NO_THROW(check_place(path_, {}));
+}
+
 }  // namespace
 }  // namespace mantissa::run

@@ -31,7 +31,7 @@ struct Arguments {
 
 }  // namespace
 
-Config Config::load(const std::filesystem::path& path, std::span<const std::string> overrides,
+Config Config::load(const std::filesystem::path& path, const std::vector<std::string>& overrides,
                     const Precision& precision) {
   const Arguments arguments(precision);
   Impl impl;
@@ -39,7 +39,7 @@ Config Config::load(const std::filesystem::path& path, std::span<const std::stri
   return Config(std::make_shared<const Impl>(std::move(impl)));
 }
 
-Config Config::parse(std::string_view text, std::span<const std::string> overrides,
+Config Config::parse(std::string_view text, const std::vector<std::string>& overrides,
                      const Precision& precision) {
   const Arguments arguments(precision);
   Impl impl;

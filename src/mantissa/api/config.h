@@ -3,7 +3,6 @@
 
 #include <filesystem>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,13 +15,13 @@ namespace mantissa::api {
 /// The config of a run: checked, resolved, immutable (docs/cli.md).
 class Config {
  public:
-  /// Reads a TOML file. `overrides` are "section.key=value". `precision` replaces the policy, adds rules, or
-  /// gives a DeepSpeed file. The DeepSpeed file overrides the TOML; `overrides`, `precision.policy` and
-  /// `precision.rules` take precedence over both. Throws FileError, ConfigError.
-  static Config load(const std::filesystem::path& path, std::span<const std::string> overrides = {},
+  /// Reads a TOML file. `overrides` are "section.key=value", as in {"run.steps=10"}. `precision` replaces the
+  /// policy, adds rules, or gives a DeepSpeed file. The DeepSpeed file overrides the TOML; `overrides`,
+  /// `precision.policy` and `precision.rules` take precedence over both. Throws FileError, ConfigError.
+  static Config load(const std::filesystem::path& path, const std::vector<std::string>& overrides = {},
                      const Precision& precision = {});
   /// Parses TOML from memory. Relative paths are relative to the current directory.
-  static Config parse(std::string_view text, std::span<const std::string> overrides = {},
+  static Config parse(std::string_view text, const std::vector<std::string>& overrides = {},
                       const Precision& precision = {});
 
   /// Returns the resolved config as TOML, with every key. It parses to an equal config.

@@ -1,10 +1,7 @@
 #include "mantissa/api/data.h"
 
-#include <span>
-
 #include "mantissa/api/internal.h"
-#include "mantissa/io/file.h"
-#include "mantissa/io/output.h"
+#include "mantissa/data/puzzles.h"
 #include "mantissa/text/kk.h"
 
 namespace mantissa::api {
@@ -16,6 +13,17 @@ std::vector<text::Row> rows_of(const std::vector<Row>& rows) {
   out.reserve(rows.size());
   for (const Row& row : rows) out.push_back({row.ids, row.labels, row.weights});
   return out;
+}
+
+text::KkOptions options_of(const PuzzleOptions& o) {
+  text::KkOptions k;
+  k.seed = o.seed;
+  k.people_min = o.people_min;
+  k.people_max = o.people_max;
+  k.count = o.count;
+  k.split = o.held_out ? text::KkSplit::test : text::KkSplit::train;
+  k.style = text::parse_kk_style(o.style);
+  return k;
 }
 
 }  // namespace
@@ -31,27 +39,13 @@ bool in_memory(const Data& data) {
 }
 
 std::vector<std::string> puzzles(const PuzzleOptions& o) {
-  text::KkOptions k;
-  k.seed = o.seed;
-  k.people_min = o.people_min;
-  k.people_max = o.people_max;
-  k.count = o.count;
-  k.split = o.held_out ? text::KkSplit::test : text::KkSplit::train;
-  k.style = text::parse_kk_style(o.style);
   std::vector<std::string> rows;
-  for (const text::KkPuzzle& p : text::generate(k)) rows.push_back(text::to_jsonl_row(p));
+  for (const text::KkPuzzle& p : text::generate(options_of(o))) rows.push_back(text::to_jsonl_row(p));
   return rows;
 }
 
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite) {
-  io::check_output(out, {}, overwrite);
-  std::vector<std::string> rows = puzzles(options);
-  io::File file = io::File::create(out);
-  for (std::string& row : rows) {
-    row += '\n';
-    file.write(std::as_bytes(std::span(row)));
-  }
-  file.close();
+  data::write_puzzles(options_of(options), out, overwrite);
 }
 
 }  // namespace mantissa::api

@@ -40,7 +40,8 @@ struct PuzzleOptions {
 };
 /// Returns Knights-and-Knaves puzzles, one JSON object each.
 std::vector<std::string> puzzles(const PuzzleOptions& options);
-/// Writes them to the file `out`, one on each line. Throws FileError if `out` exists, unless `overwrite`.
+/// Writes them to the file `out`, one on each line. Throws FileError if `out` exists, unless `overwrite`, and
+/// ResourceError if the disk is full; the old file then keeps its contents.
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite = false);
 
 }  // namespace mantissa::api

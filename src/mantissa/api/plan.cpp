@@ -12,7 +12,7 @@
 namespace mantissa::api {
 namespace {
 
-std::vector<cost::Target> find_targets(std::span<const std::string> names) {
+std::vector<cost::Target> find_targets(const std::vector<std::string>& names) {
   std::vector<cost::Target> targets;
   for (const std::string& name : names) targets.push_back(cost::find_target(name));
   return targets;
@@ -61,7 +61,7 @@ Plan plan_of(const explain::Explained& e) {
   return p;
 }
 
-Plan explain(const Config& config, const Hardware& hardware, std::span<const std::string> targets,
+Plan explain(const Config& config, const Hardware& hardware, const std::vector<std::string>& targets,
              const Data& data) {
   const config::RunConfig& run = config.impl().run;
   const std::vector<cost::Target> there = find_targets(targets);
@@ -76,7 +76,7 @@ Plan explain(const Config& config, const Hardware& hardware, std::span<const std
 }
 
 Plan explain_model(const std::filesystem::path& model, const Precision& precision, const Hardware& hardware,
-                   std::span<const std::string> targets) {
+                   const std::vector<std::string>& targets) {
   const std::vector<cost::Target> there = find_targets(targets);
   const auto device = device_for(hardware);
   const weights::ModelSource source = weights::find_model(model);

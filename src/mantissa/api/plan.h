@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -52,11 +51,11 @@ struct Plan {
 
 /// Returns the plan of the config's run. `targets` are other machines, by name or FILE.toml (docs/cli.md,
 /// "Targets"). `data` replaces the config's source, as in train(). Throws ConfigError, FileError.
-Plan explain(const Config& config, const Hardware& hardware = {}, std::span<const std::string> targets = {},
-             const Data& data = {});
+Plan explain(const Config& config, const Hardware& hardware = {},
+             const std::vector<std::string>& targets = {}, const Data& data = {});
 /// Returns the plan of generation from a model or, if `precision` has a DeepSpeed file, of training it.
 /// Throws ConfigError, FileError.
 Plan explain_model(const std::filesystem::path& model, const Precision& precision,
-                   const Hardware& hardware = {}, std::span<const std::string> targets = {});
+                   const Hardware& hardware = {}, const std::vector<std::string>& targets = {});
 
 }  // namespace mantissa::api

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "mantissa/api/internal.h"
-#include "mantissa/base/error.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/run/run.h"
@@ -66,20 +65,6 @@ Summary summary_of(run::Result r) {
   return s;
 }
 
-/// Throws FileError if the weights of model.path are in a part of `out` that the run replaces.
-void check_place(const std::filesystem::path& out, const weights::ModelSource& source) {
-  if (source.weights.empty()) return;
-  std::error_code error;
-  const std::filesystem::path from = std::filesystem::weakly_canonical(source.weights, error);
-  for (const char* part : {"model", "state"}) {
-    const std::filesystem::path inside =
-        from.lexically_relative(std::filesystem::weakly_canonical(out / part, error));
-    if (inside.empty() || *inside.begin() == "..") continue;
-    throw FileError(fmt::format("{}: the run would replace model.path, which is there; choose another --out",
-                                (out / part).string()));
-  }
-}
-
 }  // namespace
 
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
@@ -88,7 +73,6 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   const auto device = device_for(options.hardware, run.run.threads);
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
   weights::ModelSource source = weights::find_model(run.model);
-  check_place(out, source);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
   if (!in_memory(options.data)) data::add_note(run, source.config, told);

@@ -19,6 +19,15 @@ void cut_short(int /*signal*/) {
   _exit(1);
 }
 
+/// Handles SIGINT and SIGTERM while there is no SignalStop. Such a command has nothing to save: it prints or
+/// writes its result at the end.
+void end_command(int signal) {
+  const std::string_view message = signal == SIGINT ? "mantissa: ^C: the command did not finish\n"
+                                                    : "mantissa: terminated: the command did not finish\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, message.data(), message.size());
+  _exit(mantissa::cli::kInterrupted);
+}
+
 /// Occupies the numbers of closed standard streams, so that no file of a command takes one of them and
 /// receives its text. Writes to such a stream still fail.
 void occupy_standard_streams() {
@@ -32,6 +41,9 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   occupy_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the file-size limit then fails with an error message
+  std::signal(SIGTERM, end_command);
+  // A shell ignores SIGINT for its background commands.
+  if (std::signal(SIGINT, end_command) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
   std::signal(SIGBUS, cut_short);
   return mantissa::cli::run_command_line(argc, argv);
 }

@@ -93,32 +93,30 @@ struct Run {
   void optimizer() {
     DeepSpeedBlock block = root.block("optimizer");
     if (!block.exists()) return;
-    const std::string type = block.text("type", {kOptimizer, "name"}).value_or("AdamW");
+    constexpr ConfigKey kName = {kOptimizer, "name"};
+    const std::optional<std::string> given = block.text("type", kName);
+    const std::string type = given.value_or("AdamW");
     const std::string folded = lowered(type);
     const bool adam = folded == "adam" || folded == "adamw" || folded == "fusedadam" ||
                       folded == "deepspeedcpuadam" || folded == "cpuadam" || folded == "cpu_adam" ||
                       folded == "torchadam";
     if (!adam) {
       block.skip("params");
-      out.warnings.push_back(
-          fmt::format("optimizer.type {} is not available: the run keeps the optimizer of the config, AdamW, "
-                      "and its settings",
-                      in_quotes(type)));
+      out.warnings.push_back(fmt::format(
+          "optimizer.type {} is not translated: the run keeps the optimizer of the config and its "
+          "settings",
+          in_quotes(type)));
       return;
     }
     DeepSpeedBlock params = block.block("params");
+    // DeepSpeed treats "Adam" as AdamW unless adam_w_mode is false. It ignores that key for "AdamW".
+    const bool decoupled = params.flag("adam_w_mode").value_or(true) || folded == "adamw";
+    const std::string from = decoupled ? block.path("type") : params.path("adam_w_mode");
+    if (given) set(kName, decoupled ? "\"adamw\"" : "\"adam\"", from);
     number(params, "lr", {kOptimizer, "lr"});
     betas(params);
     number(params, "eps", {kOptimizer, "eps"});
     number(params, "weight_decay", {kOptimizer, "weight_decay"});
-    // DeepSpeed treats "Adam" as AdamW unless adam_w_mode is false.
-    const bool decoupled = params.flag("adam_w_mode").value_or(true);
-    const DeepSpeedSetting* decay = out.find(kOptimizer, "weight_decay");
-    if (!decoupled && (decay == nullptr || decay->value != "0.0")) {
-      out.warnings.push_back(
-          "optimizer.params.adam_w_mode = false adds the decay to the gradients; this run decouples it "
-          "(AdamW)");
-    }
     if (!params.flag("bias_correction").value_or(true)) {
       out.warnings.push_back(
           "optimizer.params.bias_correction = false: this run always corrects the moments");

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/output.h"
+
 namespace mantissa::data {
 
 bool names_puzzles(const std::vector<std::string>& source) {
@@ -45,6 +48,13 @@ std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const te
     ids.push_back(tokenizer.separator());
   }
   return ids;
+}
+
+void write_puzzles(const text::KkOptions& options, const std::filesystem::path& out, bool overwrite) {
+  io::check_output(out, {}, overwrite);
+  std::string rows;
+  for (const text::KkPuzzle& p : text::generate(options)) rows += text::to_jsonl_row(p) + '\n';
+  io::write_file_atomic(out, rows);
 }
 
 }  // namespace mantissa::data

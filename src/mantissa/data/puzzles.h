@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ text::KkOptions held_out_puzzles();
 /// more than `most` tokens.
 std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
                                         std::int64_t most = INT64_MAX);
+
+/// Writes the puzzles to the file `out`, one JSON object on each line. Throws FileError if `out` exists,
+/// unless `overwrite`, and ResourceError if the disk is full; the old file then keeps its contents.
+void write_puzzles(const text::KkOptions& options, const std::filesystem::path& out, bool overwrite);
 
 }  // namespace mantissa::data

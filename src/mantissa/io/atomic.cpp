@@ -19,6 +19,21 @@ fs::path with_suffix(fs::path path, std::string_view suffix) {
   return path;
 }
 
+/// Returns the file that `path` leads to through links, or `path` if there is none.
+fs::path followed(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
+  return error ? path : target;
+}
+
+/// Returns the path to write before `path` is replaced: `path` itself for a device or a pipe. A link that
+/// followed() left leads to no file, or through /proc to a descriptor without a name.
+fs::path beside(const fs::path& path) {
+  std::error_code error;
+  const bool direct = fs::is_other(path, error) || fs::is_symlink(path, error);
+  return direct ? path : with_suffix(path, kPartial);
+}
+
 // Removes a trailing slash, which would put the suffix inside the folder.
 fs::path without_slash(const fs::path& path) {
   return path.has_filename() ? path : path.parent_path();
@@ -44,11 +59,12 @@ void sync_tree(const fs::path& directory) {
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path)
-    : path_(path), beside_(with_suffix(path, kPartial)), file_(File::create(beside_)) {}
+    : path_(followed(path)), beside_(beside(path_)), file_(File::create(beside_)) {}
 
 AtomicFile::~AtomicFile() {
   if (!file_) return;
   file_.reset();
+  if (beside_ == path_) return;
   std::error_code ignored;  // the original error matters more
   fs::remove(beside_, ignored);
 }
@@ -68,7 +84,7 @@ void AtomicFile::reserve(std::uint64_t bytes) {
 void AtomicFile::commit() {
   file_->sync();
   file_->close();
-  rename_or_throw(beside_, path_);
+  if (beside_ != path_) rename_or_throw(beside_, path_);
   file_.reset();
   sync_directory(path_.parent_path());
 }

@@ -1,6 +1,9 @@
 // Files and folders that appear completely or not at all: written under a temporary name in the same folder,
 // fsynced and renamed; then the parent folder is fsynced.
 //
+// A link to a file stays a link, to the new file. A device or a pipe is written directly: it has no old
+// contents to keep.
+//
 // The temporary name is the final one plus ".partial". After a crash it remains; nothing reads it, and the
 // next write of the same name replaces it. Each name may have only one writer at a time; io/lock.h locks a
 // run directory for that reason.

@@ -85,6 +85,19 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
 
 }  // namespace
 
+void check_place(const std::filesystem::path& out, const weights::ModelSource& source) {
+  if (source.weights.empty() || source.memory != nullptr) return;
+  std::error_code error;
+  const std::filesystem::path from = std::filesystem::weakly_canonical(source.weights, error);
+  for (const char* part : {"model", "state"}) {
+    const std::filesystem::path inside =
+        from.lexically_relative(std::filesystem::weakly_canonical(out / part, error));
+    if (inside.empty() || *inside.begin() == "..") continue;
+    throw FileError(fmt::format("{}: the run would replace model.path, which is there; choose another --out",
+                                (out / part).string()));
+  }
+}
+
 std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
   std::vector<io::FoundState> states = io::find_states(o.out);
   if (!o.resume) {

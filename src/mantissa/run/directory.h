@@ -1,4 +1,5 @@
-// The states of a run directory: the choice of a state to resume from, and the contents of a state.
+// A run directory: the parts that a run replaces, the choice of a state to resume from, and the contents of a
+// state.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,7 @@
 
 #include "mantissa/io/state.h"
 #include "mantissa/train/trainer.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::run {
 
@@ -18,6 +20,9 @@ struct DirectoryOptions {
   bool overwrite = false;
   std::optional<std::int64_t> resume;  // a step; 0: the newest state, or the beginning if there is none
 };
+
+/// Throws FileError if the weights of `source` are files in a part of `out` that a run replaces.
+void check_place(const std::filesystem::path& out, const weights::ModelSource& source);
 
 /// Returns the state to resume from, or null to start from the beginning. Throws FileError if `out` contains
 /// a state and neither `overwrite` nor `resume` is set, or if it has no state of the step.

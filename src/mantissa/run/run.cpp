@@ -249,6 +249,7 @@ class Run {
 }  // namespace
 
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
+  check_place(start.directory.out, start.source);
   const std::optional<io::FoundState> state = choose_state(start.directory);
   train::Trainer trainer(start.config, std::move(start.source), std::move(start.data), device,
                          state ? state->step : 0);

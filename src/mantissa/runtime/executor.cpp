@@ -177,6 +177,7 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .rounding = s.rounding,
                    .random_name = s.random_name,
                    .overflow = overflow};
+  if (before_step && overflow == nullptr) before_step(s, call);
   device_->run(*s.op, call);
   if (after_step && overflow == nullptr) after_step(s, call);
 }

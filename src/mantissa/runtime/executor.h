@@ -63,8 +63,8 @@ class Executor {
   /// A stop request ends run() between two steps. Its results are then incomplete.
   std::stop_token stop;
 
-  /// Called after each step, if set. Observers and profilers use it.
-  std::function<void(const plan::Step&, const graph::Call&)> after_step;
+  /// Called before and after each step, if set. Observers and profilers use them.
+  std::function<void(const plan::Step&, const graph::Call&)> before_step, after_step;
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "mantissa/kernels/columns.h"
 #include "mantissa/numeric/round.h"
@@ -24,6 +25,14 @@ class Search {
   Search(const Executor& executor, const std::int64_t& first_row)
       : executor_(executor), program_(executor.program()), first_row_(first_row) {}
 
+  /// Copies the operands that the step overwrites.
+  void keep_operands(const graph::Call& call) {
+    kept_.clear();
+    if (where_ != nullptr) return;
+    for (const graph::Argument& in : call.inputs) keep(in, call);
+    keep(call.addend, call);
+  }
+
   void look(const plan::Step& step, const graph::Call& call) {
     if (where_ != nullptr && where_ != &step) return;
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
@@ -32,7 +41,10 @@ class Search {
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
       if (bad == values.end()) continue;
-      if (where_ == nullptr) begin(step, call, o, static_cast<std::size_t>(bad - values.begin()), *bad);
+      if (where_ == nullptr) {
+        const auto element = static_cast<std::size_t>(bad - values.begin());
+        begin(step, Before(call, kept_).call, o, element, *bad);
+      }
       add_rows(step, call, values);
       return;
     }
@@ -44,6 +56,37 @@ class Search {
   }
 
  private:
+  using Kept = std::vector<std::pair<const void*, Storage>>;  // where each operand was, and its copy
+
+  /// A call with the operands that it had before its step.
+  struct Before {
+    Before(const graph::Call& after, Kept& kept)
+        : inputs(after.inputs.begin(), after.inputs.end()), call(after) {
+      for (graph::Argument& in : inputs) restore(in, kept);
+      restore(call.addend, kept);
+      call.inputs = inputs;
+    }
+    Before(const Before&) = delete;
+    Before& operator=(const Before&) = delete;
+    static void restore(graph::Argument& in, Kept& kept) {
+      const auto copy = std::ranges::find(kept, in.data, &Kept::value_type::first);
+      if (copy != kept.end()) in.data = copy->second.data();
+    }
+    std::vector<graph::Argument> inputs;
+    graph::Call call;
+  };
+
+  static bool overwrites(const graph::Call& call, const graph::Argument& in) {
+    return std::ranges::any_of(call.outputs, [&](const graph::Argument& out) { return in.data == out.data; });
+  }
+
+  void keep(const graph::Argument& in, const graph::Call& call) {
+    if (in.integer || in.blocks || in.rows == 0 || !overwrites(call, in)) return;
+    const auto elements = static_cast<std::size_t>((in.rows - 1) * in.row_stride() + in.width);
+    const std::size_t bytes = elements * bytes_of(in.type);
+    std::memcpy(kept_.emplace_back(in.data, Storage(bytes)).second.data(), in.data, bytes);
+  }
+
   void begin(const plan::Step& step, const graph::Call& call, std::size_t output, std::size_t element,
              double value) {
     where_ = &step;
@@ -129,13 +172,11 @@ class Search {
   }
 
   /// Returns the element, recomputed without rounding of the step's result, or null if the step overwrote an
-  /// input of `call`.
+  /// input of `call` of which there is no copy.
   static std::optional<double> computed_wide(graph::Call call, const plan::Step& step, std::size_t output,
                                              std::size_t element) {
-    for (const graph::Argument& out : call.outputs) {
-      const auto same = [&](const graph::Argument& in) { return in.data == out.data; };
-      if (std::any_of(call.inputs.begin(), call.inputs.end(), same) || same(call.addend)) return std::nullopt;
-    }
+    const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
+    if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return std::nullopt;
     std::vector<graph::Argument> outputs(call.outputs.begin(), call.outputs.end());
     std::vector<Storage> memory;
     for (graph::Argument& out : outputs) {
@@ -170,6 +211,7 @@ class Search {
   const std::int64_t& first_row_;
   const plan::Step* where_ = nullptr;
   std::size_t output_ = 0;
+  Kept kept_;  // operands of the step that runs
   NonFinite found_;
 };
 
@@ -200,9 +242,10 @@ std::vector<std::string> interior_cure(const std::string& scope, const std::stri
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again) {
   Search search(executor, first_row);
+  executor.before_step = [&](const plan::Step&, const graph::Call& call) { search.keep_operands(call); };
   executor.after_step = [&](const plan::Step& step, const graph::Call& call) { search.look(step, call); };
   again();
-  executor.after_step = nullptr;
+  executor.before_step = executor.after_step = nullptr;
   return std::move(search).found();
 }
 

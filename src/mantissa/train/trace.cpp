@@ -15,6 +15,7 @@
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/session.h"
 #include "mantissa/train/trace_ids.h"
+#include "mantissa/train/trace_place.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::train {
@@ -320,6 +321,7 @@ class Tracer {
 }  // namespace
 
 TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device) {
+  check_place(options);
   return Tracer(options, device).run();
 }
 

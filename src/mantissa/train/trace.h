@@ -31,12 +31,14 @@ struct TraceOptions {
   /// Rows of ids and optional labels, if `tokens` is empty.
   std::vector<std::vector<std::int32_t>> ids, labels;
   std::filesystem::path out;  // safetensors; empty: the tensors are returned
+  bool overwrite = false;     // replaces a file that is not a trace
   bool grads = false;
   std::string values;  // glob over the plan's values; empty: none
   /// Globs over the names of traced tensors that keep the format they were rounded to. All others are
   /// converted to f32 (f64 under 64-true).
   std::vector<std::string> unconverted;
   precision::Policy policy;
+  std::filesystem::path deepspeed;                  // the file of the policy, or empty
   std::function<void(const plan::Program&)> check;  // called before anything runs; may throw
   bool fold = true;                                 // plan passes that change no bit
   bool fuse = true;
@@ -56,9 +58,9 @@ struct TraceSummary {
 /// predicted tokens), with `grads` `grad.<weight>` for every weight, and the values that match, named
 /// `value.<scope>.<op>`, [B·T, width]. Under a loss scale the backward pass is seeded with its first value,
 /// and gradients are written unscaled. Labels are aligned with input_ids and shifted internally; −100 is
-/// ignored. Throws FileError, ShapeError, DtypeError or ConfigError for inputs that do not fit the model, and
-/// ConfigError for globs that match nothing. Throws RunStopped, after writing `out`, if logits, loss or
-/// gradients are not finite, with the first such value.
+/// ignored. Throws FileError if `out` must not be written (trace_place.h), FileError, ShapeError, DtypeError
+/// or ConfigError for inputs that do not fit the model, and ConfigError for globs that match nothing. Throws
+/// RunStopped, after writing `out`, if logits, loss or gradients are not finite, with the first such value.
 TraceSummary write_trace(const TraceOptions& options, const runtime::Device& device);
 
 }  // namespace mantissa::train
