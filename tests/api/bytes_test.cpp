@@ -17,6 +17,7 @@ GenerateOptions prompt_of(const char* text) {
   return options;
 }
 
+using mantissa::testing::has;
 using mantissa::testing::into;
 using mantissa::testing::read_all;
 using mantissa::testing::TemporaryFolder;
@@ -31,10 +32,6 @@ std::string refused(const F& run) {
   }
   ADD_FAILURE() << "it was not refused";
   return {};
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A trained model of `vocabulary` entries.

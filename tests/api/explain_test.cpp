@@ -12,13 +12,10 @@
 namespace mantissa::api {
 namespace {
 
+using mantissa::testing::has;
 using mantissa::testing::into;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST(Explain, APlanThatDoesNotFitTellsByHowMuchAndHasNoTime) {
   // Some 4 TB of masters.

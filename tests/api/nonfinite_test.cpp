@@ -11,6 +11,7 @@
 namespace mantissa::api {
 namespace {
 
+using mantissa::testing::has;
 using mantissa::testing::into;
 using mantissa::testing::read_all;
 using mantissa::testing::TemporaryFolder;
@@ -26,10 +27,6 @@ RunStopped stopped(const F& run) {
   }
   ADD_FAILURE() << "it did not stop";
   return RunStopped("");
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 std::vector<std::string> arguments_of(const RunStopped& e) {

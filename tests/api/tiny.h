@@ -9,10 +9,16 @@
 #include <iterator>
 #include <regex>
 #include <string>
+#include <string_view>
 
 #include "mantissa/api/mantissa.h"
 
 namespace mantissa::testing {
+
+/// True if `text` contains `part`.
+inline bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
 
 /// A folder for this test, removed at its end.
 class TemporaryFolder {

@@ -10,6 +10,8 @@
 namespace mantissa {
 namespace {
 
+using mantissa::testing::has;
+
 using testing::mantissa;
 using testing::Result;
 using testing::shell;
@@ -28,10 +30,6 @@ std::vector<std::string> commands_in(const std::string& text) {
     next = line.ends_with(':');
   }
   return commands;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 /// A folder with a run that stops in step 3 at the minimum scale.

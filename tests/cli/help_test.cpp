@@ -13,15 +13,12 @@
 namespace mantissa::cli {
 namespace {
 
+using mantissa::testing::has;
 using mantissa::testing::Result;
 using mantissa::testing::shell;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
 using mantissa::testing::write;
-
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
 
 void expect_80_columns(const std::string& text) {
   std::istringstream lines(text);

@@ -15,15 +15,12 @@
 namespace mantissa::cli {
 namespace {
 
+using mantissa::testing::has;
 using mantissa::testing::read_all;
 using mantissa::testing::Result;
 using mantissa::testing::TemporaryFolder;
 using mantissa::testing::tiny_config;
 using mantissa::testing::write;
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// Returns the program's output on a terminal of `columns` columns.
 std::string on_terminal(const TemporaryFolder& folder, const std::string& arguments, unsigned short columns) {
