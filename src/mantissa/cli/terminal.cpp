@@ -50,7 +50,9 @@ std::string power_text(double scale) {
 
 StepTable::StepTable(bool quiet, std::chrono::milliseconds longest)
     : quiet_(quiet), live_(!quiet && isatty(STDOUT_FILENO) != 0), longest_(longest) {
-  if (!quiet_ && !live_) heart_ = std::jthread([this](const std::stop_token& over) { beat(over); });
+  // Without a time between lines every step has its own, and the heart would print without a pause.
+  const bool beats = !quiet_ && !live_ && longest_ > longest_.zero();
+  if (beats) heart_ = std::jthread([this](const std::stop_token& over) { beat(over); });
 }
 
 StepTable::~StepTable() {

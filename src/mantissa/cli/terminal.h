@@ -15,7 +15,7 @@ namespace mantissa::cli {
 std::string power_text(double scale);
 
 /// Prints the steps of a run: a table line now and then and, on a terminal, one live line in between.
-/// Otherwise there is a line at least every `longest`, even within a long step.
+/// Otherwise there is a line at least every `longest`, even within a long step, and with 0 one for each step.
 class StepTable {
  public:
   explicit StepTable(bool quiet, std::chrono::milliseconds longest = std::chrono::seconds(30));
