@@ -15,12 +15,12 @@ using namespace precision;
 
 using Kind = JsonValue::Kind;
 
-JsonValue parse(std::string_view text) {
+JsonValue parsed(std::string_view text) {
   return parse_relaxed_json(text, "ds.json");
 }
 
 TEST(RelaxedJson, ReadsJson) {
-  const JsonValue v = parse("{\"a\": 1.5e3, \"b\": [true, null, \"x\\u00e9\\n\"], \"c\": {\"d\": -2}}");
+  const JsonValue v = parsed("{\"a\": 1.5e3, \"b\": [true, null, \"x\\u00e9\\n\"], \"c\": {\"d\": -2}}");
   ASSERT_EQ(v.kind, Kind::object);
   EXPECT_EQ(v.keys, (std::vector<std::string>{"a", "b", "c"}));
   EXPECT_EQ(v.find("a")->number, 1500);
@@ -33,7 +33,7 @@ TEST(RelaxedJson, ReadsJson) {
 }
 
 TEST(RelaxedJson, ReadsCommentsAndPythonsLiterals) {
-  const JsonValue v = parse(
+  const JsonValue v = parsed(
       "# from a notebook\nds_config = {  // the engine's\n  'fp16': {'enabled': True, 'scale': None,},\n"
       "  /* two\n     lines */ \"betas\": (0.9, .95,),\n  big: 5_000, \"off\": False, 'plus': +2.,\n};\n");
   EXPECT_TRUE(v.find("fp16")->find("enabled")->flag);
@@ -47,7 +47,7 @@ TEST(RelaxedJson, ReadsCommentsAndPythonsLiterals) {
 }
 
 TEST(RelaxedJson, ReadsMembersWithoutTheirBraces) {
-  const JsonValue v = parse("\"fp16\": {\"enabled\": true},\n'bf16': {},\n");
+  const JsonValue v = parsed("\"fp16\": {\"enabled\": true},\n'bf16': {},\n");
   EXPECT_EQ(v.keys, (std::vector<std::string>{"fp16", "bf16"}));
 }
 
@@ -73,17 +73,17 @@ TEST(RelaxedJson, NamesTheLineOfAFault) {
       {"{\"a\": 1 /* ", "is not closed"},
   };
   for (const auto& [text, expected] : faults) {
-    const std::string message = message_of([&] { parse(text); });
+    const std::string message = message_of([&] { parsed(text); });
     EXPECT_NE(message.find(expected), std::string::npos) << text << "\n" << message;
   }
 }
 
 TEST(RelaxedJson, RejectsFilesThatAreNotText) {
-  EXPECT_THROW(parse(std::string_view("{\"a\": \0}", 8)), FileError);
-  EXPECT_THROW(parse("{\"\xff\": 1}"), FileError);
-  EXPECT_THROW(parse("{\"\xed\xa0\x80\": 1}"), FileError);
-  EXPECT_THROW(parse(std::string((std::size_t{1} << 20) + 1, ' ')), FileError);
-  const std::string deep = message_of([] { parse("{\"a\": " + std::string(100, '[')); });
+  EXPECT_THROW(parsed(std::string_view("{\"a\": \0}", 8)), FileError);
+  EXPECT_THROW(parsed("{\"\xff\": 1}"), FileError);
+  EXPECT_THROW(parsed("{\"\xed\xa0\x80\": 1}"), FileError);
+  EXPECT_THROW(parsed(std::string((std::size_t{1} << 20) + 1, ' ')), FileError);
+  const std::string deep = message_of([] { parsed("{\"a\": " + std::string(100, '[')); });
   EXPECT_NE(deep.find("nests deeper than 64"), std::string::npos) << deep;
 }
 

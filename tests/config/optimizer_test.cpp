@@ -13,13 +13,13 @@ std::string text_with(const std::string& optimizer) {
   return fmt::format("{}\n[optimizer]\n{}", kSmallest, optimizer);
 }
 
-RunConfig read(const std::string& optimizer) {
+RunConfig config_with(const std::string& optimizer) {
   return parse_config(text_with(optimizer), "dir/run.toml");
 }
 
 std::string refused(const std::string& optimizer) {
   try {
-    read(optimizer);
+    config_with(optimizer);
   } catch (const ConfigError& e) {
     return e.what();
   }
@@ -28,7 +28,7 @@ std::string refused(const std::string& optimizer) {
 
 TEST(Optimizer, EachHasItsOwnKeysAndDefaults) {
   for (const optim::Optimizer* o : optim::all_optimizers()) {
-    const RunConfig c = read("name = \"" + std::string(o->name) + "\"");
+    const RunConfig c = config_with("name = \"" + std::string(o->name) + "\"");
     EXPECT_EQ(c.optimizer.settings, optim::defaults(*o)) << o->name;
     const std::string printed = c.to_toml();
     for (const optim::SettingDef& def : o->settings)
@@ -36,13 +36,13 @@ TEST(Optimizer, EachHasItsOwnKeysAndDefaults) {
           << o->name << ' ' << def.key;
     EXPECT_EQ(parse_config(printed, "dir/run.toml"), c) << o->name;
   }
-  EXPECT_EQ(read("").optimizer.name, "adamw");
-  EXPECT_EQ(read("name = \"sgd\"").to_toml().find("betas"), std::string::npos);
+  EXPECT_EQ(config_with("").optimizer.name, "adamw");
+  EXPECT_EQ(config_with("name = \"sgd\"").to_toml().find("betas"), std::string::npos);
 }
 
 TEST(Optimizer, ReadsItsKeys) {
   const RunConfig c =
-      read("name = \"muon\"\nmomentum = 0.9\nnesterov = false\nns_steps = 7\nbetas = [0.8, 0.9]");
+      config_with("name = \"muon\"\nmomentum = 0.9\nnesterov = false\nns_steps = 7\nbetas = [0.8, 0.9]");
   EXPECT_EQ(c.optimizer.settings.at("momentum"), optim::Setting(0.9));
   EXPECT_EQ(c.optimizer.settings.at("nesterov"), optim::Setting(false));
   EXPECT_EQ(c.optimizer.settings.at("ns_steps"), optim::Setting(std::int64_t{7}));
@@ -63,7 +63,7 @@ TEST(Optimizer, RejectsKeysOfOthers) {
 }
 
 TEST(Optimizer, ReadsAndPrintsGroups) {
-  const RunConfig c = read(
+  const RunConfig c = config_with(
       "[[optimizer.group]]\nmatch = \"*.norm*\"\nweight_decay = 0\n"
       "[[optimizer.group]]\nmatch = \"lm_head\"\nlr_scale = 0.5\nfreeze = true");
   ASSERT_EQ(c.optimizer.groups.size(), 2U);

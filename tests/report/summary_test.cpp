@@ -13,7 +13,7 @@ namespace {
 
 class SummaryFile : public test::TemporaryFolder {};
 
-RunSummary some() {
+RunSummary some_summary() {
   return {.steps = 300,
           .final_loss = 0.1 + 0.2,
           .validation_loss = 1.5,
@@ -27,7 +27,7 @@ RunSummary some() {
 }
 
 TEST_F(SummaryFile, HoldsEveryKeyInOrder) {
-  const auto json = nlohmann::ordered_json::parse(summary_json(some()));
+  const auto json = nlohmann::ordered_json::parse(summary_json(some_summary()));
   std::vector<std::string> keys;
   for (const auto& [key, value] : json.items()) keys.push_back(key);
   EXPECT_EQ(keys, (std::vector<std::string>{"steps", "final_loss", "validation_loss", "tokens", "seconds",
@@ -39,7 +39,7 @@ TEST_F(SummaryFile, HoldsEveryKeyInOrder) {
 }
 
 TEST_F(SummaryFile, MissingAndNonFiniteValuesAreNull) {
-  RunSummary summary = some();
+  RunSummary summary = some_summary();
   summary.validation_loss.reset();
   summary.final_loss = std::numeric_limits<double>::quiet_NaN();
   const auto json = nlohmann::json::parse(summary_json(summary));
@@ -50,10 +50,10 @@ TEST_F(SummaryFile, MissingAndNonFiniteValuesAreNull) {
 TEST_F(SummaryFile, IsReplacedAtomically) {
   test::put(folder / "summary.json", std::string(5000, 'x'));
   test::put(folder / "summary.json.partial", "left by a crash");
-  write_summary(folder / "summary.json", some());
-  EXPECT_EQ(test::contents_of(folder / "summary.json"), summary_json(some()));
+  write_summary(folder / "summary.json", some_summary());
+  EXPECT_EQ(test::contents_of(folder / "summary.json"), summary_json(some_summary()));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
-  EXPECT_THROW(write_summary(folder / "none" / "summary.json", some()), FileError);
+  EXPECT_THROW(write_summary(folder / "none" / "summary.json", some_summary()), FileError);
 }
 
 }  // namespace

@@ -19,7 +19,11 @@ using mantissa::testing::Segments;
 using mantissa::testing::tiny_families;
 using mantissa::testing::TinyFamily;
 
-const char* const kPolicies[] = {"64-true", "32-true", "bf16-mixed", "16-mixed", "fp8-hybrid"};
+const char* const kPolicies[] = {
+#ifndef MANTISSA_SANITIZED
+    "64-true", "32-true", "16-mixed", "fp8-hybrid",
+#endif
+    "bf16-mixed"};
 
 class FamilyUnder : public ::testing::TestWithParam<std::tuple<TinyFamily, const char*>> {
  protected:

@@ -12,6 +12,10 @@
 
 namespace mantissa::convert {
 
+/// Elements that a thread converts at a time, and those of them that are in the cache at once.
+inline constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;
+inline constexpr std::uint64_t kRow = std::uint64_t{1} << 12;
+
 /// Returns the format that stores values in blocks of `f`: bf16, or f32 for nvfp4, whose tensors have an f32
 /// scale.
 Scalar stored_as(BlockFormat f);

@@ -16,9 +16,6 @@
 namespace mantissa::convert {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements per task of a thread
-constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // elements in the cache at once
-
 /// The conversion of one tensor.
 struct Job {
   const io::TensorInfo* from = nullptr;

@@ -11,15 +11,12 @@
 namespace mantissa::convert {
 namespace {
 
-constexpr std::uint64_t kPiece = std::uint64_t{1} << 18;  // elements per task of a thread
-constexpr std::uint64_t kRow = std::uint64_t{1} << 12;    // elements in the cache at once
-
-struct Piece {
+struct SurveyPiece {
   std::uint64_t first = 0, count = 0;
 };
 
-/// Buffers of one thread.
-struct Buffers {
+/// SurveyBuffers of one thread.
+struct SurveyBuffers {
   std::vector<std::byte> stored;
   std::vector<float> before, after, rounded;
   std::vector<double> wide_before, wide_after;
@@ -61,7 +58,7 @@ void look(const std::byte* stored, Scalar type, std::uint64_t count, SimdTarget 
 /// Surveys a piece in blocks. A piece starts with a row, or a multiple of kRow elements after the row's
 /// start.
 template <class T>
-void look_in_blocks(const std::byte* stored, Scalar type, const Piece& piece, std::uint64_t row,
+void look_in_blocks(const std::byte* stored, Scalar type, const SurveyPiece& piece, std::uint64_t row,
                     float tensor_scale, SimdTarget target, std::vector<T>& before, std::vector<T>& after,
                     std::vector<float>& rounded, Survey& seen) {
   before.resize(kRow);
@@ -100,27 +97,29 @@ class Surveyor {
         buffers_(static_cast<std::size_t>(ctx.threads)) {}
 
   Survey run() {
-    std::vector<Seen> plain = over(pieces(false), [&](const Piece& piece, Buffers& memory, Seen& seen) {
-      if (type_ == Scalar::f64) {
-        look(memory.stored.data(), type_, piece.count, target_, memory.wide_before, memory.wide_after,
-             memory.rounded, seen);
-      } else {
-        look(memory.stored.data(), type_, piece.count, target_, memory.before, memory.after, memory.rounded,
-             seen);
-      }
-    });
+    std::vector<Seen> plain =
+        over(pieces(false), [&](const SurveyPiece& piece, SurveyBuffers& memory, Seen& seen) {
+          if (type_ == Scalar::f64) {
+            look(memory.stored.data(), type_, piece.count, target_, memory.wide_before, memory.wide_after,
+                 memory.rounded, seen);
+          } else {
+            look(memory.stored.data(), type_, piece.count, target_, memory.before, memory.after,
+                 memory.rounded, seen);
+          }
+        });
     float largest = 0;
     for (const Seen& s : plain) largest = std::max(largest, s.largest);
     const float scale = nvfp4_tensor_scale(largest);
-    const std::vector<Seen> blocks = over(pieces(true), [&](const Piece& piece, Buffers& memory, Seen& seen) {
-      if (type_ == Scalar::f64) {
-        look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.wide_before,
-                       memory.wide_after, memory.rounded, seen.survey);
-      } else {
-        look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.before, memory.after,
-                       memory.rounded, seen.survey);
-      }
-    });
+    const std::vector<Seen> blocks =
+        over(pieces(true), [&](const SurveyPiece& piece, SurveyBuffers& memory, Seen& seen) {
+          if (type_ == Scalar::f64) {
+            look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.wide_before,
+                           memory.wide_after, memory.rounded, seen.survey);
+          } else {
+            look_in_blocks(memory.stored.data(), type_, piece, row_, scale, target_, memory.before,
+                           memory.after, memory.rounded, seen.survey);
+          }
+        });
     Survey all;
     for (const std::vector<Seen>* seen : {&std::as_const(plain), &blocks}) {
       for (const Seen& s : *seen) all.merge(s.survey);
@@ -130,8 +129,8 @@ class Surveyor {
 
  private:
   /// Splits the tensor as a conversion does, so that sums have the same bits.
-  std::vector<Piece> pieces(bool blocks) const {
-    std::vector<Piece> all;
+  std::vector<SurveyPiece> pieces(bool blocks) const {
+    std::vector<SurveyPiece> all;
     for (std::uint64_t first = 0; first < count_; first += all.back().count)
       all.push_back({first, std::min(count_ - first, blocks ? block_piece(row_, first, kPiece) : kPiece)});
     return all;
@@ -139,7 +138,7 @@ class Surveyor {
 
   /// Calls work(piece, buffers with the piece's bytes, its result) for all pieces on all threads.
   template <class Work>
-  std::vector<Seen> over(const std::vector<Piece>& pieces, const Work& work) {
+  std::vector<Seen> over(const std::vector<SurveyPiece>& pieces, const Work& work) {
     std::vector<Seen> seen(pieces.size());
     std::vector<std::exception_ptr> faults(buffers_.size());
     kernels::parallel_for(ctx_, static_cast<std::int64_t>(pieces.size()), [&](std::int64_t i, int thread) {
@@ -147,7 +146,7 @@ class Surveyor {
       if (faults[t] != nullptr) return;
       try {
         const std::size_t width = mantissa::bytes_of(type_);
-        Buffers& memory = buffers_[t];
+        SurveyBuffers& memory = buffers_[t];
         memory.stored.resize(pieces[p].count * width);
         files_.read(tensor_.name, memory.stored, pieces[p].first * width);
         work(pieces[p], memory, seen[p]);
@@ -167,7 +166,7 @@ class Surveyor {
   SimdTarget target_;
   Scalar type_;
   std::uint64_t count_, row_;
-  std::vector<Buffers> buffers_;
+  std::vector<SurveyBuffers> buffers_;
 };
 
 }  // namespace
