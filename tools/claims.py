@@ -136,7 +136,7 @@ def page(results, args):
     return f"""# Claims about precision, measured
 
 Written by `tools/claims.py`: a Llama of 24M (hidden size {SHAPE['hidden_size']}, {SHAPE['num_hidden_layers']} layers, vocabulary {SHAPE['vocab_size']}), {BATCH} × {LENGTH} tokens
-per step, AdamW, under {size} policies in turn, {args.rounds} runs of {args.steps} steps each, on a CPU that computes in f32. The speeds show the
+per step, AdamW, under {size} policies in turn, {args.rounds} run{'s' * (args.rounds > 1)} of {args.steps} steps each, on a CPU that computes in f32. The speeds show the
 cost of formats that are converted or simulated. The last table shows the gain on accelerators; it is predicted, not
 measured.
 
