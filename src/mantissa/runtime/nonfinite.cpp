@@ -172,7 +172,7 @@ class Search {
   }
 
   /// Returns the element, recomputed without rounding of the step's result, or null if the step overwrote an
-  /// input of `call` of which there is no copy.
+  /// input of `call` that was not copied before.
   static std::optional<double> computed_wide(graph::Call call, const plan::Step& step, std::size_t output,
                                              std::size_t element) {
     const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };

@@ -300,9 +300,7 @@ class Tracer {
       const std::string point = "grad." + slot.name;
       look(session, point, slot.gradient, slot.shape.count());
       out.append(point, format_of(point), wide.data(), Scalar::f64, slot.shape.count());
-      std::vector<std::int64_t> shape;
-      for (const Dim& d : slot.shape.dims()) shape.push_back(d.size);
-      out.set_shape(point, std::move(shape));
+      out.set_shape(point, slot.shape.sizes());
     }
   }
 

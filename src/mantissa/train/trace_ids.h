@@ -17,12 +17,12 @@ struct TraceIds {
 };
 
 /// Reads "input_ids" [rows, length], I32 or I64, and "labels" of the same shape from a safetensors file.
-/// Without labels, uses the ids. Throws FileError, DtypeError, ShapeError, and ConfigError for an id outside
-/// [0, vocabulary).
+/// If there are none, the ids are the labels. Throws FileError, DtypeError, ShapeError, and ConfigError for
+/// an id outside [0, vocabulary).
 TraceIds trace_ids(const std::filesystem::path& file, std::int64_t vocabulary);
 
-/// Returns ids and labels from memory. Without labels, uses the ids. Throws ShapeError if there are no ids or
-/// rows differ in length, and ConfigError as above.
+/// Returns ids and labels from memory. If there are no labels, the ids are the labels. Throws ShapeError if
+/// there are no ids or rows differ in length, and ConfigError as above.
 TraceIds trace_ids(const std::vector<std::vector<std::int32_t>>& ids,
                    const std::vector<std::vector<std::int32_t>>& labels, std::int64_t vocabulary);
 

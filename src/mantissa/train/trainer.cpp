@@ -324,12 +324,10 @@ void Trainer::NamedMemory::write(std::size_t offset, std::span<const std::byte> 
 std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   std::vector<NamedMemory> all;
   const auto add = [&](std::string name, const plan::Buffer& b, std::byte* data) {
-    std::vector<std::int64_t> shape;
-    for (const Dim& d : b.shape.dims()) shape.push_back(d.size);
     const std::size_t bytes = static_cast<std::size_t>(b.shape.count()) * bytes_of(b.type);
     all.push_back({.name = std::move(name),
                    .type = b.type,
-                   .shape = shape,
+                   .shape = b.shape.sizes(),
                    .bytes = {data, bytes},
                    .device = device_.host_pointer(data) == nullptr ? &device_ : nullptr,
                    .begins_at_zero = b.random == RandomUse::compensation});
