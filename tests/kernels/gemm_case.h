@@ -134,7 +134,7 @@ std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, in
 }
 
 /// Computes C as the header states: leaves, rows, blocks of 256 or up to where the accumulator rounds,
-/// products of parts, chains, one rounding per operation in T.
+/// products of parts, chains or tiles, one rounding per operation in T.
 template <class T>
 Tensor as_stated(const Case& x) {
   const Gemm& g = x.g;
@@ -150,9 +150,9 @@ Tensor as_stated(const Case& x) {
   const std::vector<Row>& rows = x.rows.empty() ? whole.rows : x.rows;
   const auto at = [](const std::vector<T>& v, std::int64_t i) { return v[static_cast<std::size_t>(i)]; };
   const auto chain = [&](const std::vector<T>& left, const std::vector<T>& right, std::int64_t i,
-                         std::int64_t j, std::int64_t begin, std::int64_t end) {
+                         std::int64_t j, std::int64_t begin, std::int64_t end, std::int64_t step = 1) {
     T sum = 0;
-    for (std::int64_t k = begin; k < end; ++k) {
+    for (std::int64_t k = begin; k < end; k += step) {
       sum = std::fma(at(left, g.a.transposed ? k * g.m + i : i * g.k + k),
                      at(right, g.b.transposed ? j * g.k + k : k * g.n + j), sum);
     }
@@ -170,9 +170,17 @@ Tensor as_stated(const Case& x) {
         if (cut > 0) next = std::min({next, k + cut - seen % cut, k + kSumBlock - seen % cut % kSumBlock});
         for (int sum = parts - 1; sum >= 0; --sum) {
           for (int p = sum; p >= 0; --p) {
-            const int of_a = g.swap_parts ? sum - p : p;
-            leaf += chain(a[static_cast<std::size_t>(of_a)], b[static_cast<std::size_t>(sum - of_a)], i, j, k,
-                          next);
+            const auto of_a = static_cast<std::size_t>(g.swap_parts ? sum - p : p);
+            const auto of_b = static_cast<std::size_t>(sum) - of_a;
+            if (g.accumulator.order == SumOrder::chain) {
+              leaf += chain(a[of_a], b[of_b], i, j, k, next);
+              continue;
+            }
+            for (std::int64_t t = k, end_of_tile = k; t < next; t = end_of_tile) {
+              end_of_tile = std::min(next, t + static_cast<std::int64_t>(kTileBlock));
+              leaf += chain(a[of_a], b[of_b], i, j, t, end_of_tile, 2) +
+                      chain(a[of_a], b[of_b], i, j, t + 1, end_of_tile, 2);
+            }
           }
         }
         seen += next - k;
@@ -180,7 +188,9 @@ Tensor as_stated(const Case& x) {
           leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
       }
     }
-    return rounds ? static_cast<T>(round_to(leaf, g.accumulator.format)) : leaf;
+    if (rounds) leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
+    if (g.accumulator.order == SumOrder::chain) return leaf;
+    return leaf * static_cast<T>(g.a.unscale) * static_cast<T>(g.b.unscale);
   };
   Tensor to = x.c;
   for (std::int64_t i = 0; i < g.m; ++i) {

@@ -24,7 +24,8 @@ struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;
   bool transposed = false;
-  float unscale = 1;  // multiplies the stored values first, in f32 (numeric/scaled.h)
+  /// Multiplies the stored values first, in f32 (numeric/scaled.h); in tile order the leaf's sum instead.
+  float unscale = 1;
   std::optional<Blocks> blocks = {};
   const void* scales = nullptr;
 };
@@ -34,10 +35,17 @@ struct GemmOperand {
 /// The order of summation is the same for every m and n, thread count and instruction set. k splits into
 /// leaves (one leaf if `rows` is empty), a leaf into rows, and a row into blocks of 256 from its start. A
 /// block is one FMA chain from zero in ascending k. Blocks are added in order to the leaf's sum, and the
-/// leaf's sum is added to C. With operands in several parts, each product of parts of a block is a chain of
-/// its own. The products with the smallest terms are added first; among equals, those with A's smaller part
-/// (B's with `swap_parts`). With an accumulator that rounds, blocks also end wherever it rounds the leaf's
-/// sum, and the leaf's sum rounds after each such block is added.
+/// leaf's sum is added to C.
+///
+/// In tile order (SumOrder::tile; f32 arithmetic, one part) a row splits into blocks of 32 from its start. A
+/// block is one FMA chain from zero over its even and one over its odd terms, in ascending k; the sum of the
+/// two is added to the leaf's sum, which starts at +0. This is the order of AMX's TDPBF16PS. `unscale` of the
+/// operands then multiplies the leaf's sum, A's first, and not the factors.
+///
+/// With operands in several parts, each product of parts of a block is a chain of its own. The products with
+/// the smallest terms are added first; among equals, those with A's smaller part (B's with `swap_parts`).
+/// With an accumulator that rounds, blocks also end wherever it rounds the leaf's sum, and the leaf's sum
+/// rounds after each such block is added.
 struct Gemm {
   std::int64_t m = 0;
   std::int64_t n = 0;

@@ -26,17 +26,31 @@ struct Factor {
   friend bool operator==(const Factor&, const Factor&) = default;
 };
 
+/// The order in which a row of products is summed (kernels/gemm.h). Both give the same bits on every machine.
+enum class SumOrder : std::uint8_t {
+  chain,  // blocks of 256 terms, each one chain of fused multiply-adds
+  tile,   // blocks of 32 terms, each a chain over the even and one over the odd terms, as AMX sums them
+};
+
+/// Returns true if every value of `format` is a bf16 value: products of such factors can run on units that
+/// multiply bf16, and are summed in tile order.
+constexpr bool exact_in_bf16(Scalar format) {
+  return format == Scalar::bf16 || format == Scalar::e4m3 || format == Scalar::e5m2;
+}
+
 /// How the partial sums of a product are kept: rounded to nearest in `format` after every `block` terms from
 /// the leaf's start (numeric order: kernels/gemm.h), and at the leaf's end. 0 means after every block of 256.
 /// Nothing is rounded in f32 (f64 in f64 arithmetic).
 struct Accumulator {
   Scalar format = Scalar::f32;
   std::int64_t block = 0;
+  SumOrder order = SumOrder::chain;
 
   constexpr Accumulator() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): the default block
   constexpr Accumulator(Scalar f) : format(f) {}
-  constexpr Accumulator(Scalar f, std::int64_t terms) : format(f), block(terms) {}
+  constexpr Accumulator(Scalar f, std::int64_t terms, SumOrder o = SumOrder::chain)
+      : format(f), block(terms), order(o) {}
   constexpr bool rounds() const { return format != Scalar::f32 && format != Scalar::f64; }
   friend bool operator==(const Accumulator&, const Accumulator&) = default;
 };

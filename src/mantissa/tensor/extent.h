@@ -39,5 +39,7 @@ struct Extent {
 /// Tokens per summation block: within a leaf, every kSumBlock tokens from a row's start form one chain of
 /// fused multiply-adds.
 inline constexpr std::int64_t kSumBlock = 256;
+/// Terms per block in tile order; divides kSumBlock.
+inline constexpr std::size_t kTileBlock = 32;
 
 }  // namespace mantissa

@@ -16,6 +16,7 @@
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
+#include "mantissa/kernels/cpu/microkernel_tile-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -46,6 +47,7 @@ class GemmRun {
         one_row_{0, g.k},
         parts_(g.a.operand.parts),
         rounds_(g.accumulator.rounds()),
+        tiles_(g.accumulator.order == SumOrder::tile),
         total_(gemm_plan::summarize(Walk())),
         pieces_(total_.blocks * Pieces::count(parts_)),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), static_cast<std::size_t>(parts_)) {
@@ -53,8 +55,9 @@ class GemmRun {
     constexpr bool kF64 = std::is_same_v<T, double>;
     direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
               g.addend.data == nullptr && (kF64 || holds(g.rounded, Scalar::f32));
+    if (tiles_) a_.unscale = b_.unscale = 1;  // the leaves' sums are multiplied
     // A leaf needs its own sum if there is already a sum to add it to.
-    const bool all_long = parts_ > 1 || rounds_;
+    const bool all_long = parts_ > 1 || rounds_ || tiles_;
     const bool leaf_sums =
         !g.continue_blocks && (all_long ? g.accumulate || total_.leaves > 1
                                         : total_.long_leaf || (g.accumulate && total_.long_first_leaf));
@@ -125,11 +128,14 @@ class GemmRun {
                                   whole(next) ? next : column + j, m_ <= kThinStrip);
         for (std::size_t row = 0; row < m_; row += kThinStrip) {
           some.Multiply(thin_rows(m_ - row), ThinA(row, b), sums + row * kColumns + j, kColumns,
-                        b.first ? TileStore::set : TileStore::add);
+                        b.first ? TileStore::set : TileStore::add, g_.accumulator.order);
         }
       }
     }
-    for (std::size_t i = 0; i < m_; ++i) Finish(i, column, columns, sums + i * kColumns);
+    for (std::size_t i = 0; i < m_; ++i) {
+      Unscale(sums + i * kColumns, columns);
+      Finish(i, column, columns, sums + i * kColumns);
+    }
   }
 
   /// A is shared in chunks of rows. A task has a tile of columns and all or some of the chunk's rows.
@@ -272,13 +278,13 @@ class GemmRun {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
     T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
     const std::size_t sum_ld = direct_ ? ldc : ld;
-    const bool whole = b.opens_leaf && b.closes_leaf && !rounds_;
+    const bool whole = b.opens_leaf && b.closes_leaf && !rounds_ && !tiles_;
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
     const bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
     for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
-      Microkernel<T>(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j,
-                     into_sum ? sum_ld : ld, t.rows, std::min(kNr<T>, t.columns - j),
-                     fresh ? TileStore::set : TileStore::add, ahead.Next());
+      Multiply(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j, into_sum ? sum_ld : ld,
+               t.rows, std::min(kNr<T>, t.columns - j), fresh ? TileStore::set : TileStore::add,
+               ahead.Next());
     }
     if (rounds_ && b.rounds) {
       for (std::size_t i = 0; i < t.rows; ++i) {
@@ -286,11 +292,33 @@ class GemmRun {
                                              g_.accumulator.format);
       }
     }
+    if (b.closes_leaf) {
+      for (std::size_t i = 0; i < t.rows; ++i)
+        Unscale(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns);
+    }
     if (!into_sum && b.closes_leaf) {
       for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
     }
     if (!direct_ && b.last) {
       for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
+    }
+  }
+
+  /// One block of a tile of C, in the product's order.
+  void Multiply(std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc, std::size_t m,
+                std::size_t n, TileStore store, const LinesAhead* ahead) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (tiles_) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead);
+    }
+    Microkernel<T>(depth, a, b, c, ldc, m, n, store, ahead);
+  }
+
+  /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order.
+  void Unscale(T* HWY_RESTRICT x, std::size_t n) const {
+    if (!tiles_) return;
+    for (const float unscale : {g_.a.unscale, g_.b.unscale}) {
+      if (unscale == 1) continue;
+      for (std::size_t i = 0; i < n; ++i) x[i] *= unscale;
     }
   }
 
@@ -340,6 +368,7 @@ class GemmRun {
   Row one_row_;
   int parts_;    // of both operands
   bool rounds_;  // partial sums are rounded
+  bool tiles_;   // tile order
   gemm_plan::BlockSummary total_;
   std::size_t pieces_;  // chains per element
   gemm_plan::GemmScratch scratch_;

@@ -25,6 +25,17 @@ void check(const Context& ctx, const Gemm& g) {
   if (g.continue_blocks && (!g.accumulate || !g.rows.empty())) {
     throw ShapeError("gemm: continue_blocks requires accumulate and empty rows");
   }
+  if (g.accumulator.order == SumOrder::tile) {
+    const bool scaled = g.a.unscale != 1 || g.b.unscale != 1;
+    const auto block = static_cast<std::int64_t>(kTileBlock);
+    if (arithmetic == Scalar::f64 || g.a.operand.parts > 1 || g.accumulator.block % block != 0 ||
+        (scaled && g.continue_blocks)) {
+      throw DtypeError(fmt::format(
+          "gemm: tile order is for f32 arithmetic, operands in one part, roundings after multiples "
+          "of {} terms, and no scales with continue_blocks; got {} in {}, roundings after {}",
+          block, name(arithmetic), g.a.operand.parts, g.accumulator.block));
+    }
+  }
   if (g.a.operand.parts != g.b.operand.parts) {
     throw DtypeError(fmt::format("gemm: A has {} parts and B has {}; both need the same number",
                                  g.a.operand.parts, g.b.operand.parts));

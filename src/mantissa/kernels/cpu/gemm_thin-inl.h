@@ -1,6 +1,6 @@
 // Products of few rows with a matrix whose columns are contiguous along the depth (x · Wᵀ in generation). The
-// matrix is read once, transposed and multiplied in registers, and never packed. The sums are those of the
-// micro-kernel: one chain of fused multiply-adds from zero for every block, in ascending depth.
+// matrix is read once, transposed and multiplied in registers, and never packed. The sums have the bits of
+// the micro-kernels, in either order.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_THIN_INL_H_
@@ -18,6 +18,7 @@
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_blocks-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -115,41 +116,49 @@ struct PairColumns {
 using BfloatColumns = PairColumns<Scalar::bf16, BfloatHalves>;
 using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 
-/// out[i * ld + c] = the chain of row i and column c over one block, or that chain added to the previous
-/// value. a is [depth][kRows]; the block of column c starts at columns + c * stride. Prefetches as many bytes
-/// from `ahead` on as it reads: the columns are adjacent, and the hardware prefetches neither past their ends
-/// nor so many streams.
-template <std::size_t kRows, class Columns, class T>
+/// out[i * ld + c] = the sum of row i and column c over one block, or that sum added to the previous value.
+/// a is [depth][kStrip], of which kRows rows are multiplied; the block of column c starts at columns + c *
+/// stride. Prefetches as many bytes from `ahead` on as it reads: the columns are adjacent, and the hardware
+/// prefetches neither past their ends nor so many streams.
+template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
                             const typename Columns::Stored* columns, std::size_t stride,
                             const std::uint8_t* ahead, T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
   constexpr std::size_t kStepBytes = Columns::kStep * HWY_LANES(T) * sizeof(typename Columns::Stored);
-  V sum[kRows];
-  HWY_UNROLL(16)
-  for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::Zero(d);
-  const auto put = [&](std::size_t k, V v) HWY_ATTR {
-    HWY_UNROLL(16)
-    for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::MulAdd(hn::Set(d, a[k * kRows + i]), v, sum[i]);
-  };
+  ThinSums<kOrder, kRows, T> sums;
   SideBySide<typename Columns::Stored> at(columns, stride);
   std::size_t k = 0;
   for (; k + Columns::kStep <= depth; k += Columns::kStep, at.Advance(Columns::kStep)) {
+    if (sums.kInBlocks && k > 0 && k % kTileBlock == 0) {
+      sums.Store(out, ld, store);
+      store = TileStore::add;
+    }
     for (std::size_t i = 0; i < kStepBytes; i += 64) __builtin_prefetch(ahead + i, 0, kThinLevel);
     ahead += kStepBytes;
-    Columns::Each(at, k, put);
+    Columns::Each(at, 0, [&](std::size_t i, V v) HWY_ATTR { sums.Add(i, a + i * kStrip, v); });
+    a += Columns::kStep * kStrip;
   }
-  for (; k < depth; ++k, at.Advance(1)) {
+  if (sums.kInBlocks && k > 0 && k < depth && k % kTileBlock == 0) {
+    sums.Store(out, ld, store);
+    store = TileStore::add;
+  }
+  for (; k < depth; ++k, at.Advance(1), a += kStrip) {
     HWY_ALIGN T last[HWY_LANES(T)];
     for (std::size_t c = 0; c < HWY_LANES(T); ++c) last[c] = Columns::One(at(c));
-    put(k, hn::Load(d, last));
+    sums.Add(k, a, hn::Load(d, last));
   }
-  HWY_UNROLL(16)
-  for (std::size_t i = 0; i < kRows; ++i) {
-    T* to = out + i * ld;
-    hn::StoreU(store == TileStore::add ? hn::Add(hn::LoadU(d, to), sum[i]) : sum[i], d, to);
-  }
+  sums.Store(out, ld, store);
+}
+
+/// ThinBlock for all rows of a strip, in passes of as many as are summed at once.
+template <SumOrder kOrder, std::size_t kStrip, class Columns, class T>
+void ThinStrip(std::size_t depth, const T* a, const typename Columns::Stored* columns, std::size_t stride,
+               const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
+  constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
+  for (std::size_t i = 0; i < kStrip; i += kRows)
+    ThinBlock<kOrder, kRows, kStrip, Columns>(depth, a + i, columns, stride, ahead, out + i * ld, ld, store);
 }
 
 /// Rows of a strip if `m` are left; missing rows are zero.
@@ -178,21 +187,21 @@ void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_
   }
 }
 
-/// ThinBlock for a number of rows known at run time.
-template <class Columns, class T>
+/// ThinStrip for a number of rows known at run time.
+template <SumOrder kOrder, class Columns, class T>
 void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
                  std::size_t stride, const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
-      return ThinBlock<1, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+      return ThinStrip<kOrder, 1, Columns>(depth, a, columns, stride, ahead, out, ld, store);
     case 2:
-      return ThinBlock<2, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+      return ThinStrip<kOrder, 2, Columns>(depth, a, columns, stride, ahead, out, ld, store);
     case 4:
-      return ThinBlock<4, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+      return ThinStrip<kOrder, 4, Columns>(depth, a, columns, stride, ahead, out, ld, store);
     case 8:
-      return ThinBlock<8, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+      return ThinStrip<kOrder, 8, Columns>(depth, a, columns, stride, ahead, out, ld, store);
     default:
-      return ThinBlock<16, Columns, T>(depth, a, columns, stride, ahead, out, ld, store);
+      return ThinStrip<kOrder, 16, Columns>(depth, a, columns, stride, ahead, out, ld, store);
   }
 }
 
@@ -246,24 +255,32 @@ class ThinColumns {
   }
 
   /// Computes out[i * ld + c] like ThinBlock, for `rows` rows.
-  void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
+  void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store, SumOrder order) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (packed_ != nullptr)
-        return MultiplyThinPacked(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
-      if (type_ == Scalar::bf16) return MultiplyAs<BfloatColumns>(rows, a, out, ld, store);
-      if (type_ == Scalar::f16) return MultiplyAs<HalfColumns>(rows, a, out, ld, store);
+      if (order == SumOrder::tile) return MultiplyIn<SumOrder::tile>(rows, a, out, ld, store);
     }
-    MultiplyAs<PlainColumns<T>>(rows, a, out, ld, store);
+    MultiplyIn<SumOrder::chain>(rows, a, out, ld, store);
   }
 
  private:
   static constexpr std::size_t kLanes = kThinColumns<T>;
   static constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
 
-  template <class Columns>
+  template <SumOrder kOrder>
+  void MultiplyIn(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (packed_ != nullptr)
+        return MultiplyThinPacked<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
+      if (type_ == Scalar::bf16) return MultiplyAs<kOrder, BfloatColumns>(rows, a, out, ld, store);
+      if (type_ == Scalar::f16) return MultiplyAs<kOrder, HalfColumns>(rows, a, out, ld, store);
+    }
+    MultiplyAs<kOrder, PlainColumns<T>>(rows, a, out, ld, store);
+  }
+
+  template <SumOrder kOrder, class Columns>
   void MultiplyAs(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
-    ThinBlockOf<Columns>(rows, depth_, a, reinterpret_cast<const typename Columns::Stored*>(first_), stride_,
-                         ahead_, out, ld, store);
+    ThinBlockOf<kOrder, Columns>(rows, depth_, a, reinterpret_cast<const typename Columns::Stored*>(first_),
+                                 stride_, ahead_, out, ld, store);
   }
 
   std::size_t depth_;

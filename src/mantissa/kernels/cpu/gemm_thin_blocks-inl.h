@@ -15,6 +15,7 @@
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -53,7 +54,7 @@ HWY_INLINE hn::Vec<D> ElementValues(D d, hn::Vec<hn::RebindToUnsigned<D>> codes)
 
 /// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinPacked is
 /// true.
-template <std::size_t kRows, BlockFormat F>
+template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, BlockFormat F>
 HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                                   const float* HWY_RESTRICT a, const std::uint8_t* ahead,
                                   float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
@@ -65,18 +66,16 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
                  kBits = static_cast<std::size_t>(traits(F).element_bits);
   constexpr std::size_t kStep = 128 / kBits, kPerLane = 32 / kBits;
   constexpr std::size_t kScales = std::max<std::size_t>(kStep / kBlock, 1);
-  V sum[kRows];
-  HWY_UNROLL(16)
-  for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::Zero(d);
-  const auto put = [&](std::size_t at, V v) HWY_ATTR {
-    HWY_UNROLL(16)
-    for (std::size_t i = 0; i < kRows; ++i) sum[i] = hn::MulAdd(hn::Set(d, a[at * kRows + i]), v, sum[i]);
-  };
+  ThinSums<kOrder, kRows, float> sums;
   const V unscale = hn::Set(d, b.unscale);
   const std::uint8_t* elements = b.At(column, k);
   const std::uint8_t* scales = b.Packed(column).scales + k / kBlock;
   std::size_t at = 0;
   for (; at + kStep <= depth; at += kStep) {
+    if (sums.kInBlocks && at > 0 && at % kTileBlock == 0) {
+      sums.Store(out, ld, store);
+      store = TileStore::add;
+    }
     for (std::size_t i = 0; i < 16 * kLanes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
     ahead += 16 * kLanes;
     const auto column_at = [&](std::size_t c) {
@@ -92,50 +91,62 @@ HWY_NOINLINE void ThinPackedBlock(const PackSource& b, std::size_t column, std::
       const V of_block = hn::Load(d, scale[kPerLane * lane / kBlock]);
       HWY_UNROLL(8)
       for (std::size_t i = 0; i < kPerLane; ++i, codes = hn::ShiftRight<kBits>(codes)) {
-        put(at + kPerLane * lane + i, hn::Mul(hn::Mul(ElementValues<F>(d, codes), of_block), unscale));
+        sums.Add(i, a + (at + kPerLane * lane + i) * kStrip,
+                 hn::Mul(hn::Mul(ElementValues<F>(d, codes), of_block), unscale));
       }
     });
   }
   if (at < depth) {
+    if (sums.kInBlocks && at > 0 && at % kTileBlock == 0) {
+      sums.Store(out, ld, store);
+      store = TileStore::add;
+    }
     HWY_ALIGN float rest[kLanes * kStep], last[kLanes];
     for (std::size_t c = 0; c < kLanes; ++c)
       ConvertOperandRow<float>(b, column + c, k + at, depth - at, rest + c * kStep);
     for (std::size_t i = 0; at < depth; ++at, ++i) {
       for (std::size_t c = 0; c < kLanes; ++c) last[c] = rest[c * kStep + i];
-      put(at, hn::Load(d, last));
+      sums.Add(at, a + at * kStrip, hn::Load(d, last));
     }
   }
-  HWY_UNROLL(16)
-  for (std::size_t i = 0; i < kRows; ++i) {
-    float* to = out + i * ld;
-    hn::StoreU(store == TileStore::add ? hn::Add(hn::LoadU(d, to), sum[i]) : sum[i], d, to);
+  sums.Store(out, ld, store);
+}
+
+/// ThinPackedBlock for all rows of a strip, in passes of as many as are summed at once.
+template <SumOrder kOrder, std::size_t kStrip, BlockFormat F>
+void ThinPackedStrip(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                     const float* a, const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+  constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
+  for (std::size_t i = 0; i < kStrip; i += kRows) {
+    ThinPackedBlock<kOrder, kRows, kStrip, F>(b, column, k, depth, a + i, ahead, out + i * ld, ld, store);
   }
 }
 
-/// ThinPackedBlock for a number of rows known at run time.
-template <BlockFormat F>
+/// ThinPackedStrip for a number of rows known at run time.
+template <SumOrder kOrder, BlockFormat F>
 void ThinPackedOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
                   const float* a, const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
-      return ThinPackedBlock<1, F>(b, column, k, depth, a, ahead, out, ld, store);
+      return ThinPackedStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
     case 2:
-      return ThinPackedBlock<2, F>(b, column, k, depth, a, ahead, out, ld, store);
+      return ThinPackedStrip<kOrder, 2, F>(b, column, k, depth, a, ahead, out, ld, store);
     case 4:
-      return ThinPackedBlock<4, F>(b, column, k, depth, a, ahead, out, ld, store);
+      return ThinPackedStrip<kOrder, 4, F>(b, column, k, depth, a, ahead, out, ld, store);
     case 8:
-      return ThinPackedBlock<8, F>(b, column, k, depth, a, ahead, out, ld, store);
+      return ThinPackedStrip<kOrder, 8, F>(b, column, k, depth, a, ahead, out, ld, store);
     default:
-      return ThinPackedBlock<16, F>(b, column, k, depth, a, ahead, out, ld, store);
+      return ThinPackedStrip<kOrder, 16, F>(b, column, k, depth, a, ahead, out, ld, store);
   }
 }
 
 /// ThinPackedOf for the format of `b`.
-inline void MultiplyThinPacked(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
-                               std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
-                               std::size_t ld, TileStore store) {
+template <SumOrder kOrder>
+void MultiplyThinPacked(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
+                        std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
+                        std::size_t ld, TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.packed.format, [&](auto f) HWY_ATTR {
-    ThinPackedOf<f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
+    ThinPackedOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });
 }
 

@@ -1,0 +1,120 @@
+// Products in tile order have the header's bits on every path, instruction set and thread count.
+#include <fmt/format.h>
+
+#include "kernels/gemm_case.h"
+
+namespace mantissa::kernels {
+namespace {
+
+using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
+
+constexpr Formats kBf16ToF32 = {Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::f32};
+constexpr Formats kRoundedToBf16 = {Scalar::f32, Scalar::f32, Scalar::bf16, Scalar::f32};
+constexpr Formats kE4m3 = {Scalar::e4m3, Scalar::e5m2, Scalar::bf16, Scalar::f32};
+
+void expect_stated_bits(Case& x) {
+  x.g.accumulator.order = SumOrder::tile;
+  const Tensor expected = as_stated(x, Scalar::f32);
+  for (const Context& ctx : contexts()) {
+    EXPECT_TRUE(x.result(ctx) == expected)
+        << describe(ctx) << ", accumulate " << x.g.accumulate << ", seed " << kSeed;
+  }
+}
+
+using ShapeCase = std::tuple<Size, int, Formats>;
+class GemmTileOrder : public ::testing::TestWithParam<ShapeCase> {};
+
+TEST_P(GemmTileOrder, HasTheStatedBitsOnEveryInstructionSetAndThreadCount) {
+  const auto& [size, transposes, formats] = GetParam();
+  Case x(size, formats, transposes);
+  expect_stated_bits(x);
+  x.g.accumulate = true;
+  expect_stated_bits(x);
+}
+
+std::string shape_name(const ::testing::TestParamInfo<ShapeCase>& info) {
+  const auto& [s, transposes, formats] = info.param;
+  return fmt::format("{}x{}x{}_{}{}_{}", s.m, s.n, s.k, a_transposed(transposes) ? "t" : "n",
+                     b_transposed(transposes) ? "t" : "n", name(formats.a));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Every, GemmTileOrder,
+    ::testing::Combine(::testing::Values(Size{1, 1, 1}, Size{1, 17, 256}, Size{2, 40, 31}, Size{3, 33, 33},
+                                         Size{5, 64, 300}, Size{9, 50, 700}, Size{17, 48, 65},
+                                         Size{15, 33, 513}, Size{70, 131, 255}, Size{100, 1, 64},
+                                         Size{97, 67, 331}),
+                       ::testing::Range(0, 4), ::testing::Values(kBf16ToF32, kRoundedToBf16, kE4m3)),
+    shape_name);
+
+TEST(GemmTileOrderOfLeaves, IsTheStatedOne) {
+  for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{256, 256},
+                                                   {300},
+                                                   {40, 7, 1, 90},
+                                                   {600, 513, 256, 20},
+                                                   {0, 33, 0, 290, 0}}) {
+    for (const std::int64_t rows_per_leaf : {1, 2}) {
+      Case x({37, 45, testing::Batch(lengths).tokens}, kBf16ToF32, 1);
+      x.cut(lengths, rows_per_leaf);
+      for (const bool accumulate : {false, true}) {
+        x.g.accumulate = accumulate;
+        expect_stated_bits(x);
+      }
+    }
+  }
+}
+
+TEST(GemmTileOrderUnderScales, MultipliesTheSumsOfLeaves) {
+  for (const Size& size : {Size{2, 40, 300}, Size{70, 131, 255}, Size{131, 40, 700}}) {
+    Case x(size, kE4m3, 2);
+    x.g.a.unscale = 0.0123F;
+    x.g.b.unscale = 3.7e-5F;
+    for (const bool accumulate : {false, true}) {
+      x.g.accumulate = accumulate;
+      expect_stated_bits(x);
+    }
+  }
+  const std::vector<std::int64_t> lengths = {300, 20, 380};
+  Case x({37, 45, 700}, kE4m3, 1);
+  x.cut(lengths, 1);
+  x.g.a.unscale = 0.0123F;
+  x.g.accumulate = true;
+  expect_stated_bits(x);
+}
+
+TEST(GemmTileOrderUnderAnAccumulator, RoundsAfterItsTerms) {
+  for (const std::int64_t block : {0, 32, 96, 512}) {
+    Case x({37, 45, 700}, kBf16ToF32);
+    x.g.accumulator = {Scalar::f16, block};
+    expect_stated_bits(x);
+  }
+}
+
+TEST(GemmTileOrderOfBlocks, ContinuesAnEarlierCall) {
+  Case whole({19, 23, 700}, kBf16ToF32);
+  whole.g.accumulator.order = SumOrder::tile;
+  Tensor in_turn = whole.c;
+  for (std::int64_t k = 0; k < whole.g.k; k += 512) {
+    Gemm part = whole.g;
+    part.k = std::min<std::int64_t>(512, whole.g.k - k);
+    part.a.matrix.data = static_cast<const std::uint16_t*>(whole.g.a.matrix.data) + k;
+    part.b.matrix.data = static_cast<const std::uint16_t*>(whole.g.b.matrix.data) + k * whole.b.ld;
+    part.c = in_turn;
+    part.accumulate = part.continue_blocks = k > 0;
+    run(part);
+  }
+  EXPECT_TRUE(in_turn == whole.result());
+}
+
+TEST(GemmTileOrderErrors, NameWhatItIsNotFor) {
+  const auto refused = [](const Formats& formats, Accumulator accumulator) {
+    Case x({3, 3, 3}, formats);
+    x.g.accumulator = accumulator;
+    EXPECT_THROW(x.result(), DtypeError);
+  };
+  refused(kF64, {Scalar::f32, 0, SumOrder::tile});
+  refused(kBf16ToF32, {Scalar::f16, 40, SumOrder::tile});
+}
+
+}  // namespace
+}  // namespace mantissa::kernels
