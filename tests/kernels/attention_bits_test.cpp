@@ -30,9 +30,8 @@ void expect_same(const Case& a, const Case& b) {
 
 std::vector<Simd> instruction_sets() {
   std::vector<Simd> sets;
-  for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::neon}) {
-    const std::int64_t target = simd == Simd::avx2 ? HWY_AVX2 : simd == Simd::avx512 ? HWY_AVX3 : HWY_NEON;
-    if ((hwy::SupportedTargets() & target) != 0) sets.push_back(simd);
+  for (const Simd simd : kSimds) {
+    if (is_supported(simd)) sets.push_back(simd);
   }
   return sets;
 }

@@ -1,6 +1,9 @@
 // Products in tile order have the header's bits on every path, instruction set and thread count.
 #include <fmt/format.h>
 
+#include <cmath>
+#include <random>
+
 #include "kernels/gemm_case.h"
 
 namespace mantissa::kernels {
@@ -104,6 +107,38 @@ TEST(GemmTileOrderOfBlocks, ContinuesAnEarlierCall) {
     run(part);
   }
   EXPECT_TRUE(in_turn == whole.result());
+}
+
+/// Units that take subnormal numbers as zero must not be used where one can occur.
+TEST(GemmTileOrderOfTinyFactors, KeepsSubnormalNumbers) {
+  for (const auto& [of_a, of_b] : {std::pair{-56, -56},
+                                   {-56, -57},
+                                   {-100, -30},
+                                   {-126, 10},
+                                   {-133, 5},
+                                   {-10, -133},
+                                   {-126, -126},
+                                   {100, -130}}) {
+    for (const int transposes : {0, 1, 2, 3}) {
+      Case x({80, 90, 100}, kBf16ToF32, transposes);
+      std::mt19937 random(kSeed);
+      for (const auto& [tensor, exponent] : {std::pair{&x.a, of_a}, {&x.b, of_b}}) {
+        // Numbers that lie far apart, some of them at the exponent, some zero.
+        for (std::int64_t i = 0; i < tensor->rows; ++i) {
+          for (std::int64_t j = 0; j < tensor->columns; ++j) {
+            const auto draw = static_cast<int>(random() % 4);
+            const double fraction = 1 + std::ldexp(static_cast<double>(random() % 128), -7);
+            const double x = draw == 3 ? 0 : std::ldexp(fraction, exponent + 2 * draw);
+            tensor->set(i, j, std::copysign(x, tensor->get(i, j)));
+          }
+        }
+      }
+      SCOPED_TRACE(::testing::Message() << "exponents from " << of_a << " and " << of_b);
+      expect_stated_bits(x);
+      x.g.accumulate = true;
+      expect_stated_bits(x);
+    }
+  }
 }
 
 TEST(GemmTileOrderErrors, NameWhatItIsNotFor) {

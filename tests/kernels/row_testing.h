@@ -80,9 +80,8 @@ inline bool is_f64(Scalar s) {
 /// Every instruction set of this machine with one, two and five threads.
 inline std::vector<Context> contexts() {
   std::vector<Context> all;
-  for (const auto& [simd, target] : {std::pair{Simd::avx2, HWY_AVX2}, std::pair{Simd::avx512, HWY_AVX3},
-                                     std::pair{Simd::neon, HWY_NEON}}) {
-    if ((hwy::SupportedTargets() & target) == 0) continue;
+  for (const Simd simd : kSimds) {
+    if (!is_supported(simd)) continue;
     for (const int threads : {1, 2, 5}) all.push_back({.simd = simd, .threads = threads});
   }
   return all;

@@ -1,9 +1,13 @@
 #include "mantissa/kernels/context.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hwy/highway.h>
 
+#include <vector>
+
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::kernels {
@@ -13,6 +17,7 @@ SimdTarget simd_target(Simd simd) {
     case Simd::avx2:
       return HWY_AVX2;
     case Simd::avx512:
+    case Simd::avx512_bf16:
       return HWY_AVX3;
     case Simd::neon:
       return HWY_NEON;
@@ -26,31 +31,41 @@ std::string_view name(Simd simd) {
       return "avx2";
     case Simd::avx512:
       return "avx512";
+    case Simd::avx512_bf16:
+      return "avx512_bf16";
     case Simd::neon:
       return "neon";
   }
   return "?";
 }
 
+bool is_supported(Simd simd) {
+  const bool compiled = (hwy::SupportedTargets() & simd_target(simd)) != 0;
+  return compiled && (simd != Simd::avx512_bf16 || has_bf16_pairs());
+}
+
 Simd best_simd() {
-  const std::int64_t supported = hwy::SupportedTargets();
+  if (is_supported(Simd::avx512_bf16) && bf16_pairs_are_fast()) return Simd::avx512_bf16;
   for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon}) {
-    if ((supported & simd_target(simd)) != 0) return simd;
+    if (is_supported(simd)) return simd;
   }
   throw ResourceError(
       "this processor has no fused multiply-add (AVX2, AVX-512 or NEON is required); run on a newer machine");
 }
 
 Simd parse_simd(std::string_view text) {
-  for (const Simd simd : {Simd::avx2, Simd::avx512, Simd::neon}) {
+  std::vector<std::string_view> names;
+  for (const Simd simd : kSimds) {
+    names.push_back(name(simd));
     if (text != name(simd)) continue;
-    if ((hwy::SupportedTargets() & simd_target(simd)) == 0) {
+    if (!is_supported(simd)) {
       throw ConfigError(fmt::format("--simd {}: this processor does not support it; the best set here is {}",
                                     text, name(best_simd())));
     }
     return simd;
   }
-  throw ConfigError(fmt::format("--simd {}: unknown instruction set (sets: avx2, avx512, neon)", text));
+  throw ConfigError(
+      fmt::format("--simd {}: unknown instruction set (sets: {})", text, fmt::join(names, ", ")));
 }
 
 std::size_t dispatch_index(Simd simd) {

@@ -13,11 +13,21 @@
 namespace mantissa::kernels {
 
 /// Instruction sets that kernels are compiled for. The choice does not change any bit.
-enum class Simd : std::uint8_t { avx2, avx512, neon };
+enum class Simd : std::uint8_t {
+  avx2,
+  avx512,
+  avx512_bf16,  // avx512, with VDPBF16PS for products of bf16 factors
+  neon
+};
+inline constexpr Simd kSimds[] = {Simd::avx2, Simd::avx512, Simd::avx512_bf16, Simd::neon};
 
 std::string_view name(Simd simd);
 
-/// Returns the best instruction set of this machine. Throws ResourceError without fused multiply-add.
+/// Returns true if this machine can run kernels of the set.
+bool is_supported(Simd simd);
+
+/// Returns the fastest instruction set of this machine; avx512_bf16 only where its products are faster than
+/// fused multiply-adds. Throws ResourceError without fused multiply-add.
 Simd best_simd();
 
 /// Returns the set with the name `text` ("avx2"). Throws ConfigError if it is unknown or this machine lacks

@@ -97,7 +97,8 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
   const bool ymm = (saved & 0x6U) == 0x6U;
   const bool zmm = (saved & 0xe6U) == 0xe6U;
   const bool tiles = (saved & 0x60000U) == 0x60000U;
-  const bool avx512 = simd == Simd::avx512;
+  const bool avx512 = simd == Simd::avx512 || simd == Simd::avx512_bf16;
+  const bool pairs = simd == Simd::avx512_bf16;
   return {
       {"avx2", ymm && bit(wide.b, 5), simd == Simd::avx2,
        avx512 ? "avx512 is wider" : "f32 and f64 arithmetic"},
@@ -106,7 +107,8 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
       {"avx512f", zmm && bit(wide.b, 16), avx512,
        avx512 ? "f32 and f64 arithmetic"
               : "--simd selects a smaller set, or the system does not save its registers"},
-      {"avx512_bf16", zmm && bit(more.a, 5), false, kOtherSums},
+      {"avx512_bf16", zmm && bit(more.a, 5), pairs,
+       pairs ? "products of bf16 factors" : "not faster here than f32, or --simd selects a smaller set"},
       {"avx512_fp16", zmm && bit(wide.d, 23), false,
        "sums in f16 would round every product; f16 is widened to f32 instead"},
       {"avx512_vnni", zmm && bit(wide.c, 11), false, kWhole},

@@ -13,10 +13,9 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
-#include "mantissa/kernels/cpu/microkernel-inl.h"
-#include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/kernels/cpu/gemm_units-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,13 +32,17 @@ struct GemmTile {
   std::size_t row, rows, column, columns;
 };
 
-/// One product, partitioned for `ctx.threads` threads.
-template <class T>
+/// One product on a unit, partitioned for `ctx.threads` threads.
+template <class Unit>
 class GemmRun {
+  using T = typename Unit::Sum;
+  using Packed = typename Unit::Packed;
+
  public:
   GemmRun(const Context& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
+        epilogue_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
         a_(g.a, !g.a.transposed),
@@ -65,30 +68,45 @@ class GemmRun {
   }
 
   void Run() {
-    if (total_.blocks == 0) return Clear();
-    if (m_ <= kThinRows && parts_ == 1 && !rounds_ && a_.depth_contiguous && b_.depth_contiguous &&
-        g_.rows.empty() && !g_.accumulate)
-      return RunThin();
+    if (total_.blocks == 0) return epilogue_.Clear();
+    if constexpr (std::is_same_v<Unit, FmaUnit<T>>) {
+      if (IsThin(g_)) return RunThin();
+    }
     m_ < n_ ? ShareA() : ShareB();
   }
 
+  /// True if the packed operands fit the memory that gemm_workspace() counts, which is that of FmaUnit.
+  bool Fits() const {
+    return total_.depth * sizeof(Packed) <= static_cast<std::size_t>(g_.k) * sizeof(T) &&
+           Unit::Stored(std::min<std::size_t>(total_.longest, kSumBlock)) * sizeof(Packed) <=
+               std::min<std::size_t>(static_cast<std::size_t>(g_.k), kSumBlock) * sizeof(T);
+  }
+
+  /// True for few rows, whose product does not pack B.
+  static bool IsThin(const Gemm& g) {
+    return g.m <= static_cast<std::int64_t>(kThinRows) && g.a.operand.parts == 1 && !g.accumulator.rounds() &&
+           !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate;
+  }
+
  private:
-  static constexpr std::size_t kColumns = gemm_plan::kTileBytes / sizeof(T);
+  static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
   static constexpr std::size_t kLeastStrips = 4;  // per task that shares B
 
   Blocks Walk() const {
-    return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0);
+    return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0, Unit::Stored);
   }
   /// The offset of part `part` of a packed block from its first part, with sides padded to `padded`.
   static std::size_t PartAt(std::size_t part, std::size_t padded, const Block& b) {
-    return part * padded * b.depth;
+    return part * padded * b.stored;
   }
-  T* Shared() const { return reinterpret_cast<T*>(ctx_.workspace); }
-  T* Own(int thread) const {
-    return Shared() + scratch_.shared +
+  Packed* Shared() const { return reinterpret_cast<Packed*>(ctx_.workspace); }
+  Packed* Own(int thread) const { return reinterpret_cast<Packed*>(Region(thread)); }
+  T* Temporary(int thread) const { return Region(thread) + scratch_.own; }
+  /// The scratch of one thread.
+  T* Region(int thread) const {
+    return reinterpret_cast<T*>(ctx_.workspace) + scratch_.shared +
            static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary);
   }
-  T* Temporary(int thread) const { return Own(thread) + scratch_.own; }
   /// Rows of the temporary with `columns` sums per row, in whole units.
   std::size_t TemporaryRows(std::size_t columns) const {
     const std::size_t rows = scratch_.temporary / (std::max<std::size_t>(sum_sets_, 1) * columns);
@@ -133,8 +151,8 @@ class GemmRun {
       }
     }
     for (std::size_t i = 0; i < m_; ++i) {
-      Unscale(sums + i * kColumns, columns);
-      Finish(i, column, columns, sums + i * kColumns);
+      epilogue_.Unscale(sums + i * kColumns, columns);
+      epilogue_.Finish(i, column, columns, sums + i * kColumns);
     }
   }
 
@@ -161,13 +179,13 @@ class GemmRun {
 
   /// Computes one tile over all of k. Its rows start at row `first` of the shared chunk's `padded` rows.
   void RunWithA(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
-    T* packed_b = Own(thread);
+    Packed* packed_b = Own(thread);
     SourceAhead nothing;
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
       const std::size_t width = gemm_plan::round_up(t.columns, kNr<T>);
       PackParts<kNr<T>>(b_, t.column, t.columns, width, b, packed_b);
-      const T* packed_a = Shared() + b.packed * padded * Parts() + first * b.depth;
+      const Packed* packed_a = Shared() + b.packed * padded * Parts() + first * b.stored;
       Pieces pieces(b, parts_, g_.swap_parts);
       for (Block piece; pieces.next(piece);) {
         RunTile(piece, t, packed_a + PartAt(piece.a_part, padded, b),
@@ -203,7 +221,7 @@ class GemmRun {
 
   /// Computes some rows and the shared chunk of columns over all of k.
   void RunWithB(const GemmTile& t, std::size_t padded, int thread) const {
-    T* packed_a = Own(thread);
+    Packed* packed_a = Own(thread);
     const std::size_t rows = gemm_plan::round_up(t.rows, kMr);
     Blocks walk = Walk();
     Block b, next;
@@ -214,15 +232,15 @@ class GemmRun {
       // The hardware prefetches rows of A that are contiguous along k.
       if (more && !a_.depth_contiguous)
         ahead = {a_, t.row, t.rows, next.k, next.depth, Tiles(t.rows, t.columns)};
-      const T* packed_b = Shared() + b.packed * padded * Parts();
+      const Packed* packed_b = Shared() + b.packed * padded * Parts();
       for (std::size_t j = 0; j < t.columns; j += kColumns) {
         const GemmTile tile{t.row, t.rows, t.column + j, std::min(kColumns, t.columns - j)};
         const bool one = pieces_ == 1;
         Pieces pieces(b, parts_, g_.swap_parts);
         for (Block piece; pieces.next(piece);) {
           RunTile(piece, tile, packed_a + PartAt(piece.a_part, rows, b),
-                  packed_b + PartAt(piece.b_part, padded, b) + j * b.depth, Temporary(thread) + (one ? 0 : j),
-                  one ? kColumns : padded, rows, ahead);
+                  packed_b + PartAt(piece.b_part, padded, b) + j * b.stored,
+                  Temporary(thread) + (one ? 0 : j), one ? kColumns : padded, rows, ahead);
         }
       }
     }
@@ -244,7 +262,7 @@ class GemmRun {
       Blocks walk = Walk();
       for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
         if (turn > 0) continue;
-        T* to = Shared() + b.packed * padded * Parts() + begin * b.depth;
+        Packed* to = Shared() + b.packed * padded * Parts() + begin * b.stored;
         PackParts<kPanel>(from, first + begin, std::min(step, sides - begin), padded, b, to);
       }
     });
@@ -253,28 +271,29 @@ class GemmRun {
   /// Packs all parts of a block's sides [first, first + sides), one part after the other at PartAt offsets.
   template <std::size_t kPanel>
   void PackParts(const PackSource& from, std::size_t first, std::size_t sides, std::size_t padded,
-                 const Block& b, T* to) const {
-    for (std::size_t part = 0; part < Parts(); ++part)
-      PackPanels<kPanel>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
+                 const Block& b, Packed* to) const {
+    for (std::size_t part = 0; part < Parts(); ++part) {
+      Unit::template Pack<kPanel>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
+    }
   }
 
   /// Computes one block of a tile, strip by strip. Separate sums are at `temporary`, `ld` apart; those of
   /// leaves are `rows` rows further. With only one block a strip's sums are complete at once, so all strips
   /// share the same rows.
-  void RunTile(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* temporary,
-               std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
+  void RunTile(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b,
+               T* temporary, std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
     for (std::size_t i = 0; i < t.rows; i += kMr) {
       const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
       T* sums = temporary + (pieces_ == 1 ? 0 : i) * ld;
-      RunStrip(b, strip, packed_a + i * b.depth, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
+      RunStrip(b, strip, packed_a + i * b.stored, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
                ahead);
     }
   }
 
   /// Computes one block for one panel of A. Sums are in C or in `kept`, those of a leaf in `leaf`, both `ld`
   /// apart.
-  void RunStrip(const Block& b, const GemmTile& t, const T* packed_a, const T* packed_b, T* kept, T* leaf,
-                std::size_t ld, SourceAhead& ahead) const {
+  void RunStrip(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b, T* kept,
+                T* leaf, std::size_t ld, SourceAhead& ahead) const {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
     T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
     const std::size_t sum_ld = direct_ ? ldc : ld;
@@ -282,9 +301,9 @@ class GemmRun {
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
     const bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
     for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
-      Multiply(b.depth, packed_a, packed_b + j * b.depth, (into_sum ? sum : leaf) + j, into_sum ? sum_ld : ld,
-               t.rows, std::min(kNr<T>, t.columns - j), fresh ? TileStore::set : TileStore::add,
-               ahead.Next());
+      Unit::Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored,
+                     (into_sum ? sum : leaf) + j, into_sum ? sum_ld : ld, t.rows,
+                     std::min(kNr<T>, t.columns - j), fresh ? TileStore::set : TileStore::add, ahead.Next());
     }
     if (rounds_ && b.rounds) {
       for (std::size_t i = 0; i < t.rows; ++i) {
@@ -294,31 +313,15 @@ class GemmRun {
     }
     if (b.closes_leaf) {
       for (std::size_t i = 0; i < t.rows; ++i)
-        Unscale(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns);
+        epilogue_.Unscale(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns);
     }
     if (!into_sum && b.closes_leaf) {
-      for (std::size_t i = 0; i < t.rows; ++i) AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
+      for (std::size_t i = 0; i < t.rows; ++i)
+        GemmEpilogue<T>::AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
     }
     if (!direct_ && b.last) {
-      for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
-    }
-  }
-
-  /// One block of a tile of C, in the product's order.
-  void Multiply(std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc, std::size_t m,
-                std::size_t n, TileStore store, const LinesAhead* ahead) const {
-    if constexpr (std::is_same_v<T, float>) {
-      if (tiles_) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead);
-    }
-    Microkernel<T>(depth, a, b, c, ldc, m, n, store, ahead);
-  }
-
-  /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order.
-  void Unscale(T* HWY_RESTRICT x, std::size_t n) const {
-    if (!tiles_) return;
-    for (const float unscale : {g_.a.unscale, g_.b.unscale}) {
-      if (unscale == 1) continue;
-      for (std::size_t i = 0; i < n; ++i) x[i] *= unscale;
+      for (std::size_t i = 0; i < t.rows; ++i)
+        epilogue_.Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
     }
   }
 
@@ -328,41 +331,11 @@ class GemmRun {
     return ceil_div(rows, kMr) * ceil_div(columns, kNr<T>);
   }
 
-  static void AddRow(const T* HWY_RESTRICT x, std::size_t n, T* HWY_RESTRICT to) {
-    for (std::size_t i = 0; i < n; ++i) to[i] += x[i];
-  }
-
-  /// Applies the epilogue to `n` ≤ kColumns sums of one row and stores them in C.
-  void Finish(std::size_t row, std::size_t column, std::size_t n, T* HWY_RESTRICT x) const {
-    using mantissa::HWY_NAMESPACE::RoundRow;
-    using mantissa::HWY_NAMESPACE::StoreRow;
-    using mantissa::HWY_NAMESPACE::ViewRow;
-    HWY_ALIGN T buffer[kColumns];
-    if (g_.bias != nullptr) AddRow(ViewRow<T>(g_.bias, g_.bias_type, column, n, buffer), n, x);
-    if (std::is_same_v<T, float>) RoundRow<T>(x, n, g_.rounded);
-    if (g_.addend.data != nullptr) {
-      const std::size_t at = row * static_cast<std::size_t>(g_.addend.ld) + column;
-      AddRow(ViewRow<T>(g_.addend.data, g_.addend.type, at, n, buffer), n, x);
-    }
-    StoreRow<T>(x, n, g_.c.data, g_.c.type, row * static_cast<std::size_t>(g_.c.ld) + column);
-  }
-
-  /// The product over no terms: zeros, through the epilogue.
-  void Clear() const {
-    if (g_.accumulate) return;
-    HWY_ALIGN T zeros[kColumns];
-    for (std::size_t row = 0; row < m_; ++row) {
-      for (std::size_t column = 0; column < n_; column += kColumns) {
-        std::fill_n(zeros, kColumns, T{0});
-        Finish(row, column, std::min(kColumns, n_ - column), zeros);
-      }
-    }
-  }
-
   static std::int64_t Count(std::size_t n) { return static_cast<std::int64_t>(n); }
 
   Context ctx_;
   const Gemm& g_;
+  GemmEpilogue<T> epilogue_;
   std::size_t m_, n_;
   PackSource a_, b_;
   Row one_row_;
@@ -377,10 +350,16 @@ class GemmRun {
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
-  GemmRun<float>(ctx, g).Run();
+#if HWY_TARGET == HWY_AVX3
+  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g) && !GemmRun<PairUnit>::IsThin(g)) {
+    GemmRun<PairUnit> run(ctx, g);
+    if (run.Fits()) return run.Run();
+  }
+#endif
+  GemmRun<FmaUnit<float>>(ctx, g).Run();
 }
 void GemmF64(const Context& ctx, const Gemm& g) {
-  GemmRun<double>(ctx, g).Run();
+  GemmRun<FmaUnit<double>>(ctx, g).Run();
 }
 
 }  // namespace HWY_NAMESPACE

@@ -10,12 +10,12 @@
 
 namespace mantissa::kernels::gemm_plan {
 
-/// Terms [k, k + depth) of the sum, at index `packed` of the packed operands (rows may leave gaps in k). For
-/// operands in parts, the product of one part of each.
+/// Terms [k, k + depth) of the sum. In the packed operands they start at `packed` and take `stored` places
+/// (rows may leave gaps in k). For operands in parts, the product of one part of each.
 struct Block {
   std::size_t k = 0;
   std::size_t depth = 0;
-  std::size_t packed = 0;
+  std::size_t packed = 0, stored = 0;
   bool opens_leaf = false;
   bool closes_leaf = false;
   bool in_first_leaf = false;
@@ -28,12 +28,18 @@ struct Block {
 /// Iterates over the blocks in order. Empty rows and empty leaves have none.
 class Blocks {
  public:
+  /// Returns the places that a block of `depth` terms takes in the packed operands.
+  using Stored = std::size_t (*)(std::size_t depth);
+  static constexpr std::size_t as_it_is(std::size_t depth) { return depth; }
+
   /// `one` is the only row if `rows` is empty. Both are borrowed. With `cut` > 0, blocks also end after every
   /// `cut` terms of a leaf.
-  Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one, std::int64_t cut = 0)
+  Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one, std::int64_t cut = 0,
+         Stored stored = as_it_is)
       : rows_(rows.empty() ? std::span(&one, 1) : rows),
         rows_per_leaf_(static_cast<std::size_t>(std::max<std::int64_t>(1, rows_per_leaf))),
-        cut_(static_cast<std::size_t>(cut)) {
+        cut_(static_cast<std::size_t>(cut)),
+        stored_(stored) {
     skip_empty_rows();
   }
 
@@ -57,7 +63,8 @@ class Blocks {
     in_leaf_ += block.depth;
     block.in_first_leaf = leaf == first_leaf_;
     last_leaf_ = leaf;
-    packed_ += block.depth;
+    block.stored = stored_(block.depth);
+    packed_ += block.stored;
     in_row_ += block.depth;
     if (in_row_ == length) {
       in_row_ = 0;
@@ -77,6 +84,7 @@ class Blocks {
 
   std::span<const Row> rows_;
   std::size_t rows_per_leaf_, cut_;
+  Stored stored_;
   std::size_t row_ = 0, in_row_ = 0, in_leaf_ = 0, packed_ = 0;
   std::size_t first_leaf_ = 0, last_leaf_ = 0;
 };
@@ -126,7 +134,8 @@ class Pieces {
 
 /// The properties of all blocks that a product needs in advance.
 struct BlockSummary {
-  std::size_t depth = 0;  // of all blocks
+  std::size_t depth = 0;    // places that all blocks take in the packed operands
+  std::size_t longest = 0;  // terms of the longest block
   std::size_t blocks = 0;
   std::size_t leaves = 0;
   bool long_leaf = false;  // a leaf after the first one has several blocks
@@ -136,7 +145,8 @@ struct BlockSummary {
 inline BlockSummary summarize(Blocks blocks) {
   BlockSummary s;
   for (Block b; blocks.next(b);) {
-    s.depth += b.depth;
+    s.depth += b.stored;
+    s.longest = std::max(s.longest, b.depth);
     ++s.blocks;
     if (b.opens_leaf) ++s.leaves;
     if (!(b.opens_leaf && b.closes_leaf)) (b.in_first_leaf ? s.long_first_leaf : s.long_leaf) = true;

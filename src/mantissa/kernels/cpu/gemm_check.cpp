@@ -13,6 +13,14 @@ Scalar arithmetic_of(const Gemm& g) {
   return f64 ? Scalar::f64 : Scalar::f32;
 }
 
+bool bf16_factors(const Gemm& g) {
+  const auto exact = [](const GemmOperand& o) {
+    const Scalar stored = o.matrix.type, rounded = o.operand.format;
+    return o.operand.parts == 1 && exact_in_bf16(holds(rounded, stored) ? stored : rounded);
+  };
+  return g.accumulator.order == SumOrder::tile && exact(g.a) && exact(g.b);
+}
+
 void check(const Context& ctx, const Gemm& g) {
   const Scalar arithmetic = arithmetic_of(g);
   const bool epilogue = g.bias != nullptr || g.addend.data != nullptr ||

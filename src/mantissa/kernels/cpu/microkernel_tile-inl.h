@@ -69,12 +69,12 @@ constexpr auto TileBlockTable(std::index_sequence<kRow...>) {
   return std::array{&TileBlock<kRow + 1>...};
 }
 
-/// C[m, n] (ldc) from a panel of A and a panel of B in tile order, m ≤ kMr, n ≤ kNr: the blocks of `depth`
-/// terms are added to C one after the other, from +0 on for TileStore::set. Otherwise as Microkernel.
-inline void TileMicrokernel(std::size_t depth, const float* a, const float* b, float* c, std::size_t ldc,
-                            std::size_t m, std::size_t n, TileStore store,
-                            const LinesAhead* ahead = nullptr) {
-  static constexpr auto kTable = TileBlockTable(std::make_index_sequence<kTileRows>());
+/// Calls add(k, terms, row, rows, c, ldc, store) for each block of `terms` ≤ kTileBlock terms from k on, and
+/// in it for rows [row, row + rows), rows ≤ kTileRows. It must add the block to whole rows of kNr columns of
+/// c, or to +0. m ≤ kMr, n ≤ kNr; only C's m × n elements are written. Prefetches `ahead` unless it is null.
+template <class AddBlock>
+HWY_INLINE void InTiles(std::size_t depth, float* c, std::size_t ldc, std::size_t m, std::size_t n,
+                        TileStore store, const LinesAhead* ahead, const AddBlock& add) {
   constexpr std::size_t kLines = kLinesAhead * kTileBlock / static_cast<std::size_t>(kSumBlock);
   HWY_ALIGN float tile[kMr * kNr<float>];
   const bool whole = n == kNr<float>;
@@ -91,14 +91,23 @@ inline void TileMicrokernel(std::size_t depth, const float* a, const float* b, f
       const void* const* line = ahead->data() + k / kTileBlock * kLines;
       for (std::size_t i = 0; i < kLines; ++i) hwy::Prefetch(static_cast<const std::uint8_t*>(line[i]));
     }
-    const std::size_t some = std::min(kTileBlock, depth - k);
-    for (std::size_t i = 0; i < m; i += kTileRows) {
-      kTable[std::min(m - i, kTileRows) - 1](some, a + k * kMr + i, b + k * kNr<float>, to + i * ld, ld,
-                                             k == 0 ? store : TileStore::add);
-    }
+    const std::size_t terms = std::min(kTileBlock, depth - k);
+    for (std::size_t i = 0; i < m; i += kTileRows)
+      add(k, terms, i, std::min(m - i, kTileRows), to + i * ld, ld, k == 0 ? store : TileStore::add);
   }
   if (whole) return;
   for (std::size_t i = 0; i < m; ++i) std::copy_n(tile + i * ld, n, c + i * ldc);
+}
+
+/// C[m, n] (ldc) from a panel of A and a panel of B in tile order, m ≤ kMr, n ≤ kNr: the blocks of `depth`
+/// terms are added to C one after the other, from +0 on for TileStore::set. Otherwise as Microkernel.
+inline void TileMicrokernel(std::size_t depth, const float* a, const float* b, float* c, std::size_t ldc,
+                            std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) {
+  static constexpr auto kTable = TileBlockTable(std::make_index_sequence<kTileRows>());
+  InTiles(depth, c, ldc, m, n, store, ahead,
+          [&](std::size_t k, std::size_t terms, std::size_t row, std::size_t rows, float* to, std::size_t ld,
+              TileStore how)
+              HWY_ATTR { kTable[rows - 1](terms, a + k * kMr + row, b + k * kNr<float>, to, ld, how); });
 }
 
 }  // namespace HWY_NAMESPACE

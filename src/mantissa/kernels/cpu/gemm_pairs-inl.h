@@ -1,0 +1,313 @@
+// Products in tile order on processors with VDPBF16PS (AVX512_BF16), which multiplies bf16 at twice the rate
+// of f32 on some of them: packing of bf16 operands in pairs, and the tile of C.
+//
+// VDPBF16PS adds two products to an f32 sum by two fused multiply-adds, that of the high halves first. Pairs
+// of terms (k, k + 2) and (k + 1, k + 3), the first term in the high half, so extend the chains over even and
+// odd terms (SumOrder::tile) by two terms each. Four terms are a group of two pairs. A panel is
+// [groups][2][kPanel] pairs after a head of one line, with zeros in the terms that are missing from the last
+// group: they leave a chain as it is.
+//
+// VDPBF16PS takes subnormal factors and sums as zero. It is used where neither can occur: all products are
+// multiples of 2^(e − 14) for e = the sum of the smallest exponents of A's and B's factors that are not zero,
+// and so are all sums. With e ≥ −112 no sum is subnormal. Other panels are multiplied by fused multiply-adds.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/tensor/extent.h"
+
+#if HWY_TARGET == HWY_AVX3
+#include <immintrin.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace pairs {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Terms of a group, and terms in whose place a panel has its head.
+inline constexpr std::size_t kGroup = 4, kHead = 4;
+/// The smallest sum of the biased exponents of two factors whose products and their sums are never subnormal.
+inline constexpr std::uint32_t kLeastExponents = 2 * 127 - 112;
+
+using Word = std::uint32_t;  // a pair
+
+constexpr std::size_t groups_of(std::size_t depth) {
+  return (depth + kGroup - 1) / kGroup;
+}
+/// The terms, of two bytes, whose place a packed block takes.
+constexpr std::size_t packed_depth(std::size_t depth) {
+  return kHead + groups_of(depth) * kGroup;
+}
+
+/// The smallest magnitude that is not zero among the bf16 values that were seen.
+class Smallest {
+ public:
+  using D16 = hn::ScalableTag<std::uint16_t>;
+  HWY_INLINE void See(hn::Vec<hn::ScalableTag<Word>> two) {
+    const D16 d;
+    const auto magnitude = hn::And(hn::BitCast(d, two), hn::Set(d, 0x7fff));
+    least_ = hn::Min(least_, hn::Sub(magnitude, hn::Set(d, 1)));  // zero becomes the largest number
+  }
+  /// Returns its biased exponent: 0 for a subnormal number, 256 if all values are zero.
+  std::uint32_t Exponent() const {
+    const D16 d;
+    HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(D16())];
+    hn::Store(least_, d, lanes);
+    const std::uint32_t least = *std::min_element(std::begin(lanes), std::end(lanes));
+    return (least + 1) >> 7U;
+  }
+
+ private:
+  hn::Vec<D16> least_ = hn::Set(D16(), 0xffff);
+};
+
+/// Returns elements [at, at + n) of a run as bf16, in place if possible, else in `buffer`. They must be bf16
+/// values as operands.
+inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
+                                      std::uint16_t* HWY_RESTRICT buffer) {
+  if (from.type == Scalar::bf16 && Unrounded(from))
+    return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> d16;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  HWY_ALIGN float wide[256 + kLanes];
+  for (std::size_t part = 0; part < n; part += 256) {
+    const std::size_t count = std::min<std::size_t>(256, n - part);
+    const float* row = OperandRow<float>(from, run, at + part, count, wide);
+    if (row != wide) std::copy_n(row, count, wide);
+    for (std::size_t i = 0; i < count; i += kLanes) {
+      const auto upper = hn::ShiftRight<16>(hn::BitCast(du, hn::Load(d, wide + i)));
+      hn::StoreU(hn::TruncateTo(d16, upper), d16, buffer + part + i);
+    }
+  }
+  return buffer;
+}
+
+/// Stores the first `width` of the vector's lanes.
+HWY_INLINE void StorePairs(hn::Vec<hn::ScalableTag<Word>> v, std::size_t width, Word* HWY_RESTRICT to) {
+  const hn::ScalableTag<Word> d;
+  if (width == HWY_LANES(Word)) return hn::StoreU(v, d, to);
+  hn::BlendedStore(v, hn::FirstN(d, width), d, to);
+}
+
+/// The pairs of a group from its terms as (k, k + 1) and (k + 2, k + 3), the first in the low half.
+struct Group {
+  using V = hn::Vec<hn::ScalableTag<Word>>;
+  V even, odd;
+  HWY_INLINE Group(V low, V high) {
+    const hn::ScalableTag<Word> d;
+    const V lower = hn::Set(d, 0xffff);
+    even = hn::Or(hn::ShiftLeft<16>(low), hn::And(high, lower));
+    odd = hn::Or(hn::AndNot(lower, low), hn::ShiftRight<16>(high));
+  }
+};
+
+/// Packs sides [side, side + width) of a source whose depth is contiguous, width ≤ a vector's lanes, at index
+/// `at` of a panel's pairs. Sides from `last` on are zero.
+template <std::size_t kPanel>
+HWY_NOINLINE void PackAcross(const PackSource& from, std::size_t side, std::size_t last,
+                             std::size_t first_depth, std::size_t depth, std::size_t width,
+                             Word* HWY_RESTRICT to, Smallest& smallest) {
+  const hn::ScalableTag<Word> d;
+  constexpr std::size_t kLanes = HWY_LANES(Word), kEight = 8;
+  constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
+  HWY_ALIGN std::uint16_t staged[kLanes * (kBlock + kLanes)];
+  HWY_ALIGN static constexpr std::uint16_t kZeros[kBlock] = {};
+  const std::uint16_t* rows[kLanes];
+  for (std::size_t i = 0; i < kLanes; ++i) {
+    const bool inside = i < width && side + i < last;
+    rows[i] = inside ? BfloatRow(from, side + i, first_depth, depth, staged + i * (kBlock + kLanes)) : kZeros;
+  }
+  std::size_t k = 0;
+  const auto put = [&](const hn::Vec<decltype(d)>(&terms)[4], std::size_t groups) HWY_ATTR {
+    for (std::size_t g = 0; g < groups; ++g, to += 2 * kPanel) {
+      smallest.See(terms[2 * g]);
+      smallest.See(terms[2 * g + 1]);
+      const Group group(terms[2 * g], terms[2 * g + 1]);
+      StorePairs(group.even, width, to);
+      StorePairs(group.odd, width, to + kPanel);
+    }
+  };
+  hn::Vec<decltype(d)> terms[4];
+  for (; k + kEight <= depth; k += kEight) {
+    TransposePieces(
+        d, [&](std::size_t i) { return reinterpret_cast<const Word*>(rows[i] + k); }, 0,
+        [&](std::size_t i, hn::Vec<decltype(d)> v) HWY_ATTR { terms[i] = v; });
+    put(terms, 2);
+  }
+  if (k == depth) return;
+  HWY_ALIGN std::uint16_t rest[kLanes * kEight] = {};
+  for (std::size_t i = 0; i < kLanes; ++i) std::copy_n(rows[i] + k, depth - k, rest + i * kEight);
+  TransposePieces(
+      d, [&](std::size_t i) { return reinterpret_cast<const Word*>(rest + i * kEight); }, 0,
+      [&](std::size_t i, hn::Vec<decltype(d)> v) HWY_ATTR { terms[i] = v; });
+  put(terms, groups_of(depth - k));
+}
+
+/// Packs sides [side, side + sides), sides ≤ kPanel, of a source whose sides are contiguous into a panel.
+template <std::size_t kPanel>
+HWY_NOINLINE void PackAlong(const PackSource& from, std::size_t side, std::size_t sides,
+                            std::size_t first_depth, std::size_t depth, Word* HWY_RESTRICT to,
+                            Smallest& smallest) {
+  const hn::ScalableTag<Word> d;
+  constexpr std::size_t kLanes = HWY_LANES(Word), kWhole = (kPanel + kLanes - 1) / kLanes * kLanes;
+  const hn::Rebind<std::uint16_t, decltype(d)> half;
+  HWY_ALIGN std::uint16_t staged[kGroup][kWhole + kLanes];
+  for (std::size_t k = 0; k < depth; k += kGroup, to += 2 * kPanel) {
+    for (std::size_t i = 0; i < kGroup; ++i) {
+      if (k + i >= depth) {
+        std::fill_n(staged[i], kWhole, std::uint16_t{0});
+        continue;
+      }
+      const std::uint16_t* row = BfloatRow(from, first_depth + k + i, side, sides, staged[i]);
+      if (row != staged[i]) std::copy_n(row, sides, staged[i]);
+      std::fill(staged[i] + sides, staged[i] + kWhole, std::uint16_t{0});
+    }
+    for (std::size_t at = 0; at < kPanel; at += kLanes) {
+      const auto term = [&](std::size_t i)
+                            HWY_ATTR { return hn::PromoteTo(d, hn::Load(half, staged[i] + at)); };
+      const auto even = hn::Or(hn::ShiftLeft<16>(term(0)), term(2));
+      const auto odd = hn::Or(hn::ShiftLeft<16>(term(1)), term(3));
+      smallest.See(even);
+      smallest.See(odd);
+      const std::size_t width = std::min(kLanes, kPanel - at);
+      StorePairs(even, width, to + at);
+      StorePairs(odd, width, to + kPanel + at);
+    }
+  }
+}
+
+/// Packs sides [first, first + sides) and `depth` ≤ kSumBlock terms into ⌈sides / kPanel⌉ panels.
+template <std::size_t kPanel>
+void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+          std::size_t depth, std::uint16_t* to) {
+  constexpr std::size_t kLanes = HWY_LANES(Word);
+  for (std::size_t i = 0; i < sides; i += kPanel, to += kPanel * packed_depth(depth)) {
+    auto* words = reinterpret_cast<Word*>(to + kPanel * kHead);
+    const std::size_t some = std::min(kPanel, sides - i);
+    Smallest smallest;
+    if (from.depth_contiguous) {
+      for (std::size_t at = 0; at < kPanel; at += kLanes) {
+        PackAcross<kPanel>(from, first + i + at, first + sides, first_depth, depth,
+                           std::min(kLanes, kPanel - at), words + at, smallest);
+      }
+    } else {
+      PackAlong<kPanel>(from, first + i, some, first_depth, depth, words, smallest);
+    }
+    const std::uint32_t exponent = smallest.Exponent();
+    std::memcpy(to, &exponent, sizeof exponent);
+  }
+}
+
+/// sums[i][j] += the products of the pairs of kRows rows and two vectors of columns.
+template <std::size_t kRows>
+__attribute__((target("avx512bf16"), always_inline)) inline void AddPairs(__m512 (&sums)[kRows][2],
+                                                                          const Word* HWY_RESTRICT a,
+                                                                          const Word* HWY_RESTRICT b) {
+  const __m512i left = _mm512_loadu_si512(b), right = _mm512_loadu_si512(b + 16);
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kRows; ++i) {
+    const __m512i pair = _mm512_set1_epi32(static_cast<int>(a[i]));
+    sums[i][0] = _mm512_dpbf16_ps(sums[i][0], (__m512bh)pair, (__m512bh)left);
+    sums[i][1] = _mm512_dpbf16_ps(sums[i][1], (__m512bh)pair, (__m512bh)right);
+  }
+}
+
+/// C[kRows, kNr] += a block of `groups` ≤ kTileBlock / kGroup groups, or = +0 + the block.
+template <std::size_t kRows>
+__attribute__((target("avx512bf16"), noinline)) void Block(std::size_t groups, const Word* HWY_RESTRICT a,
+                                                           const Word* HWY_RESTRICT b, float* HWY_RESTRICT c,
+                                                           std::size_t ldc, TileStore store) {
+  __m512 even[kRows][2], odd[kRows][2];
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kRows; ++i)
+    even[i][0] = even[i][1] = odd[i][0] = odd[i][1] = _mm512_setzero_ps();
+  for (std::size_t g = 0; g < groups; ++g, a += 2 * kMr, b += 2 * kNr<float>) {
+    AddPairs<kRows>(even, a, b);
+    AddPairs<kRows>(odd, a + kMr, b + kNr<float>);
+  }
+#pragma GCC unroll 8
+  for (std::size_t i = 0; i < kRows; ++i, c += ldc) {
+    for (std::size_t j = 0; j < 2; ++j) {
+      float* to = c + 16 * j;
+      const __m512 before = store == TileStore::add ? _mm512_loadu_ps(to) : _mm512_setzero_ps();
+      _mm512_storeu_ps(to, _mm512_add_ps(before, _mm512_add_ps(even[i][j], odd[i][j])));
+    }
+  }
+}
+
+/// The same by fused multiply-adds, for factors that Block would take as zero.
+template <std::size_t kRows>
+HWY_NOINLINE void SlowBlock(std::size_t groups, const Word* HWY_RESTRICT a, const Word* HWY_RESTRICT b,
+                            float* HWY_RESTRICT c, std::size_t ldc, TileStore store) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<Word> du;
+  const auto first = [&](hn::Vec<decltype(du)> pair)
+                         HWY_ATTR { return hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000))); };
+  const auto second = [&](hn::Vec<decltype(du)> pair)
+                          HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(pair)); };
+  for (std::size_t i = 0; i < kRows; ++i, c += ldc) {
+    for (std::size_t j = 0; j < kNr<float>; j += HWY_LANES(float)) {
+      hn::Vec<decltype(d)> sums[2] = {hn::Zero(d), hn::Zero(d)};
+      for (std::size_t p = 0; p < 2 * groups; ++p) {
+        const auto left = hn::Set(du, a[p * kMr + i]), right = hn::LoadU(du, b + p * kNr<float> + j);
+        auto& sum = sums[p % 2];
+        sum = hn::MulAdd(first(left), first(right), sum);
+        sum = hn::MulAdd(second(left), second(right), sum);
+      }
+      const auto before = store == TileStore::add ? hn::LoadU(d, c + j) : hn::Zero(d);
+      hn::StoreU(hn::Add(before, hn::Add(sums[0], sums[1])), d, c + j);
+    }
+  }
+}
+
+template <bool kFast, std::size_t... kRow>
+constexpr auto BlockTable(std::index_sequence<kRow...>) {
+  return std::array{kFast ? &Block<kRow + 1> : &SlowBlock<kRow + 1>...};
+}
+
+/// C[m, n] (ldc) from a panel of A and a panel of B, as TileMicrokernel.
+inline void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b, float* c,
+                     std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
+                     const LinesAhead* ahead) {
+  static constexpr auto kFast = BlockTable<true>(std::make_index_sequence<kTileRows>()),
+                        kSlow = BlockTable<false>(std::make_index_sequence<kTileRows>());
+  std::uint32_t of_a = 0, of_b = 0;
+  std::memcpy(&of_a, a, sizeof of_a);
+  std::memcpy(&of_b, b, sizeof of_b);
+  const bool fast = of_a > 0 && of_b > 0 && of_a + of_b >= kLeastExponents;
+  const auto* left = reinterpret_cast<const Word*>(a + kMr * kHead);
+  const auto* right = reinterpret_cast<const Word*>(b + kNr<float> * kHead);
+  InTiles(depth, c, ldc, m, n, store, ahead,
+          [&](std::size_t k, std::size_t terms, std::size_t row, std::size_t rows, float* to, std::size_t ld,
+              TileStore how) HWY_ATTR {
+            const std::size_t at = k / kGroup * 2;
+            (fast ? kFast : kSlow)[rows - 1](groups_of(terms), left + at * kMr + row, right + at * kNr<float>,
+                                             to, ld, how);
+          });
+}
+
+}  // namespace pairs
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+#endif  // HWY_TARGET == HWY_AVX3
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_

@@ -1,0 +1,66 @@
+// The units that multiply packed operands: how a panel lies, how it is packed, and how two panels are
+// multiplied. All units give the same bits.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_UNITS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_UNITS_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_UNITS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_UNITS_INL_H_
+#endif
+
+#include <cstddef>
+#include <type_traits>
+
+#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_pairs-inl.h"
+#include "mantissa/kernels/cpu/microkernel-inl.h"
+#include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/numeric/factor.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+/// Fused multiply-adds in T, in either order (f64: the chain).
+template <class T>
+struct FmaUnit {
+  using Sum = T;
+  using Packed = T;
+  static std::size_t Stored(std::size_t depth) { return depth; }
+  template <std::size_t kPanel>
+  static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+                   std::size_t depth, T* to) {
+    PackPanels<kPanel>(from, first, sides, first_depth, depth, to);
+  }
+  static void Multiply(SumOrder order, std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc,
+                       std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) {
+    if constexpr (std::is_same_v<T, float>) {
+      if (order == SumOrder::tile) return TileMicrokernel(depth, a, b, c, ldc, m, n, store, ahead);
+    }
+    Microkernel<T>(depth, a, b, c, ldc, m, n, store, ahead);
+  }
+};
+
+#if HWY_TARGET == HWY_AVX3
+/// VDPBF16PS, for factors that are bf16 values, in tile order.
+struct PairUnit {
+  using Sum = float;
+  using Packed = std::uint16_t;
+  static std::size_t Stored(std::size_t depth) { return pairs::packed_depth(depth); }
+  template <std::size_t kPanel>
+  static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+                   std::size_t depth, Packed* to) {
+    pairs::Pack<kPanel>(from, first, sides, first_depth, depth, to);
+  }
+  static void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
+                       std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
+                       const LinesAhead* ahead) {
+    pairs::Multiply(depth, a, b, c, ldc, m, n, store, ahead);
+  }
+};
+#endif
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_UNITS_INL_H_
