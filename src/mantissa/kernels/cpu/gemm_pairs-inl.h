@@ -59,6 +59,7 @@ constexpr std::size_t packed_depth(std::size_t depth) {
 class Smallest {
  public:
   using D16 = hn::ScalableTag<std::uint16_t>;
+  HWY_INLINE Smallest() : least_(hn::Set(D16(), 0xffff)) {}
   HWY_INLINE void See(hn::Vec<hn::ScalableTag<Word>> two) {
     const D16 d;
     const auto magnitude = hn::And(hn::BitCast(d, two), hn::Set(d, 0x7fff));
@@ -74,7 +75,7 @@ class Smallest {
   }
 
  private:
-  hn::Vec<D16> least_ = hn::Set(D16(), 0xffff);
+  hn::Vec<D16> least_;
 };
 
 /// Returns elements [at, at + n) of a run as bf16, in place if possible, else in `buffer`. They must be bf16
