@@ -5,6 +5,7 @@
 #include <random>
 
 #include "kernels/gemm_case.h"
+#include "mantissa/base/error.h"
 
 namespace mantissa::kernels {
 namespace {
