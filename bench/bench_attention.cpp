@@ -9,6 +9,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.h"
@@ -27,6 +28,7 @@ struct Work {
   std::int64_t rows, length, heads, kv_heads, head_dim;
   std::int64_t window = 0;
   double soft_cap = 0;
+  SumOrder order = SumOrder::chain;
 
   std::int64_t tokens() const { return rows * length; }
   double pairs() const {
@@ -79,9 +81,9 @@ void measure(Context ctx, const Work& w) {
                attention_backward_workspace(ctx, shape, w.tokens(), w.length, Scalar::f32)));
   ctx.workspace = scratch.data();
   ctx.workspace_bytes = scratch.size();
-  const Attention forward{shape, q.view(), k.view(), v.view(), out.view(), lse.view(), w.format, {}};
+  const Attention forward{shape, q.view(), k.view(), v.view(), out.view(), lse.view(), w.format, w.order, {}};
   const AttentionBackward backward{shape,       q.view(),  k.view(),  v.view(),  out.view(), lse.view(),
-                                   dout.view(), dq.view(), dk.view(), dv.view(), w.format};
+                                   dout.view(), dq.view(), dk.view(), dv.view(), w.format,   w.order};
 
   attention(ctx, extent, forward);
   attention_backward(ctx, extent, backward);
@@ -99,10 +101,11 @@ void measure(Context ctx, const Work& w) {
   const double flops = 4 * static_cast<double>(w.head_dim) * w.pairs();
   const double peak = bench::median(peaks), forward_rate = flops / bench::median(forwards),
                backward_rate = 2.5 * flops / bench::median(backwards);
-  fmt::print("{:5} {:3} x {:5} {:3}/{:<3} {:4} {:6} {:3} {:8} {:8.1f} {:8.1f} {:5.0f} % {:8.1f} {:5.0f} %\n",
-             name(w.format), w.rows, w.length, w.heads, w.kv_heads, w.head_dim,
-             or_none(static_cast<double>(w.window)), or_none(w.soft_cap), name(ctx.simd), peak / 1e9,
-             forward_rate / 1e9, 100 * forward_rate / peak, backward_rate / 1e9, 100 * backward_rate / peak);
+  fmt::print(
+      "{:6} {:5} {:3} x {:5} {:3}/{:<3} {:4} {:6} {:3} {:8} {:8.1f} {:8.1f} {:5.0f} % {:8.1f} {:5.0f} %\n",
+      name(w.format), w.order == SumOrder::tile ? "tile" : "chain", w.rows, w.length, w.heads, w.kv_heads,
+      w.head_dim, or_none(static_cast<double>(w.window)), or_none(w.soft_cap), name(ctx.simd), peak / 1e9,
+      forward_rate / 1e9, 100 * forward_rate / peak, backward_rate / 1e9, 100 * backward_rate / peak);
 }
 
 }  // namespace
@@ -110,14 +113,17 @@ void measure(Context ctx, const Work& w) {
 int main() {
   const Context ctx = bench::context();
   fmt::print(
-      "{} threads; GFLOP/s\nformat rows x length heads  dim window cap simd         peak  forward share  "
-      "backward share\n",
+      "{} threads; GFLOP/s\n"
+      "format order rows x length heads  dim window cap simd         peak  forward share  backward share\n",
       ctx.threads);
-  for (const Scalar format : {Scalar::f32, Scalar::bf16}) {
-    for (const Work& w : {Work{format, 8, 64, 6, 6, 64}, Work{format, 8, 256, 6, 6, 64},
-                          Work{format, 8, 256, 8, 2, 64}, Work{format, 2, 1024, 6, 6, 64},
-                          Work{format, 1, 4096, 4, 2, 64}, Work{format, 1, 4096, 4, 2, 64, 512},
-                          Work{format, 1, 4096, 4, 2, 64, 512, 50}, Work{format, 4, 512, 4, 4, 128}}) {
+  for (const auto& [format, order] : {std::pair{Scalar::f32, SumOrder::chain},
+                                      {Scalar::bf16, SumOrder::chain},
+                                      {Scalar::bf16, SumOrder::tile}}) {
+    for (Work w : {Work{format, 8, 64, 6, 6, 64}, Work{format, 8, 256, 6, 6, 64},
+                   Work{format, 8, 256, 8, 2, 64}, Work{format, 2, 1024, 6, 6, 64},
+                   Work{format, 1, 4096, 4, 2, 64}, Work{format, 1, 4096, 4, 2, 64, 512},
+                   Work{format, 1, 4096, 4, 2, 64, 512, 50}, Work{format, 4, 512, 4, 4, 128}}) {
+      w.order = order;
       measure(ctx, w);
     }
   }

@@ -62,18 +62,20 @@ inline bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.storage.data(), b.storage.data(), a.count() * bytes_of(a.type)) == 0;
 }
 
-/// The formats of one use of attention.
+/// The formats and the order of sums of one use of attention.
 struct Formats {
   Scalar q, k, v, out, gradient, operand;
+  SumOrder order = SumOrder::chain;
   Scalar arithmetic() const { return q == Scalar::f64 ? Scalar::f64 : Scalar::f32; }
 };
 
-constexpr Formats all_of(Scalar s) {
-  return {s, s, s, s, s, s};
+constexpr Formats all_of(Scalar s, SumOrder order = SumOrder::chain) {
+  return {s, s, s, s, s, s, order};
 }
 
 inline std::ostream& operator<<(std::ostream& to, const Formats& f) {
   for (const Scalar x : {f.q, f.k, f.v, f.out, f.gradient, f.operand}) to << name(x) << '_';
+  if (f.order == SumOrder::tile) to << "tile_";
   return to;
 }
 
@@ -200,14 +202,28 @@ struct Case {
 
   void forward(const Machine& machine = {}) {
     run_forward(machine, segments,
-                {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), factor, {}, softmax});
+                {sizes.shape(),
+                 q.view(),
+                 k.view(),
+                 v.view(),
+                 out.view(),
+                 lse.view(),
+                 factor,
+                 formats.order,
+                 {},
+                 softmax});
   }
   void backward(const Machine& machine = {}) {
     run_backward(machine, segments,
                  {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), dout.view(), dq.view(),
-                  dk.view(), dv.view(), factor, softmax});
+                  dk.view(), dv.view(), factor, formats.order, softmax});
   }
 };
+
+/// The name of a test over orders of sums.
+inline std::string name_of_order(const testing::TestParamInfo<SumOrder>& info) {
+  return info.param == SumOrder::tile ? "TileOrder" : "ChainOrder";
+}
 
 /// The name of a test over formats and sizes.
 inline std::string name_of(const testing::TestParamInfo<std::tuple<Formats, Sizes>>& info) {

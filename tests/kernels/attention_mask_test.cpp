@@ -1,5 +1,5 @@
-// Masked positions do not change any bit of a query's results: later tokens, keys before its window, other
-// segments.
+// Masked positions do not change any bit of a query's results, in either order of sums: later tokens, keys
+// before its window, other segments.
 #include "mantissa/kernels/attention.h"
 
 #include <gtest/gtest.h>
@@ -20,18 +20,28 @@
 namespace mantissa::kernels::attention_test {
 namespace {
 
+struct AttentionMask : testing::TestWithParam<SumOrder> {
+  static Formats f32() { return all_of(Scalar::f32, GetParam()); }
+};
+struct AttentionWindowMask : AttentionMask {};
+
+INSTANTIATE_TEST_SUITE_P(Every, AttentionMask, testing::Values(SumOrder::chain, SumOrder::tile),
+                         name_of_order);
+INSTANTIATE_TEST_SUITE_P(Every, AttentionWindowMask, testing::Values(SumOrder::chain, SumOrder::tile),
+                         name_of_order);
+
 // ---- Masked values are not read ----
 
-TEST(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
+TEST_P(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
   for (const double poison :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
     for (const std::int64_t at : {1, 37, 100, 515}) {
       SCOPED_TRACE("token " + std::to_string(at));
       const Sizes sizes{2, 1, 24, {530, 20}};
-      Case clean = Case::random(sizes, all_of(Scalar::f32));
+      Case clean = Case::random(sizes, f32());
       clean.forward();
       clean.backward();
-      Case bad = Case::random(sizes, all_of(Scalar::f32));
+      Case bad = Case::random(sizes, f32());
       for (const auto member : {&Case::q, &Case::k, &Case::v}) {
         Tensor& t = bad.*member;
         for (std::int64_t i = 0; i < t.columns; ++i)
@@ -54,10 +64,10 @@ TEST(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
   }
 }
 
-TEST(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
+TEST_P(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
   const Sizes sizes{4, 2, 40, {300}};
   const std::int64_t at = 131;
-  Case clean = Case::random(sizes, all_of(Scalar::f32)), bad = Case::random(sizes, all_of(Scalar::f32));
+  Case clean = Case::random(sizes, f32()), bad = Case::random(sizes, f32());
   for (Case* c : {&clean, &bad}) c->forward();
   clean.backward();
   for (const auto member : {&Case::q, &Case::dout}) {
@@ -79,8 +89,9 @@ TEST(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
 struct Poisoned {
   Case clean, bad;
 
-  Poisoned(const Sizes& sizes, const std::vector<Tensor Case::*>& members, std::int64_t at, double poison)
-      : clean(Case::random(sizes, all_of(Scalar::f32))), bad(Case::random(sizes, all_of(Scalar::f32))) {
+  Poisoned(const Sizes& sizes, const Formats& formats, const std::vector<Tensor Case::*>& members,
+           std::int64_t at, double poison)
+      : clean(Case::random(sizes, formats)), bad(Case::random(sizes, formats)) {
     for (const auto member : members) {
       Tensor& t = bad.*member;
       for (std::int64_t i = 0; i < t.columns; ++i)
@@ -104,7 +115,7 @@ struct Poisoned {
   }
 };
 
-TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
+TEST_P(AttentionWindowMask, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
   const std::int64_t length = 1100;
   for (const double poison :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
@@ -112,7 +123,7 @@ TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
       for (const std::int64_t at : {0, 37, 515, 520}) {
         SCOPED_TRACE("window " + std::to_string(window) + ", token " + std::to_string(at));
         const Sizes sizes{2, 1, 24, {length, 20}, window, 3};
-        const Poisoned keys(sizes, {&Case::k, &Case::v}, at, poison);
+        const Poisoned keys(sizes, f32(), {&Case::k, &Case::v}, at, poison);
         for (const auto member : {&Case::out, &Case::lse, &Case::dq}) {
           EXPECT_TRUE(keys.same(member, 0, at));
           EXPECT_TRUE(keys.same(member, at + window, length + 20));
@@ -125,7 +136,7 @@ TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
           EXPECT_TRUE(keys.same(member, at + window, length + 20));
         }
 
-        const Poisoned query(sizes, {&Case::q, &Case::dout}, at, poison);
+        const Poisoned query(sizes, f32(), {&Case::q, &Case::dout}, at, poison);
         for (const auto member : {&Case::dk, &Case::dv}) {
           EXPECT_TRUE(query.same(member, 0, std::max<std::int64_t>(0, at + 1 - window)));
           EXPECT_TRUE(query.same(member, at + 1, length + 20));
@@ -137,11 +148,11 @@ TEST(AttentionWindow, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
   }
 }
 
-TEST(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatAttendToIt) {
+TEST_P(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatAttendToIt) {
   // 10^5 is finite in storage and infinite in f16.
   for (const std::int64_t window : {0, 9}) {
     const Sizes sizes{2, 1, 24, {130}, window};
-    Case clean = Case::random(sizes, all_of(Scalar::f32)), bad = Case::random(sizes, clean.formats);
+    Case clean = Case::random(sizes, f32()), bad = Case::random(sizes, clean.formats);
     for (const auto member : {&Case::k, &Case::v}) (bad.*member).set(70 * 24, 1e5);
     for (Case* c : {&clean, &bad}) {
       c->factor = Scalar::f16;
@@ -191,9 +202,9 @@ TEST(AttentionSoftCap, ScoresThatOverflowAreCapped) {
   for (const double x : c.dq.values()) EXPECT_EQ(x, 0);  // the cap has slope 0 there
 }
 
-TEST(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
+TEST_P(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
   const Sizes sizes{2, 1, 16, {70}};
-  Case full = Case::random(sizes, all_of(Scalar::f32));
+  Case full = Case::random(sizes, f32());
   full.forward();
   Tensor k(Scalar::f32, 128, 16), v(Scalar::f32, 128, 16);
   for (Tensor* t : {&k, &v}) {
@@ -204,7 +215,15 @@ TEST(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
   Tensor q(Scalar::f32, 3, 32), out(Scalar::f32, 3, 32), lse(Scalar::f32, 3, 2);
   q.copy_rows(0, full.q, 67, 3);
   run_forward({}, {{0, 3, 67, 0}},
-              {sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), Scalar::f32, {1, 128}});
+              {sizes.shape(),
+               q.view(),
+               k.view(),
+               v.view(),
+               out.view(),
+               lse.view(),
+               Scalar::f32,
+               GetParam(),
+               {1, 128}});
   EXPECT_EQ(std::memcmp(out.row(0), full.out.row(67), 3 * out.row_bytes()), 0);
 }
 
@@ -233,7 +252,7 @@ class GuardedRows {
   std::byte* data_;
 };
 
-TEST(AttentionWindow, DecodingReadsOnlyTheWindowOfTheCache) {
+TEST_P(AttentionWindowMask, DecodingReadsOnlyTheWindowOfTheCache) {
   const std::int64_t length = 40000, window = 700, chunk = 3, first = 39000;
   const Sizes sizes{2, 1, 16, {length}, window};
   Tensor q(Scalar::f32, chunk, 32), k(Scalar::f32, length, 16), v(Scalar::f32, length, 16),
@@ -241,7 +260,8 @@ TEST(AttentionWindow, DecodingReadsOnlyTheWindowOfTheCache) {
   std::mt19937 random(kSeed);
   for (Tensor* t : {&q, &k, &v}) t->fill_normal(random);
   const std::vector<Segment> segments = {{0, chunk, first, 0}};
-  Attention a{sizes.shape(), q.view(), k.view(), v.view(), out.view(), lse.view(), Scalar::f32, {1, length}};
+  Attention a{sizes.shape(), q.view(),    k.view(),   v.view(),   out.view(),
+              lse.view(),    Scalar::f32, GetParam(), {1, length}};
   run_forward({}, segments, a);
   const GuardedRows keys(k, first + 1 - window, first + chunk), values(v, first + 1 - window, first + chunk);
   a.k = {keys.data(), Scalar::f32, 16};

@@ -15,7 +15,7 @@ namespace mantissa::kernels {
 /// Keys per block of the online softmax, counted from the segment's start (position 0). The running maximum,
 /// and with it the rounding of the probabilities, changes once per block.
 inline constexpr std::int64_t kKeyBlock = 512;
-/// Queries per block of the backward pass, counted from the segment's start. They determine the chains of dK
+/// Queries per block of the backward pass, counted from the segment's start. They determine the sums of dK
 /// and dV.
 inline constexpr std::int64_t kQueryBlock = 128;
 
@@ -57,12 +57,19 @@ struct KeyCache {
 /// split, and every product is one chain over the products of parts.
 /// - With a `softmax` below the arithmetic, the scores (after the cap), p, and the denominator, now the sum
 /// of the rounded p, round to it.
+///
+/// In tile order (SumOrder::tile) a tile sum replaces each chain. Its terms split into blocks of kTileBlock.
+/// A block is one FMA chain from zero over its even and one over its odd terms, in ascending order. The sum
+/// of the two is added to the tile sum, which starts at +0. The terms of q·k are counted from the head's
+/// first component, and those of P·V from the key block's start, even if its first keys are masked. f64 and
+/// operands in several parts throw DtypeError.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;
   Matrix out;
   Matrix lse;
   Factor operand = Scalar::f32;  // format of P (and of dS in the backward) as a matmul operand
+  SumOrder order = SumOrder::chain;
   KeyCache cache = {};
   Scalar softmax = Scalar::f64;  // f64: in the arithmetic
 };
@@ -78,11 +85,16 @@ void attention(const Context& ctx, const Extent& extent, const Attention& a);
 /// a head query blocks of kQueryBlock in order, one chain each. Chains run over visible pairs; blocks without
 /// one are skipped. Operands in several parts are split as in the forward pass. With a `softmax` below the
 /// arithmetic the scores, P and dS round to it.
+///
+/// In tile order a tile sum replaces each chain, as in the forward pass. The terms of dO·V are counted from
+/// the head's first component, those of dQ from the key block's start, and those of dK and dV from the query
+/// block's start. D is the same in both orders.
 struct AttentionBackward {
   AttentionShape shape;
   ConstMatrix q, k, v, out, lse, dout;
   Matrix dq, dk, dv;
   Factor operand = Scalar::f32;
+  SumOrder order = SumOrder::chain;
   Scalar softmax = Scalar::f64;
 };
 

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <limits>
 
+#include "mantissa/kernels/cpu/attention_check.h"
 #include "mantissa/kernels/cpu/attention_layout.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
 
@@ -16,6 +17,7 @@
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_scores-inl.h"
+#include "mantissa/kernels/cpu/attention_tile-inl.h"
 #include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -78,7 +80,7 @@ class ForwardTask {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kKeyBlock;
 
-  int Parts() const { return a_.operand.parts; }
+  Summation Sums() const { return {a_.order, a_.operand.parts}; }
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
   /// The keys that the task's queries attend to: positions [FirstKey, EndKey).
   std::size_t FirstKey() const { return window_.first_key(Position(0)); }
@@ -128,9 +130,9 @@ class ForwardTask {
     const std::size_t width = Width(row), last = LastRow(row);
     for (std::size_t j = keys.begin; j < keys.end; j += kMr) {
       ahead_->Step();
-      ProductOfParts<Left::rows, T>(Parts(), std::min(kMr, keys.end - j),
+      OrderedProduct<Left::rows, T>(Sums(), std::min(kMr, keys.end - j),
                                     {s_.keys + j * stride_, s_.keys_plane}, stride_,
-                                    {s_.queries + row * stride_, s_.queries_plane}, width, width, dim_,
+                                    {s_.queries + row * stride_, s_.queries_plane}, width, width, 0, dim_,
                                     s_.scores + j * width, width, Into::set);
     }
     T* scores = s_.scores + keys.begin * width;
@@ -154,9 +156,9 @@ class ForwardTask {
       const std::size_t some = std::min(step, last + 1 - row - i);
       const Visible seen = See(row + i, row + i + some - 1, key);
       if (seen.begin >= seen.end) continue;
-      ProductOfParts<Left::columns, T>(Parts(), some, {s_.scores + seen.begin * width + i, s_.scores_plane},
+      OrderedProduct<Left::columns, T>(Sums(), some, {s_.scores + seen.begin * width + i, s_.scores_plane},
                                        width, {s_.values + seen.begin * stride_, s_.keys_plane}, stride_,
-                                       dim_, seen.end - seen.begin, s_.chain, stride_, Into::set);
+                                       dim_, seen.begin, seen.end - seen.begin, s_.chain, stride_, Into::set);
       for (std::size_t r = 0; r < some; ++r) AddChain(s_.rescale[i + r], s_.chain + r * stride_, row + i + r);
     }
   }
@@ -325,6 +327,7 @@ std::size_t attention_workspace(const Context& ctx, const AttentionShape& shape,
 void attention(const Context& ctx, const Extent& extent, const Attention& a) {
   assert(ctx.workspace_bytes >=
          attention_workspace(ctx, a.shape, extent.tokens, 0, a.lse.type, a.operand.parts));
+  check_order(a.order, a.q.type, a.operand);
   HWY_DISPATCH_TABLE(AttentionImpl)[ctx.target()](ctx, extent, a);
 }
 

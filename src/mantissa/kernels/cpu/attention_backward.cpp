@@ -1,10 +1,11 @@
 // Backward attention: for one key head, each key block, every head of the group and each query block. With
 // fewer key heads than threads, separate tasks compute dK and dV of one key block and dQ of one query block.
-// The sums are the same chains in the same order.
+// The sums have the same terms in the same order.
 #include <algorithm>
 #include <cassert>
 
 #include "mantissa/kernels/attention.h"
+#include "mantissa/kernels/cpu/attention_check.h"
 #include "mantissa/kernels/cpu/attention_layout.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
 
@@ -15,6 +16,7 @@
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_gradients-inl.h"
+#include "mantissa/kernels/cpu/attention_tile-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -78,7 +80,7 @@ class BackwardTask {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
-  int Parts() const { return a_.operand.parts; }
+  Summation Sums() const { return {a_.order, a_.operand.parts}; }
   /// The first key block that the task reads. dK and dV need the queries that attend to their keys, dQ the
   /// keys that its queries attend to.
   std::size_t FirstKeyBlock() const {
@@ -203,12 +205,12 @@ class BackwardTask {
       const Range see = QueriesThatSee(window_, {key, key + some}, queries);
       if (see.begin >= see.end) continue;
       const std::size_t from = see.begin, depth = see.count(), at = j * kBlock + from;
-      ProductOfParts<Left::rows, T>(Parts(), some, {s_.p + at, s_.scores_plane}, kBlock,
-                                    {s_.douts + from * stride_, s_.queries_plane}, stride_, dim_, depth,
+      OrderedProduct<Left::rows, T>(Sums(), some, {s_.p + at, s_.scores_plane}, kBlock,
+                                    {s_.douts + from * stride_, s_.queries_plane}, stride_, dim_, from, depth,
                                     s_.dvalues + row, stride_, Into::add);
-      ProductOfParts<Left::rows, T>(Parts(), some, {s_.ds + at, s_.scores_plane}, kBlock,
-                                    {s_.queries + from * stride_, s_.queries_plane}, stride_, dim_, depth,
-                                    s_.dkeys + row, stride_, Into::add);
+      OrderedProduct<Left::rows, T>(Sums(), some, {s_.ds + at, s_.scores_plane}, kBlock,
+                                    {s_.queries + from * stride_, s_.queries_plane}, stride_, dim_, from,
+                                    depth, s_.dkeys + row, stride_, Into::add);
     }
   }
 
@@ -219,9 +221,9 @@ class BackwardTask {
       const Visible seen = visible(window_, first, first + some - 1, keys.begin, keys.count());
       if (seen.begin >= seen.end) continue;
       const std::size_t at = seen.begin * kBlock + i, row = rows + seen.begin * stride_;
-      ProductOfParts<Left::columns, T>(Parts(), some, {s_.ds + at, s_.scores_plane}, kBlock,
-                                       {s_.keys + row, s_.keys_plane}, stride_, dim_, seen.end - seen.begin,
-                                       s_.chain + i * stride_, stride_, Into::extend);
+      OrderedProduct<Left::columns, T>(Sums(), some, {s_.ds + at, s_.scores_plane}, kBlock,
+                                       {s_.keys + row, s_.keys_plane}, stride_, dim_, seen.begin,
+                                       seen.end - seen.begin, s_.chain + i * stride_, stride_, Into::extend);
     }
   }
 
@@ -337,6 +339,7 @@ std::size_t attention_backward_workspace(const Context& ctx, const AttentionShap
 
 void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
   assert(ctx.workspace != nullptr);
+  check_order(a.order, a.q.type, a.operand);
   HWY_DISPATCH_TABLE(AttentionBackwardImpl)[ctx.target()](ctx, extent, a);
 }
 

@@ -1,4 +1,4 @@
-// Computes P and dS of a query block and a part of a key block from the products q·k and dO·v. The chains of
+// Computes P and dS of a query block and a part of a key block from the products q·k and dO·v. The sums of
 // dQ, dK and dV use them.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_GRADIENTS_INL_H_
@@ -14,6 +14,7 @@
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_scores-inl.h"
+#include "mantissa/kernels/cpu/attention_tile-inl.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
 #include "mantissa/numeric/math-inl.h"
 
@@ -66,14 +67,15 @@ class ScoreGradients {
     const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
     const Visible seen = visible(window_, first, last, keys.begin, keys.count());
     T *p = s_.p + at, *ds = s_.ds + at;
+    const Summation sums = {a_.order, a_.operand.parts};
     for (std::size_t j = seen.begin; j < seen.end; j += kMr) {
       ahead.Step();
       const std::size_t some = std::min(kMr, seen.end - j), row = rows + j * stride_;
-      ProductOfParts<Left::rows, T>(a_.operand.parts, some, {s_.keys + row, s_.keys_plane}, stride_,
-                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+      OrderedProduct<Left::rows, T>(sums, some, {s_.keys + row, s_.keys_plane}, stride_,
+                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
                                     p + j * kBlock, kBlock, Into::set);
-      ProductOfParts<Left::rows, T>(a_.operand.parts, some, {s_.values + row, s_.keys_plane}, stride_,
-                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, dim_,
+      OrderedProduct<Left::rows, T>(sums, some, {s_.values + row, s_.keys_plane}, stride_,
+                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
                                     ds + j * kBlock, kBlock, Into::set);
     }
     ClearAround(first, last, keys, p, ds);

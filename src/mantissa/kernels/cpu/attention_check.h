@@ -1,0 +1,19 @@
+// Checks the order of sums that a caller of attention asks for.
+#pragma once
+
+#include <fmt/format.h>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numeric/factor.h"
+
+namespace mantissa::kernels {
+
+/// Throws DtypeError if attention in `arithmetic` with this operand has no tile order and `order` is tile.
+inline void check_order(SumOrder order, Scalar arithmetic, const Factor& operand) {
+  if (order == SumOrder::chain || (arithmetic != Scalar::f64 && operand.parts == 1)) return;
+  throw DtypeError(
+      fmt::format("attention: tile order is for f32 arithmetic and operands in one part, got {} in {}",
+                  name(arithmetic), operand.parts));
+}
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,142 @@
+// Products of attention in tile order (SumOrder::tile) on operands in place, and the choice of the order.
+#if defined(MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#undef MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <type_traits>
+#include <utility>
+
+#include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/numeric/factor.h"
+#include "mantissa/tensor/extent.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace attention_parts {
+
+// A part of a block starts with a whole block of terms.
+static_assert(kKeyBlock % kTileBlock == 0 && kQueryBlock % kTileBlock == 0 && kKeyPart % kTileBlock == 0);
+
+/// C[kRows, kVectors] from A[kRows, depth] · B[depth, kVectors]: each element is a tile sum whose terms are
+/// numbered from `first`. The chains of a block are those of every second term, in either order, because
+/// their sum is commutative.
+template <Left kLeft, std::size_t kRows, std::size_t kVectors>
+HWY_NOINLINE void TileSums(const float* HWY_RESTRICT a, std::size_t a_stride, const float* HWY_RESTRICT b,
+                           std::size_t b_stride, std::size_t first, std::size_t depth, float* HWY_RESTRICT c,
+                           std::size_t c_stride, Into into) {
+  const hn::ScalableTag<float> d;
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  using V = hn::Vec<decltype(d)>;
+  HWY_ALIGN float apart[kRows * kVectors * kLanes];
+  float* sums = into == Into::add ? apart : c;
+  const std::size_t ld = into == Into::add ? kVectors * kLanes : c_stride;
+  bool from_zero = into != Into::extend;
+  for (std::size_t k = 0; k < depth; from_zero = false) {
+    const std::size_t end = std::min(depth, k + kTileBlock - (first + k) % kTileBlock);
+    V some[kRows][kVectors], others[kRows][kVectors];  // each has every second term
+    HWY_UNROLL(8)
+    for (std::size_t i = 0; i < kRows; ++i) {
+      HWY_UNROLL(2)
+      for (std::size_t j = 0; j < kVectors; ++j) some[i][j] = others[i][j] = hn::Zero(d);
+    }
+    const auto multiply = [&](V(&chains)[kRows][kVectors]) HWY_ATTR {
+      V right[kVectors];
+      HWY_UNROLL(2)
+      for (std::size_t j = 0; j < kVectors; ++j) right[j] = hn::LoadU(d, b + k * b_stride + j * kLanes);
+      HWY_UNROLL(8)
+      for (std::size_t i = 0; i < kRows; ++i) {
+        const V left = hn::Set(d, kLeft == Left::rows ? a[i * a_stride + k] : a[k * a_stride + i]);
+        HWY_UNROLL(2)
+        for (std::size_t j = 0; j < kVectors; ++j) chains[i][j] = hn::MulAdd(left, right[j], chains[i][j]);
+      }
+      ++k;
+    };
+    while (k + 2 <= end) {
+      multiply(some);
+      multiply(others);
+    }
+    if (k < end) multiply(some);
+    HWY_UNROLL(8)
+    for (std::size_t i = 0; i < kRows; ++i) {
+      HWY_UNROLL(2)
+      for (std::size_t j = 0; j < kVectors; ++j) {
+        float* to = sums + i * ld + j * kLanes;
+        const V before = from_zero ? hn::Zero(d) : hn::LoadU(d, to);
+        hn::StoreU(hn::Add(before, hn::Add(some[i][j], others[i][j])), d, to);
+      }
+    }
+  }
+  if (into != Into::add) return;
+  for (std::size_t i = 0; i < kRows; ++i) {
+    for (std::size_t j = 0; j < kVectors * kLanes; j += kLanes) {
+      float* to = c + i * c_stride + j;
+      hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Load(d, apart + i * ld + j)), d, to);
+    }
+  }
+}
+
+template <Left kLeft, std::size_t kVectors, std::size_t... kRow>
+constexpr auto TileSumsTable(std::index_sequence<kRow...>) {
+  return std::array{&TileSums<kLeft, kRow + 1, kVectors>...};
+}
+
+/// `Product` in tile order: term 0 of each sum has the number `first`.
+template <Left kLeft>
+void TileProduct(std::size_t rows, const float* a, std::size_t a_stride, const float* b, std::size_t b_stride,
+                 std::size_t columns, std::size_t first, std::size_t depth, float* c, std::size_t c_stride,
+                 Into into) {
+  static constexpr auto kPairs = TileSumsTable<kLeft, 2>(std::make_index_sequence<kTileRows>());
+  static constexpr auto kSingles = TileSumsTable<kLeft, 1>(std::make_index_sequence<kTileRows>());
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  const std::size_t step = kLeft == Left::rows ? a_stride : 1;
+  for (std::size_t shares = (rows + kTileRows - 1) / kTileRows; shares > 0; --shares) {
+    const std::size_t share = (rows + shares - 1) / shares;
+    for (std::size_t j = 0; j < columns; j += 2 * kLanes) {
+      const auto& table = j + kLanes < columns ? kPairs : kSingles;
+      table[share - 1](a, a_stride, b + j, b_stride, first, depth, c + j, c_stride, into);
+    }
+    rows -= share;
+    a += share * step;
+    c += share * c_stride;
+  }
+}
+
+/// How products are summed: in tile order, with operands in one part, or in chains over products of parts.
+struct Summation {
+  SumOrder order = SumOrder::chain;
+  int parts = 1;
+};
+
+/// The product in either order. Its first term has the number `first`, counted as kernels/attention.h states
+/// it. Chains do not depend on it.
+template <Left kLeft, class T>
+void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, std::size_t a_stride,
+                    Planes<T> b, std::size_t b_stride, std::size_t columns, std::size_t first,
+                    std::size_t depth, T* c, std::size_t c_stride, Into into) {
+  if constexpr (std::is_same_v<T, float>) {
+    if (summation.order == SumOrder::tile) {
+      TileProduct<kLeft>(rows, a.first, a_stride, b.first, b_stride, columns, first, depth, c, c_stride,
+                         into);
+      return;
+    }
+  }
+  ProductOfParts<kLeft, T>(summation.parts, rows, a, a_stride, b, b_stride, columns, depth, c, c_stride,
+                           into);
+}
+
+}  // namespace attention_parts
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_

@@ -1,0 +1,261 @@
+// Every sum of attention has the order that kernels/attention.h states.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/attention_case.h"
+#include "mantissa/base/error.h"
+#include "mantissa/kernels/attention.h"
+#include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/row_math.h"
+
+namespace mantissa::kernels::attention_test {
+namespace {
+
+/// Every sum of kernels/attention.h in f32, one operation at a time.
+struct Spelled {
+  const Case& c;
+  std::int64_t d, heads, group, kv_heads, length;
+  float scale, cap;
+  std::vector<float> q, k, v, out, lse, dout;
+
+  static std::vector<float> read(const Tensor& t) {
+    std::vector<float> all(t.count());
+    load_row(t.storage.data(), t.type, 0, all.size(), all.data());
+    return all;
+  }
+
+  explicit Spelled(const Case& of)
+      : c(of),
+        d(of.sizes.head_dim),
+        heads(of.sizes.heads),
+        group(of.sizes.heads / of.sizes.kv_heads),
+        kv_heads(of.sizes.kv_heads),
+        length(of.sizes.tokens()),
+        scale(static_cast<float>(of.sizes.shape().scale)),
+        cap(static_cast<float>(of.sizes.soft_cap)),
+        q(read(of.q)),
+        k(read(of.k)),
+        v(read(of.v)),
+        out(read(of.out)),
+        lse(read(of.lse)),
+        dout(read(of.dout)) {}
+
+  std::size_t q_at(std::int64_t t, std::int64_t h, std::int64_t i) const {
+    return static_cast<std::size_t>((t * heads + h) * d + i);
+  }
+  std::size_t k_at(std::int64_t j, std::int64_t h, std::int64_t i) const {
+    return static_cast<std::size_t>((j * kv_heads + h / group) * d + i);
+  }
+
+  /// The sum of left(n) · right(n) over terms [begin, end), which are counted from `origin`: one chain, or
+  /// blocks of 32 terms from the origin on.
+  template <class Left, class Right>
+  float sum(std::int64_t origin, std::int64_t begin, std::int64_t end, Left left, Right right) const {
+    float total = 0;
+    if (c.formats.order == SumOrder::chain) {
+      for (std::int64_t n = begin; n < end; ++n) total = std::fma(left(n), right(n), total);
+      return total;
+    }
+    for (std::int64_t block = origin; block < end; block += 32) {
+      float even = 0, odd = 0;
+      for (std::int64_t n = std::max(begin, block); n < std::min(end, block + 32); ++n) {
+        float& chain = (n - origin) % 2 == 0 ? even : odd;
+        chain = std::fma(left(n), right(n), chain);
+      }
+      total += even + odd;
+    }
+    return total;
+  }
+
+  /// a[t, h] · b[j, h's key head].
+  float product(const std::vector<float>& a, std::int64_t t, std::int64_t h, const std::vector<float>& b,
+                std::int64_t j) const {
+    return sum(
+        0, 0, d, [&](std::int64_t i) { return a[q_at(t, h, i)]; },
+        [&](std::int64_t i) { return b[k_at(j, h, i)]; });
+  }
+
+  static float exp_of(float x) {
+    map_row(MathFunction::exp, &x, 1, &x);
+    return x;
+  }
+
+  /// The scores of t's keys [begin, end) and, with a soft cap, its factors on dS.
+  struct Scores {
+    std::vector<float> values, slopes;
+  };
+  Scores scores(std::int64_t t, std::int64_t h, std::int64_t begin, std::int64_t end) const {
+    Scores s;
+    for (std::int64_t j = begin; j < end; ++j) s.values.push_back(product(q, t, h, k, j) * scale);
+    if (cap == 0) return s;
+    for (float& x : s.values) x /= cap;
+    map_row(MathFunction::tanh, s.values.data(), s.values.size(), s.values.data());
+    for (const float tanh : s.values) s.slopes.push_back(std::fma(-tanh, tanh, 1.0F));
+    for (float& x : s.values) x *= cap;
+    return s;
+  }
+
+  static float by_tree(std::vector<float> lanes) {
+    for (std::size_t half = 8; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    }
+    return lanes[0];
+  }
+
+  void forward_of(std::int64_t t, std::int64_t h, float* result, float& log_sum) const {
+    std::vector<float> sums(static_cast<std::size_t>(d)), lanes(16);
+    float maximum = -std::numeric_limits<float>::infinity();
+    const std::int64_t first = c.sizes.first_key(t);
+    for (std::int64_t block = first / kKeyBlock * kKeyBlock; block <= t; block += kKeyBlock) {
+      const std::int64_t begin = std::max(first, block), end = std::min(t + 1, block + kKeyBlock);
+      std::vector<float> p = scores(t, h, begin, end).values;
+      const float before = maximum;
+      maximum = std::max(maximum, *std::max_element(p.begin(), p.end()));
+      const float rescale = before == maximum ? 1 : exp_of(before - maximum);
+      for (float& x : p) x -= maximum;
+      map_row(MathFunction::exp, p.data(), p.size(), p.data());
+      for (float& lane : lanes) lane *= rescale;
+      for (std::int64_t j = begin; j < end; ++j)
+        lanes[static_cast<std::size_t>(j % 16)] += p[static_cast<std::size_t>(j - begin)];
+      round_row(p.data(), p.size(), c.formats.operand);
+      for (std::int64_t i = 0; i < d; ++i) {
+        float& total = sums[static_cast<std::size_t>(i)];
+        const float of_block = sum(
+            block, begin, end, [&](std::int64_t j) { return p[static_cast<std::size_t>(j - begin)]; },
+            [&](std::int64_t j) { return v[k_at(j, h, i)]; });
+        const float rescaled = total * rescale;
+        total = rescaled + of_block;
+      }
+    }
+    const float denominator = by_tree(lanes);
+    for (std::int64_t i = 0; i < d; ++i) result[i] = sums[static_cast<std::size_t>(i)] / denominator;
+    map_row(MathFunction::log, &denominator, 1, &log_sum);
+    log_sum += maximum;
+  }
+
+  /// Rounded P and dS of one head, [t][j], zero if t does not attend to j.
+  void probabilities(std::int64_t h, std::vector<std::vector<float>>& p,
+                     std::vector<std::vector<float>>& ds) const {
+    for (std::int64_t t = 0; t < length; ++t) {
+      std::vector<float> lanes(16);
+      for (std::int64_t i = 0; i < d; ++i) {
+        float& lane = lanes[static_cast<std::size_t>(i % 16)];
+        lane = std::fma(dout[q_at(t, h, i)], out[q_at(t, h, i)], lane);
+      }
+      const float delta = by_tree(lanes), log_sum = lse[static_cast<std::size_t>(t * heads + h)];
+      const std::int64_t first = c.sizes.first_key(t);
+      Scores seen = scores(t, h, first, t + 1);
+      for (float& x : seen.values) x -= log_sum;
+      map_row(MathFunction::exp, seen.values.data(), seen.values.size(), seen.values.data());
+      std::vector<float> row(static_cast<std::size_t>(first)), gradient(row);
+      for (std::int64_t j = first; j <= t; ++j) {
+        const auto at = static_cast<std::size_t>(j - first);
+        float unscaled = seen.values[at] * (product(dout, t, h, v, j) - delta);
+        if (cap > 0) unscaled *= seen.slopes[at];
+        row.push_back(seen.values[at]);
+        gradient.push_back(unscaled * scale);
+      }
+      round_row(row.data(), row.size(), c.formats.operand);
+      round_row(gradient.data(), gradient.size(), c.formats.operand);
+      p.push_back(row);
+      ds.push_back(gradient);
+    }
+  }
+
+  /// Adds the sums of one head: key blocks into dq, query blocks into dk and dv.
+  void backward_of(std::int64_t h, std::vector<float>& dq, std::vector<float>& dk,
+                   std::vector<float>& dv) const {
+    std::vector<std::vector<float>> p, ds;
+    probabilities(h, p, ds);
+    for (std::int64_t t = 0; t < length; ++t) {
+      const std::int64_t first = c.sizes.first_key(t);
+      for (std::int64_t block = first / kKeyBlock * kKeyBlock; block <= t; block += kKeyBlock) {
+        for (std::int64_t i = 0; i < d; ++i) {
+          dq[q_at(t, h, i)] += sum(
+              block, std::max(first, block), std::min(t + 1, block + kKeyBlock),
+              [&](std::int64_t j) { return ds[static_cast<std::size_t>(t)][static_cast<std::size_t>(j)]; },
+              [&](std::int64_t j) { return k[k_at(j, h, i)]; });
+        }
+      }
+    }
+    for (std::int64_t begin = 0; begin < length; begin += kQueryBlock) {
+      const std::int64_t end = std::min(length, begin + kQueryBlock);
+      for (std::int64_t j = 0; j < end; ++j) {
+        const std::int64_t first = std::max(begin, j), last = c.sizes.end_query(j, end);
+        const auto column = static_cast<std::size_t>(j);
+        for (std::int64_t i = 0; i < d; ++i) {
+          dk[k_at(j, h, i)] += sum(
+              begin, first, last, [&](std::int64_t t) { return ds[static_cast<std::size_t>(t)][column]; },
+              [&](std::int64_t t) { return q[q_at(t, h, i)]; });
+          dv[k_at(j, h, i)] += sum(
+              begin, first, last, [&](std::int64_t t) { return p[static_cast<std::size_t>(t)][column]; },
+              [&](std::int64_t t) { return dout[q_at(t, h, i)]; });
+        }
+      }
+    }
+  }
+};
+
+struct AttentionOrder : testing::TestWithParam<std::tuple<SumOrder, Scalar, Sizes>> {};
+
+TEST_P(AttentionOrder, FollowsTheHeader) {
+  const auto& [order, operand, sizes] = GetParam();
+  Formats formats = all_of(Scalar::f32, order);
+  formats.operand = operand;
+  Case c = Case::random(sizes, formats);
+  c.forward();
+  c.backward();
+  const Spelled spelled(c);
+  std::vector<float> out(c.out.count()), lse(c.lse.count()), dq(c.dq.count()), dk(c.dk.count()),
+      dv(c.dv.count());
+  for (std::int64_t h = 0; h < sizes.heads; ++h) {
+    for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
+      spelled.forward_of(t, h, &out[spelled.q_at(t, h, 0)],
+                         lse[static_cast<std::size_t>(t * sizes.heads + h)]);
+    }
+    spelled.backward_of(h, dq, dk, dv);
+  }
+  EXPECT_EQ(Spelled::read(c.out), out);
+  EXPECT_EQ(Spelled::read(c.lse), lse);
+  EXPECT_EQ(Spelled::read(c.dq), dq);
+  EXPECT_EQ(Spelled::read(c.dk), dk);
+  EXPECT_EQ(Spelled::read(c.dv), dv);
+}
+
+std::string order_case_name(const testing::TestParamInfo<AttentionOrder::ParamType>& info) {
+  const auto& [order, operand, sizes] = info.param;
+  std::ostringstream text;
+  text << (order == SumOrder::tile ? "tile_" : "chain_") << name(operand) << '_' << sizes;
+  return text.str();
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
+                         testing::Combine(testing::Values(SumOrder::chain, SumOrder::tile),
+                                          testing::Values(Scalar::f32, Scalar::bf16),
+                                          testing::Values(Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}},
+                                                          Sizes{4, 2, 34, {140}, 0, 2},
+                                                          Sizes{1, 1, 8, {1030}, 300, 3},
+                                                          Sizes{1, 1, 8, {1030}, 700}, Sizes{3, 1, 70, {77}},
+                                                          Sizes{2, 1, 64, {301}, 45, 2})),
+                         order_case_name);
+
+TEST(AttentionTileOrder, IsNeitherForF64NorForOperandsInParts) {
+  const auto throws = [](const Formats& formats, const Factor& factor) {
+    Case c = Case::random({1, 1, 8, {3}}, formats);
+    c.factor = factor;
+    EXPECT_THROW(c.forward(), DtypeError);
+    EXPECT_THROW(c.backward(), DtypeError);
+  };
+  throws(all_of(Scalar::f64, SumOrder::tile), Scalar::f64);
+  throws(all_of(Scalar::f32, SumOrder::tile), Factor(Scalar::bf16, 2));
+}
+
+}  // namespace
+}  // namespace mantissa::kernels::attention_test
