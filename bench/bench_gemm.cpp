@@ -54,6 +54,30 @@ const std::vector<Work> kWorks = {
     {"generate, 16 streams", 16, 2048, 768, false, true},
 };
 
+/// A column of the table: a storage format, which is also that of the factors, and how products are summed.
+struct Variant {
+  std::string name;
+  Scalar type;
+  mantissa::SumOrder order = mantissa::SumOrder::chain;
+  kernels::Simd simd;
+};
+
+/// Returns the columns of the table of `simd`: f32 first, then the other formats in the order of sums that
+/// plans choose for them, and bf16 in chain order. Tile order by fused multiply-adds has a column of its own
+/// if `simd` has another instruction for it.
+std::vector<Variant> variants_of(kernels::Simd simd) {
+  using enum Scalar;
+  using enum mantissa::SumOrder;
+  using enum kernels::Simd;
+  std::vector<Variant> all = {{"f32", f32, chain, simd}, {"bf16", bf16, tile, simd}};
+  if (simd == avx512_bf16) all.push_back({"by FMA", bf16, tile, avx512});
+  all.push_back({"chain", bf16, chain, simd});
+  all.push_back({"f16", f16, chain, simd});
+  all.push_back({"e4m3", e4m3, tile, simd});
+  all.push_back({"f64", f64, chain, simd});
+  return all;
+}
+
 /// Matrices of `work` in one storage format, with values in [-1, 1).
 struct Matrices {
   Storage a, b, c, workspace;
@@ -61,7 +85,10 @@ struct Matrices {
   kernels::Gemm g;
   kernels::Context ctx;
 
-  Matrices(const Work& w, Scalar type, const kernels::Context& context) : ctx(context) {
+  Matrices(const Work& w, const Variant& v, const kernels::Context& context) : ctx(context) {
+    ctx.simd = v.simd;
+    g.accumulator.order = v.order;
+    const Scalar type = v.type;
     const Scalar sum = type == Scalar::f64 ? Scalar::f64 : Scalar::f32;
     const auto random = [&](std::int64_t count) {
       std::mt19937 engine(1);
@@ -105,26 +132,26 @@ struct Matrices {
   }
 };
 
-/// Prints one line: flop/s of every format, measured alternately so that noise affects all of them alike. f32
-/// and the peak are the fastest runs, so their ratio does not include other load on the machine.
-void measure(const Work& w, const kernels::Context& ctx, const std::vector<Scalar>& formats, double& peak) {
+/// Prints one line: flop/s of every variant, measured alternately so that noise affects all of them alike.
+/// f32 and the peak are the fastest runs, so their ratio does not include other load on the machine.
+void measure(const Work& w, const kernels::Context& ctx, const std::vector<Variant>& variants, double& peak) {
   peak = std::max(peak, kernels::measure_fma_peak(ctx, Scalar::f32));
   std::vector<Matrices> matrices;
-  for (const Scalar type : formats) matrices.emplace_back(w, type, ctx);
+  for (const Variant& v : variants) matrices.emplace_back(w, v, ctx);
   for (const Matrices& m : matrices) m.seconds();
-  std::vector<std::vector<double>> seconds(formats.size());
+  std::vector<std::vector<double>> seconds(variants.size());
   const std::vector<mantissa::bench::Peer> others = mantissa::bench::peers(ctx.threads);
   std::vector<std::vector<double>> peer_seconds(others.size());
   const double flops = 2.0 * static_cast<double>(w.m * w.n * w.k);
   const int rounds = std::clamp(static_cast<int>(4e10 / flops), 7, 2000);
   for (int round = 0; round < rounds; ++round) {
-    for (std::size_t i = 0; i < formats.size(); ++i) seconds[i].push_back(matrices[i].seconds());
+    for (std::size_t i = 0; i < variants.size(); ++i) seconds[i].push_back(matrices[i].seconds());
     for (std::size_t i = 0; i < others.size(); ++i) peer_seconds[i].push_back(matrices[0].seconds(others[i]));
   }
   fmt::print("{:24} {:5} × {:4} × {:4}", w.name, w.m, w.n, w.k);
   const double fastest = flops / *std::min_element(seconds[0].begin(), seconds[0].end());
   fmt::print("{:9.1f}{:6.0f} %", fastest / 1e9, 100 * fastest / peak);
-  for (std::size_t i = 1; i < formats.size(); ++i)
+  for (std::size_t i = 1; i < variants.size(); ++i)
     fmt::print("{:8.2f}", median(seconds[0]) / median(seconds[i]));
   for (const std::vector<double>& s : peer_seconds) fmt::print("{:10.2f}", median(seconds[0]) / median(s));
   fmt::print("\n");
@@ -138,15 +165,18 @@ int main(int argc, char** argv) {
     ctx.simd = simd;
     double peak = 0;
     fmt::print("{}, {} threads\n", kernels::name(simd), ctx.threads);
-    fmt::print("{:24} {:>19}{:>9}{:>8}{:>8}{:>8}{:>8}{:>8}", "product", "m × n × k", "GFLOP/s", "of peak",
-               "bf16", "f16", "e4m3", "f64");
+    const std::vector<Variant> variants = variants_of(simd);
+    fmt::print("{:24} {:>19}{:>9}{:>8}", "product", "m × n × k", "GFLOP/s", "of peak");
+    for (std::size_t i = 1; i < variants.size(); ++i) fmt::print("{:>8}", variants[i].name);
     for (const mantissa::bench::Peer& peer : mantissa::bench::peers(ctx.threads))
       fmt::print("{:>10}", peer.name);
     fmt::print("\n");
-    const std::vector<Scalar> formats = {Scalar::f32, Scalar::bf16, Scalar::f16, Scalar::e4m3, Scalar::f64};
-    for (const Work& w : kWorks) measure(w, ctx, formats, peak);
+    for (const Work& w : kWorks) measure(w, ctx, variants, peak);
     fmt::print("FMA peak {:.0f} GFLOP/s in f32\n\n", peak / 1e9);
     if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;
   }
-  fmt::print("GFLOP/s are for f32; the other columns are speeds relative to f32, other libraries in f32.\n");
+  fmt::print(
+      "GFLOP/s are for f32; the other columns are speeds relative to f32, other libraries in f32. bf16 and "
+      "e4m3 are in tile order: by the set's fastest instruction, and \"by FMA\"; \"chain\" is bf16 in chain "
+      "order.\n");
 }

@@ -61,7 +61,7 @@ TEST(Explain, FitsATerminalOfEightyColumns) {
   }
   const std::string narrow = on_terminal(folder, "explain run.toml", 80);
   EXPECT_TRUE(has(narrow,
-                  "\nmodel.layers.*\n  input_layernorm           rmsnorm    f32    –     f32   bf16     "
+                  "\nmodel.layers.*\n  input_layernorm           rmsnorm    f32    –     f32      bf16     "
                   "bf16-mixed\n"))
       << narrow;
   const std::string wide = on_terminal(folder, "explain run.toml", 200);

@@ -75,11 +75,11 @@ optimizer  moments   f32    –     f32   f32      bf16-mixed
 )");
   EXPECT_EQ(
       rows_of("muon", "bf16-mixed;{match = \"*\", op = \"matmul\", pass = \"update\", compute = \"bf16\"}"),
-      R"(scope      op        store  mul   acc   out      decided by
-optimizer  adamw     f32    –     f32   f32+bf16 bf16-mixed
-optimizer  muon      f32    –     f32   f32+bf16 bf16-mixed
-optimizer  matmul    f32    bf16  f32   f32      --rule 1
-optimizer  moments   f32    –     f32   f32      bf16-mixed
+      R"(scope      op        store  mul   acc      out      decided by
+optimizer  adamw     f32    –     f32      f32+bf16 bf16-mixed
+optimizer  muon      f32    –     f32      f32+bf16 bf16-mixed
+optimizer  matmul    f32    bf16  f32 tile f32      --rule 1
+optimizer  moments   f32    –     f32      f32      bf16-mixed
 )");
   EXPECT_EQ(rows_of("sgd", "32-true"), R"(scope      op        store  mul   acc   out      decided by
 optimizer  sgd       f32    –     f32   f32      32-true

@@ -190,7 +190,8 @@ Tensor as_stated(const Case& x) {
     }
     if (rounds) leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
     if (g.accumulator.order == SumOrder::chain) return leaf;
-    return leaf * static_cast<T>(g.a.unscale) * static_cast<T>(g.b.unscale);
+    const auto of_a = static_cast<T>(g.a.unscale), of_b = static_cast<T>(g.b.unscale);
+    return g.swap_parts ? leaf * of_b * of_a : leaf * of_a * of_b;
   };
   Tensor to = x.c;
   for (std::int64_t i = 0; i < g.m; ++i) {

@@ -84,6 +84,9 @@ TEST(GemmTileOrderUnderScales, MultipliesTheSumsOfLeaves) {
   x.g.a.unscale = 0.0123F;
   x.g.accumulate = true;
   expect_stated_bits(x);
+  x.g.b.unscale = 0.0321F;
+  x.g.swap_parts = true;
+  expect_stated_bits(x);
 }
 
 TEST(GemmTileOrderUnderAnAccumulator, RoundsAfterItsTerms) {

@@ -18,52 +18,52 @@ namespace {
 TEST(Formats, OfBf16MixedAreThoseOfTheRoundingPoints) {
   const std::vector<PlanRow> rows = plan_rows(plan_for(precision::Policy::parse("bf16-mixed")));
   EXPECT_EQ(plan_table(rows, graph::Phase::forward),
-            R"(scope                                    op         store  mul   acc   out      decided by
-model.embed_tokens                       gather     f32    –     –     f32      bf16-mixed
-model.layers.*.input_layernorm           rmsnorm    f32    –     f32   bf16     bf16-mixed
-model.layers.*.input_layernorm           statistics –      –     f32   f32      built-in
-model.layers.*.self_attn.{q,k,v}_proj    matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 rope       bf16   –     f32   bf16     bf16-mixed
-model.layers.*.self_attn                 angles     –      –     f32   f32      built-in
-model.layers.*.self_attn                 attention  bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 softmax    –      –     f32   f32      built-in
-model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   bf16→f32 bf16-mixed
-model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32   bf16     bf16-mixed
-model.layers.*.post_attention_layernorm  statistics –      –     f32   f32      built-in
-model.layers.*.mlp.{gate,up}_proj        matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp                       swiglu     bf16   –     f32   bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   bf16→f32 bf16-mixed
-model.norm                               rmsnorm    f32    –     f32   bf16     bf16-mixed
-model.norm                               statistics –      –     f32   f32      built-in
-lm_head                                  log_prob   bf16   bf16  f32   f32      bf16-mixed
-lm_head                                  softmax    –      –     f32   f32      built-in
+            R"(scope                                    op         store  mul   acc      out      decided by
+model.embed_tokens                       gather     f32    –     –        f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm    f32    –     f32      bf16     bf16-mixed
+model.layers.*.input_layernorm           statistics –      –     f32      f32      built-in
+model.layers.*.self_attn.{q,k,v}_proj    matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn                 rope       bf16   –     f32      bf16     bf16-mixed
+model.layers.*.self_attn                 angles     –      –     f32      f32      built-in
+model.layers.*.self_attn                 attention  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn                 softmax    –      –     f32      f32      built-in
+model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32 tile bf16→f32 bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32      bf16     bf16-mixed
+model.layers.*.post_attention_layernorm  statistics –      –     f32      f32      built-in
+model.layers.*.mlp.{gate,up}_proj        matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.mlp                       swiglu     bf16   –     f32      bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32 tile bf16→f32 bf16-mixed
+model.norm                               rmsnorm    f32    –     f32      bf16     bf16-mixed
+model.norm                               statistics –      –     f32      f32      built-in
+lm_head                                  log_prob   bf16   bf16  f32 tile f32      bf16-mixed
+lm_head                                  softmax    –      –     f32      f32      built-in
 )");
   EXPECT_EQ(plan_table(rows, graph::Phase::backward),
-            R"(scope                                    op         store  mul   acc   out      decided by
-lm_head                                  log_prob   bf16   bf16  f32   bf16     bf16-mixed
-lm_head                                  softmax    –      –     f32   f32      built-in
-model.norm                               rmsnorm    f32    –     f32   f32      bf16-mixed
-model.norm                               statistics –      –     f32   f32      built-in
-model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp.down_proj             matmul     f32    bf16  f32   f32      bf16-mixed
-model.layers.*.mlp                       swiglu     bf16   –     f32   bf16     bf16-mixed
-model.layers.*.mlp.up_proj               matmul     bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32   f32      bf16-mixed
-model.layers.*.post_attention_layernorm  statistics –      –     f32   f32      built-in
-model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn.o_proj          matmul     f32    bf16  f32   f32      bf16-mixed
-model.layers.*.self_attn                 attention  bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn                 softmax    –      –     f32   f32      built-in
-model.layers.*.self_attn                 rope       bf16   –     f32   bf16     bf16-mixed
-model.layers.*.self_attn                 angles     –      –     f32   f32      built-in
-model.layers.*.self_attn.{v,k}_proj      matmul     bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32   bf16     bf16-mixed
-model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32   f32      bf16-mixed
-model.layers.*.input_layernorm           rmsnorm    f32    –     f32   f32      bf16-mixed
-model.layers.*.input_layernorm           statistics –      –     f32   f32      built-in
-model.embed_tokens                       gather     int32  –     –     f32      bf16-mixed
+            R"(scope                                    op         store  mul   acc      out      decided by
+lm_head                                  log_prob   bf16   bf16  f32 tile bf16     bf16-mixed
+lm_head                                  softmax    –      –     f32      f32      built-in
+model.norm                               rmsnorm    f32    –     f32      f32      bf16-mixed
+model.norm                               statistics –      –     f32      f32      built-in
+model.layers.*.mlp.down_proj             matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.mlp.down_proj             matmul     f32    bf16  f32 tile f32      bf16-mixed
+model.layers.*.mlp                       swiglu     bf16   –     f32      bf16     bf16-mixed
+model.layers.*.mlp.up_proj               matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.mlp.gate_proj             matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.post_attention_layernorm  rmsnorm    f32    –     f32      f32      bf16-mixed
+model.layers.*.post_attention_layernorm  statistics –      –     f32      f32      built-in
+model.layers.*.self_attn.o_proj          matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn.o_proj          matmul     f32    bf16  f32 tile f32      bf16-mixed
+model.layers.*.self_attn                 attention  bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn                 softmax    –      –     f32      f32      built-in
+model.layers.*.self_attn                 rope       bf16   –     f32      bf16     bf16-mixed
+model.layers.*.self_attn                 angles     –      –     f32      f32      built-in
+model.layers.*.self_attn.{v,k}_proj      matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32 tile bf16     bf16-mixed
+model.layers.*.self_attn.q_proj          matmul     bf16   bf16  f32 tile f32      bf16-mixed
+model.layers.*.input_layernorm           rmsnorm    f32    –     f32      f32      bf16-mixed
+model.layers.*.input_layernorm           statistics –      –     f32      f32      built-in
+model.embed_tokens                       gather     int32  –     –        f32      bf16-mixed
 )");
 }
 

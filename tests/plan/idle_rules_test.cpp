@@ -48,8 +48,13 @@ TEST(IdleRules, AreThoseWithoutWhichTheBitsAreTheSame) {
          "*: accumulate_block=32", "*: op=gather compute=f16", "*: op=swiglu pass=backward compute=f32",
          "*: op=attention accumulate=e5m2 accumulate_block=8", "*: op=rmsnorm pass=backward compute=f16",
          "*: op=sum compute=f16", "*: op=softmax compute=f32", "lm_head: residual=bf16", "*.q_proj: kv=f16",
-         "model.norm: output=bf16", "*.mlp: compute=bf16"},
+         "model.norm: output=bf16", "*.mlp: compute=bf16", "*: accumulate_order=tile",
+         "*: op=matmul accumulate_order=auto", "*: op=rope accumulate_order=chain",
+         "*: operand=weight accumulate_order=chain"},
         {"model.norm: compute=f32",
+         "*: accumulate_order=chain",
+         "lm_head: accumulate_order=chain",
+         "*.up_proj: pass=backward accumulate_order=chain",
          "*: op=attention compute=f32",
          "*: op=attention pass=backward compute=f32",
          "*: op=softmax compute=bf16",
@@ -73,9 +78,20 @@ TEST(IdleRules, AreThoseWithoutWhichTheBitsAreTheSame) {
 }
 
 TEST(IdleRules, OfFactorsStoredLowerAreIdleIfTheOpComputesNone) {
-  check("bf16-true", {"*: op=matmul pass=backward compute=f32", "lm_head: pass=forward compute=f32"},
+  check("bf16-true",
+        {"*: op=matmul pass=backward compute=f32", "lm_head: pass=forward operand=input compute=f32"},
         {"*.up_proj: compute=f32", "*: op=log_prob pass=backward compute=f32",
          "*: op=attention pass=backward compute=f32"});
+}
+
+TEST(IdleRules, OfTheOrderOfSumsAreIdleWhereNothingIsSummedInTiles) {
+  check("64-true", {"*: accumulate_order=chain"}, {});
+  check("bf16-matmul-x3", {"*: accumulate_order=chain"}, {});
+  check("32-true", {"*: accumulate_order=chain"}, {"*.mlp: accumulate_order=tile"});
+  // Without this rule the policy is an error.
+  const auto needed = precision::Policy::parse("bf16-mixed accumulate=f16 accumulate_block=33")
+                          .with_rule("*: accumulate_order=chain", "rule");
+  EXPECT_TRUE(idle_rules(tiny_graph(), needed).empty());
 }
 
 }  // namespace

@@ -146,6 +146,7 @@ TEST(Policy, AnyValueSurvivesPrintingAndParsing) {
   const auto value = [&](const Field& field) {
     if (field.name == "loss_scale") return pick({"none", "dynamic:2^16", "dynamic:3", "128", "0.1"});
     if (field.name == "compute") return pick({"f64", "f32", "tf32", "bf16x3", "e4m3", "fp8-hybrid", "mxfp4"});
+    if (field.name == "accumulate_order") return pick({"auto", "chain", "tile"});
     if (field.name == "scaling") return pick({"delayed", "current", "none"});
     if (field.name == "rounding") return pick({"nearest", "toward-zero", "stochastic"});
     if (field.name == "output" && random() % 2 == 0) return std::string("compute>f32");
@@ -216,6 +217,25 @@ TEST(Policy, OmitsUsualScalingFromItsLine) {
   EXPECT_EQ(Policy::parse(policy.line()), policy);
 }
 
+TEST(Policy, OmitsTheOrderOfSumsUnlessItIsSet) {
+  EXPECT_EQ(Policy::parse("bf16-mixed").line().find("accumulate_order"), std::string::npos);
+  EXPECT_EQ(Policy::parse("bf16-mixed accumulate_order=auto").preset(), "bf16-mixed");
+  for (const auto& [text, order] : {std::pair{"accumulate_order=tile", AccumulateOrder::tile},
+                                    {"accumulate_order=chain", AccumulateOrder::chain}}) {
+    const Policy policy =
+        Policy::parse(std::string("bf16-mixed ") + text + "; lm_head: accumulate_order=auto");
+    EXPECT_EQ(policy.preset(), "custom");
+    EXPECT_EQ(policy.fields().accumulate_order, order);
+    EXPECT_EQ(policy.resolve({.scope = "lm_head", .op = "log_prob"}).accumulate_order,
+              AccumulateOrder::by_factors);
+    EXPECT_NE(policy.line().find(std::string("accumulate_block=0 ") + text + " residual="),
+              std::string::npos);
+    EXPECT_TRUE(policy.line().ends_with("; lm_head: accumulate_order=auto")) << policy.line();
+    EXPECT_NE(policy.toml().find("rules = [\n  \"lm_head: accumulate_order=auto\",\n]"), std::string::npos);
+    EXPECT_EQ(Policy::parse(policy.line()), policy);
+  }
+}
+
 TEST(PolicyErrors, NameFieldAndValue) {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {"",
@@ -237,6 +257,9 @@ TEST(PolicyErrors, NameFieldAndValue) {
        "policy \"accumulate_block=-1\": accumulate_block=\"-1\": must be a whole number, 0 or more"},
       {"accumulate_block=12x",
        "policy \"accumulate_block=12x\": accumulate_block=\"12x\": must be a whole number, 0 or more"},
+      {"accumulate_order=tiled",
+       "policy \"accumulate_order=tiled\": accumulate_order=\"tiled\": unknown order; did you mean "
+       "\"tile\"? (auto, chain, tile)"},
       {"kahan=yes", "policy \"kahan=yes\": kahan=\"yes\": must be true or false"},
       {"rounding=nearst",
        "policy \"rounding=nearst\": rounding=\"nearst\": unknown rounding; did you mean "

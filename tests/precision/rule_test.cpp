@@ -82,7 +82,8 @@ TEST(Rule, DecidedByNamesTheLastRuleThatSetsAnyOfTheFields) {
 TEST(Rule, ResolveReturnsEveryFieldOfThePolicy) {
   const Resolved r =
       Policy::parse(
-          "params=f64 compute=tf32 accumulate=bf16 accumulate_block=32 residual=f16 output=e5m2 grads=e4m3 "
+          "params=f64 compute=tf32 accumulate=bf16 accumulate_block=32 accumulate_order=tile residual=f16 "
+          "output=e5m2 grads=e4m3 "
           "optimizer=bf16 kv=f16 "
           "rounding=stochastic kahan=true saturate=true flush_subnormals=true scaling=current scale_margin=2 "
           "amax_history=16")
@@ -90,6 +91,7 @@ TEST(Rule, ResolveReturnsEveryFieldOfThePolicy) {
   EXPECT_EQ(r.params, Scalar::f64);
   EXPECT_EQ(r.compute, Scalar::tf32);
   EXPECT_EQ(r.accumulator, Accumulator(Scalar::bf16, 32));
+  EXPECT_EQ(r.accumulate_order, AccumulateOrder::tile);
   EXPECT_EQ(r.residual, Scalar::f16);
   EXPECT_EQ(r.output, Scalar::e5m2);
   EXPECT_EQ(r.grads, Scalar::e4m3);

@@ -51,6 +51,7 @@ TEST(Supported, AcceptsPresetsAndSupportedLines) {
                            "saturate=true flush_subnormals=true",
                            "bf16-mixed; *: operand=weight compute=f32",
                            "bf16-true; *: pass=update rounding=stochastic",
+                           "bf16-true; *: pass=update compute=bf16 accumulate_order=chain",
                            "bf16-mixed; *: steps=0:500 compute=f32"}) {
     EXPECT_NO_THROW(check_supported(Policy::parse(line))) << line;
   }
@@ -143,7 +144,8 @@ TEST(Supported, ChecksAndNamesRules) {
   EXPECT_EQ(
       refused("*: pass=update residual=f32"),
       "rule \"{match = \"*\", pass = \"update\", residual = \"f32\"}\" (run.toml:31): pass=update supports "
-      "only optimizer, rounding, kahan and compute: other fields do not affect the update; remove them");
+      "only optimizer, rounding, kahan, compute and accumulate_order: other fields do not affect the update; "
+      "remove them");
   EXPECT_EQ(message_of([&] { check_supported(Policy::parse("64-true; lm_head: compute=f32")); }),
             std::string("rule \"lm_head: compute=f32\" (policy rule 1): compute=f32 is not available: f64 is "
                         "supported only under 64-true, where every format is f64; use compute=f64") +

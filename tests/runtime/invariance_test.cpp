@@ -17,8 +17,12 @@ using mantissa::testing::Segments;
 using mantissa::testing::tiny_llama;
 
 constexpr std::int64_t kVocabulary = 29;
-const char* const kPolicies[] = {"64-true", "32-true", "bf16-mixed",
-                                 "32-true compute=f16 residual=f16 kv=f16"};
+const char* const kPolicies[] = {"64-true",
+                                 "32-true",
+                                 "bf16-mixed",
+                                 "32-true compute=f16 residual=f16 kv=f16",
+                                 "bf16-mixed accumulate_order=chain",
+                                 "tf32 accumulate_order=tile"};
 
 plan::CompileOptions options_for(std::int64_t length, std::int64_t rows_per_leaf) {
   plan::CompileOptions o;
@@ -107,12 +111,28 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
   rollout::GenerateOptions options;
   options.max_new_tokens = 20;
   options.sampling.temperature = 1.5;
-  for (const char* policy :
-       {"64-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "bf16-mixed residual=bf16",
-        "bf16-mixed kv=f16", "bf16-mixed params=e4m3", "params=e5m2", "tf32 params=tf32", "bf16-matmul",
-        "bf16-matmul-x3", "fp8-hybrid", "transformer-engine-float16", "bf16-mixed compute=mxfp4",
-        "bf16-mixed compute=nvfp4", "bf16-mixed accumulate=f16 accumulate_block=32",
-        "16-mixed saturate=true flush_subnormals=true output=compute>f32"}) {
+  for (const char* policy : {"64-true",
+                             "32-true",
+                             "bf16-mixed",
+                             "16-mixed",
+                             "bf16-true",
+                             "16-true",
+                             "bf16-mixed residual=bf16",
+                             "bf16-mixed kv=f16",
+                             "bf16-mixed params=e4m3",
+                             "params=e5m2",
+                             "tf32 params=tf32",
+                             "bf16-matmul",
+                             "bf16-matmul-x3",
+                             "fp8-hybrid",
+                             "transformer-engine-float16",
+                             "bf16-mixed compute=mxfp4",
+                             "bf16-mixed compute=nvfp4",
+                             "bf16-mixed accumulate=f16 accumulate_block=32",
+                             "bf16-mixed accumulate_order=chain",
+                             "fp8-hybrid accumulate_order=chain",
+                             "32-true accumulate_order=tile",
+                             "16-mixed saturate=true flush_subnormals=true output=compute>f32"}) {
     SCOPED_TRACE(policy);
     const kernels::Context ctx{.simd = kernels::best_simd()};
     const auto numbers = precision::Policy::parse(policy);

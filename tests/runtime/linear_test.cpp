@@ -2,7 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <cmath>
 #include <cstring>
+#include <string>
+#include <vector>
 
 #include "mantissa/graph/autodiff.h"
 #include "mantissa/graph/builder.h"
@@ -119,12 +122,45 @@ INSTANTIATE_TEST_SUITE_P(
                       "transformer-engine-float16", "bf16-mixed compute=mxfp8",
                       "bf16-mixed compute=mxfp8; *: operand=gradient compute=mxfp8-e5m2",
                       "bf16-mixed compute=mxfp4", "bf16-mixed compute=nvfp4 scaling=current",
-                      "bf16-mixed accumulate=f16 accumulate_block=32", "bf16-mixed grads=bf16"),
+                      "bf16-mixed accumulate=f16 accumulate_block=32", "bf16-mixed grads=bf16",
+                      "fp8-hybrid scaling=current accumulate_order=chain", "32-true accumulate_order=tile",
+                      "bf16-mixed compute=nvfp4 scaling=current accumulate=bf16 accumulate_order=tile"),
     [](const auto& info) {
       std::string name = info.param;
       std::erase_if(name, [](char c) { return std::isalnum(static_cast<unsigned char>(c)) == 0; });
       return name;
     });
+
+/// Returns the output of the layer "up", of `tokens` tokens, under `policy`.
+std::vector<double> first_layer(const std::string& policy, const Segments& rows) {
+  plan::CompileOptions options = options_for(rows);
+  options.keep_values = true;
+  const Compiled c(two_layers(rows.tokens, false), precision::Policy::parse(policy), options);
+  const Data data(rows.tokens, kVocabulary, 5);
+  data.feed(c, 0, data.ids.size());
+  c.executor->run(graph::Phase::forward, rows.extent());
+  for (const plan::Step& s : c.program.steps) {
+    if (s.op->id == "matmul" && s.scope == "up")
+      return c.values(s.outputs[0], static_cast<std::size_t>(rows.tokens * kOut));
+  }
+  return {};
+}
+
+TEST(Linear, UnderScalesHasTheSameValuesInBothOrdersButForRounding) {
+  const Segments rows({37});
+  for (const std::string policy : {"fp8-hybrid scaling=current", "fp8-hybrid scaling=none",
+                                   "bf16-mixed compute=fp8-hybrid-f16 scaling=current",
+                                   "bf16-mixed compute=nvfp4 scaling=current", "bf16-mixed compute=mxfp4"}) {
+    const std::vector<double> tile = first_layer(policy + " accumulate_order=tile", rows);
+    const std::vector<double> chain = first_layer(policy + " accumulate_order=chain", rows);
+    ASSERT_EQ(tile.size(), static_cast<std::size_t>(rows.tokens * kOut));
+    // Inputs are below 5 and weights below 1: five standard deviations. Each of the kIn + 3 roundings of a
+    // term is at most half a unit of the sum of magnitudes. The result then rounds to 8 bits.
+    const double sum_error = 0x1p-24 * static_cast<double>((kIn + 3) * kIn) * 5;
+    for (std::size_t i = 0; i < tile.size(); ++i)
+      EXPECT_NEAR(tile[i], chain[i], std::abs(chain[i]) * 0x1p-8 + 2 * sum_error) << policy << " " << i;
+  }
+}
 
 TEST(Linear, AddsTheMastersBiasAndRoundsOnce) {
   const Segments rows({5});

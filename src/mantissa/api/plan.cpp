@@ -44,7 +44,7 @@ Plan plan_of(const explain::Explained& e) {
   p.policy = fmt::format("{}: {}", e.preset, e.line);
   for (const plan::PlanRow& r : e.rows) {
     p.ops.push_back({r.scope, r.op, r.pass, r.stored, r.multiplied, r.accumulated, r.output, r.decided_by,
-                     r.kernel, r.flops, r.bytes, r.rounded});
+                     r.kernel, r.flops, r.bytes, r.rounded, r.order});
   }
   p.predicted_peak_bytes = e.peak_bytes;
   p.seconds_per_step = e.seconds;

@@ -18,9 +18,10 @@ namespace mantissa::api {
 struct PlanOp {
   std::string scope, op, pass;                          // "model.layers.0.mlp.up_proj", "matmul", "forward"
   std::string stored, multiplied, accumulated, output;  // formats, or "–" if not applicable
-  std::string decided_by, kernel;  // the rule, "bf16-mixed"; the op's id, and the ops folded into it
-  double flops = 0, bytes = 0;     // for one micro-batch
-  std::string rounded = {};        // rounding of the result before the op adds it to a sum, or ""
+  std::string decided_by, kernel;     // the rule, "bf16-mixed"; the op's id, and the ops folded into it
+  double flops = 0, bytes = 0;        // for one micro-batch
+  std::string rounded = {};           // rounding of the result before the op adds it to a sum, or ""
+  std::string accumulate_order = {};  // of the sums of products: "tile", "chain", or ""
 };
 
 /// A run on another machine, by the machine's stated rates.

@@ -24,6 +24,7 @@ json ops_json(const std::vector<plan::PlanRow>& rows) {
                    {"kernel", r.kernel},
                    {"flops", r.flops},
                    {"bytes", r.bytes}});
+    if (!r.order.empty()) out.back()["accumulate_order"] = r.order;
     if (!r.rounded.empty()) out.back()["rounded"] = r.rounded;
   }
   return out;

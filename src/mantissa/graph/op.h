@@ -75,7 +75,7 @@ struct Call {
   bool accumulate = false;                          // weight gradients: add to the existing values
   Scalar arithmetic = Scalar::f32;
   Factor compute = Scalar::f32;   // rounding of factors that the op computes itself (P and dS in attention)
-  Accumulator accumulator = {};   // for products
+  Accumulator accumulator = {};   // for products; attention uses only its order
   Scalar interior = Scalar::f64;  // precision of intermediate results; f64: that of the arithmetic
   Rounding rounding = Rounding::nearest;
   // hash_name() of the value, the key of the random bits for stochastic rounding

@@ -40,7 +40,7 @@ struct GemmOperand {
 /// In tile order (SumOrder::tile; f32 arithmetic, one part) a row splits into blocks of 32 from its start. A
 /// block is one FMA chain from zero over its even and one over its odd terms, in ascending k; the sum of the
 /// two is added to the leaf's sum, which starts at +0. This is the order of AMX's TDPBF16PS. `unscale` of the
-/// operands then multiplies the leaf's sum, A's first, and not the factors.
+/// operands then multiplies the leaf's sum, A's first (B's with `swap_parts`), and not the factors.
 ///
 /// With operands in several parts, each product of parts of a block is a chain of its own. The products with
 /// the smallest terms are added first; among equals, those with A's smaller part (B's with `swap_parts`).
@@ -63,7 +63,8 @@ struct Gemm {
   std::span<const Row> rows;
   std::int64_t rows_per_leaf = 1;
   Accumulator accumulator = {};  // in f64 arithmetic f32 does not round either
-  /// true: products of parts are added in the order of the transposed product Cᵀ = Bᵀ·Aᵀ, so C has its bits.
+  /// true: products of parts are added, and scales multiply, in the order of the transposed product
+  /// Cᵀ = Bᵀ·Aᵀ, so C has its bits.
   bool swap_parts = false;
 
   // Epilogue, per element: x = acc (+ bias[n]); rounded to `rounded`; (+ addend[m, n], in f32); rounded to

@@ -42,8 +42,8 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
 /// Gradients for the upstream gradient d = dL/dlog_prob [tokens] per token: dlogits = d · (onehot(id) − p),
 /// with a `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand`
-/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks of 256 in order), rounded once to dx.type;
-/// dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the
+/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks in order, through the chunks), rounded once to
+/// dx.type; dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the
 /// arithmetic. The logits are recomputed in chunks. Tokens with id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;

@@ -9,6 +9,7 @@
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/plan/sum_order.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::plan {
@@ -161,8 +162,9 @@ class UpdateLowering {
     const precision::Compute compute = p_.policy.update_compute(use).value_or(p_.arithmetic);
     s.compute = compute->factor;
     s.factors = compute->name;
-    s.decided_by = decided_by(use, {"compute"});
+    s.decided_by = decided_by(use, {"compute", "accumulate_order"});
     for (const ValueId id : node.inputs) s.inputs.push_back({buffer(id), s.compute, s.factors});
+    set_sum_order(p_, use, p_.policy.update_order(use), s);
   }
 
   void lower_pass(const Node& node, const precision::Use& use, Step& s) {

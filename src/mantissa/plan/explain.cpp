@@ -7,6 +7,8 @@
 #include <array>
 #include <span>
 
+#include "mantissa/plan/sum_order.h"
+
 namespace mantissa::plan {
 namespace {
 
@@ -123,6 +125,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.stored = stored_name(main_input(p, s));
   r.multiplied = multiplied_name(p, s);
   r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
+  if (sums_products(s)) r.order = name(s.accumulator.order);
   r.output = s.outputs.empty() ? kNoFormat : stored_name(p.buffer(s.outputs.front()));
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
@@ -142,6 +145,7 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.stored = kNoFormat;
   r.multiplied = kNoFormat;
   r.accumulated = std::string(name(p.arithmetic));
+  r.order.clear();
   r.output = std::string(name(s.interior));
   r.rounded.clear();
   r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});

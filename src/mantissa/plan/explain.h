@@ -18,6 +18,7 @@ struct PlanRow {
   std::string stored;      // storage format of the weight, or of the input
   std::string multiplied;  // factors of products
   std::string accumulated;
+  std::string order;  // of the sums of products: "tile", "chain", or ""
   std::string output;
   std::string rounded;  // rounding of the result before the op adds it to a sum, or ""
   std::string decided_by;

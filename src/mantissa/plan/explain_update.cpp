@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "mantissa/plan/explain.h"
+#include "mantissa/plan/sum_order.h"
 
 namespace mantissa::plan {
 namespace {
@@ -43,6 +44,7 @@ class Words {
 struct Row {
   std::string op;
   Words stored, multiplied, arithmetic, written, by;
+  Words orders;  // of the sums of products
   double flops = 0, bytes = 0;
 
   PlanRow made(std::string kernel) const {
@@ -53,6 +55,7 @@ struct Row {
     r.stored = stored.text();
     r.multiplied = multiplied.text();
     r.accumulated = arithmetic.text();
+    if (!orders.empty()) r.order = orders.text();
     r.output = written.text();
     r.decided_by = by.text();
     r.kernel = std::move(kernel);
@@ -149,6 +152,7 @@ class Table {
     row.stored.add(name(p_.arithmetic));
     row.multiplied.add(s.factors);
     row.arithmetic.add(name(p_.arithmetic));
+    row.orders.add(name(s.accumulator.order));
     row.written.add(name(p_.arithmetic));
     row.by.add(s.decided_by);
     row.flops += s.flops;

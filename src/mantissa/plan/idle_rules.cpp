@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "mantissa/base/error.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/plan/rules.h"
@@ -18,7 +19,8 @@ precision::Policy without(const precision::Policy& policy, std::size_t rule) {
 }
 
 bool same_accumulator(const Step& a, const Step& b) {
-  return rounds_sums(a) == rounds_sums(b) && (!rounds_sums(a) || a.accumulator == b.accumulator);
+  return rounds_sums(a) == rounds_sums(b) && a.accumulator.order == b.accumulator.order &&
+         (!rounds_sums(a) || a.accumulator == b.accumulator);
 }
 
 /// Returns true if the difference in `Step::compute` has no effect. The operand gives the format of a factor
@@ -48,8 +50,8 @@ bool same(const ScaleSlot& a, const ScaleSlot& b) {
   return std::tie(a.name, a.current, a.margin, a.history) == std::tie(b.name, b.current, b.margin, b.history);
 }
 
-/// Returns true if two programs over one graph round alike everywhere. A different rule in `decided_by` does
-/// not count.
+/// Returns true if two programs over one graph round and sum alike everywhere. A different rule in
+/// `decided_by` does not count.
 bool same(const Program& a, const Program& b) {
   const auto all = [](const auto& x, const auto& y) {
     return std::equal(x.begin(), x.end(), y.begin(), y.end(),
@@ -58,6 +60,15 @@ bool same(const Program& a, const Program& b) {
   const bool updates = a.update && b.update ? same(*a.update, *b.update) : !a.update && !b.update;
   return updates && all(a.steps, b.steps) && all(a.buffers, b.buffers) && all(a.scales, b.scales) &&
          a.softmax == b.softmax;
+}
+
+/// Returns true if `policy` rounds like `program` everywhere. A policy that the plan rejects does not.
+bool same_under(const Lower& lower, const precision::Policy& policy, const Program& program) {
+  try {
+    return same(program, lower(policy));
+  } catch (const ConfigError&) {
+    return false;
+  }
 }
 
 }  // namespace
@@ -69,7 +80,7 @@ std::vector<std::size_t> idle_rules(const Lower& lower, const precision::Policy&
   const std::vector<std::size_t> unmatched = unmatched_rules(program);
   for (std::size_t r = 0; r < policy.rules().size(); ++r) {
     const bool matches = std::ranges::find(unmatched, r) == unmatched.end();
-    if (matches && same(program, lower(without(policy, r)))) idle.push_back(r);
+    if (matches && same_under(lower, without(policy, r), program)) idle.push_back(r);
   }
   return idle;
 }

@@ -17,7 +17,9 @@ using Cells = std::array<std::string, 6>;
 
 Cells cells(const PlanRow& r) {
   const bool twice = !r.rounded.empty() && r.rounded != r.output;
-  return {r.op,        r.stored, r.multiplied, r.accumulated, twice ? r.rounded + "→" + r.output : r.output,
+  // Chain order is the usual one and not displayed.
+  const std::string accumulated = r.order == "tile" ? r.accumulated + " tile" : r.accumulated;
+  return {r.op,        r.stored, r.multiplied, accumulated, twice ? r.rounded + "→" + r.output : r.output,
           r.decided_by};
 }
 

@@ -63,6 +63,7 @@ std::string PolicyUses::decided_by(const Node& node, std::vector<std::string_vie
   fields.insert(fields.end(), {"compute", "saturate", "flush_subnormals"});
   const bool product = node.op->kind == graph::OpKind::product || node.op->kind == graph::OpKind::head;
   if (product) fields.insert(fields.end(), {"accumulate", "accumulate_block", "scaling"});
+  if (product || node.op->kind == graph::OpKind::attention) fields.emplace_back("accumulate_order");
   if (makes_logits(node)) fields.emplace_back("output");
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
     const bool weight = graph_.value(node.inputs[i]).kind == ValueKind::parameter;

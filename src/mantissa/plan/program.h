@@ -80,9 +80,9 @@ struct Step {
   std::vector<Operand> inputs;
   std::vector<BufferId> outputs;
   BufferId addend = kNoBuffer;
-  Scalar rounded = Scalar::f32;  // rounding of the result before the addend
-  Factor compute = Scalar::f32;  // format of factors, from the policy for this use
-  Accumulator accumulator = {};
+  Scalar rounded = Scalar::f32;           // rounding of the result before the addend
+  Factor compute = Scalar::f32;           // format of factors, from the policy for this use
+  Accumulator accumulator = {};           // for products; attention uses only its order
   Scalar interior = Scalar::f32;          // precision of intermediate results (OpDef::interior)
   Rounding rounding = Rounding::nearest;  // for "round" steps, and for states that updates keep
   std::uint64_t random_name = 0;          // key of stochastic rounding

@@ -30,6 +30,10 @@ constexpr RoundingName kRoundings[] = {{"nearest", Rounding::nearest},
 constexpr std::pair<std::string_view, Scaling> kScalings[] = {
     {"delayed", Scaling::delayed}, {"current", Scaling::current}, {"none", Scaling::none}};
 
+constexpr std::pair<std::string_view, AccumulateOrder> kOrders[] = {{"auto", AccumulateOrder::by_factors},
+                                                                    {"chain", AccumulateOrder::chain},
+                                                                    {"tile", AccumulateOrder::tile}};
+
 std::string printed(Scalar value) {
   return std::string(mantissa::name(value));
 }
@@ -38,6 +42,9 @@ std::string printed(const Compute& value) {
 }
 std::string printed(Scaling value) {
   return std::string(kScalings[static_cast<std::size_t>(value)].first);
+}
+std::string printed(AccumulateOrder value) {
+  return std::string(kOrders[static_cast<std::size_t>(value)].first);
 }
 std::string printed(std::int64_t value) {
   return std::to_string(value);
@@ -92,17 +99,28 @@ void read(std::string_view field, std::string_view text, std::optional<Compute>&
                                 meant_format(text, names), list_of(names)));
 }
 
-void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
+/// Reads one of `values`, each with a name. `what` names their kind in the message.
+template <class T>
+void read_named(std::string_view field, std::string_view text, std::string_view what,
+                std::span<const std::pair<std::string_view, T>> values, std::optional<T>& out) {
   std::vector<std::string> names;
-  for (const auto& [name, value] : kScalings) {
+  for (const auto& [name, value] : values) {
     if (name == text) {
       out = value;
       return;
     }
     names.emplace_back(name);
   }
-  throw ConfigError(fmt::format("{}={}: unknown scaling{} ({})", field, in_quotes(text),
+  throw ConfigError(fmt::format("{}={}: unknown {}{} ({})", field, in_quotes(text), what,
                                 did_you_mean(text, names), list_of(names)));
+}
+
+void read(std::string_view field, std::string_view text, std::optional<Scaling>& out) {
+  read_named<Scaling>(field, text, "scaling", kScalings, out);
+}
+
+void read(std::string_view field, std::string_view text, std::optional<AccumulateOrder>& out) {
+  read_named<AccumulateOrder>(field, text, "order", kOrders, out);
 }
 
 void read(std::string_view field, std::string_view text, std::optional<std::int64_t>& out) {
@@ -144,7 +162,7 @@ void read(std::string_view, std::string_view text, std::optional<LossScale>& out
 }  // namespace
 
 std::span<const Field> field_table() {
-  static const std::array<Field, 19> table = {{
+  static const std::array<Field, 20> table = {{
       {"params",
        {"param", "param_dtype"},
        &Fields::params,
@@ -157,6 +175,12 @@ std::span<const Field> field_table() {
        &Fields::accumulate_block,
        true,
        "terms between roundings of a partial sum; 0: every 256 terms"},
+      {"accumulate_order",
+       {},
+       &Fields::accumulate_order,
+       true,
+       "order in which products are summed: chain, tile, or by the formats of the factors (auto)",
+       "auto"},
       {"residual", {}, &Fields::residual, true, "format of the residual stream"},
       {"output",
        {"output_dtype"},

@@ -34,6 +34,32 @@ bool has_blocks(const Fields& f) {
   return f.compute && (*f.compute)->scaled == Scaled::block;
 }
 
+/// True if a product of factors in this format is summed in tile order: in Linear ops, and elsewhere, where
+/// factors under a format with scales have that of stored results (docs/numerics.md, "Policy").
+bool tiles_in_linear(const Compute& c) {
+  return c->scaled != Scaled::none || (c->factor.parts == 1 && exact_in_bf16(c->factor.format));
+}
+bool tiles_elsewhere(const Compute& c) {
+  return c->scaled != Scaled::none ? exact_in_bf16(c->stored) : tiles_in_linear(c);
+}
+bool has_tiles(const Fields& f) {
+  return f.compute && (tiles_in_linear(*f.compute) || tiles_elsewhere(*f.compute));
+}
+bool has_chains(const Fields& f) {
+  return f.compute && !(tiles_in_linear(*f.compute) && tiles_elsewhere(*f.compute));
+}
+
+/// Returns why every sum has the order that the policy sets, or "" if some would have another.
+std::string_view why_order_is_idle(const Policy& policy) {
+  const AccumulateOrder order = *policy.fields().accumulate_order;
+  if (order == AccumulateOrder::chain && !any(policy, has_tiles))
+    return "no format of factors is exact in bf16, so all products are summed in chain order";
+  const bool scales_rounded_sums = any(policy, has_scales) && any(policy, rounds_sums);
+  if (order == AccumulateOrder::tile && !any(policy, has_chains) && !scales_rounded_sums)
+    return "all factors are exact in bf16, so all products are summed in tile order";
+  return {};
+}
+
 }  // namespace
 
 std::vector<std::string> idle_fields(const Policy& policy) {
@@ -52,6 +78,7 @@ std::vector<std::string> idle_fields(const Policy& policy) {
                                  rule.origin, *rule.fields.accumulate_block, why));
     }
   }
+  if (const std::string_view why = why_order_is_idle(policy); !why.empty()) say("accumulate_order", why);
   const bool scales = any(policy, has_scales), blocks = any(policy, has_blocks);
   const std::string_view none =
       blocks ? "blocks of mx formats derive their own scales" : "no format in the policy has scales";

@@ -154,6 +154,7 @@ Resolved Policy::resolve(const Use& use) const {
   out.params = *fields.params;
   out.compute = *fields.compute;
   out.accumulator = {*fields.accumulate, *fields.accumulate_block};
+  out.accumulate_order = *fields.accumulate_order;
   out.residual = *fields.residual;
   out.output = *fields.output;
   out.output_via_compute = fields.output_via_compute.value_or(false);
@@ -203,6 +204,15 @@ std::optional<Compute> Policy::update_compute(const Use& use) const {
                     in_quotes(rule.str()), rule.origin));
   }
   return compute;
+}
+
+AccumulateOrder Policy::update_order(const Use& use) const {
+  AccumulateOrder order = AccumulateOrder::by_factors;
+  for (const std::size_t i : matching_rules(use)) {
+    const Rule& rule = rules_[i];
+    if (rule.pass == Pass::update) order = rule.fields.accumulate_order.value_or(order);
+  }
+  return order;
 }
 
 bool Policy::compensates(std::string_view name) const {

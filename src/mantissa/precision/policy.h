@@ -29,12 +29,16 @@ struct LossScale {
 /// scale.
 enum class Scaling : std::uint8_t { delayed, current, none };
 
+/// The order in which products are summed (numeric/factor.h): by the formats of their factors, or as set.
+enum class AccumulateOrder : std::uint8_t { by_factors, chain, tile };
+
 /// The fields that a policy line, a preset or a rule can set. A rule leaves unset fields unchanged.
 struct Fields {
   std::optional<Compute> compute;
   std::optional<Scalar> params, accumulate, residual, output, grads, reduce, optimizer, kv, checkpoint;
   std::optional<bool> output_via_compute;  // output = "compute>f32"
   std::optional<std::int64_t> accumulate_block;
+  std::optional<AccumulateOrder> accumulate_order;
   std::optional<Rounding> rounding;
   std::optional<bool> kahan, saturate, flush_subnormals;
   std::optional<Scaling> scaling;
@@ -70,7 +74,8 @@ struct Use {
 /// The resolved fields of a use.
 struct Resolved {
   Compute compute = Scalar::f32;
-  Accumulator accumulator;
+  Accumulator accumulator;  // its order depends on the factors, unless set below
+  AccumulateOrder accumulate_order = AccumulateOrder::by_factors;
   Scalar params = Scalar::f32, residual = Scalar::f32, output = Scalar::f32, grads = Scalar::f32,
          optimizer = Scalar::f32, kv = Scalar::f32;
   Rounding rounding = Rounding::nearest;
@@ -97,7 +102,7 @@ class Policy {
 
   /// Returns the name of the preset with these fields, such as "bf16-mixed", or "custom".
   const std::string& preset() const { return preset_; }
-  /// Returns the fields in canonical order, without scaling fields at their usual values, then the rules.
+  /// Returns the fields in canonical order, without optional fields at their usual values, then the rules.
   /// Parses back to an equal value.
   std::string line() const;
   /// Returns the [precision] table of a resolved config.
@@ -119,6 +124,8 @@ class Policy {
   /// Returns the format that rules with pass = "update" give to the operands of an update's products, or
   /// null. Throws ConfigError for a scaled format.
   std::optional<Compute> update_compute(const Use& use) const;
+  /// Returns the order that rules with pass = "update" give to the sums of an update's products.
+  AccumulateOrder update_order(const Use& use) const;
   /// Returns true if parameter `name` keeps the rounding error of its weights for the next update: `kahan` is
   /// set and the weights have fewer bits than the arithmetic.
   bool compensates(std::string_view name) const;

@@ -21,6 +21,7 @@ Fields uniform(Scalar format) {
   f.checkpoint = Scalar::f32;
   f.output_via_compute = false;
   f.accumulate_block = 0;
+  f.accumulate_order = AccumulateOrder::by_factors;
   f.rounding = Rounding::nearest;
   f.kahan = f.saturate = f.flush_subnormals = false;
   f.scaling = Scaling::delayed;

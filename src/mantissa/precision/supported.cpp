@@ -87,10 +87,11 @@ void check_rule_supported(const Rule& rule, bool f64) {
   others.rounding = {};
   others.kahan = {};
   others.compute = {};
+  others.accumulate_order = {};
   if (rule.pass == Pass::update && others != Fields()) {
     throw ConfigError(
-        "pass=update supports only optimizer, rounding, kahan and compute: other fields do not affect the "
-        "update; remove them");
+        "pass=update supports only optimizer, rounding, kahan, compute and accumulate_order: other fields do "
+        "not affect the update; remove them");
   }
   check_fields(rule.fields, f64);
 }

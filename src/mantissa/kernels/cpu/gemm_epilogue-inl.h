@@ -33,7 +33,8 @@ class GemmEpilogue {
   /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order.
   void Unscale(T* HWY_RESTRICT x, std::size_t n) const {
     if (g_.accumulator.order != SumOrder::tile) return;
-    for (const float unscale : {g_.a.unscale, g_.b.unscale}) {
+    const float a = g_.a.unscale, b = g_.b.unscale;
+    for (const float unscale : {g_.swap_parts ? b : a, g_.swap_parts ? a : b}) {
       if (unscale == 1) continue;
       for (std::size_t i = 0; i < n; ++i) x[i] *= unscale;
     }
