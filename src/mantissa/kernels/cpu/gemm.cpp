@@ -25,12 +25,9 @@ namespace HWY_NAMESPACE {
 using gemm_plan::Block;
 using gemm_plan::Blocks;
 using gemm_plan::ceil_div;
+using gemm_plan::GemmTile;
 using gemm_plan::Pieces;
-
-/// Rows [row, row + rows) × columns [column, column + columns) of C.
-struct GemmTile {
-  std::size_t row, rows, column, columns;
-};
+using gemm_plan::round_up;
 
 /// One product on a unit, partitioned for `ctx.threads` threads.
 template <class Unit>
@@ -42,6 +39,7 @@ class GemmRun {
   GemmRun(const Context& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
+        unit_(ctx),
         epilogue_(g),
         m_(static_cast<std::size_t>(g.m)),
         n_(static_cast<std::size_t>(g.n)),
@@ -78,22 +76,19 @@ class GemmRun {
   /// True if the packed operands fit the memory that gemm_workspace() counts, which is that of FmaUnit.
   bool Fits() const {
     return total_.depth * sizeof(Packed) <= static_cast<std::size_t>(g_.k) * sizeof(T) &&
-           Unit::Stored(std::min<std::size_t>(total_.longest, kSumBlock)) * sizeof(Packed) <=
+           Unit::Stored(total_.longest) * sizeof(Packed) <=
                std::min<std::size_t>(static_cast<std::size_t>(g_.k), kSumBlock) * sizeof(T);
-  }
-
-  /// True for few rows, whose product does not pack B.
-  static bool IsThin(const Gemm& g) {
-    return g.m <= static_cast<std::int64_t>(kThinRows) && g.a.operand.parts == 1 && !g.accumulator.rounds() &&
-           !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate;
   }
 
  private:
   static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
   static constexpr std::size_t kLeastStrips = 4;  // per task that shares B
+  static constexpr std::size_t kRowUnit = gemm_plan::row_unit(Unit::kRows);
 
   Blocks Walk() const {
-    return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0, Unit::Stored);
+    const std::size_t longest = tiles_ && !rounds_ ? Unit::kLongest : kSumBlock;
+    return Blocks(g_.rows, g_.rows_per_leaf, one_row_, rounds_ ? g_.accumulator.block : 0, longest,
+                  Unit::Stored);
   }
   /// The offset of part `part` of a packed block from its first part, with sides padded to `padded`.
   static std::size_t PartAt(std::size_t part, std::size_t padded, const Block& b) {
@@ -110,7 +105,7 @@ class GemmRun {
   /// Rows of the temporary with `columns` sums per row, in whole units.
   std::size_t TemporaryRows(std::size_t columns) const {
     const std::size_t rows = scratch_.temporary / (std::max<std::size_t>(sum_sets_, 1) * columns);
-    return std::max(rows / gemm_plan::kRowUnit * gemm_plan::kRowUnit, gemm_plan::kRowUnit);
+    return std::max(rows / kRowUnit * kRowUnit, kRowUnit);
   }
 
   /// Few rows: B is not packed, and A is packed in strips of kThinStrip rows as [k][rows].
@@ -159,32 +154,33 @@ class GemmRun {
   /// A is shared in chunks of rows. A task has a tile of columns and all or some of the chunk's rows.
   void ShareA() const {
     const std::size_t most = std::min(gemm_plan::kMostRows, sum_sets_ > 0 ? TemporaryRows(kColumns) : m_);
-    const std::size_t chunk =
-        gemm_plan::chunk(m_, PackedDepth(), gemm_plan::kRowUnit, gemm_plan::kLeastRows, most);
-    const std::size_t width = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    const std::size_t chunk = gemm_plan::chunk(m_, PackedDepth(), kRowUnit, gemm_plan::kLeastRows, most);
+    const std::size_t width = gemm_plan::tile_columns(n_, Unit::kColumns, sizeof(T), ctx_.threads);
     for (std::size_t row = 0; row < m_; row += chunk) {
-      const std::size_t rows = std::min(chunk, m_ - row), panels = ceil_div(rows, kMr);
-      PackShared<kMr>(a_, row, rows);
+      const std::size_t rows = std::min(chunk, m_ - row), panels = ceil_div(rows, Unit::kRows);
+      PackShared<Role::a>(a_, row, rows);
       const gemm_plan::TileTasks tasks(ceil_div(n_, width), panels, ctx_.threads);
       parallel_for(ctx_, Count(tasks.count), [&](std::int64_t task, int thread) {
         const auto t = static_cast<std::size_t>(task);
         const std::size_t column = tasks.tile(t) * width;
-        const std::size_t part = ceil_div(panels, tasks.parts_of(t)) * kMr, first = tasks.part(t) * part;
+        const std::size_t part = ceil_div(panels, tasks.parts_of(t)) * Unit::kRows,
+                          first = tasks.part(t) * part;
         if (first >= rows) return;
         RunWithA({row + first, std::min(part, rows - first), column, std::min(width, n_ - column)}, first,
-                 panels * kMr, thread);
+                 panels * Unit::kRows, thread);
       });
     }
   }
 
   /// Computes one tile over all of k. Its rows start at row `first` of the shared chunk's `padded` rows.
   void RunWithA(const GemmTile& t, std::size_t first, std::size_t padded, int thread) const {
+    const typename Unit::Scope scope(unit_);
     Packed* packed_b = Own(thread);
     SourceAhead nothing;
     Blocks walk = Walk();
     for (Block b; walk.next(b);) {
-      const std::size_t width = gemm_plan::round_up(t.columns, kNr<T>);
-      PackParts<kNr<T>>(b_, t.column, t.columns, width, b, packed_b);
+      const std::size_t width = round_up(t.columns, Unit::kColumns);
+      PackParts<Role::b>(b_, t.column, t.columns, width, b, packed_b);
       const Packed* packed_a = Shared() + b.packed * padded * Parts() + first * b.stored;
       Pieces pieces(b, parts_, g_.swap_parts);
       for (Block piece; pieces.next(piece);) {
@@ -199,19 +195,19 @@ class GemmRun {
     // Separate sums require that a few of their rows fit the temporary.
     const std::size_t most_columns =
         sum_sets_ > 0 && pieces_ > 1
-            ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * gemm_plan::kRowUnit) / kColumns * kColumns,
-                         kColumns, gemm_plan::kMostColumns)
+            ? std::clamp(scratch_.temporary / (sum_sets_ * 2 * kRowUnit) / kColumns * kColumns, kColumns,
+                         gemm_plan::kMostColumns)
             : gemm_plan::kMostColumns;
     const std::size_t chunk = gemm_plan::chunk(n_, PackedDepth(), kColumns, kColumns, most_columns);
     for (std::size_t column = 0; column < n_; column += chunk) {
       const std::size_t columns = std::min(chunk, n_ - column);
-      const std::size_t padded = gemm_plan::round_up(columns, kNr<T>);
-      PackShared<kNr<T>>(b_, column, columns);
-      std::size_t most = gemm_plan::kTaskRows / kMr;
-      if (pieces_ > 1 && sum_sets_ > 0) most = std::min(most, TemporaryRows(padded) / kMr);
+      const std::size_t padded = round_up(columns, Unit::kColumns);
+      PackShared<Role::b>(b_, column, columns);
+      std::size_t most = std::min(gemm_plan::kTaskRows / Unit::kRows, OwnStrips());
+      if (pieces_ > 1 && sum_sets_ > 0) most = std::min(most, TemporaryRows(padded) / Unit::kRows);
       const std::size_t strips =
-          gemm_plan::task_strips(ceil_div(m_, kMr), std::min(most, kLeastStrips), most, ctx_.threads);
-      const std::size_t rows = strips * kMr;
+          gemm_plan::task_strips(ceil_div(m_, Unit::kRows), std::min(most, kLeastStrips), most, ctx_.threads);
+      const std::size_t rows = strips * Unit::kRows;
       parallel_for(ctx_, Count(ceil_div(m_, rows)), [&](std::int64_t task, int thread) {
         const std::size_t row = static_cast<std::size_t>(task) * rows;
         RunWithB({row, std::min(rows, m_ - row), column, columns}, padded, thread);
@@ -219,14 +215,21 @@ class GemmRun {
     }
   }
 
+  /// The strips of A of which a thread's own memory holds a packed block.
+  std::size_t OwnStrips() const {
+    const std::size_t strip = Unit::kRows * Unit::Stored(total_.longest) * Parts() * sizeof(Packed);
+    return scratch_.own * sizeof(T) / strip;
+  }
+
   /// Computes some rows and the shared chunk of columns over all of k.
   void RunWithB(const GemmTile& t, std::size_t padded, int thread) const {
+    const typename Unit::Scope scope(unit_);
     Packed* packed_a = Own(thread);
-    const std::size_t rows = gemm_plan::round_up(t.rows, kMr);
+    const std::size_t rows = round_up(t.rows, Unit::kRows);
     Blocks walk = Walk();
     Block b, next;
     for (bool more = walk.next(b); more; b = next) {
-      PackParts<kMr>(a_, t.row, t.rows, rows, b, packed_a);
+      PackParts<Role::a>(a_, t.row, t.rows, rows, b, packed_a);
       more = walk.next(next);
       SourceAhead ahead;
       // The hardware prefetches rows of A that are contiguous along k.
@@ -249,13 +252,13 @@ class GemmRun {
   /// Packs sides [first, first + sides) of the shared operand. Each task packs every `slices`-th block of
   /// some sides. If sides are adjacent in memory, blocks are distributed before sides, so that reads are long
   /// runs.
-  template <std::size_t kPanel>
+  template <Role kRole>
   void PackShared(const PackSource& from, std::size_t first, std::size_t sides) const {
+    constexpr std::size_t kPanel = kRole == Role::a ? Unit::kRows : Unit::kColumns;
     constexpr std::size_t kUnit = kPanel % HWY_LANES(T) == 0 ? kPanel : 8 * kPanel;  // whole vectors
-    const std::size_t padded = gemm_plan::round_up(sides, kPanel),
-                      wanted = gemm_plan::tasks_wanted(ctx_.threads);
+    const std::size_t padded = round_up(sides, kPanel), wanted = gemm_plan::tasks_wanted(ctx_.threads);
     const std::size_t slices = from.depth_contiguous ? 1 : std::min(wanted, total_.blocks);
-    const std::size_t step = gemm_plan::round_up(ceil_div(sides, ceil_div(wanted, slices)), kUnit);
+    const std::size_t step = round_up(ceil_div(sides, ceil_div(wanted, slices)), kUnit);
     parallel_for(ctx_, Count(ceil_div(sides, step) * slices), [&](std::int64_t task, int) {
       const std::size_t begin = static_cast<std::size_t>(task) / slices * step;
       std::size_t turn = static_cast<std::size_t>(task) % slices;
@@ -263,17 +266,17 @@ class GemmRun {
       for (Block b; walk.next(b); turn = turn == 0 ? slices - 1 : turn - 1) {
         if (turn > 0) continue;
         Packed* to = Shared() + b.packed * padded * Parts() + begin * b.stored;
-        PackParts<kPanel>(from, first + begin, std::min(step, sides - begin), padded, b, to);
+        PackParts<kRole>(from, first + begin, std::min(step, sides - begin), padded, b, to);
       }
     });
   }
 
   /// Packs all parts of a block's sides [first, first + sides), one part after the other at PartAt offsets.
-  template <std::size_t kPanel>
+  template <Role kRole>
   void PackParts(const PackSource& from, std::size_t first, std::size_t sides, std::size_t padded,
                  const Block& b, Packed* to) const {
     for (std::size_t part = 0; part < Parts(); ++part) {
-      Unit::template Pack<kPanel>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
+      Unit::template Pack<kRole>(from.Part(part), first, sides, b.k, b.depth, to + PartAt(part, padded, b));
     }
   }
 
@@ -282,8 +285,8 @@ class GemmRun {
   /// share the same rows.
   void RunTile(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b,
                T* temporary, std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
-    for (std::size_t i = 0; i < t.rows; i += kMr) {
-      const GemmTile strip{t.row + i, std::min(kMr, t.rows - i), t.column, t.columns};
+    for (std::size_t i = 0; i < t.rows; i += Unit::kRows) {
+      const GemmTile strip{t.row + i, std::min(Unit::kRows, t.rows - i), t.column, t.columns};
       T* sums = temporary + (pieces_ == 1 ? 0 : i) * ld;
       RunStrip(b, strip, packed_a + i * b.stored, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
                ahead);
@@ -300,10 +303,11 @@ class GemmRun {
     const bool whole = b.opens_leaf && b.closes_leaf && !rounds_ && !tiles_;
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
     const bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
-    for (std::size_t j = 0; j < t.columns; j += kNr<T>) {
-      Unit::Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored,
+    for (std::size_t j = 0; j < t.columns; j += Unit::kColumns) {
+      unit_.Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored,
                      (into_sum ? sum : leaf) + j, into_sum ? sum_ld : ld, t.rows,
-                     std::min(kNr<T>, t.columns - j), fresh ? TileStore::set : TileStore::add, ahead.Next());
+                     std::min(Unit::kColumns, t.columns - j), fresh ? TileStore::set : TileStore::add,
+                     ahead.Next());
     }
     if (rounds_ && b.rounds) {
       for (std::size_t i = 0; i < t.rows; ++i) {
@@ -328,13 +332,14 @@ class GemmRun {
   std::size_t Parts() const { return static_cast<std::size_t>(parts_); }
   std::size_t PackedDepth() const { return total_.depth * Parts(); }
   static std::size_t Tiles(std::size_t rows, std::size_t columns) {
-    return ceil_div(rows, kMr) * ceil_div(columns, kNr<T>);
+    return ceil_div(rows, Unit::kRows) * ceil_div(columns, Unit::kColumns);
   }
 
   static std::int64_t Count(std::size_t n) { return static_cast<std::int64_t>(n); }
 
   Context ctx_;
   const Gemm& g_;
+  Unit unit_;
   GemmEpilogue<T> epilogue_;
   std::size_t m_, n_;
   PackSource a_, b_;
@@ -351,7 +356,7 @@ class GemmRun {
 
 void GemmF32(const Context& ctx, const Gemm& g) {
 #if HWY_TARGET == HWY_AVX3
-  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g) && !GemmRun<PairUnit>::IsThin(g)) {
+  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g) && !IsThin(g)) {
     GemmRun<PairUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }

@@ -1,4 +1,5 @@
-// The partition of k that gemm() documents: leaves of rows, and rows of blocks of 256, each block a chain.
+// The partition of k that gemm() documents: leaves of rows, and rows of blocks, each block a chain of 256
+// terms or, in tile order, several blocks of 32 that a unit multiplies at once.
 #pragma once
 
 #include <algorithm>
@@ -33,12 +34,14 @@ class Blocks {
   static constexpr std::size_t as_it_is(std::size_t depth) { return depth; }
 
   /// `one` is the only row if `rows` is empty. Both are borrowed. With `cut` > 0, blocks also end after every
-  /// `cut` terms of a leaf.
+  /// `cut` terms of a leaf. Another `longest` than kSumBlock, a multiple of kTileBlock, is for tile order
+  /// without `cut`: a row then splits evenly.
   Blocks(std::span<const Row> rows, std::int64_t rows_per_leaf, const Row& one, std::int64_t cut = 0,
-         Stored stored = as_it_is)
+         std::size_t longest = kSumBlock, Stored stored = as_it_is)
       : rows_(rows.empty() ? std::span(&one, 1) : rows),
         rows_per_leaf_(static_cast<std::size_t>(std::max<std::int64_t>(1, rows_per_leaf))),
         cut_(static_cast<std::size_t>(cut)),
+        longest_(longest),
         stored_(stored) {
     skip_empty_rows();
   }
@@ -51,7 +54,7 @@ class Blocks {
                length = static_cast<std::size_t>(rows_[row_].length);
     if (packed_ == 0) first_leaf_ = leaf;
     block.k = begin + in_row_;
-    block.depth = std::min(static_cast<std::size_t>(kSumBlock), length - in_row_);
+    block.depth = std::min(depth_in(length), length - in_row_);
     block.packed = packed_;
     block.first = packed_ == 0;
     block.opens_leaf = block.first || leaf != last_leaf_;
@@ -82,8 +85,15 @@ class Blocks {
     while (row_ < rows_.size() && rows_[row_].length <= 0) ++row_;
   }
 
+  /// Returns the terms per block of a row.
+  std::size_t depth_in(std::size_t length) const {
+    if (longest_ == kSumBlock) return longest_;
+    const std::size_t blocks = (length + longest_ - 1) / longest_, even = (length + blocks - 1) / blocks;
+    return (even + kTileBlock - 1) / kTileBlock * kTileBlock;
+  }
+
   std::span<const Row> rows_;
-  std::size_t rows_per_leaf_, cut_;
+  std::size_t rows_per_leaf_, cut_, longest_;
   Stored stored_;
   std::size_t row_ = 0, in_row_ = 0, in_leaf_ = 0, packed_ = 0;
   std::size_t first_leaf_ = 0, last_leaf_ = 0;

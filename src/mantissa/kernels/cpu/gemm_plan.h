@@ -14,9 +14,13 @@
 
 namespace mantissa::kernels::gemm_plan {
 
-/// A multiple of every micro-kernel's rows (6 and 14), so the scratch size does not depend on the instruction
-/// set.
+/// A multiple of the rows of every micro-kernel with f32 panels (6 and 14), so the scratch size does not
+/// depend on the instruction set.
 inline constexpr std::size_t kRowUnit = 42;
+/// Returns the unit of chunks of rows for a micro-kernel of `rows` rows.
+constexpr std::size_t row_unit(std::size_t rows) {
+  return kRowUnit % rows == 0 ? kRowUnit : rows;
+}
 /// Limits of a packed chunk: rows of A, columns of B, and elements if that allows a few units.
 inline constexpr std::size_t kMostRows = 24 * kRowUnit;
 inline constexpr std::size_t kMostColumns = 2048;
@@ -40,6 +44,11 @@ constexpr std::size_t round_up(std::size_t n, std::size_t unit) {
 constexpr std::size_t ceil_div(std::size_t n, std::size_t unit) {
   return (n + unit - 1) / unit;
 }
+
+/// Rows [row, row + rows) × columns [column, column + columns) of C.
+struct GemmTile {
+  std::size_t row, rows, column, columns;
+};
 
 /// The scratch of a product, in elements of its arithmetic type. Each size grows with m, n and k.
 struct GemmScratch {

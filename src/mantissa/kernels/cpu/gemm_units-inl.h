@@ -20,16 +20,28 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
+/// The operand that a panel holds: kRows rows of A, or kColumns columns of B.
+enum class Role { a, b };
+
+// A unit names the type of sums and of packed operands, the sides of its panels, and the longest block that
+// it multiplies at once in tile order. Stored(depth) is the number of places that a side takes in a packed
+// block. A Scope lives in every task while it multiplies.
+
 /// Fused multiply-adds in T, in either order (f64: the chain).
 template <class T>
 struct FmaUnit {
   using Sum = T;
   using Packed = T;
+  static constexpr std::size_t kRows = kMr, kColumns = kNr<T>, kLongest = kSumBlock;
+  struct Scope {
+    explicit Scope(const FmaUnit& /*unit*/) {}
+  };
+  explicit FmaUnit(const Context& /*ctx*/) {}
   static std::size_t Stored(std::size_t depth) { return depth; }
-  template <std::size_t kPanel>
+  template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                    std::size_t depth, T* to) {
-    PackPanels<kPanel>(from, first, sides, first_depth, depth, to);
+    PackPanels<kRole == Role::a ? kRows : kColumns>(from, first, sides, first_depth, depth, to);
   }
   static void Multiply(SumOrder order, std::size_t depth, const T* a, const T* b, T* c, std::size_t ldc,
                        std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) {
@@ -45,11 +57,16 @@ struct FmaUnit {
 struct PairUnit {
   using Sum = float;
   using Packed = std::uint16_t;
+  static constexpr std::size_t kRows = kMr, kColumns = kNr<float>, kLongest = kSumBlock;
+  struct Scope {
+    explicit Scope(const PairUnit& /*unit*/) {}
+  };
+  explicit PairUnit(const Context& /*ctx*/) {}
   static std::size_t Stored(std::size_t depth) { return pairs::packed_depth(depth); }
-  template <std::size_t kPanel>
+  template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                    std::size_t depth, Packed* to) {
-    pairs::Pack<kPanel>(from, first, sides, first_depth, depth, to);
+    pairs::Pack<kRole == Role::a ? kRows : kColumns>(from, first, sides, first_depth, depth, to);
   }
   static void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
                        std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
