@@ -70,7 +70,7 @@ std::vector<Variant> variants_of(kernels::Simd simd) {
   using enum mantissa::SumOrder;
   using enum kernels::Simd;
   std::vector<Variant> all = {{"f32", f32, chain, simd}, {"bf16", bf16, tile, simd}};
-  if (simd == avx512_bf16) all.push_back({"by FMA", bf16, tile, avx512});
+  if (simd == avx512_bf16 || simd == amx) all.push_back({"by FMA", bf16, tile, avx512});
   all.push_back({"chain", bf16, chain, simd});
   all.push_back({"f16", f16, chain, simd});
   all.push_back({"e4m3", e4m3, tile, simd});

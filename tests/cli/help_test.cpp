@@ -150,7 +150,7 @@ TEST(Completion, OfBashCompletes) {
   };
   EXPECT_EQ(completed("mantissa tra", 1), "train trace\n");
   EXPECT_EQ(completed("mantissa generate r --top", 3), "--top-k --top-p\n");
-  EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512\n");
+  EXPECT_EQ(completed("mantissa train run.toml --simd av", 4), "avx2 avx512 avx512_bf16\n");
   EXPECT_EQ(completed("mantissa data kk --split te", 4), "test\n");
   EXPECT_EQ(completed("mantissa completion z", 2), "zsh\n");
   std::filesystem::create_directories(folder / "some_run");

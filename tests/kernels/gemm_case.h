@@ -54,6 +54,16 @@ inline Context with_threads(int threads) {
   return {.simd = best_simd(), .threads = threads};
 }
 
+/// All contexts, and those with tile registers or their model.
+inline std::vector<Context> product_contexts() {
+  std::vector<Context> all = contexts();
+  for (const Simd simd : kSimds) {
+    if (!is_supported(simd) || !testing::has_tiles(simd)) continue;
+    for (const int threads : {1, 5}) all.push_back({.simd = simd, .threads = threads});
+  }
+  return all;
+}
+
 /// Runs `g` in a workspace of exactly the stated size that is filled with NaN, and checks that nothing after
 /// it is written.
 inline void run(const Gemm& g, Context ctx = best()) {

@@ -19,7 +19,7 @@ constexpr Formats kE4m3 = {Scalar::e4m3, Scalar::e5m2, Scalar::bf16, Scalar::f32
 void expect_stated_bits(Case& x) {
   x.g.accumulator.order = SumOrder::tile;
   const Tensor expected = as_stated(x, Scalar::f32);
-  for (const Context& ctx : contexts()) {
+  for (const Context& ctx : product_contexts()) {
     EXPECT_TRUE(x.result(ctx) == expected)
         << describe(ctx) << ", accumulate " << x.g.accumulate << ", seed " << kSeed;
   }

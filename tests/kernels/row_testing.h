@@ -77,11 +77,16 @@ inline bool is_f64(Scalar s) {
   return s == Scalar::f64;
 }
 
+/// Returns true for the sets that differ from avx512 in products alone (gemm_case.h).
+inline bool has_tiles(Simd simd) {
+  return simd == Simd::amx || simd == Simd::amx_model;
+}
+
 /// Every instruction set of this machine with one, two and five threads.
 inline std::vector<Context> contexts() {
   std::vector<Context> all;
   for (const Simd simd : kSimds) {
-    if (!is_supported(simd)) continue;
+    if (!is_supported(simd) || has_tiles(simd)) continue;
     for (const int threads : {1, 2, 5}) all.push_back({.simd = simd, .threads = threads});
   }
   return all;

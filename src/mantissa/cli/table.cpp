@@ -93,7 +93,8 @@ const std::vector<Option>& option_rows() {
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
-      {"--simd", one, "avx2|avx512|neon", "", "instruction set; changes no bit", kHardware},
+      {"--simd", one, "avx2|avx512|avx512_bf16|amx|amx-model|neon", "", "instruction set; changes no bit",
+       kHardware},
       {"--device", one, "cpu", "cpu", "device", kHardware},
       {"--json", nothing, "", "", "print only JSON on standard output", kResults},
       {"--quiet", nothing, "", "", "print only errors and results", kResults},

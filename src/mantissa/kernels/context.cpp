@@ -7,10 +7,22 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/thread_pool.h"
 
 namespace mantissa::kernels {
+
+namespace {
+
+SimdTarget widest_target() {
+  for (const SimdTarget target : {HWY_AVX3, HWY_AVX2, HWY_NEON}) {
+    if ((hwy::SupportedTargets() & target) != 0) return target;
+  }
+  return kBestTarget;
+}
+
+}  // namespace
 
 SimdTarget simd_target(Simd simd) {
   switch (simd) {
@@ -18,7 +30,10 @@ SimdTarget simd_target(Simd simd) {
       return HWY_AVX2;
     case Simd::avx512:
     case Simd::avx512_bf16:
+    case Simd::amx:
       return HWY_AVX3;
+    case Simd::amx_model:
+      return widest_target();
     case Simd::neon:
       return HWY_NEON;
   }
@@ -33,6 +48,10 @@ std::string_view name(Simd simd) {
       return "avx512";
     case Simd::avx512_bf16:
       return "avx512_bf16";
+    case Simd::amx:
+      return "amx";
+    case Simd::amx_model:
+      return "amx-model";
     case Simd::neon:
       return "neon";
   }
@@ -41,10 +60,13 @@ std::string_view name(Simd simd) {
 
 bool is_supported(Simd simd) {
   const bool compiled = (hwy::SupportedTargets() & simd_target(simd)) != 0;
-  return compiled && (simd != Simd::avx512_bf16 || has_bf16_pairs());
+  if (simd == Simd::avx512_bf16) return compiled && has_bf16_pairs();
+  if (simd == Simd::amx) return compiled && has_amx_tiles();
+  return compiled;
 }
 
 Simd best_simd() {
+  if (is_supported(Simd::amx)) return Simd::amx;
   if (is_supported(Simd::avx512_bf16) && bf16_pairs_are_fast()) return Simd::avx512_bf16;
   for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon}) {
     if (is_supported(simd)) return simd;
@@ -59,8 +81,11 @@ Simd parse_simd(std::string_view text) {
     names.push_back(name(simd));
     if (text != name(simd)) continue;
     if (!is_supported(simd)) {
-      throw ConfigError(fmt::format("--simd {}: this processor does not support it; the best set here is {}",
-                                    text, name(best_simd())));
+      const std::string_view model =
+          simd == Simd::amx ? ". amx-model runs the same kernels on a slow model of its tiles" : "";
+      throw ConfigError(
+          fmt::format("--simd {}: this processor does not support it; the best set here is {}{}", text,
+                      name(best_simd()), model));
     }
     return simd;
   }

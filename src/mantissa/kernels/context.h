@@ -17,9 +17,12 @@ enum class Simd : std::uint8_t {
   avx2,
   avx512,
   avx512_bf16,  // avx512, with VDPBF16PS for products of bf16 factors
+  amx,          // avx512, with TDPBF16PS for products of bf16 factors
+  amx_model,    // the widest set, with the same kernels on a model of that instruction: a slow aid for tests
   neon
 };
-inline constexpr Simd kSimds[] = {Simd::avx2, Simd::avx512, Simd::avx512_bf16, Simd::neon};
+inline constexpr Simd kSimds[] = {Simd::avx2, Simd::avx512,    Simd::avx512_bf16,
+                                  Simd::amx,  Simd::amx_model, Simd::neon};
 
 std::string_view name(Simd simd);
 
@@ -27,7 +30,7 @@ std::string_view name(Simd simd);
 bool is_supported(Simd simd);
 
 /// Returns the fastest instruction set of this machine; avx512_bf16 only where its products are faster than
-/// fused multiply-adds. Throws ResourceError without fused multiply-add.
+/// fused multiply-adds, never amx_model. Throws ResourceError without fused multiply-add.
 Simd best_simd();
 
 /// Returns the set with the name `text` ("avx2"). Throws ConfigError if it is unknown or this machine lacks

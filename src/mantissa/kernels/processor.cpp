@@ -18,9 +18,7 @@ namespace {
 constexpr std::string_view kOtherSums =
     "adds products in pairs and drops subnormals: its bits differ from chains of f32 multiply-adds and from "
     "machines without it";
-constexpr std::string_view kTiles =
-    "tiles add products in groups: their bits differ from chains of f32 multiply-adds and from machines "
-    "without it";
+constexpr std::string_view kHalfTiles = "products of f16 are added in chains, not in the order of tiles";
 constexpr std::string_view kWhole = "multiplies integers, which no policy uses";
 
 #if defined(__x86_64__)
@@ -97,23 +95,24 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
   const bool ymm = (saved & 0x6U) == 0x6U;
   const bool zmm = (saved & 0xe6U) == 0xe6U;
   const bool tiles = (saved & 0x60000U) == 0x60000U;
-  const bool avx512 = simd == Simd::avx512 || simd == Simd::avx512_bf16;
-  const bool pairs = simd == Simd::avx512_bf16;
+  const bool avx512 = simd_target(simd) == simd_target(Simd::avx512);
+  const bool pairs = simd == Simd::avx512_bf16, amx = simd == Simd::amx;
   return {
-      {"avx2", ymm && bit(wide.b, 5), simd == Simd::avx2,
-       avx512 ? "avx512 is wider" : "f32 and f64 arithmetic"},
+      {"avx2", ymm && bit(wide.b, 5), !avx512, avx512 ? "avx512 is wider" : "f32 and f64 arithmetic"},
       {"fma", ymm && bit(basic.c, 12), true, "every product: one rounding per multiply-add"},
       {"f16c", ymm && bit(basic.c, 29), true, "f16 to f32 and back, rounded to nearest"},
       {"avx512f", zmm && bit(wide.b, 16), avx512,
        avx512 ? "f32 and f64 arithmetic"
               : "--simd selects a smaller set, or the system does not save its registers"},
       {"avx512_bf16", zmm && bit(more.a, 5), pairs,
-       pairs ? "products of bf16 factors" : "not faster here than f32, or --simd selects a smaller set"},
+       pairs ? "products of bf16 factors"
+             : (amx ? "amx_bf16 is faster" : "not faster here than f32, or --simd selects a smaller set")},
       {"avx512_fp16", zmm && bit(wide.d, 23), false,
        "sums in f16 would round every product; f16 is widened to f32 instead"},
       {"avx512_vnni", zmm && bit(wide.c, 11), false, kWhole},
-      {"amx_bf16", tiles && bit(wide.d, 22), false, kTiles},
-      {"amx_fp16", tiles && bit(more.a, 21), false, kTiles},
+      {"amx_bf16", tiles && bit(wide.d, 22), amx,
+       amx ? "products of bf16 factors" : "--simd selects another set, or the system does not permit tiles"},
+      {"amx_fp16", tiles && bit(more.a, 21), false, kHalfTiles},
       {"amx_int8", tiles && bit(wide.d, 25), false, kWhole},
   };
 }

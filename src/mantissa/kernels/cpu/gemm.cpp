@@ -355,6 +355,10 @@ class GemmRun {
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
+  if (TileUnit::Serves(ctx) && bf16_factors(g) && !IsThin(g)) {
+    GemmRun<TileUnit> run(ctx, g);
+    if (run.Fits()) return run.Run();
+  }
 #if HWY_TARGET == HWY_AVX3
   if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g) && !IsThin(g)) {
     GemmRun<PairUnit> run(ctx, g);

@@ -7,9 +7,8 @@
 // [groups][2][kPanel] pairs after a head of one line, with zeros in the terms that are missing from the last
 // group: they leave a chain as it is.
 //
-// VDPBF16PS takes subnormal factors and sums as zero. It is used where neither can occur: all products are
-// multiples of 2^(e − 14) for e = the sum of the smallest exponents of A's and B's factors that are not zero,
-// and so are all sums. With e ≥ −112 no sum is subnormal. Other panels are multiplied by fused multiply-adds.
+// VDPBF16PS takes subnormal factors and sums as zero. It is used where neither can occur
+// (cpu/gemm_bf16-inl.h): its chains start from zero. Other panels are multiplied by fused multiply-adds.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_PAIRS_INL_H_
@@ -24,11 +23,12 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <utility>
 
+#include "mantissa/kernels/cpu/gemm_bf16-inl.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/kernels/guard_count.h"
 #include "mantissa/tensor/extent.h"
 
 #if HWY_TARGET == HWY_AVX3
@@ -39,66 +39,20 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace pairs {
 namespace hn = hwy::HWY_NAMESPACE;
+using bf16::BfloatRow;
+using bf16::ExponentAt;
+using bf16::NeverSubnormal;
+using bf16::Smallest;
+using bf16::Word;
 
 /// Terms of a group, and terms in whose place a panel has its head.
 inline constexpr std::size_t kGroup = 4, kHead = 4;
-/// The smallest sum of the biased exponents of two factors whose products and their sums are never subnormal.
-inline constexpr std::uint32_t kLeastExponents = 2 * 127 - 112;
-
-using Word = std::uint32_t;  // a pair
-
 constexpr std::size_t groups_of(std::size_t depth) {
   return (depth + kGroup - 1) / kGroup;
 }
 /// The terms, of two bytes, whose place a packed block takes.
 constexpr std::size_t packed_depth(std::size_t depth) {
   return kHead + groups_of(depth) * kGroup;
-}
-
-/// The smallest magnitude that is not zero among the bf16 values that were seen.
-class Smallest {
- public:
-  using D16 = hn::ScalableTag<std::uint16_t>;
-  HWY_INLINE Smallest() : least_(hn::Set(D16(), 0xffff)) {}
-  HWY_INLINE void See(hn::Vec<hn::ScalableTag<Word>> two) {
-    const D16 d;
-    const auto magnitude = hn::And(hn::BitCast(d, two), hn::Set(d, 0x7fff));
-    least_ = hn::Min(least_, hn::Sub(magnitude, hn::Set(d, 1)));  // zero becomes the largest number
-  }
-  /// Returns its biased exponent: 0 for a subnormal number, 256 if all values are zero.
-  std::uint32_t Exponent() const {
-    const D16 d;
-    HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(D16())];
-    hn::Store(least_, d, lanes);
-    const std::uint32_t least = *std::min_element(std::begin(lanes), std::end(lanes));
-    return (least + 1) >> 7U;
-  }
-
- private:
-  hn::Vec<D16> least_;
-};
-
-/// Returns elements [at, at + n) of a run as bf16, in place if possible, else in `buffer`. They must be bf16
-/// values as operands.
-inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
-                                      std::uint16_t* HWY_RESTRICT buffer) {
-  if (from.type == Scalar::bf16 && Unrounded(from))
-    return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
-  const hn::ScalableTag<float> d;
-  const hn::Rebind<std::uint16_t, decltype(d)> d16;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  constexpr std::size_t kLanes = HWY_LANES(float);
-  HWY_ALIGN float wide[256 + kLanes];
-  for (std::size_t part = 0; part < n; part += 256) {
-    const std::size_t count = std::min<std::size_t>(256, n - part);
-    const float* row = OperandRow<float>(from, run, at + part, count, wide);
-    if (row != wide) std::copy_n(row, count, wide);
-    for (std::size_t i = 0; i < count; i += kLanes) {
-      const auto upper = hn::ShiftRight<16>(hn::BitCast(du, hn::Load(d, wide + i)));
-      hn::StoreU(hn::TruncateTo(d16, upper), d16, buffer + part + i);
-    }
-  }
-  return buffer;
 }
 
 /// Stores the first `width` of the vector's lanes.
@@ -212,8 +166,7 @@ void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::siz
     } else {
       PackAlong<kPanel>(from, first + i, some, first_depth, depth, words, smallest);
     }
-    const std::uint32_t exponent = smallest.Exponent();
-    std::memcpy(to, &exponent, sizeof exponent);
+    smallest.StoreExponent(to);
   }
 }
 
@@ -290,10 +243,8 @@ inline void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint1
                      const LinesAhead* ahead) {
   static constexpr auto kFast = BlockTable<true>(std::make_index_sequence<kTileRows>()),
                         kSlow = BlockTable<false>(std::make_index_sequence<kTileRows>());
-  std::uint32_t of_a = 0, of_b = 0;
-  std::memcpy(&of_a, a, sizeof of_a);
-  std::memcpy(&of_b, b, sizeof of_b);
-  const bool fast = of_a > 0 && of_b > 0 && of_a + of_b >= kLeastExponents;
+  const bool fast = NeverSubnormal(ExponentAt(a), ExponentAt(b));
+  GuardTask::add(fast);
   const auto* left = reinterpret_cast<const Word*>(a + kMr * kHead);
   const auto* right = reinterpret_cast<const Word*>(b + kNr<float> * kHead);
   InTiles(depth, c, ldc, m, n, store, ahead,

@@ -8,12 +8,16 @@
 #endif
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_pairs-inl.h"
+#include "mantissa/kernels/cpu/gemm_tiles-inl.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/kernels/guard_count.h"
 #include "mantissa/numeric/factor.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -58,7 +62,7 @@ struct PairUnit {
   using Sum = float;
   using Packed = std::uint16_t;
   static constexpr std::size_t kRows = kMr, kColumns = kNr<float>, kLongest = kSumBlock;
-  struct Scope {
+  struct Scope : GuardTask {
     explicit Scope(const PairUnit& /*unit*/) {}
   };
   explicit PairUnit(const Context& /*ctx*/) {}
@@ -75,6 +79,57 @@ struct PairUnit {
   }
 };
 #endif
+
+/// TDPBF16PS of AMX, or its model, for factors that are bf16 values, in tile order.
+class TileUnit {
+#if HWY_TARGET == HWY_AVX3
+  using Amx = HardwareTiles;
+#else
+  using Amx = ModelTiles;  // processors with AMX have AVX-512
+#endif
+
+ public:
+  using Sum = float;
+  using Packed = std::uint16_t;
+  static constexpr std::size_t kRows = tiles::kSides, kColumns = tiles::kSides, kLongest = tiles::kLongest;
+
+  class Scope : GuardTask {
+   public:
+    explicit Scope(const TileUnit& unit) {
+      if (unit.model_) {
+        model_.emplace();
+      } else {
+        amx_.emplace();
+      }
+    }
+
+   private:
+    std::optional<Amx::Scope> amx_;
+    std::optional<ModelTiles::Scope> model_;
+  };
+
+  explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
+  static bool Serves(const Context& ctx) {
+    return ctx.simd == Simd::amx || ctx.simd == Simd::amx_model;
+  }
+  static std::size_t Stored(std::size_t depth) {
+    return tiles::packed_depth(depth);
+  }
+  template <Role kRole>
+  static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+                   std::size_t depth, Packed* to) {
+    tiles::Pack(from, kRole == Role::b, first, sides, first_depth, depth, to);
+  }
+  void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
+                std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
+                const LinesAhead* ahead) const {
+    const auto multiply = model_ ? &tiles::Multiply<ModelTiles> : &tiles::Multiply<Amx>;
+    multiply(depth, a, b, c, ldc, m, n, store, ahead);
+  }
+
+ private:
+  bool model_;
+};
 
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels

@@ -1,0 +1,99 @@
+// bf16 operands for units that multiply bf16 and take subnormal numbers as zero, and the guard of these
+// units.
+//
+// Let e be the sum of the smallest exponents of A's and B's factors that are not zero. All products are
+// multiples of 2^(e − 14), and so are all sums of products that start from zero, rounded or not. With e ≥
+// −112, these are multiples of 2^−126: no sum is subnormal, and taking subnormal numbers as zero changes
+// nothing.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_BF16_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_BF16_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_BF16_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_BF16_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace bf16 {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Word = std::uint32_t;  // a pair of bf16 values
+
+/// The smallest sum of the biased exponents of two factors whose products and their sums are never subnormal.
+inline constexpr std::uint32_t kLeastExponents = 2 * 127 - 112;
+
+/// Returns the biased exponent in the head of a panel (Smallest::StoreExponent).
+inline std::uint32_t ExponentAt(const std::uint16_t* head) {
+  std::uint32_t exponent = 0;
+  std::memcpy(&exponent, head, sizeof exponent);
+  return exponent;
+}
+
+/// Returns true if no factor of two panels is subnormal and no sum of products of theirs can be.
+inline bool NeverSubnormal(std::uint32_t of_a, std::uint32_t of_b) {
+  return of_a > 0 && of_b > 0 && of_a + of_b >= kLeastExponents;
+}
+
+/// The smallest magnitude that is not zero among the bf16 values that were seen.
+class Smallest {
+ public:
+  using D16 = hn::ScalableTag<std::uint16_t>;
+  HWY_INLINE Smallest() : least_(hn::Set(D16(), 0xffff)) {}
+  HWY_INLINE void See(hn::Vec<hn::ScalableTag<Word>> two) {
+    const D16 d;
+    const auto magnitude = hn::And(hn::BitCast(d, two), hn::Set(d, 0x7fff));
+    least_ = hn::Min(least_, hn::Sub(magnitude, hn::Set(d, 1)));  // zero becomes the largest number
+  }
+  /// Stores its biased exponent in the head of a panel: 0 for a subnormal number, 512 if all values are zero.
+  void StoreExponent(std::uint16_t* head) const {
+    const D16 d;
+    HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(D16())];
+    hn::Store(least_, d, lanes);
+    const std::uint32_t least = *std::min_element(std::begin(lanes), std::end(lanes));
+    const std::uint32_t exponent = (least + 1) >> 7U;
+    std::memcpy(head, &exponent, sizeof exponent);
+  }
+
+ private:
+  hn::Vec<D16> least_;
+};
+
+/// Returns elements [at, at + n) of a run as bf16, in place if possible, else in `buffer`. They must be bf16
+/// values as operands.
+inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
+                                      std::uint16_t* HWY_RESTRICT buffer) {
+  if (from.type == Scalar::bf16 && Unrounded(from))
+    return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
+  const hn::ScalableTag<float> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> d16;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  HWY_ALIGN float wide[256 + kLanes];
+  for (std::size_t part = 0; part < n; part += 256) {
+    const std::size_t count = std::min<std::size_t>(256, n - part);
+    const float* row = OperandRow<float>(from, run, at + part, count, wide);
+    if (row != wide) std::copy_n(row, count, wide);
+    for (std::size_t i = 0; i < count; i += kLanes) {
+      const auto upper = hn::ShiftRight<16>(hn::BitCast(du, hn::Load(d, wide + i)));
+      hn::StoreU(hn::TruncateTo(d16, upper), d16, buffer + part + i);
+    }
+  }
+  return buffer;
+}
+
+}  // namespace bf16
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_BF16_INL_H_

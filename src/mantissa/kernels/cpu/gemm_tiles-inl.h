@@ -1,0 +1,167 @@
+// Products of bf16 factors in tile order by the tile instruction TDPBF16PS, of AMX or of its model: a 32 × 32
+// part of C in four tile registers.
+//
+// The instruction adds a block of 32 terms to C, and takes subnormal numbers as zero. It is used where none
+// can occur: the smallest exponents of the two panels exclude it for the sums of a block
+// (cpu/gemm_bf16-inl.h), which are multiples of 2^−126. So are all sums with C, if every C from before is
+// zero or at least 2^−103, and thus a multiple of 2^−126 too. Other blocks are multiplied by fused
+// multiply-adds.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_TILES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_TILES_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_TILES_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_TILES_INL_H_
+#endif
+
+#include <hwy/cache_control.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/kernels/cpu/amx_tiles.h"
+#include "mantissa/kernels/cpu/gemm_tiles_pack-inl.h"
+#include "mantissa/kernels/cpu/microkernel-inl.h"
+#include "mantissa/kernels/cpu/model_tiles.h"
+#include "mantissa/kernels/guard_count.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace tiles {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// A part of C, 32 columns wide.
+struct Sums {
+  float* data;
+  std::size_t ld, rows;
+  TileStore store;
+  const float* row(std::size_t i) const { return data + i * ld; }
+};
+
+/// Adds blocks of 32 terms to 32 rows of C, or to 16 of them: the first tiles of A's panel. From +0 on for
+/// TileStore::set.
+template <class Tiles, bool kBoth>
+HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const Word* a, const Word* b, const Sums& c) {
+  static_assert(kEdge == kTileRegisterRows && kEdge * sizeof(Word) == kTileRowBytes);
+  constexpr std::size_t kRow = kTileRowBytes;
+  Tiles t;
+  const std::size_t ld = c.ld * sizeof(float);
+  float *top = c.data, *bottom = kBoth ? c.data + kEdge * c.ld : nullptr;
+  if (c.store == TileStore::set) {
+    t.template zero<0>();
+    t.template zero<1>();
+    if constexpr (kBoth) {
+      t.template zero<2>();
+      t.template zero<3>();
+    }
+  } else {
+    t.template load<0>(top, ld);
+    t.template load<1>(top + kEdge, ld);
+    if constexpr (kBoth) {
+      t.template load<2>(bottom, ld);
+      t.template load<3>(bottom + kEdge, ld);
+    }
+  }
+  for (std::size_t i = 0; i < blocks; ++i, a += kBlockWords, b += kBlockWords) {
+    t.template load<4>(a, kRow);
+    t.template load<6>(b, kRow);
+    t.template multiply_add<0, 4, 6>();
+    t.template load<7>(b + kTileWords, kRow);
+    t.template multiply_add<1, 4, 7>();
+    if constexpr (kBoth) {
+      t.template load<5>(a + kTileWords, kRow);
+      t.template multiply_add<2, 5, 6>();
+      t.template multiply_add<3, 5, 7>();
+    }
+  }
+  t.template store<0>(top, ld);
+  t.template store<1>(top + kEdge, ld);
+  if constexpr (kBoth) {
+    t.template store<2>(bottom, ld);
+    t.template store<3>(bottom + kEdge, ld);
+  }
+}
+
+/// The same by fused multiply-adds, for the rows of C.
+HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const Word* HWY_RESTRICT a,
+                                        const Word* HWY_RESTRICT b, const Sums& c) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<Word> du;
+  using Words = hn::Vec<decltype(du)>;
+  const auto even = [&](Words pair) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(pair)); };
+  const auto odd = [&](Words pair)
+                       HWY_ATTR { return hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000))); };
+  for (std::size_t i = 0; i < c.rows; ++i) {
+    for (std::size_t j = 0; j < kSides; j += HWY_LANES(float)) {
+      const Word* left = a + i * kEdge;  // tiles of A follow each other by rows
+      const Word* right = b + j / kEdge * kTileWords + j % kEdge;
+      float* to = c.data + i * c.ld + j;
+      auto sum = c.store == TileStore::add ? hn::LoadU(d, to) : hn::Zero(d);
+      for (std::size_t k = 0; k < blocks; ++k, left += kBlockWords, right += kBlockWords) {
+        auto of_even = hn::Zero(d), of_odd = hn::Zero(d);
+        for (std::size_t p = 0; p < kEdge; ++p) {
+          const auto x = hn::Set(du, left[p]), y = hn::LoadU(du, right + p * kEdge);
+          of_even = hn::MulAdd(even(x), even(y), of_even);
+          of_odd = hn::MulAdd(odd(x), odd(y), of_odd);
+        }
+        sum = hn::Add(sum, hn::Add(of_even, of_odd));
+      }
+      hn::StoreU(sum, d, to);
+    }
+  }
+}
+
+/// Returns true if every sum is zero or at least 2^−103.
+inline bool AreMultiples(const Sums& c) {
+  const hn::ScalableTag<Word> d;
+  constexpr Word kLeast = (127U - 103) << 23U;
+  auto least = hn::Set(d, ~Word{0});
+  for (std::size_t i = 0; i < c.rows; ++i) {
+    for (std::size_t j = 0; j < kSides; j += HWY_LANES(Word)) {
+      const auto bits = hn::LoadU(d, reinterpret_cast<const Word*>(c.row(i)) + j);
+      // Without its sign, twice the magnitude; zero becomes the largest number.
+      least = hn::Min(least, hn::Sub(hn::Add(bits, bits), hn::Set(d, 1)));
+    }
+  }
+  const auto limit = hn::Set(d, 2 * kLeast - 1);
+  return hn::AllTrue(d, hn::Eq(hn::Min(least, limit), limit));
+}
+
+template <class Tiles>
+void MultiplyFast(std::size_t blocks, const Word* a, const Word* b, const Sums& c) {
+  (c.rows > kEdge ? &MultiplyBlocks<Tiles, true> : &MultiplyBlocks<Tiles, false>)(blocks, a, b, c);
+}
+
+/// C[m, n] (ldc) from a panel of A and a panel of B in tile order, m, n ≤ 32, by the tiles of `Tiles`. Writes
+/// only C's m × n elements. Prefetches `ahead` unless it is null.
+template <class Tiles>
+void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b, float* c, std::size_t ldc,
+              std::size_t m, std::size_t n, TileStore store, const LinesAhead* ahead) {
+  if (ahead != nullptr) {
+    for (const void* line : *ahead) hwy::Prefetch(static_cast<const std::uint8_t*>(line));
+  }
+  HWY_ALIGN float edge[kSides * kSides];
+  const bool whole = n == kSides && m % kEdge == 0;
+  if (!whole && store == TileStore::add) {
+    std::fill_n(edge, kSides * kSides, 0.0F);
+    for (std::size_t i = 0; i < m; ++i) std::copy_n(c + i * ldc, n, edge + i * kSides);
+  }
+  const Sums sums = {whole ? c : edge, whole ? ldc : kSides, m, store};
+  const bool fast = bf16::NeverSubnormal(bf16::ExponentAt(a), bf16::ExponentAt(b)) &&
+                    (store == TileStore::set || AreMultiples(sums));
+  GuardTask::add(fast);
+  const auto multiply = fast ? &MultiplyFast<Tiles> : &MultiplySlowly;
+  multiply(blocks_of(depth), reinterpret_cast<const Word*>(a) + kHeadWords,
+           reinterpret_cast<const Word*>(b) + kHeadWords, sums);
+  if (whole) return;
+  for (std::size_t i = 0; i < m; ++i) std::copy_n(edge + i * kSides, n, c + i * ldc);
+}
+
+}  // namespace tiles
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_TILES_INL_H_

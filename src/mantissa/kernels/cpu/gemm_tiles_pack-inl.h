@@ -1,0 +1,161 @@
+// Packs bf16 operands for tile registers (cpu/amx_tiles.h): panels of 32 sides and blocks of 32 terms.
+//
+// A panel is one line, its head, which holds the smallest exponent (cpu/gemm_bf16-inl.h), and then for each
+// block two tiles, of sides 0 to 15 and of sides 16 to 31. A tile is 16 rows of 16 words, each a pair of
+// terms 2p and 2p + 1, the first in the low half: [side][p] in a panel of A, [p][side] in a panel of B. Sides
+// and terms that are missing are zero.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "mantissa/kernels/cpu/gemm_bf16-inl.h"
+#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/tensor/extent.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace tiles {
+namespace hn = hwy::HWY_NAMESPACE;
+using bf16::BfloatRow;
+using bf16::Smallest;
+using bf16::Word;
+
+/// Rows and words per row of a tile; sides of a panel; the words of a tile, of a block and of the head.
+inline constexpr std::size_t kEdge = 16, kSides = 2 * kEdge;
+inline constexpr std::size_t kTileWords = kEdge * kEdge, kBlockWords = 2 * kTileWords, kHeadWords = kEdge;
+/// The most terms that are packed and multiplied at once. With its head, a panel of them takes no more memory
+/// than kSumBlock terms of f32.
+inline constexpr std::size_t kLongest = 2 * kSumBlock - kTileBlock;
+
+constexpr std::size_t blocks_of(std::size_t depth) {
+  return (depth + kTileBlock - 1) / kTileBlock;
+}
+/// The terms, of two bytes, whose place a side takes in a packed panel.
+constexpr std::size_t packed_depth(std::size_t depth) {
+  return 1 + blocks_of(depth) * kTileBlock;
+}
+
+/// Writes 16 rows of 16 words, row(i), to a tile.
+template <class RowAt>
+HWY_INLINE void CopyTile(const RowAt& row, Word* HWY_RESTRICT tile, Smallest& smallest) {
+  const hn::ScalableTag<Word> d;
+  for (std::size_t i = 0; i < kEdge; ++i) {
+    for (std::size_t p = 0; p < kEdge; p += HWY_LANES(Word)) {
+      const auto words = hn::LoadU(d, row(i) + p);
+      smallest.See(words);
+      hn::StoreU(words, d, tile + i * kEdge + p);
+    }
+  }
+}
+
+/// Writes them to the columns of a tile.
+template <class RowAt>
+HWY_INLINE void TransposeTile(const RowAt& row, Word* HWY_RESTRICT tile, Smallest& smallest) {
+  const hn::ScalableTag<Word> d;
+  constexpr std::size_t kPiece = 16 / sizeof(Word);
+  for (std::size_t i = 0; i < kEdge; i += HWY_LANES(Word)) {
+    for (std::size_t p = 0; p < kEdge; p += kPiece) {
+      TransposePieces(
+          d, [&](std::size_t r) { return row(i + r) + p; }, p,
+          [&](std::size_t at, hn::Vec<decltype(d)> words) HWY_ATTR {
+            smallest.See(words);
+            hn::StoreU(words, d, tile + at * kEdge + i);
+          });
+    }
+  }
+}
+
+/// Packs the tiles of sides [side, side + 16) of a source whose depth is contiguous. Sides from `last` on are
+/// zero.
+inline void PackAcross(const PackSource& from, bool transpose, std::size_t side, std::size_t last,
+                       std::size_t first_depth, std::size_t depth, Word* HWY_RESTRICT to,
+                       Smallest& smallest) {
+  constexpr std::size_t kRow = kLongest + kTileBlock;
+  HWY_ALIGN std::uint16_t staged[kEdge * kRow];
+  HWY_ALIGN static constexpr std::uint16_t kZeros[kLongest] = {};
+  HWY_ALIGN std::uint16_t rest[kEdge * kTileBlock] = {};
+  const std::uint16_t* rows[kEdge];
+  for (std::size_t i = 0; i < kEdge; ++i)
+    rows[i] = side + i < last ? BfloatRow(from, side + i, first_depth, depth, staged + i * kRow) : kZeros;
+  for (std::size_t k = 0; k < depth; k += kTileBlock, to += kBlockWords) {
+    const bool whole = k + kTileBlock <= depth;
+    for (std::size_t i = 0; !whole && i < kEdge; ++i)
+      std::copy_n(rows[i] + k, depth - k, rest + i * kTileBlock);
+    const auto row = [&](std::size_t i) {
+      return reinterpret_cast<const Word*>(whole ? rows[i] + k : rest + i * kTileBlock);
+    };
+    transpose ? TransposeTile(row, to, smallest) : CopyTile(row, to, smallest);
+  }
+}
+
+/// Joins two terms of 32 sides into words [side].
+HWY_INLINE void JoinTerms(const std::uint16_t* HWY_RESTRICT even, const std::uint16_t* HWY_RESTRICT odd,
+                          Word* HWY_RESTRICT to) {
+  const hn::ScalableTag<Word> d;
+  const hn::Rebind<std::uint16_t, decltype(d)> half;
+  for (std::size_t at = 0; at < kSides; at += HWY_LANES(Word)) {
+    const auto low = hn::PromoteTo(d, hn::LoadU(half, even + at)),
+               high = hn::PromoteTo(d, hn::LoadU(half, odd + at));
+    hn::Store(hn::Or(low, hn::ShiftLeft<16>(high)), d, to + at);
+  }
+}
+
+/// Packs sides [side, side + sides), sides ≤ 32, of a source whose sides are contiguous.
+inline void PackAlong(const PackSource& from, bool transpose, std::size_t side, std::size_t sides,
+                      std::size_t first_depth, std::size_t depth, Word* HWY_RESTRICT to, Smallest& smallest) {
+  HWY_ALIGN static constexpr std::uint16_t kZeros[kSides] = {};
+  HWY_ALIGN std::uint16_t staged[2][2 * kSides];  // a conversion may write beyond `sides`
+  HWY_ALIGN Word joined[kEdge * kSides];          // [p][side]
+  const auto term = [&](std::size_t k, std::uint16_t* buffer) -> const std::uint16_t* {
+    if (k >= depth) return kZeros;
+    const std::uint16_t* row = BfloatRow(from, first_depth + k, side, sides, buffer);
+    if (sides == kSides) return row;
+    if (row != buffer) std::copy_n(row, sides, buffer);
+    std::fill(buffer + sides, buffer + kSides, std::uint16_t{0});
+    return buffer;
+  };
+  for (std::size_t k = 0; k < depth; k += kTileBlock, to += kBlockWords) {
+    for (std::size_t p = 0; p < kEdge; ++p)
+      JoinTerms(term(k + 2 * p, staged[0]), term(k + 2 * p + 1, staged[1]), joined + p * kSides);
+    for (std::size_t half = 0; half < 2; ++half) {
+      const auto row = [&](std::size_t p) { return joined + p * kSides + half * kEdge; };
+      Word* tile = to + half * kTileWords;
+      transpose ? TransposeTile(row, tile, smallest) : CopyTile(row, tile, smallest);
+    }
+  }
+}
+
+/// Packs sides [first, first + sides) and `depth` ≤ kLongest terms into ⌈sides / 32⌉ panels of A, or of B.
+HWY_NOINLINE inline void Pack(const PackSource& from, bool of_b, std::size_t first, std::size_t sides,
+                              std::size_t first_depth, std::size_t depth, std::uint16_t* to) {
+  for (std::size_t i = 0; i < sides; i += kSides, to += kSides * packed_depth(depth)) {
+    Word* words = reinterpret_cast<Word*>(to) + kHeadWords;
+    Smallest smallest;
+    if (from.depth_contiguous) {
+      for (std::size_t half = 0; half < 2; ++half) {
+        PackAcross(from, of_b, first + i + half * kEdge, first + sides, first_depth, depth,
+                   words + half * kTileWords, smallest);
+      }
+    } else {
+      PackAlong(from, !of_b, first + i, std::min(kSides, sides - i), first_depth, depth, words, smallest);
+    }
+    smallest.StoreExponent(to);
+  }
+}
+
+}  // namespace tiles
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_

@@ -1,0 +1,40 @@
+// Counts how often units that take subnormal numbers as zero computed products of blocks, and how often their
+// guard chose fused multiply-adds instead because a subnormal number could occur.
+#pragma once
+
+#include <cstdint>
+
+namespace mantissa::kernels {
+
+/// Products of a block of A's rows, up to a few hundred terms, and a block of B's columns.
+struct GuardCount {
+  std::uint64_t fast = 0;  // by the unit
+  std::uint64_t slow = 0;  // by fused multiply-adds
+
+  std::uint64_t all() const { return fast + slow; }
+  friend GuardCount operator-(const GuardCount& a, const GuardCount& b) {
+    return {a.fast - b.fast, a.slow - b.slow};
+  }
+};
+
+/// Returns the products of this process so far, on all threads. Subtract an earlier count to get those of a
+/// run. Zeros if no product ran on such a unit.
+GuardCount guard_count();
+
+/// Adds the products of a kernel's task to the process's count when the task ends. A thread has at most one
+/// at a time.
+class GuardTask {
+ public:
+  GuardTask() { count_ = {}; }
+  ~GuardTask();
+  GuardTask(const GuardTask&) = delete;
+  GuardTask& operator=(const GuardTask&) = delete;
+
+  /// Counts one product of the calling thread's task.
+  static void add(bool fast) { ++(fast ? count_.fast : count_.slow); }
+
+ private:
+  static inline constinit thread_local GuardCount count_;
+};
+
+}  // namespace mantissa::kernels
