@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <fstream>
 #include <sstream>
+#include <string>
+
+#include "mantissa/base/error.h"
 
 namespace mantissa::kernels {
 namespace {
@@ -50,7 +53,35 @@ TEST(Processor, ReportsTheInstructionSetOfTheKernelsWithAReason) {
   EXPECT_TRUE(used(Simd::avx2, "avx2"));
   EXPECT_FALSE(used(Simd::avx512, "avx512_bf16"));
   EXPECT_TRUE(used(Simd::avx512_bf16, "avx512_bf16"));
+  EXPECT_TRUE(used(Simd::amx, "amx_bf16"));
+  EXPECT_TRUE(used(Simd::amx, "avx512f"));
+  EXPECT_FALSE(used(Simd::amx_model, "amx_bf16"));
 #endif
+}
+
+TEST(InstructionSets, AreParsedByTheirNamesOrExplained) {
+  for (const Simd simd : kSimds) {
+    if (is_supported(simd)) {
+      EXPECT_EQ(parse_simd(name(simd)), simd);
+      continue;
+    }
+    try {
+      parse_simd(name(simd));
+      ADD_FAILURE() << name(simd) << " is accepted";
+    } catch (const ConfigError& e) {
+      EXPECT_NE(std::string(e.what()).find("does not support it"), std::string::npos) << e.what();
+      const bool names_model = std::string(e.what()).find("amx-model") != std::string::npos;
+      EXPECT_EQ(names_model, simd == Simd::amx) << e.what();
+    }
+  }
+}
+
+TEST(InstructionSets, ThatAreModelsAreNeverTheDefault) {
+  EXPECT_TRUE(is_supported(Simd::amx_model));
+  EXPECT_NE(best_simd(), Simd::amx_model);
+  if (is_supported(Simd::amx)) {
+    EXPECT_EQ(best_simd(), Simd::amx);
+  }
 }
 
 TEST(Processor, OnlyF32AndF64AreNative) {
