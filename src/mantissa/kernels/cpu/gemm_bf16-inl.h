@@ -54,14 +54,24 @@ class Smallest {
     const auto magnitude = hn::And(hn::BitCast(d, two), hn::Set(d, 0x7fff));
     least_ = hn::Min(least_, hn::Sub(magnitude, hn::Set(d, 1)));  // zero becomes the largest number
   }
-  /// Stores its biased exponent in the head of a panel: 0 for a subnormal number, 512 if all values are zero.
-  void StoreExponent(std::uint16_t* head) const {
+  /// Returns its biased exponent: 0 for a subnormal number, 512 if all values are zero.
+  std::uint32_t Exponent() const {
     const D16 d;
     HWY_ALIGN std::uint16_t lanes[hn::MaxLanes(D16())];
     hn::Store(least_, d, lanes);
     const std::uint32_t least = *std::min_element(std::begin(lanes), std::end(lanes));
-    const std::uint32_t exponent = (least + 1) >> 7U;
+    return (least + 1) >> 7U;
+  }
+  /// Stores its biased exponent in the head of a panel.
+  void StoreExponent(std::uint16_t* head) const {
+    const std::uint32_t exponent = Exponent();
     std::memcpy(head, &exponent, sizeof exponent);
+  }
+  /// Returns true if its biased exponent is below `exponent` ≤ 2 · 127.
+  HWY_INLINE bool Below(std::uint32_t exponent) const {
+    const D16 d;
+    const auto least = static_cast<std::uint16_t>((exponent << 7U) - 1);  // of a magnitude that is not below
+    return !hn::AllTrue(d, hn::Ge(least_, hn::Set(d, least)));
   }
 
  private:

@@ -47,6 +47,9 @@ using bf16::Word;
 
 /// Terms of a group, and terms in whose place a panel has its head.
 inline constexpr std::size_t kGroup = 4, kHead = 4;
+/// Sides that are packed at once.
+inline constexpr std::size_t kMostSides = 256;
+
 constexpr std::size_t groups_of(std::size_t depth) {
   return (depth + kGroup - 1) / kGroup;
 }
@@ -60,6 +63,12 @@ HWY_INLINE void StorePairs(hn::Vec<hn::ScalableTag<Word>> v, std::size_t width, 
   const hn::ScalableTag<Word> d;
   if (width == HWY_LANES(Word)) return hn::StoreU(v, d, to);
   hn::BlendedStore(v, hn::FirstN(d, width), d, to);
+}
+
+/// Returns the first `width` lanes, and zero in the others.
+HWY_INLINE hn::Vec<hn::ScalableTag<Word>> FirstLanes(hn::Vec<hn::ScalableTag<Word>> v, std::size_t width) {
+  const hn::ScalableTag<Word> d;
+  return width == HWY_LANES(Word) ? v : hn::IfThenElseZero(hn::FirstN(d, width), v);
 }
 
 /// The pairs of a group from its terms as (k, k + 1) and (k + 2, k + 3), the first in the low half.
@@ -116,35 +125,41 @@ HWY_NOINLINE void PackAcross(const PackSource& from, std::size_t side, std::size
   put(terms, groups_of(depth - k));
 }
 
-/// Packs sides [side, side + sides), sides ≤ kPanel, of a source whose sides are contiguous into a panel.
+/// Packs sides [first, first + sides), sides ≤ kMostSides, of a source whose sides are contiguous into panels
+/// that are `stride` words apart.
 template <std::size_t kPanel>
-HWY_NOINLINE void PackAlong(const PackSource& from, std::size_t side, std::size_t sides,
+HWY_NOINLINE void PackAlong(const PackSource& from, std::size_t first, std::size_t sides,
                             std::size_t first_depth, std::size_t depth, Word* HWY_RESTRICT to,
-                            Smallest& smallest) {
+                            std::size_t stride, Smallest* smallest) {
   const hn::ScalableTag<Word> d;
   constexpr std::size_t kLanes = HWY_LANES(Word), kWhole = (kPanel + kLanes - 1) / kLanes * kLanes;
   const hn::Rebind<std::uint16_t, decltype(d)> half;
-  HWY_ALIGN std::uint16_t staged[kGroup][kWhole + kLanes];
+  HWY_ALIGN std::uint16_t staged[kGroup][kMostSides + kLanes];
+  HWY_ALIGN std::uint16_t last[kGroup][kWhole];  // the rows of a panel that is not whole
+  HWY_ALIGN static constexpr std::uint16_t kZeros[kMostSides + kLanes] = {};
   for (std::size_t k = 0; k < depth; k += kGroup, to += 2 * kPanel) {
-    for (std::size_t i = 0; i < kGroup; ++i) {
-      if (k + i >= depth) {
-        std::fill_n(staged[i], kWhole, std::uint16_t{0});
-        continue;
+    const std::uint16_t* rows[kGroup];
+    for (std::size_t i = 0; i < kGroup; ++i)
+      rows[i] = k + i < depth ? BfloatRow(from, first_depth + k + i, first, sides, staged[i]) : kZeros;
+    for (std::size_t side = 0, p = 0; side < sides; side += kPanel, ++p) {
+      if (side + kWhole > sides) {
+        for (std::size_t i = 0; i < kGroup; ++i) {
+          std::fill_n(last[i], kWhole, std::uint16_t{0});
+          std::copy_n(rows[i] + side, std::min(kPanel, sides - side), last[i]);
+        }
       }
-      const std::uint16_t* row = BfloatRow(from, first_depth + k + i, side, sides, staged[i]);
-      if (row != staged[i]) std::copy_n(row, sides, staged[i]);
-      std::fill(staged[i] + sides, staged[i] + kWhole, std::uint16_t{0});
-    }
-    for (std::size_t at = 0; at < kPanel; at += kLanes) {
-      const auto term = [&](std::size_t i)
-                            HWY_ATTR { return hn::PromoteTo(d, hn::Load(half, staged[i] + at)); };
-      const auto even = hn::Or(hn::ShiftLeft<16>(term(0)), term(2));
-      const auto odd = hn::Or(hn::ShiftLeft<16>(term(1)), term(3));
-      smallest.See(even);
-      smallest.See(odd);
-      const std::size_t width = std::min(kLanes, kPanel - at);
-      StorePairs(even, width, to + at);
-      StorePairs(odd, width, to + kPanel + at);
+      for (std::size_t at = 0; at < kPanel; at += kLanes) {
+        const auto term = [&](std::size_t i) HWY_ATTR {
+          return hn::PromoteTo(d, hn::LoadU(half, (side + kWhole > sides ? last[i] : rows[i] + side) + at));
+        };
+        const std::size_t width = std::min(kLanes, kPanel - at);
+        const auto even = FirstLanes(hn::Or(hn::ShiftLeft<16>(term(0)), term(2)), width);
+        const auto odd = FirstLanes(hn::Or(hn::ShiftLeft<16>(term(1)), term(3)), width);
+        smallest[p].See(even);
+        smallest[p].See(odd);
+        StorePairs(even, width, to + p * stride + at);
+        StorePairs(odd, width, to + p * stride + kPanel + at);
+      }
     }
   }
 }
@@ -153,20 +168,24 @@ HWY_NOINLINE void PackAlong(const PackSource& from, std::size_t side, std::size_
 template <std::size_t kPanel>
 void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
           std::size_t depth, std::uint16_t* to) {
-  constexpr std::size_t kLanes = HWY_LANES(Word);
-  for (std::size_t i = 0; i < sides; i += kPanel, to += kPanel * packed_depth(depth)) {
+  constexpr std::size_t kLanes = HWY_LANES(Word), kMostPanels = kMostSides / kPanel;
+  const std::size_t stored = kPanel * packed_depth(depth);
+  for (std::size_t done = 0; done < sides; done += kMostPanels * kPanel, to += kMostPanels * stored) {
+    const std::size_t some = std::min(kMostPanels * kPanel, sides - done);
+    const std::size_t panels = (some + kPanel - 1) / kPanel;
+    Smallest smallest[kMostPanels];
     auto* words = reinterpret_cast<Word*>(to + kPanel * kHead);
-    const std::size_t some = std::min(kPanel, sides - i);
-    Smallest smallest;
     if (from.depth_contiguous) {
-      for (std::size_t at = 0; at < kPanel; at += kLanes) {
-        PackAcross<kPanel>(from, first + i + at, first + sides, first_depth, depth,
-                           std::min(kLanes, kPanel - at), words + at, smallest);
+      for (std::size_t p = 0; p < panels; ++p) {
+        for (std::size_t at = 0; at < kPanel; at += kLanes) {
+          PackAcross<kPanel>(from, first + done + p * kPanel + at, first + sides, first_depth, depth,
+                             std::min(kLanes, kPanel - at), words + p * stored / 2 + at, smallest[p]);
+        }
       }
     } else {
-      PackAlong<kPanel>(from, first + i, some, first_depth, depth, words, smallest);
+      PackAlong<kPanel>(from, first + done, some, first_depth, depth, words, stored / 2, smallest);
     }
-    smallest.StoreExponent(to);
+    for (std::size_t p = 0; p < panels; ++p) smallest[p].StoreExponent(to + p * stored);
   }
 }
 
