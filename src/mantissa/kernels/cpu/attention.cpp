@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
 #include <limits>
 
 #include "mantissa/kernels/cpu/attention_check.h"
@@ -16,8 +17,8 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_products-inl.h"
 #include "mantissa/kernels/cpu/attention_scores-inl.h"
-#include "mantissa/kernels/cpu/attention_tile-inl.h"
 #include "mantissa/numeric/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,7 +34,7 @@ using mantissa::HWY_NAMESPACE::Log;
 template <class T>
 class ForwardTask {
  public:
-  ForwardTask(const Attention& a, const Task& task, std::size_t most_queries,
+  ForwardTask(Simd simd, const Attention& a, const Task& task, std::size_t most_queries,
               const ForwardScratch<T>& scratch)
       : a_(a),
         s_(scratch),
@@ -45,8 +46,8 @@ class ForwardTask {
         keys_(keys_of(*task.segment, a.cache)),
         first_query_(task.piece * most_queries),
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
-        rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) *
-              group_) {}
+        rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) * group_),
+        pairs_(rows_ >= kRowsForPairs && UsesPairs<T>(simd, a.order, a.operand)) {}
 
   /// Adds the first operands and results of this task.
   void Announce(ReadAhead& ahead) const {
@@ -79,8 +80,9 @@ class ForwardTask {
   using V = hn::Vec<D>;
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kKeyBlock;
+  static constexpr std::size_t kRowsForPairs = 2 * kWidestTile;  // fewer do not repay the conversion of keys
 
-  Summation Sums() const { return {a_.order, a_.operand.parts}; }
+  Summation Sums(Layout layout) const { return {a_.order, a_.operand.parts, layout}; }
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
   /// The keys that the task's queries attend to: positions [FirstKey, EndKey).
   std::size_t FirstKey() const { return window_.first_key(Position(0)); }
@@ -104,6 +106,7 @@ class ForwardTask {
     T* queries = s_.queries + row * stride_;
     Transpose(s_.rows, stride_, stride_, width, queries, width);
     if (Rounds(a_.operand, a_.q.type)) SplitRow(queries, width * stride_, s_.queries_plane, a_.operand);
+    if (pairs_) of_queries_ = std::min(of_queries_, PairByColumns(queries, 0, stride_, width, width));
     std::fill(s_.sums + row * stride_, s_.sums + (row + width) * stride_, T{0});
     std::fill(s_.maximum + row, s_.maximum + row + width, -std::numeric_limits<T>::infinity());
     std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
@@ -122,15 +125,20 @@ class ForwardTask {
       SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
       finite = finite && (!masks || AllFinite(s_.values + at, count * stride_));
     }
+    if (pairs_) {
+      of_keys_ = PairByRows(s_.keys + at, count, stride_, stride_);
+      of_values_ = PairByColumns(s_.values, from - key, from - key + count, stride_, stride_);
+    }
     return finite;
   }
 
   /// Adds the contribution of the key block that starts at `key` to the tile at `row`.
   void AddKeyBlock(std::size_t row, std::size_t key, const Visible& keys, bool values_finite) {
     const std::size_t width = Width(row), last = LastRow(row);
+    Layout layout = pairs_ ? PairsOf(of_keys_, of_queries_) : Layout::values;
     for (std::size_t j = keys.begin; j < keys.end; j += kMr) {
       ahead_->Step();
-      OrderedProduct<Left::rows, T>(Sums(), std::min(kMr, keys.end - j),
+      OrderedProduct<Left::rows, T>(Sums(layout), std::min(kMr, keys.end - j),
                                     {s_.keys + j * stride_, s_.keys_plane}, stride_,
                                     {s_.queries + row * stride_, s_.queries_plane}, width, width, 0, dim_,
                                     s_.scores + j * width, width, Into::set);
@@ -148,6 +156,10 @@ class ForwardTask {
       Lowers<T>(a_.softmax) ? Softmax<true>(row, i, width, keys) : Softmax<false>(row, i, width, keys);
     }
     SplitRow(scores, count, s_.scores_plane, a_.operand);
+    if (pairs_) {
+      const std::uint32_t of_scores = PairByColumns(s_.scores, keys.begin, keys.end, width, width);
+      layout = values_finite ? PairsOf(of_scores, of_values_) : Layout::slow_pairs;
+    }
 
     // A masked probability is zero, and so is its product with a finite value. If a value is not finite, each
     // row is multiplied separately with just its visible keys.
@@ -156,9 +168,9 @@ class ForwardTask {
       const std::size_t some = std::min(step, last + 1 - row - i);
       const Visible seen = See(row + i, row + i + some - 1, key);
       if (seen.begin >= seen.end) continue;
-      OrderedProduct<Left::columns, T>(Sums(), some, {s_.scores + seen.begin * width + i, s_.scores_plane},
-                                       width, {s_.values + seen.begin * stride_, s_.keys_plane}, stride_,
-                                       dim_, seen.begin, seen.end - seen.begin, s_.chain, stride_, Into::set);
+      OrderedProduct<Left::columns, T>(Sums(layout), some, {s_.scores + i, s_.scores_plane}, width,
+                                       {s_.values, s_.keys_plane}, stride_, dim_, seen.begin,
+                                       seen.end - seen.begin, s_.chain, stride_, Into::set);
       for (std::size_t r = 0; r < some; ++r) AddChain(s_.rescale[i + r], s_.chain + r * stride_, row + i + r);
     }
   }
@@ -262,6 +274,9 @@ class ForwardTask {
   const Window window_;
   const Keys keys_;
   const std::size_t first_query_, first_token_, rows_;
+  const bool pairs_;  // operands are words
+  // Smallest exponents (PairByRows): of the task's queries, and of the loaded keys and values.
+  std::uint32_t of_queries_ = UINT32_MAX, of_keys_ = 0, of_values_ = 0;
   ReadAhead* ahead_ = nullptr;
 };
 
@@ -279,7 +294,7 @@ void ForwardOf(const Context& ctx, const Extent& extent, const Attention& a) {
     Arena<T> arena(begin + static_cast<std::size_t>(thread) * sizes.used());
     const ForwardScratch<T> scratch(arena, a.shape, parts);
     const auto task = [&](std::int64_t i) {
-      return ForwardTask<T>(a, task_at(extent, a.shape.kv_heads, pieces, i),
+      return ForwardTask<T>(ctx.simd, a, task_at(extent, a.shape.kv_heads, pieces, i),
                             static_cast<std::size_t>(queries), scratch);
     };
     ReadAhead ahead;

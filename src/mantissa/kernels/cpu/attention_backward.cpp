@@ -3,6 +3,7 @@
 // The sums have the same terms in the same order.
 #include <algorithm>
 #include <cassert>
+#include <cstdint>
 
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention_check.h"
@@ -16,7 +17,7 @@
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_gradients-inl.h"
-#include "mantissa/kernels/cpu/attention_tile-inl.h"
+#include "mantissa/kernels/cpu/attention_products-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -33,8 +34,8 @@ class BackwardTask {
  public:
   /// Writes dK and dV of the range `dkeys` and dQ of the range `dqueries`, either of which may be empty. Both
   /// start at a block.
-  BackwardTask(const AttentionBackward& a, const Segment& segment, std::size_t kv_head, Range dkeys,
-               Range dqueries, const BackwardScratch<T>& scratch)
+  BackwardTask(Simd simd, const AttentionBackward& a, const Segment& segment, std::size_t kv_head,
+               Range dkeys, Range dqueries, const BackwardScratch<T>& scratch)
       : a_(a),
         s_(scratch),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
@@ -42,7 +43,8 @@ class BackwardTask {
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(kv_head),
         window_(a.shape),
-        score_gradients_(a, scratch),
+        pairs_(UsesPairs<T>(simd, a.order, a.operand)),
+        score_gradients_(a, scratch, pairs_),
         first_token_(static_cast<std::size_t>(segment.begin)),
         length_(static_cast<std::size_t>(segment.length)),
         dkeys_(dkeys),
@@ -80,7 +82,11 @@ class BackwardTask {
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kQueryBlock;  // also the stride of transposed tiles and of P and dS
 
-  Summation Sums() const { return {a_.order, a_.operand.parts}; }
+  Summation Sums(bool finite, std::uint32_t a, std::uint32_t b) const {
+    Summation sums = {a_.order, a_.operand.parts};
+    if (pairs_) sums.layout = finite ? PairsOf(a, b) : Layout::slow_pairs;
+    return sums;
+  }
   /// The first key block that the task reads. dK and dV need the queries that attend to their keys, dQ the
   /// keys that its queries attend to.
   std::size_t FirstKeyBlock() const {
@@ -140,6 +146,10 @@ class BackwardTask {
       keys_finite_ = keys_finite_ && AllFinite(s_.keys + at, count * stride_);
     }
     if (Rounds(a_.operand, a_.v.type)) SplitRow(s_.values + at, count * stride_, s_.keys_plane, a_.operand);
+    if (!pairs_) return;
+    PairByColumns(s_.keys, from - keys.begin, keys.count(), stride_, stride_, s_.keys_across);
+    of_keys_ = PairByRows(s_.keys + at, count, stride_, stride_);
+    of_values_ = PairByRows(s_.values + at, count, stride_, stride_);
   }
 
   /// Adds the contribution of the query block through a key block with visible keys.
@@ -152,9 +162,10 @@ class BackwardTask {
     for (std::size_t key = first; key < end; key += kKeyPart) {
       const Range part{key, std::min(end, key + kKeyPart)};
       const std::size_t at = (key - keys.begin) * stride_;
-      score_gradients_.Compute(queries, part, at, *ahead_);
-      if (want_dkeys) AddDKeys(queries, part, at);
-      if (want_dqueries) AddDQueries(queries, part, at);
+      const Exponents of = score_gradients_.Compute(queries, part, at, Sums(true, of_keys_, of_queries_),
+                                                    Sums(true, of_values_, of_douts_), *ahead_);
+      if (want_dkeys) AddDKeys(queries, part, at, of);
+      if (want_dqueries) AddDQueries(queries, part, at, of);
     }
     if (!want_dqueries) return;
     const D d;
@@ -192,38 +203,45 @@ class BackwardTask {
     }
     if (Rounds(a_.operand, a_.q.type)) SplitQueries(s_.queries, s_.queries_across, count);
     if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
+    if (!pairs_) return;
+    PairByColumns(s_.queries_across, 0, stride_, kBlock, whole);
+    PairByColumns(s_.douts_across, 0, stride_, kBlock, whole);
+    of_queries_ = PairByColumns(s_.queries, 0, count, stride_, stride_);
+    of_douts_ = PairByColumns(s_.douts, 0, count, stride_, stride_);
   }
 
   // A masked entry of P and dS is zero, and so is its product with a finite number. If a number is not
   // finite, the two functions below process each row separately, with just its visible entries.
 
-  void AddDKeys(Range queries, Range keys, std::size_t rows) {
+  void AddDKeys(Range queries, Range keys, std::size_t rows, const Exponents& of) {
     const std::size_t step = queries_finite_ ? kMr : 1;
     for (std::size_t j = 0; j < keys.count(); j += step) {
       const std::size_t some = std::min(step, keys.count() - j), row = rows + j * stride_;
       const std::size_t key = keys.begin + j;
       const Range see = QueriesThatSee(window_, {key, key + some}, queries);
       if (see.begin >= see.end) continue;
-      const std::size_t from = see.begin, depth = see.count(), at = j * kBlock + from;
-      OrderedProduct<Left::rows, T>(Sums(), some, {s_.p + at, s_.scores_plane}, kBlock,
-                                    {s_.douts + from * stride_, s_.queries_plane}, stride_, dim_, from, depth,
-                                    s_.dvalues + row, stride_, Into::add);
-      OrderedProduct<Left::rows, T>(Sums(), some, {s_.ds + at, s_.scores_plane}, kBlock,
-                                    {s_.queries + from * stride_, s_.queries_plane}, stride_, dim_, from,
-                                    depth, s_.dkeys + row, stride_, Into::add);
+      const std::size_t from = see.begin, depth = see.count(), at = j * kBlock;
+      OrderedProduct<Left::rows, T>(Sums(queries_finite_, of.p, of_douts_), some,
+                                    {s_.p + at, s_.scores_plane}, kBlock, {s_.douts, s_.queries_plane},
+                                    stride_, dim_, from, depth, s_.dvalues + row, stride_, Into::add);
+      OrderedProduct<Left::rows, T>(Sums(queries_finite_, of.ds, of_queries_), some,
+                                    {s_.ds + at, s_.scores_plane}, kBlock, {s_.queries, s_.queries_plane},
+                                    stride_, dim_, from, depth, s_.dkeys + row, stride_, Into::add);
     }
   }
 
-  void AddDQueries(Range queries, Range keys, std::size_t rows) {
+  void AddDQueries(Range queries, Range keys, std::size_t rows, const Exponents& of) {
     const std::size_t step = keys_finite_ ? kMr : 1;
+    const T *scores = pairs_ ? s_.ds_across : s_.ds,
+            *part_keys = pairs_ ? s_.keys_across + rows / 2 : s_.keys + rows;
     for (std::size_t i = 0; i < queries.count(); i += step) {
       const std::size_t some = std::min(step, queries.count() - i), first = queries.begin + i;
       const Visible seen = visible(window_, first, first + some - 1, keys.begin, keys.count());
       if (seen.begin >= seen.end) continue;
-      const std::size_t at = seen.begin * kBlock + i, row = rows + seen.begin * stride_;
-      OrderedProduct<Left::columns, T>(Sums(), some, {s_.ds + at, s_.scores_plane}, kBlock,
-                                       {s_.keys + row, s_.keys_plane}, stride_, dim_, seen.begin,
-                                       seen.end - seen.begin, s_.chain + i * stride_, stride_, Into::extend);
+      OrderedProduct<Left::columns, T>(Sums(keys_finite_, of.ds, of_keys_), some,
+                                       {scores + i, s_.scores_plane}, kBlock, {part_keys, s_.keys_plane},
+                                       stride_, dim_, seen.begin, seen.end - seen.begin,
+                                       s_.chain + i * stride_, stride_, Into::extend);
     }
   }
 
@@ -231,10 +249,12 @@ class BackwardTask {
   const BackwardScratch<T>& s_;
   const std::size_t dim_, stride_, group_, kv_head_;
   const Window window_;
+  const bool pairs_;  // operands are words
   const ScoreGradients<T> score_gradients_;
   const std::size_t first_token_, length_;
   const Range dkeys_, dqueries_;
   bool keys_finite_ = false, queries_finite_ = false;
+  std::uint32_t of_keys_ = 0, of_values_ = 0, of_queries_ = 0, of_douts_ = 0;  // smallest exponents
   ReadAhead* ahead_ = nullptr;
 };
 
@@ -286,7 +306,7 @@ class Backward {
       const auto task = [&](std::int64_t i) {
         const Task t = task_at(extent_, a_.shape.kv_heads, pieces_of, i);
         const auto [keys, queries] = ranges_of(*t.segment, t.piece);
-        return BackwardTask<T>(a_, *t.segment, t.kv_head, keys, queries, scratch);
+        return BackwardTask<T>(ctx_.simd, a_, *t.segment, t.kv_head, keys, queries, scratch);
       };
       ReadAhead ahead;
       if (index + ctx_.threads < count) task(index + ctx_.threads).Announce(ahead);

@@ -11,10 +11,11 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_scores-inl.h"
-#include "mantissa/kernels/cpu/attention_tile-inl.h"
+#include "mantissa/kernels/cpu/attention_products-inl.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
 #include "mantissa/numeric/math-inl.h"
 
@@ -31,20 +32,30 @@ inline Range QueriesThatSee(const Window& window, Range keys, Range queries) {
   return {place(keys.begin), place(window.end_query(keys.end - 1))};
 }
 
+/// Smallest biased exponents of P and dS.
+struct Exponents {
+  std::uint32_t p = 0, ds = 0;
+};
+
 template <class T>
 class ScoreGradients {
  public:
-  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch)
+  /// `pairs`: operands are words (kernels/cpu/attention_pairs-inl.h).
+  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch, bool pairs)
       : a_(a),
         s_(scratch),
+        pairs_(pairs),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
         stride_(padded(dim_)),
         window_(a.shape) {}
 
   /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, whose rows
-  /// start at `rows`.
-  void Compute(Range queries, Range keys, std::size_t rows, ReadAhead& ahead) const {
-    for (std::size_t i = 0; i < queries.count(); i += kWidth) ComputeTile(queries, i, keys, rows, ahead);
+  /// start at `rows`. `sums` are those of q·k and of dO·v. Words of P and dS are by rows, and those of dS also
+  /// by columns, in `ds_across`.
+  Exponents Compute(Range queries, Range keys, std::size_t rows, const Summation& scores,
+                    const Summation& gradients, ReadAhead& ahead) const {
+    for (std::size_t i = 0; i < queries.count(); i += kWidth)
+      ComputeTile(queries, i, keys, rows, scores, gradients, ahead);
     for (std::size_t j = 0; j < keys.count(); ++j) {
       // With several parts the masked zeros are split too, because the products also read those of their
       // planes.
@@ -54,6 +65,10 @@ class ScoreGradients {
       for (T* each : {s_.p, s_.ds})
         SplitRow(each + j * kBlock + see.begin, see.count(), s_.scores_plane, a_.operand);
     }
+    if (!pairs_) return {};
+    const std::size_t whole = (queries.count() + kWidth - 1) / kWidth * kWidth;
+    PairByColumns(s_.ds, 0, keys.count(), kBlock, whole, s_.ds_across);
+    return {PairByRows(s_.p, keys.count(), kBlock, whole), PairByRows(s_.ds, keys.count(), kBlock, whole)};
   }
 
  private:
@@ -63,18 +78,18 @@ class ScoreGradients {
   static constexpr std::size_t kBlock = kQueryBlock;  // the stride of transposed tiles and of P and dS
 
   /// Computes unrounded P and dS of the queries [at, at + kWidth) of the block.
-  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t rows, ReadAhead& ahead) const {
+  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t rows, const Summation& scores,
+                   const Summation& gradients, ReadAhead& ahead) const {
     const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
     const Visible seen = visible(window_, first, last, keys.begin, keys.count());
     T *p = s_.p + at, *ds = s_.ds + at;
-    const Summation sums = {a_.order, a_.operand.parts};
     for (std::size_t j = seen.begin; j < seen.end; j += kMr) {
       ahead.Step();
       const std::size_t some = std::min(kMr, seen.end - j), row = rows + j * stride_;
-      OrderedProduct<Left::rows, T>(sums, some, {s_.keys + row, s_.keys_plane}, stride_,
+      OrderedProduct<Left::rows, T>(scores, some, {s_.keys + row, s_.keys_plane}, stride_,
                                     {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
                                     p + j * kBlock, kBlock, Into::set);
-      OrderedProduct<Left::rows, T>(sums, some, {s_.values + row, s_.keys_plane}, stride_,
+      OrderedProduct<Left::rows, T>(gradients, some, {s_.values + row, s_.keys_plane}, stride_,
                                     {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
                                     ds + j * kBlock, kBlock, Into::set);
     }
@@ -93,7 +108,7 @@ class ScoreGradients {
   }
 
   /// Writes zeros around the visible keys of the queries at positions [first, last]: a product tile of kMr
-  /// rows that starts or ends within them may extend that far beyond.
+  /// rows that starts or ends within them may extend that far beyond. All rows become words.
   void ClearAround(std::size_t first, std::size_t last, Range keys, T* p, T* ds) const {
     const auto clear = [&](std::size_t begin, std::size_t end) {
       for (std::size_t key = std::max(begin, keys.begin); key < std::min(end, keys.end); ++key) {
@@ -103,8 +118,8 @@ class ScoreGradients {
       }
     };
     const std::size_t lowest = window_.first_key(first);
-    clear(lowest - std::min(lowest, kMr), lowest);
-    clear(last + 1, last + 1 + kMr);
+    clear(pairs_ ? 0 : lowest - std::min(lowest, kMr), lowest);
+    clear(last + 1, pairs_ ? keys.end : last + 1 + kMr);
   }
 
   /// Turns scores into P and dO·V into dS for one vector of queries.
@@ -147,6 +162,7 @@ class ScoreGradients {
 
   const AttentionBackward& a_;
   const BackwardScratch<T>& s_;
+  const bool pairs_;
   const std::size_t dim_, stride_;
   const Window window_;
 };

@@ -186,6 +186,7 @@ struct BackwardScratch {
   T *queries, *douts;                // [kQueryBlock, padded(head_dim)]
   T *queries_across, *douts_across;  // [padded(head_dim), kQueryBlock]: transposed
   T *p, *ds;                         // [kKeyPart, kQueryBlock]
+  T *keys_across, *ds_across;        // for operands in one part: other layouts of K and dS, half as many words
   T* chain;                          // [kQueryBlock, padded(head_dim)]: one key block's dS·K
   T* dqueries;                       // [group, rows, padded(head_dim)]: the sums of dQ
   T *log_sum, *delta;                // [kQueryBlock]
@@ -201,6 +202,8 @@ struct BackwardScratch {
     for (T** each : {&dkeys, &dvalues}) *each = arena.take(keys_plane);
     for (T** each : {&queries, &douts, &queries_across, &douts_across})
       *each = arena.take(parts * queries_plane);
+    keys_across = arena.take(parts > 1 ? 0 : keys_plane / 2);
+    ds_across = arena.take(parts > 1 ? 0 : scores_plane / 2);
     chain = arena.take(queries_plane);
     for (T** each : {&p, &ds}) *each = arena.take(parts * scores_plane);
     for (T** each : {&log_sum, &delta}) *each = arena.take(block);

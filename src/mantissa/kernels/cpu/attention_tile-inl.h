@@ -1,4 +1,4 @@
-// Products of attention in tile order (SumOrder::tile) on operands in place, and the choice of the order.
+// Products of attention in tile order (SumOrder::tile) on operands in place.
 #if defined(MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_
 #undef MANTISSA_KERNELS_CPU_ATTENTION_TILE_INL_H_
@@ -11,12 +11,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <type_traits>
 #include <utility>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/microkernel_tile-inl.h"
-#include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -109,29 +107,6 @@ void TileProduct(std::size_t rows, const float* a, std::size_t a_stride, const f
     a += share * step;
     c += share * c_stride;
   }
-}
-
-/// How products are summed: in tile order, with operands in one part, or in chains over products of parts.
-struct Summation {
-  SumOrder order = SumOrder::chain;
-  int parts = 1;
-};
-
-/// The product in either order. Its first term has the number `first`, counted as kernels/attention.h states
-/// it. Chains do not depend on it.
-template <Left kLeft, class T>
-void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, std::size_t a_stride,
-                    Planes<T> b, std::size_t b_stride, std::size_t columns, std::size_t first,
-                    std::size_t depth, T* c, std::size_t c_stride, Into into) {
-  if constexpr (std::is_same_v<T, float>) {
-    if (summation.order == SumOrder::tile) {
-      TileProduct<kLeft>(rows, a.first, a_stride, b.first, b_stride, columns, first, depth, c, c_stride,
-                         into);
-      return;
-    }
-  }
-  ProductOfParts<kLeft, T>(summation.parts, rows, a, a_stride, b, b_stride, columns, depth, c, c_stride,
-                           into);
 }
 
 }  // namespace attention_parts

@@ -1,0 +1,124 @@
+// The products of attention in either order of sums, by the unit that computes them.
+#if defined(MANTISSA_KERNELS_CPU_ATTENTION_PRODUCTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_ATTENTION_PRODUCTS_INL_H_
+#undef MANTISSA_KERNELS_CPU_ATTENTION_PRODUCTS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_ATTENTION_PRODUCTS_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_pairs-inl.h"
+#include "mantissa/kernels/cpu/attention_tile-inl.h"
+#include "mantissa/numeric/factor.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace attention_parts {
+
+/// True if VDPBF16PS may compute tile sums of T from factors that `operand` rounds.
+template <class T>
+bool UsesPairs(Simd simd, SumOrder order, const Factor& operand) {
+  return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, float> && simd == Simd::avx512_bf16 &&
+         order == SumOrder::tile && operand.parts == 1 && exact_in_bf16(operand.format);
+}
+
+/// Replaces `count` rows of f32 values, `stride` apart, by the words of kernels/cpu/attention_pairs-inl.h.
+/// Returns the smallest biased exponent of a value that is not zero.
+template <class T>
+std::uint32_t PairByRows(T* rows, std::size_t count, std::size_t stride, std::size_t n) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    Smallest smallest;
+    for (std::size_t i = 0; i < count; ++i, rows += stride)
+      PairRow(rows, n, reinterpret_cast<Word*>(rows), smallest);
+    return smallest.Exponent();
+  }
+#endif
+  static_cast<void>(rows), static_cast<void>(count), static_cast<void>(stride), static_cast<void>(n);
+  return 0;
+}
+
+/// The same by columns, for rows [first, end) of `block`. The rows of the first and of the last group that
+/// are not in the range become zeros. With `to`, the words are at this place, as if it were the block.
+template <class T>
+std::uint32_t PairByColumns(T* block, std::size_t first, std::size_t end, std::size_t stride, std::size_t n,
+                            T* to = nullptr) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    const std::size_t begin = first / kGroup * kGroup, last = pairs::groups_of(end) * kGroup;
+    std::fill(block + begin * stride, block + first * stride, T{0});
+    std::fill(block + end * stride, block + last * stride, T{0});
+    Smallest smallest;
+    PairColumns(block + begin * stride, end - begin, stride, n,
+                reinterpret_cast<Word*>((to != nullptr ? to : block) + begin / 2 * stride), smallest);
+    return smallest.Exponent();
+  }
+#endif
+  static_cast<void>(block), static_cast<void>(first), static_cast<void>(end), static_cast<void>(stride);
+  static_cast<void>(n), static_cast<void>(to);
+  return 0;
+}
+
+/// How the operands of a product lie: as values, as words that VDPBF16PS multiplies, or as words that fused
+/// multiply-adds must multiply.
+enum class Layout : std::uint8_t { values, pairs, slow_pairs };
+
+/// Returns the layout for words of factors with these smallest exponents.
+inline Layout PairsOf(std::uint32_t a, std::uint32_t b) {
+#if HWY_TARGET == HWY_AVX3
+  if (ArePairs(a, b)) return Layout::pairs;
+#endif
+  static_cast<void>(a), static_cast<void>(b);
+  return Layout::slow_pairs;
+}
+
+/// How products are summed: in tile order, or in chains.
+struct Summation {
+  SumOrder order = SumOrder::chain;
+  int parts = 1;
+  Layout layout = Layout::values;
+};
+
+/// C[rows, columns] from terms [first, first + depth) of A[rows, …] · B[…, columns]. Terms are numbered as
+/// kernels/attention.h states it; `a` and `b` start at term 0. Layout::pairs reads whole groups of terms, so
+/// those around the range must be zero in A or B and finite in the other.
+template <Left kLeft, class T>
+void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, std::size_t a_stride,
+                    Planes<T> b, std::size_t b_stride, std::size_t columns, std::size_t first,
+                    std::size_t depth, T* c, std::size_t c_stride, Into into) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (std::is_same_v<T, float>) {
+    if (summation.layout != Layout::values) {
+      PairProduct<kLeft>(summation.layout == Layout::pairs, rows, reinterpret_cast<const Word*>(a.first),
+                         a_stride, reinterpret_cast<const Word*>(b.first), b_stride, columns, first, depth, c,
+                         c_stride, into);
+      return;
+    }
+  }
+#endif
+  a.first += kLeft == Left::rows ? first : first * a_stride;
+  b.first += first * b_stride;
+  if constexpr (std::is_same_v<T, float>) {
+    if (summation.order == SumOrder::tile) {
+      TileProduct<kLeft>(rows, a.first, a_stride, b.first, b_stride, columns, first, depth, c, c_stride,
+                         into);
+      return;
+    }
+  }
+  ProductOfParts<kLeft, T>(summation.parts, rows, a, a_stride, b, b_stride, columns, depth, c, c_stride,
+                           into);
+}
+
+}  // namespace attention_parts
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_ATTENTION_PRODUCTS_INL_H_
