@@ -205,20 +205,17 @@ struct Spelled {
 
 struct AttentionOrder : testing::TestWithParam<std::tuple<SumOrder, Scalar, Sizes>> {};
 
-TEST_P(AttentionOrder, FollowsTheHeader) {
-  const auto& [order, operand, sizes] = GetParam();
-  Formats formats = all_of(Scalar::f32, order);
-  formats.operand = operand;
-  Case c = Case::random(sizes, formats);
+/// Expects the results of both passes to be those of the stated sums.
+void expect_spelled(Case& c) {
   c.forward();
   c.backward();
   const Spelled spelled(c);
   std::vector<float> out(c.out.count()), lse(c.lse.count()), dq(c.dq.count()), dk(c.dk.count()),
       dv(c.dv.count());
-  for (std::int64_t h = 0; h < sizes.heads; ++h) {
-    for (std::int64_t t = 0; t < sizes.tokens(); ++t) {
+  for (std::int64_t h = 0; h < c.sizes.heads; ++h) {
+    for (std::int64_t t = 0; t < c.sizes.tokens(); ++t) {
       spelled.forward_of(t, h, &out[spelled.q_at(t, h, 0)],
-                         lse[static_cast<std::size_t>(t * sizes.heads + h)]);
+                         lse[static_cast<std::size_t>(t * c.sizes.heads + h)]);
     }
     spelled.backward_of(h, dq, dk, dv);
   }
@@ -227,6 +224,14 @@ TEST_P(AttentionOrder, FollowsTheHeader) {
   EXPECT_EQ(Spelled::read(c.dq), dq);
   EXPECT_EQ(Spelled::read(c.dk), dk);
   EXPECT_EQ(Spelled::read(c.dv), dv);
+}
+
+TEST_P(AttentionOrder, FollowsTheHeader) {
+  const auto& [order, operand, sizes] = GetParam();
+  Formats formats = all_of(Scalar::f32, order);
+  formats.operand = operand;
+  Case c = Case::random(sizes, formats);
+  expect_spelled(c);
 }
 
 std::string order_case_name(const testing::TestParamInfo<AttentionOrder::ParamType>& info) {
@@ -245,6 +250,25 @@ INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
                                                           Sizes{1, 1, 8, {1030}, 700}, Sizes{3, 1, 70, {77}},
                                                           Sizes{2, 1, 64, {301}, 45, 2})),
                          order_case_name);
+
+/// Units that take subnormal factors and sums as zero must not be used here.
+TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
+  Formats formats = all_of(Scalar::f32, SumOrder::tile);
+  formats.operand = Scalar::bf16;
+  for (const double tiny : {0x1p-50, 0x1p-90, 0x1p-130}) {
+    for (const bool of_keys : {true, false}) {
+      SCOPED_TRACE(testing::Message() << tiny << (of_keys ? " k and v" : " dO"));
+      Case c = Case::random({2, 1, 16, {140}}, formats);
+      for (Tensor* t : of_keys ? std::vector<Tensor*>{&c.k, &c.v} : std::vector<Tensor*>{&c.dout}) {
+        std::vector<float> values = Spelled::read(*t);
+        for (float& x : values) x *= static_cast<float>(tiny);
+        round_row(values.data(), values.size(), Scalar::bf16);
+        store_row(values.data(), values.size(), t->storage.data(), t->type, 0);
+      }
+      expect_spelled(c);
+    }
+  }
+}
 
 TEST(AttentionTileOrder, IsNeitherForF64NorForOperandsInParts) {
   const auto throws = [](const Formats& formats, const Factor& factor) {
