@@ -2,7 +2,7 @@
 """Compares training with PyTorch: the same Llama, batch, AdamW, clipping and threads, measured alternately.
 
     bench_peers.py [--mantissa build/mantissa] [--shape 5M|24M|124Mx64|124Mx256]... [--threads N] [--rounds 3] [--seconds 6]
-                   [--no-compile] [--no-f16]
+                   [--precision POLICY]... [--no-compile] [--no-f16]
 
 Runs whole optimizer steps on a single batch of random ids. Tokens per second are medians over all steps except the first of each
 turn. Memory is the peak resident set of the contender's process. Each PyTorch contender is a separate process that waits while
@@ -30,6 +30,9 @@ SHAPES = {  # batch and length of a step last
     "124Mx256": dict(hidden_size=768, num_hidden_layers=12, num_attention_heads=12, intermediate_size=2048, vocab_size=50304,
                      tie_word_embeddings=True, batch=4, length=256),
 }
+# The policies of Mantissa, each with the precision of PyTorch that it is compared with.
+PEERS = {"32-true": "f32", "bf16-mixed": "bf16", "16-mixed": "f16", "bf16-matmul-x3": "f32", "bf16-matmul-x6": "f32",
+         "fp8-hybrid": "f32", "bf16-mixed compute=mxfp8": "f32"}
 EPS, THETA = 1e-5, 10000.0
 SETTINGS = dict(lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1)
 
@@ -203,7 +206,7 @@ interval = 1000000
     def turn(self, seconds):
         self.turns += 1
         steps = 3 if self.step is None else max(2, 1 + round(seconds / self.step))
-        config, out = self.scratch / "run.toml", self.scratch / f"{self.name}-{self.turns}"
+        config, out = self.scratch / "run.toml", self.scratch / f"{self.name.replace(' ', '-')}-{self.turns}"
         config.write_text(f"[run]\nsteps = {steps}\n" + self.config)
         done = subprocess.run([self.program, "train", config, "--out", out, *self.arguments], capture_output=True, text=True)
         if done.returncode:
@@ -236,7 +239,7 @@ def contenders(args, name, ids, scratch):
     if not pathlib.Path(args.mantissa).exists():
         print(f"{args.mantissa} does not exist: measuring only PyTorch")
         return
-    for precision in ("32-true", "bf16-mixed", "16-mixed"):
+    for precision in args.precision or PEERS:
         yield Mantissa(f"Mantissa {precision}", args.mantissa, precision, shape, ids, args.threads, scratch)
 
 
@@ -257,13 +260,12 @@ def compare(args, name):
             for kind in ("f32", "bf16", "f16")}
     print(f"\nLlama {name}, {shape['batch']} x {shape['length']} tokens per step, {args.threads} threads, {args.rounds} turns of about "
           f"{args.seconds:g} s each")
-    print(f"{'':32} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
-    peers = {"Mantissa 32-true": "f32", "Mantissa bf16-mixed": "bf16", "Mantissa 16-mixed": "f16"}
+    print(f"{'':34} {'tokens/s':>9} {'quartiles':>13} {'to its PyTorch':>15} {'to PyTorch f32':>15} {'of peak':>8} {'peak memory':>12}")
     for contender in field:
         values, middle = speeds[contender.name], median[contender.name]
         low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (middle, middle, middle)
-        peer = best.get(peers.get(contender.name))
-        print(f"{contender.name:32} {middle:9.0f} {f'{low:.0f}-{high:.0f}':>13} {f'{middle / peer:.2f}' if peer else '':>15} "
+        peer = best.get(PEERS.get(contender.name.removeprefix("Mantissa "), "f32")) if contender.name in shares else None
+        print(f"{contender.name:34} {middle:9.0f} {f'{low:.0f}-{high:.0f}':>13} {f'{middle / peer:.2f}' if peer else '':>15} "
               f"{middle / best['f32']:15.2f} {f'{100 * statistics.median(shares[contender.name]):.0f} %' if contender.name in shares else '':>8} "
               f"{contender.peak / 1e9:9.2f} GB", flush=True)
 
@@ -272,6 +274,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mantissa", default=str(pathlib.Path(__file__).parent.parent / "build/mantissa"))
     parser.add_argument("--shape", choices=SHAPES, action="append", help="one or more; default: all")
+    parser.add_argument("--precision", action="append", help=f"one or more policies; default: {', '.join(PEERS)}")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=6, help="duration of a turn")
@@ -282,7 +285,8 @@ def main():
     if args.worker:
         return work(args)
     import torch
-    print(f"PyTorch {torch.__version__}; \"to its PyTorch\": relative to the faster of eager and compiled in the same precision")
+    print(f"PyTorch {torch.__version__}; \"to its PyTorch\": relative to the faster of eager and compiled in the same "
+          "precision, or in f32 if PyTorch lacks the policy's")
     for name in args.shape or SHAPES:
         compare(args, name)
 

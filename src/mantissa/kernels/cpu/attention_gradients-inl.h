@@ -14,8 +14,8 @@
 #include <cstdint>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
-#include "mantissa/kernels/cpu/attention_scores-inl.h"
 #include "mantissa/kernels/cpu/attention_products-inl.h"
+#include "mantissa/kernels/cpu/attention_scores-inl.h"
 #include "mantissa/kernels/cpu/read_ahead.h"
 #include "mantissa/numeric/math-inl.h"
 
@@ -50,8 +50,8 @@ class ScoreGradients {
         window_(a.shape) {}
 
   /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, whose rows
-  /// start at `rows`. `sums` are those of q·k and of dO·v. Words of P and dS are by rows, and those of dS also
-  /// by columns, in `ds_across`.
+  /// start at `rows`. `sums` are those of q·k and of dO·v. Words of P and dS are by rows, and those of dS
+  /// also by columns, in `ds_across`.
   Exponents Compute(Range queries, Range keys, std::size_t rows, const Summation& scores,
                     const Summation& gradients, ReadAhead& ahead) const {
     for (std::size_t i = 0; i < queries.count(); i += kWidth)

@@ -1,5 +1,5 @@
-// Products of attention by VDPBF16PS (kernels/cpu/gemm_pairs-inl.h): bf16 factors as pairs of terms (k, k + 2)
-// and (k + 1, k + 3), and tile sums of them. A group is four terms, two words per row or column.
+// Products of attention by VDPBF16PS (kernels/cpu/gemm_pairs-inl.h): bf16 factors as pairs of terms (k, k +
+// 2) and (k + 1, k + 3), and tile sums of them. A group is four terms, two words per row or column.
 //
 // Operands replace their f32 values in place. By rows, the words of a row lie at the row's start. By columns,
 // words [2g, 2g + 2) replace rows [4g, 4g + 4), and each has the length of a row.
@@ -85,12 +85,9 @@ inline bool ArePairs(std::uint32_t a, std::uint32_t b) {
 
 /// C[kRows, kVectors] from groups [first, end) of the block: each element is a tile sum.
 template <Left kLeft, std::size_t kRows, std::size_t kVectors>
-__attribute__((target("avx512bf16"), noinline)) void PairSums(const Word* HWY_RESTRICT a,
-                                                              std::size_t a_stride,
-                                                              const Word* HWY_RESTRICT b,
-                                                              std::size_t b_stride, std::size_t first,
-                                                              std::size_t end, float* HWY_RESTRICT c,
-                                                              std::size_t c_stride, Into into) {
+__attribute__((target("avx512bf16"), noinline)) void PairSums(
+    const Word* HWY_RESTRICT a, std::size_t a_stride, const Word* HWY_RESTRICT b, std::size_t b_stride,
+    std::size_t first, std::size_t end, float* HWY_RESTRICT c, std::size_t c_stride, Into into) {
   HWY_ALIGN float apart[kRows * kVectors * 16];
   float* sums = into == Into::add ? apart : c;
   const std::size_t ld = into == Into::add ? kVectors * 16 : c_stride;
