@@ -47,8 +47,8 @@ using bf16::Word;
 
 /// Terms of a group, and terms in whose place a panel has its head.
 inline constexpr std::size_t kGroup = 4, kHead = 4;
-/// Sides that are packed at once.
-inline constexpr std::size_t kMostSides = 256;
+/// Sides that are packed at once: few panels, because their lines share cache sets and must stay cached.
+inline constexpr std::size_t kMostSides = 128;
 
 constexpr std::size_t groups_of(std::size_t depth) {
   return (depth + kGroup - 1) / kGroup;
@@ -137,8 +137,13 @@ HWY_NOINLINE void PackAlong(const PackSource& from, std::size_t first, std::size
   HWY_ALIGN std::uint16_t staged[kGroup][kMostSides + kLanes];
   HWY_ALIGN std::uint16_t last[kGroup][kWhole];  // the rows of a panel that is not whole
   HWY_ALIGN static constexpr std::uint16_t kZeros[kMostSides + kLanes] = {};
+  const std::size_t bytes = from.Bytes(sides);
   for (std::size_t k = 0; k < depth; k += kGroup, to += 2 * kPanel) {
     const std::uint16_t* rows[kGroup];
+    for (std::size_t i = k + kRowsAhead; i < std::min(depth, k + kRowsAhead + kGroup); ++i) {
+      const std::uint8_t* ahead = from.At(first_depth + i, first);
+      for (std::size_t line = 0; line < bytes; line += 64) hwy::Prefetch(ahead + line);
+    }
     for (std::size_t i = 0; i < kGroup; ++i)
       rows[i] = k + i < depth ? BfloatRow(from, first_depth + k + i, first, sides, staged[i]) : kZeros;
     for (std::size_t side = 0, p = 0; side < sides; side += kPanel, ++p) {

@@ -10,6 +10,7 @@
 #include "mantissa/kernels/cpu/head_memory.h"
 #include "mantissa/kernels/cpu/head_rows.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/round.h"
 
 namespace mantissa::kernels {
@@ -128,19 +129,33 @@ std::vector<LeafGroup> leaf_groups(const Extent& extent, std::int64_t tokens) {
 }
 
 /// Adds the contribution of entries [v, v + n) of the vocabulary to dx of one group of tokens.
-void add_dx(const Context& ctx, const LogProbBackward& h, Matrix dx, const LeafGroup& group, Matrix chunk,
-            std::int64_t v, std::int64_t n) {
+void add_dx(const Context& ctx, const LogProbBackward& h, Matrix dx, const LeafGroup& group,
+            ConstMatrix dlogits, std::int64_t v, std::int64_t n) {
   Gemm to_x;
   to_x.accumulator = h.accumulator;
   to_x.m = group.count;
   to_x.n = h.channels;
   to_x.k = n;
-  to_x.a = GemmOperand{chunk, h.operand, false};
+  to_x.a = GemmOperand{dlogits, h.operand, false};
   to_x.b = rows_from(h.weight, v);
   to_x.b.transposed = false;
   to_x.c = {row_of(dx, group.begin), dx.type, dx.ld};
   to_x.accumulate = to_x.continue_blocks = v > 0;
   gemm(ctx, to_x);
+}
+
+/// The chunk of dlogits as the products read it: in a 16-bit format of factors, from each row's start on.
+Matrix factors_in(Matrix chunk, const Factor& operand) {
+  if (chunk.type != Scalar::f32 || !operand.plain() || bytes_of(operand.format) != 2) return chunk;
+  return {chunk.data, operand.format, 2 * chunk.ld};
+}
+
+/// Stores n ≤ kVocabularyChunk f32 values as `type` in their place.
+void narrow(const Context& ctx, void* row, std::int64_t n, Scalar type) {
+  alignas(64) std::byte stored[2 * kVocabularyChunk];
+  store_row(static_cast<const float*>(row), static_cast<std::size_t>(n), stored, type, 0,
+            simd_target(ctx.simd));
+  std::memcpy(row, stored, static_cast<std::size_t>(2 * n));
 }
 
 /// Entries [v, v + n) of the vocabulary for one group of tokens. The logits are recomputed, or taken from s
@@ -156,6 +171,7 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   if (!kept)
     logits_of(ctx, rows_from(h.x, group.begin), h.weight, group.count, v, n, h.channels, h.accumulator,
               h.rounded, chunk);
+  const Matrix factors = factors_in(chunk, h.operand);
   for_rows(ctx, group.count, [&](std::int64_t i) {
     const std::int64_t t = group.begin + i;
     const std::int32_t id = h.ids[t];
@@ -171,15 +187,16 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
     }
     head_rows::gradient(ctx, arithmetic, logits, static_cast<std::size_t>(n),
                         read_number(h.lse.data, h.lse.type, t), d, id - v, h.softmax, h.soft_cap);
+    if (factors.type != chunk.type) narrow(ctx, logits, n, factors.type);
   });
-  if (h.dx.data != nullptr) add_dx(ctx, h, h.dx.type == arithmetic ? h.dx : s.dx, group, chunk, v, n);
+  if (h.dx.data != nullptr) add_dx(ctx, h, h.dx.type == arithmetic ? h.dx : s.dx, group, factors, v, n);
   if (h.dweight.data == nullptr) return;
   Gemm to_weight;
   to_weight.accumulator = h.accumulator;
   to_weight.m = n;
   to_weight.n = h.channels;
   to_weight.k = group.count;
-  to_weight.a = GemmOperand{chunk, h.operand, true};
+  to_weight.a = GemmOperand{factors, h.operand, true};
   to_weight.b = rows_from(h.x, group.begin);
   to_weight.c = dweight;
   if (dweight.type == arithmetic) {
