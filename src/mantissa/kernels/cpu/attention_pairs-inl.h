@@ -29,9 +29,9 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
 
+using bf16::Smallest;
+using bf16::Word;
 using pairs::kGroup;
-using pairs::Smallest;
-using pairs::Word;
 
 /// Groups of a block of tile order.
 inline constexpr std::size_t kTileGroups = kTileBlock / kGroup;
@@ -76,11 +76,6 @@ inline void PairColumns(const float* from, std::size_t count, std::size_t stride
       hn::StoreU(odd, d, to + stride + j);
     }
   }
-}
-
-/// True if the product of factors with these smallest exponents may be computed by VDPBF16PS.
-inline bool ArePairs(std::uint32_t a, std::uint32_t b) {
-  return a > 0 && b > 0 && a + b >= pairs::kLeastExponents;
 }
 
 /// C[kRows, kVectors] from groups [first, end) of the block: each element is a tile sum.

@@ -73,7 +73,7 @@ enum class Layout : std::uint8_t { values, pairs, slow_pairs };
 /// Returns the layout for words of factors with these smallest exponents.
 inline Layout PairsOf(std::uint32_t a, std::uint32_t b) {
 #if HWY_TARGET == HWY_AVX3
-  if (ArePairs(a, b)) return Layout::pairs;
+  if (bf16::NeverSubnormal(a, b)) return Layout::pairs;
 #endif
   static_cast<void>(a), static_cast<void>(b);
   return Layout::slow_pairs;
