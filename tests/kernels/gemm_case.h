@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <ostream>
 #include <random>
 #include <vector>
@@ -144,7 +145,8 @@ std::vector<T> values_as(const Tensor& t, const Factor& factor = Scalar::f64, in
 }
 
 /// Computes C as the header states: leaves, rows, blocks of 256 or up to where the accumulator rounds,
-/// products of parts, chains or tiles, one rounding per operation in T.
+/// products of parts, chains or tiles, the separate tile sums of products of parts, one rounding per
+/// operation in T.
 template <class T>
 Tensor as_stated(const Case& x) {
   const Gemm& g = x.g;
@@ -173,13 +175,16 @@ Tensor as_stated(const Case& x) {
   const auto sum_of_leaf = [&](std::int64_t i, std::int64_t j, std::size_t first, std::size_t last) {
     T leaf = 0;
     std::int64_t seen = 0;
+    const bool separate = parts > 1 && g.accumulator.order == SumOrder::tile;
+    std::vector<T> of_parts(static_cast<std::size_t>(parts * (parts + 1) / 2));
     for (std::size_t r = first; r < last; ++r) {
       const std::int64_t end = rows[r].begin + rows[r].length;
       for (std::int64_t k = rows[r].begin, next = k; k < end; k = next) {
         next = std::min(end, k + kSumBlock);
         if (cut > 0) next = std::min({next, k + cut - seen % cut, k + kSumBlock - seen % cut % kSumBlock});
+        auto of_piece = of_parts.begin();
         for (int sum = parts - 1; sum >= 0; --sum) {
-          for (int p = sum; p >= 0; --p) {
+          for (int p = sum; p >= 0; --p, ++of_piece) {
             const auto of_a = static_cast<std::size_t>(g.swap_parts ? sum - p : p);
             const auto of_b = static_cast<std::size_t>(sum) - of_a;
             if (g.accumulator.order == SumOrder::chain) {
@@ -188,14 +193,18 @@ Tensor as_stated(const Case& x) {
             }
             for (std::int64_t t = k, end_of_tile = k; t < next; t = end_of_tile) {
               end_of_tile = std::min(next, t + static_cast<std::int64_t>(kTileBlock));
-              leaf += chain(a[of_a], b[of_b], i, j, t, end_of_tile, 2) +
-                      chain(a[of_a], b[of_b], i, j, t + 1, end_of_tile, 2);
+              (separate ? *of_piece : leaf) += chain(a[of_a], b[of_b], i, j, t, end_of_tile, 2) +
+                                               chain(a[of_a], b[of_b], i, j, t + 1, end_of_tile, 2);
             }
           }
         }
         seen += next - k;
-        if (rounds && (cut == 0 || seen % cut == 0))
-          leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
+        const bool rounds_here = rounds && (cut == 0 || seen % cut == 0);
+        if (separate && (next == end || rounds_here)) {
+          leaf += std::accumulate(of_parts.begin() + 1, of_parts.end(), of_parts.front());
+          std::fill(of_parts.begin(), of_parts.end(), T{0});
+        }
+        if (rounds_here) leaf = static_cast<T>(round_to(leaf, g.accumulator.format));
       }
     }
     if (rounds) leaf = static_cast<T>(round_to(leaf, g.accumulator.format));

@@ -37,15 +37,20 @@ struct GemmOperand {
 /// block is one FMA chain from zero in ascending k. Blocks are added in order to the leaf's sum, and the
 /// leaf's sum is added to C.
 ///
-/// In tile order (SumOrder::tile; f32 arithmetic, one part) a row splits into blocks of 32 from its start. A
+/// In tile order (SumOrder::tile; f32 arithmetic) a row splits into blocks of 32 from its start. A
 /// block is one FMA chain from zero over its even and one over its odd terms, in ascending k; the sum of the
 /// two is added to the leaf's sum, which starts at +0. This is the order of AMX's TDPBF16PS. `unscale` of the
 /// operands then multiplies the leaf's sum, A's first (B's with `swap_parts`), and not the factors.
 ///
-/// With operands in several parts, each product of parts of a block is a chain of its own. The products with
-/// the smallest terms are added first; among equals, those with A's smaller part (B's with `swap_parts`).
+/// With operands in several parts, each product of parts of a block is a chain of its own. In tile order each
+/// product of parts of a row has a sum of its own, which starts at +0 and to which its blocks are added; at
+/// the row's end these sums are added up, and the total is added to the leaf's sum. In both orders the
+/// products with the smallest terms come first; among equals, those with A's smaller part (B's with
+/// `swap_parts`).
+///
 /// With an accumulator that rounds, blocks also end wherever it rounds the leaf's sum, and the leaf's sum
-/// rounds after each such block is added.
+/// rounds after each such block is added. Separate sums of products of parts are then added wherever it
+/// rounds as well, and start again at +0.
 struct Gemm {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -57,7 +62,8 @@ struct Gemm {
   /// an epilogue.
   bool accumulate = false;
   /// true: blocks are added directly to C instead of to a leaf's sum, which continues the blocks of an
-  /// earlier call (the head's gradient over vocabulary chunks). Requires `accumulate` and empty `rows`.
+  /// earlier call (the head's gradient over vocabulary chunks). With operands in several parts in tile order,
+  /// each call is a row of its own. Requires `accumulate` and empty `rows`.
   bool continue_blocks = false;
   /// The rows of k for weight gradients, where k is the token axis. Empty: one row of length k.
   std::span<const Row> rows;

@@ -33,6 +33,7 @@ using gemm_plan::round_up;
 template <class Unit>
 class GemmRun {
   using T = typename Unit::Sum;
+  using Sums = SumRows<T>;
   using Packed = typename Unit::Packed;
 
  public:
@@ -49,8 +50,9 @@ class GemmRun {
         parts_(g.a.operand.parts),
         rounds_(g.accumulator.rounds()),
         tiles_(g.accumulator.order == SumOrder::tile),
+        part_sums_(tiles_ && parts_ > 1 ? Pieces::count(Parts()) : 0),
         total_(gemm_plan::summarize(Walk())),
-        pieces_(total_.blocks * Pieces::count(parts_)),
+        pieces_(total_.blocks * Pieces::count(Parts())),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), static_cast<std::size_t>(parts_)) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     constexpr bool kF64 = std::is_same_v<T, double>;
@@ -62,7 +64,10 @@ class GemmRun {
     const bool leaf_sums =
         !g.continue_blocks && (all_long ? g.accumulate || total_.leaves > 1
                                         : total_.long_leaf || (g.accumulate && total_.long_first_leaf));
-    sum_sets_ = (direct_ ? 0 : 1) + (leaf_sums ? 1 : 0);
+    // The sums of parts of a row that is a leaf are added to C like a leaf.
+    const bool scaled = g.a.unscale != 1 || g.b.unscale != 1;
+    rows_are_leaves_ = part_sums_ > 0 && !rounds_ && !scaled && (g.rows_per_leaf <= 1 || g.rows.size() <= 1);
+    sum_sets_ = (direct_ ? 0 : 1) + (leaf_sums && !rows_are_leaves_ ? 1 : 0) + part_sums_;
   }
 
   void Run() {
@@ -280,53 +285,53 @@ class GemmRun {
     }
   }
 
-  /// Computes one block of a tile, strip by strip. Separate sums are at `temporary`, `ld` apart; those of
-  /// leaves are `rows` rows further. With only one block a strip's sums are complete at once, so all strips
-  /// share the same rows.
+  /// Computes one block of a tile, strip by strip. Separate sums are at `temporary`, `ld` apart; each set is
+  /// `rows` rows after the previous one: sums not in C, those of leaves, those of products of parts. With
+  /// only one block a strip's sums are complete at once, so all strips share the same rows.
   void RunTile(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b,
                T* temporary, std::size_t ld, std::size_t rows, SourceAhead& ahead) const {
     for (std::size_t i = 0; i < t.rows; i += Unit::kRows) {
       const GemmTile strip{t.row + i, std::min(Unit::kRows, t.rows - i), t.column, t.columns};
       T* sums = temporary + (pieces_ == 1 ? 0 : i) * ld;
-      RunStrip(b, strip, packed_a + i * b.stored, packed_b, sums, direct_ ? sums : sums + rows * ld, ld,
-               ahead);
+      RunStrip(b, strip, packed_a + i * b.stored, packed_b, sums, ld, rows * ld, ahead);
     }
   }
 
-  /// Computes one block for one panel of A. Sums are in C or in `kept`, those of a leaf in `leaf`, both `ld`
-  /// apart.
-  void RunStrip(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b, T* kept,
-                T* leaf, std::size_t ld, SourceAhead& ahead) const {
+  /// Computes one block for one panel of A. Separate sums are at `first`, `ld` apart, their sets `set` apart.
+  void RunStrip(const Block& b, const GemmTile& t, const Packed* packed_a, const Packed* packed_b, T* first,
+                std::size_t ld, std::size_t set, SourceAhead& ahead) const {
     const auto ldc = static_cast<std::size_t>(g_.c.ld);
-    T* sum = direct_ ? static_cast<T*>(g_.c.data) + t.row * ldc + t.column : kept;
-    const std::size_t sum_ld = direct_ ? ldc : ld;
-    const bool whole = b.opens_leaf && b.closes_leaf && !rounds_ && !tiles_;
+    const Sums sums =
+        direct_ ? Sums{static_cast<T*>(g_.c.data) + t.row * ldc + t.column, ldc} : Sums{first, ld};
+    const bool whole = rows_are_leaves_ || (b.opens_leaf && b.closes_leaf && !rounds_ && !tiles_);
     const bool into_sum = g_.continue_blocks || whole || (b.in_first_leaf && !g_.accumulate);
-    const bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
+    const Sums leaf = into_sum ? sums : Sums{direct_ ? first : first + set, ld};
+    const Sums parts{first + (sum_sets_ - part_sums_) * set, ld};
+    bool fresh = into_sum ? b.first && !g_.accumulate : b.opens_leaf;
+    if (part_sums_ > 0) {
+      for (std::size_t i = 0; fresh && i < t.rows; ++i) std::fill_n(leaf.Row(i), t.columns, T{0});
+      fresh = b.opens_row || (rounds_ && b.after_rounding);
+    }
+    const Sums to = part_sums_ > 0 ? Sums{parts.first + b.piece * set, ld} : leaf;
     for (std::size_t j = 0; j < t.columns; j += Unit::kColumns) {
-      unit_.Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored,
-                     (into_sum ? sum : leaf) + j, into_sum ? sum_ld : ld, t.rows,
-                     std::min(Unit::kColumns, t.columns - j), fresh ? TileStore::set : TileStore::add,
+      unit_.Multiply(g_.accumulator.order, b.depth, packed_a, packed_b + j * b.stored, to.first + j, to.ld,
+                     t.rows, std::min(Unit::kColumns, t.columns - j), fresh ? TileStore::set : TileStore::add,
                      ahead.Next());
     }
+    if (part_sums_ > 0 && (b.closes_row || (rounds_ && b.rounds))) {
+      for (std::size_t i = 0; i < t.rows; ++i)
+        GemmEpilogue<T>::AddParts(parts.Row(i), set, part_sums_, t.columns, leaf.Row(i));
+    }
     if (rounds_ && b.rounds) {
-      for (std::size_t i = 0; i < t.rows; ++i) {
-        mantissa::HWY_NAMESPACE::RoundRow<T>(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns,
-                                             g_.accumulator.format);
-      }
-    }
-    if (b.closes_leaf) {
       for (std::size_t i = 0; i < t.rows; ++i)
-        epilogue_.Unscale(into_sum ? sum + i * sum_ld : leaf + i * ld, t.columns);
+        mantissa::HWY_NAMESPACE::RoundRow<T>(leaf.Row(i), t.columns, g_.accumulator.format);
     }
-    if (!into_sum && b.closes_leaf) {
-      for (std::size_t i = 0; i < t.rows; ++i)
-        GemmEpilogue<T>::AddRow(leaf + i * ld, t.columns, sum + i * sum_ld);
+    for (std::size_t i = 0; b.closes_leaf && i < t.rows; ++i) {
+      epilogue_.Unscale(leaf.Row(i), t.columns);
+      if (!into_sum) GemmEpilogue<T>::AddRow(leaf.Row(i), t.columns, sums.Row(i));
     }
-    if (!direct_ && b.last) {
-      for (std::size_t i = 0; i < t.rows; ++i)
-        epilogue_.Finish(t.row + i, t.column, t.columns, sum + i * sum_ld);
-    }
+    if (direct_ || !b.last) return;
+    for (std::size_t i = 0; i < t.rows; ++i) epilogue_.Finish(t.row + i, t.column, t.columns, sums.Row(i));
   }
 
   std::size_t Parts() const { return static_cast<std::size_t>(parts_); }
@@ -344,14 +349,16 @@ class GemmRun {
   std::size_t m_, n_;
   PackSource a_, b_;
   Row one_row_;
-  int parts_;    // of both operands
-  bool rounds_;  // partial sums are rounded
-  bool tiles_;   // tile order
+  int parts_;              // of both operands
+  bool rounds_;            // partial sums are rounded
+  bool tiles_;             // tile order
+  std::size_t part_sums_;  // products of parts with sums of their own
   gemm_plan::BlockSummary total_;
   std::size_t pieces_;  // chains per element
   gemm_plan::GemmScratch scratch_;
-  bool direct_ = false;       // sums are in C itself
-  std::size_t sum_sets_ = 0;  // sums in the temporary: those not in C, and those of leaves
+  bool direct_ = false;  // sums are in C itself
+  bool rows_are_leaves_ = false;
+  std::size_t sum_sets_ = 0;  // in the temporary: those not in C, those of leaves, those of parts
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {

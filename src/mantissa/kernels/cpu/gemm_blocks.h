@@ -22,8 +22,12 @@ struct Block {
   bool in_first_leaf = false;
   bool first = false;
   bool last = false;
-  bool rounds = false;  // the leaf's sum rounds after this block, if the accumulator rounds
+  bool opens_row = false;
+  bool closes_row = false;
+  bool rounds = false;          // the leaf's sum rounds after this block, if the accumulator rounds
+  bool after_rounding = false;  // it rounded before this block, or the block opens the leaf
   std::size_t a_part = 0, b_part = 0;
+  std::size_t piece = 0;  // the place of the product of these parts in the order of addition
 };
 
 /// Iterates over the blocks in order. Empty rows and empty leaves have none.
@@ -59,6 +63,8 @@ class Blocks {
     block.first = packed_ == 0;
     block.opens_leaf = block.first || leaf != last_leaf_;
     if (block.opens_leaf) in_leaf_ = 0;
+    block.opens_row = in_row_ == 0;
+    block.after_rounding = cut_ == 0 || in_leaf_ % cut_ == 0;
     if (cut_ > 0) {
       const std::size_t since = in_leaf_ % cut_, in_block = since % kSumBlock;
       block.depth = std::min({block.depth, cut_ - since, kSumBlock - in_block});
@@ -69,7 +75,8 @@ class Blocks {
     block.stored = stored_(block.depth);
     packed_ += block.stored;
     in_row_ += block.depth;
-    if (in_row_ == length) {
+    block.closes_row = in_row_ == length;
+    if (block.closes_row) {
       in_row_ = 0;
       ++row_;
       skip_empty_rows();
@@ -108,16 +115,17 @@ class Pieces {
     sum_ = parts_ - 1;
     a_part_ = sum_;
   }
-  static constexpr std::size_t count(int parts) {
-    return static_cast<std::size_t>(parts) * (static_cast<std::size_t>(parts) + 1) / 2;
-  }
+  static constexpr std::size_t count(std::size_t parts) { return parts * (parts + 1) / 2; }
 
-  /// Stores the next product in `piece`. Returns false after the last one.
+  /// Stores the next product in `piece`. Returns false after the last one. Only the first one opens a leaf
+  /// and only the last one closes a row or a leaf, but all of the first block open the row: they may have
+  /// sums of their own.
   bool next(Block& piece) {
     if (done_) return false;
     piece = block_;
     piece.a_part = a_part_;
     piece.b_part = sum_ - a_part_;
+    piece.piece = place_++;
     if (swap_) std::swap(piece.a_part, piece.b_part);
     const bool opens = sum_ + 1 == parts_ && a_part_ == sum_;
     done_ = sum_ == 0;
@@ -125,6 +133,7 @@ class Pieces {
     piece.opens_leaf = block_.opens_leaf && opens;
     piece.last = block_.last && done_;
     piece.closes_leaf = block_.closes_leaf && done_;
+    piece.closes_row = block_.closes_row && done_;
     piece.rounds = block_.rounds && done_;
     if (a_part_ > 0) {
       --a_part_;
@@ -139,6 +148,7 @@ class Pieces {
   std::size_t parts_;
   bool swap_;
   std::size_t sum_ = 0, a_part_ = 0;  // of the next product: the sum of both parts' indices, and A's index
+  std::size_t place_ = 0;
   bool done_ = false;
 };
 

@@ -16,7 +16,7 @@ Scalar arithmetic_of(const Gemm& g) {
 bool bf16_factors(const Gemm& g) {
   const auto exact = [](const GemmOperand& o) {
     const Scalar stored = o.matrix.type, rounded = o.operand.format;
-    return o.operand.parts == 1 && exact_in_bf16(holds(rounded, stored) ? stored : rounded);
+    return exact_in_bf16(holds(rounded, stored) ? stored : rounded);
   };
   return g.accumulator.order == SumOrder::tile && exact(g.a) && exact(g.b);
 }
@@ -36,12 +36,11 @@ void check(const Context& ctx, const Gemm& g) {
   if (g.accumulator.order == SumOrder::tile) {
     const bool scaled = g.a.unscale != 1 || g.b.unscale != 1;
     const auto block = static_cast<std::int64_t>(kTileBlock);
-    if (arithmetic == Scalar::f64 || g.a.operand.parts > 1 || g.accumulator.block % block != 0 ||
-        (scaled && g.continue_blocks)) {
-      throw DtypeError(fmt::format(
-          "gemm: tile order is for f32 arithmetic, operands in one part, roundings after multiples "
-          "of {} terms, and no scales with continue_blocks; got {} in {}, roundings after {}",
-          block, name(arithmetic), g.a.operand.parts, g.accumulator.block));
+    if (arithmetic == Scalar::f64 || g.accumulator.block % block != 0 || (scaled && g.continue_blocks)) {
+      throw DtypeError(
+          fmt::format("gemm: tile order is for f32 arithmetic, roundings after multiples of {} terms, and no "
+                      "scales with continue_blocks; got {}, roundings after {}",
+                      block, name(arithmetic), g.accumulator.block));
     }
   }
   if (g.a.operand.parts != g.b.operand.parts) {

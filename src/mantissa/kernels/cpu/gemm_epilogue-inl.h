@@ -18,6 +18,14 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
+/// Rows of sums, `ld` apart.
+template <class T>
+struct SumRows {
+  T* first;
+  std::size_t ld;
+  T* Row(std::size_t i) const { return first + i * ld; }
+};
+
 template <class T>
 class GemmEpilogue {
  public:
@@ -28,6 +36,13 @@ class GemmEpilogue {
 
   static void AddRow(const T* HWY_RESTRICT x, std::size_t n, T* HWY_RESTRICT to) {
     for (std::size_t i = 0; i < n; ++i) to[i] += x[i];
+  }
+
+  /// Adds a row's sums of `count` products of parts, `set` apart, in order, and then adds the total to `to`.
+  /// Overwrites the first of them.
+  static void AddParts(T* parts, std::size_t set, std::size_t count, std::size_t n, T* to) {
+    for (std::size_t i = 1; i < count; ++i) AddRow(parts + i * set, n, parts);
+    AddRow(parts, n, to);
   }
 
   /// Multiplies `n` sums of a leaf by the scales of its factors, in tile order.

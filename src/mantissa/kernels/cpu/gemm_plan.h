@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "mantissa/kernels/cpu/gemm_blocks.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
@@ -33,6 +34,8 @@ inline constexpr std::size_t kTileBytes = 512;
 inline constexpr std::size_t kLeastTileBytes = 256;
 /// Most rows of A that a task packs at once.
 inline constexpr std::size_t kTaskRows = 6 * kRowUnit;
+/// Most rows of a tile whose products of parts have sums of their own.
+inline constexpr std::size_t kMostPartRows = 12 * kRowUnit;
 /// Tasks per thread, so that a slow core does not delay the others.
 inline constexpr std::size_t kTasksPerThread = 4;
 /// Products with fewer multiplications run on one thread: waking another one costs more.
@@ -56,13 +59,16 @@ struct GemmScratch {
   std::size_t own = 0;        // packed data of a task, per thread
   std::size_t temporary = 0;  // sums that are not in C, per thread
 
-  /// Packed operands hold all `parts` of each element.
+  /// Packed operands hold all `parts` of each element. Each product of parts may have its own sums, besides
+  /// those of the whole product and of a leaf.
   GemmScratch(std::size_t m, std::size_t n, std::size_t k, std::size_t element_bytes, std::size_t parts) {
     const std::size_t columns = kTileBytes / element_bytes, depth = std::min<std::size_t>(k, kSumBlock);
     const std::size_t side = std::min(m + kRowUnit, n + columns);
     shared = std::min(side * k * parts, std::max(kChunkElements, kLeastColumns * k * parts));
     own = parts * depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
     temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
+    if (parts > 1)
+      temporary = std::min(round_up(m, kRowUnit), kMostPartRows) * columns * (Pieces::count(parts) + 2);
     // Every region starts at a cache line.
     shared = round_up(shared, kAlignment / element_bytes);
     own = round_up(own, kAlignment / element_bytes);
