@@ -106,7 +106,7 @@ TEST(AttentionFactors, AreRoundedIfTheirStorageIsWider) {
   }
 }
 
-void expect_nearer_in_more_parts(const Sizes& sizes) {
+void expect_nearer_in_more_parts(const Sizes& sizes, SumOrder order) {
   Formats of_f32_values = all_of(Scalar::f64);
   of_f32_values.operand = Scalar::f32;
   Case exact = Case::random(sizes, of_f32_values);
@@ -115,7 +115,7 @@ void expect_nearer_in_more_parts(const Sizes& sizes) {
   exact.backward();
   std::vector<double> before;
   for (const int parts : {1, 2, 3}) {
-    Case c = Case::random(sizes, all_of(Scalar::f32));
+    Case c = Case::random(sizes, all_of(Scalar::f32, order));
     c.factor = Factor(Scalar::bf16, parts);
     c.forward();
     c.backward();
@@ -145,22 +145,35 @@ void expect_nearer_in_more_parts(const Sizes& sizes) {
 }
 
 TEST(AttentionFactors, WithMorePartsAreCloserToTheExactProducts) {
-  expect_nearer_in_more_parts({4, 2, 64, {300}});
-  expect_nearer_in_more_parts({4, 2, 64, {300}, 50, 3});
-}
-
-TEST(AttentionFactors, WithPartsGiveTheSameBitsOnEveryThreadCountInstructionSetAndTile) {
-  for (const Sizes& sizes : {Sizes{4, 2, 34, {140, 7}}, Sizes{2, 1, 24, {530, 20}, 13, 3}}) {
-    Case first = Case::random(sizes, all_of(Scalar::f32)), second = Case::random(sizes, first.formats);
-    first.factor = second.factor = Factor(Scalar::bf16, 3);
-    first.forward({Simd::avx2, 1});
-    first.backward({Simd::avx2, 1});
-    second.forward({best_simd(), 2});
-    second.backward({best_simd(), 5});
-    for (const auto member : {&Case::out, &Case::lse, &Case::dq, &Case::dk, &Case::dv})
-      EXPECT_TRUE(same_bits(first.*member, second.*member));
+  for (const SumOrder order : {SumOrder::chain, SumOrder::tile}) {
+    expect_nearer_in_more_parts({4, 2, 64, {300}}, order);
+    expect_nearer_in_more_parts({4, 2, 64, {300}, 50, 3}, order);
   }
 }
+
+struct AttentionPartsOrder : testing::TestWithParam<SumOrder> {};
+
+TEST_P(AttentionPartsOrder, GivesTheSameBitsOnEveryThreadCountInstructionSetAndTile) {
+  for (const Sizes& sizes :
+       {Sizes{4, 2, 34, {140, 7}}, Sizes{2, 1, 24, {530, 20}, 13, 3}, Sizes{2, 1, 24, {530, 20}}}) {
+    const Formats formats = all_of(Scalar::f32, GetParam());
+    Case first = Case::random(sizes, formats);
+    first.factor = Factor(Scalar::bf16, 3);
+    first.forward({Simd::avx2, 1});
+    first.backward({Simd::avx2, 1});
+    for (const int threads : {1, 2, 5}) {
+      Case second = Case::random(sizes, formats);
+      second.factor = first.factor;
+      second.forward({best_simd(), threads});
+      second.backward({best_simd(), threads});
+      for (const auto member : {&Case::out, &Case::lse, &Case::dq, &Case::dk, &Case::dv})
+        EXPECT_TRUE(same_bits(first.*member, second.*member)) << threads << " threads";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, AttentionPartsOrder, testing::Values(SumOrder::chain, SumOrder::tile),
+                         name_of_order);
 
 }  // namespace
 }  // namespace mantissa::kernels::attention_test

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <tuple>
@@ -18,12 +19,26 @@
 namespace mantissa::kernels::attention_test {
 namespace {
 
+/// Numbers as operands: their first parts, then further parts.
+using Parts = std::vector<std::vector<float>>;
+
+Parts split(std::vector<float> values, const Factor& factor) {
+  Parts parts;
+  for (int part = 0; part < factor.parts; ++part) {
+    parts.push_back(values);
+    round_row(parts.back().data(), values.size(), factor.format);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= parts.back()[i];
+  }
+  return parts;
+}
+
 /// Every sum of kernels/attention.h in f32, one operation at a time.
 struct Spelled {
   const Case& c;
   std::int64_t d, heads, group, kv_heads, length;
   float scale, cap;
-  std::vector<float> q, k, v, out, lse, dout;
+  Parts q, k, v, dout;
+  std::vector<float> out, lse, whole_dout;
 
   static std::vector<float> read(const Tensor& t) {
     std::vector<float> all(t.count());
@@ -40,12 +55,13 @@ struct Spelled {
         length(of.sizes.tokens()),
         scale(static_cast<float>(of.sizes.shape().scale)),
         cap(static_cast<float>(of.sizes.soft_cap)),
-        q(read(of.q)),
-        k(read(of.k)),
-        v(read(of.v)),
+        q(split(read(of.q), of.factor)),
+        k(split(read(of.k), of.factor)),
+        v(split(read(of.v), of.factor)),
+        dout(split(read(of.dout), of.factor)),
         out(read(of.out)),
         lse(read(of.lse)),
-        dout(read(of.dout)) {}
+        whole_dout(read(of.dout)) {}
 
   std::size_t q_at(std::int64_t t, std::int64_t h, std::int64_t i) const {
     return static_cast<std::size_t>((t * heads + h) * d + i);
@@ -54,10 +70,25 @@ struct Spelled {
     return static_cast<std::size_t>((j * kv_heads + h / group) * d + i);
   }
 
-  /// The sum of left(n) · right(n) over terms [begin, end), which are counted from `origin`: one chain, or
-  /// blocks of 32 terms from the origin on.
+  /// The sum of left(n) · right(n) over terms [begin, end), which are counted from `origin`. left and right
+  /// take a part of the operand and n. The total of the sums of products of parts.
   template <class Left, class Right>
   float sum(std::int64_t origin, std::int64_t begin, std::int64_t end, Left left, Right right) const {
+    std::vector<float> sums;
+    for (int both = c.factor.parts - 1; both >= 0; --both) {
+      for (int i = both; i >= 0; --i) {
+        const auto of_left = static_cast<std::size_t>(i), of_right = static_cast<std::size_t>(both - i);
+        sums.push_back(sum_of_part(
+            origin, begin, end, [&](std::int64_t n) { return left(of_left, n); },
+            [&](std::int64_t n) { return right(of_right, n); }));
+      }
+    }
+    return std::accumulate(sums.begin() + 1, sums.end(), sums.front());
+  }
+
+  /// The sum for one part of each operand: one chain, or blocks of 32 terms from the origin on.
+  template <class Left, class Right>
+  float sum_of_part(std::int64_t origin, std::int64_t begin, std::int64_t end, Left left, Right right) const {
     float total = 0;
     if (c.formats.order == SumOrder::chain) {
       for (std::int64_t n = begin; n < end; ++n) total = std::fma(left(n), right(n), total);
@@ -74,12 +105,11 @@ struct Spelled {
     return total;
   }
 
-  /// a[t, h] · b[j, h's key head].
-  float product(const std::vector<float>& a, std::int64_t t, std::int64_t h, const std::vector<float>& b,
-                std::int64_t j) const {
+  /// b[j, h's key head] · a[t, h].
+  float product(const Parts& a, std::int64_t t, std::int64_t h, const Parts& b, std::int64_t j) const {
     return sum(
-        0, 0, d, [&](std::int64_t i) { return a[q_at(t, h, i)]; },
-        [&](std::int64_t i) { return b[k_at(j, h, i)]; });
+        0, 0, d, [&](std::size_t part, std::int64_t i) { return b[part][k_at(j, h, i)]; },
+        [&](std::size_t part, std::int64_t i) { return a[part][q_at(t, h, i)]; });
   }
 
   static float exp_of(float x) {
@@ -124,12 +154,15 @@ struct Spelled {
       for (float& lane : lanes) lane *= rescale;
       for (std::int64_t j = begin; j < end; ++j)
         lanes[static_cast<std::size_t>(j % 16)] += p[static_cast<std::size_t>(j - begin)];
-      round_row(p.data(), p.size(), c.formats.operand);
+      const Parts split_p = split(p, c.factor);
       for (std::int64_t i = 0; i < d; ++i) {
         float& total = sums[static_cast<std::size_t>(i)];
         const float of_block = sum(
-            block, begin, end, [&](std::int64_t j) { return p[static_cast<std::size_t>(j - begin)]; },
-            [&](std::int64_t j) { return v[k_at(j, h, i)]; });
+            block, begin, end,
+            [&](std::size_t part, std::int64_t j) {
+              return split_p[part][static_cast<std::size_t>(j - begin)];
+            },
+            [&](std::size_t part, std::int64_t j) { return v[part][k_at(j, h, i)]; });
         const float rescaled = total * rescale;
         total = rescaled + of_block;
       }
@@ -140,14 +173,13 @@ struct Spelled {
     log_sum += maximum;
   }
 
-  /// Rounded P and dS of one head, [t][j], zero if t does not attend to j.
-  void probabilities(std::int64_t h, std::vector<std::vector<float>>& p,
-                     std::vector<std::vector<float>>& ds) const {
+  /// P and dS of one head as operands, [t][part][j], zero if t does not attend to j.
+  void probabilities(std::int64_t h, std::vector<Parts>& p, std::vector<Parts>& ds) const {
     for (std::int64_t t = 0; t < length; ++t) {
       std::vector<float> lanes(16);
       for (std::int64_t i = 0; i < d; ++i) {
         float& lane = lanes[static_cast<std::size_t>(i % 16)];
-        lane = std::fma(dout[q_at(t, h, i)], out[q_at(t, h, i)], lane);
+        lane = std::fma(whole_dout[q_at(t, h, i)], out[q_at(t, h, i)], lane);
       }
       const float delta = by_tree(lanes), log_sum = lse[static_cast<std::size_t>(t * heads + h)];
       const std::int64_t first = c.sizes.first_key(t);
@@ -162,17 +194,15 @@ struct Spelled {
         row.push_back(seen.values[at]);
         gradient.push_back(unscaled * scale);
       }
-      round_row(row.data(), row.size(), c.formats.operand);
-      round_row(gradient.data(), gradient.size(), c.formats.operand);
-      p.push_back(row);
-      ds.push_back(gradient);
+      p.push_back(split(row, c.factor));
+      ds.push_back(split(gradient, c.factor));
     }
   }
 
   /// Adds the sums of one head: key blocks into dq, query blocks into dk and dv.
   void backward_of(std::int64_t h, std::vector<float>& dq, std::vector<float>& dk,
                    std::vector<float>& dv) const {
-    std::vector<std::vector<float>> p, ds;
+    std::vector<Parts> p, ds;
     probabilities(h, p, ds);
     for (std::int64_t t = 0; t < length; ++t) {
       const std::int64_t first = c.sizes.first_key(t);
@@ -180,8 +210,10 @@ struct Spelled {
         for (std::int64_t i = 0; i < d; ++i) {
           dq[q_at(t, h, i)] += sum(
               block, std::max(first, block), std::min(t + 1, block + kKeyBlock),
-              [&](std::int64_t j) { return ds[static_cast<std::size_t>(t)][static_cast<std::size_t>(j)]; },
-              [&](std::int64_t j) { return k[k_at(j, h, i)]; });
+              [&](std::size_t part, std::int64_t j) {
+                return ds[static_cast<std::size_t>(t)][part][static_cast<std::size_t>(j)];
+              },
+              [&](std::size_t part, std::int64_t j) { return k[part][k_at(j, h, i)]; });
         }
       }
     }
@@ -191,19 +223,23 @@ struct Spelled {
         const std::int64_t first = std::max(begin, j), last = c.sizes.end_query(j, end);
         const auto column = static_cast<std::size_t>(j);
         for (std::int64_t i = 0; i < d; ++i) {
-          dk[k_at(j, h, i)] += sum(
-              begin, first, last, [&](std::int64_t t) { return ds[static_cast<std::size_t>(t)][column]; },
-              [&](std::int64_t t) { return q[q_at(t, h, i)]; });
-          dv[k_at(j, h, i)] += sum(
-              begin, first, last, [&](std::int64_t t) { return p[static_cast<std::size_t>(t)][column]; },
-              [&](std::int64_t t) { return dout[q_at(t, h, i)]; });
+          const auto in_column = [&](const std::vector<Parts>& of) {
+            return [&](std::size_t part, std::int64_t t) {
+              return of[static_cast<std::size_t>(t)][part][column];
+            };
+          };
+          const auto in_query = [&](const Parts& of) {
+            return [&](std::size_t part, std::int64_t t) { return of[part][q_at(t, h, i)]; };
+          };
+          dk[k_at(j, h, i)] += sum(begin, first, last, in_column(ds), in_query(q));
+          dv[k_at(j, h, i)] += sum(begin, first, last, in_column(p), in_query(dout));
         }
       }
     }
   }
 };
 
-struct AttentionOrder : testing::TestWithParam<std::tuple<SumOrder, Scalar, Sizes>> {};
+struct AttentionOrder : testing::TestWithParam<std::tuple<SumOrder, Factor, Sizes>> {};
 
 /// Expects the results of both passes to be those of the stated sums.
 void expect_spelled(Case& c) {
@@ -228,27 +264,34 @@ void expect_spelled(Case& c) {
 
 TEST_P(AttentionOrder, FollowsTheHeader) {
   const auto& [order, operand, sizes] = GetParam();
-  Formats formats = all_of(Scalar::f32, order);
-  formats.operand = operand;
-  Case c = Case::random(sizes, formats);
+  Case c = Case::random(sizes, all_of(Scalar::f32, order));
+  c.factor = operand;
   expect_spelled(c);
 }
 
 std::string order_case_name(const testing::TestParamInfo<AttentionOrder::ParamType>& info) {
   const auto& [order, operand, sizes] = info.param;
   std::ostringstream text;
-  text << (order == SumOrder::tile ? "tile_" : "chain_") << name(operand) << '_' << sizes;
+  text << (order == SumOrder::tile ? "tile_" : "chain_") << name(operand.format);
+  if (operand.parts > 1) text << 'x' << operand.parts;
+  text << '_' << sizes;
   return text.str();
 }
 
+const auto kOrderSizes =
+    testing::Values(Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}}, Sizes{4, 2, 34, {140}, 0, 2},
+                    Sizes{1, 1, 8, {1030}, 300, 3}, Sizes{1, 1, 8, {1030}, 700}, Sizes{3, 1, 70, {77}},
+                    Sizes{2, 1, 64, {301}, 45, 2});
+
 INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
                          testing::Combine(testing::Values(SumOrder::chain, SumOrder::tile),
-                                          testing::Values(Scalar::f32, Scalar::bf16),
-                                          testing::Values(Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}},
-                                                          Sizes{4, 2, 34, {140}, 0, 2},
-                                                          Sizes{1, 1, 8, {1030}, 300, 3},
-                                                          Sizes{1, 1, 8, {1030}, 700}, Sizes{3, 1, 70, {77}},
-                                                          Sizes{2, 1, 64, {301}, 45, 2})),
+                                          testing::Values(Scalar::f32, Scalar::bf16), kOrderSizes),
+                         order_case_name);
+
+INSTANTIATE_TEST_SUITE_P(Parts, AttentionOrder,
+                         testing::Combine(testing::Values(SumOrder::tile),
+                                          testing::Values(Factor(Scalar::bf16, 2), Factor(Scalar::bf16, 3)),
+                                          kOrderSizes),
                          order_case_name);
 
 /// Units that take subnormal factors and sums as zero must not be used here.
@@ -270,15 +313,10 @@ TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
   }
 }
 
-TEST(AttentionTileOrder, IsNeitherForF64NorForOperandsInParts) {
-  const auto throws = [](const Formats& formats, const Factor& factor) {
-    Case c = Case::random({1, 1, 8, {3}}, formats);
-    c.factor = factor;
-    EXPECT_THROW(c.forward(), DtypeError);
-    EXPECT_THROW(c.backward(), DtypeError);
-  };
-  throws(all_of(Scalar::f64, SumOrder::tile), Scalar::f64);
-  throws(all_of(Scalar::f32, SumOrder::tile), Factor(Scalar::bf16, 2));
+TEST(AttentionTileOrder, IsNotForF64) {
+  Case c = Case::random({1, 1, 8, {3}}, all_of(Scalar::f64, SumOrder::tile));
+  EXPECT_THROW(c.forward(), DtypeError);
+  EXPECT_THROW(c.backward(), DtypeError);
 }
 
 }  // namespace

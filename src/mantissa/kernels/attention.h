@@ -54,15 +54,17 @@ struct KeyCache {
 /// values over 16 virtual lanes (lane = position mod 16).
 /// - The output rounds once, to out.type.
 /// - q, k and v also round to `operand` if it cannot represent them. With several parts all of them are
-/// split, and every product is one chain over the products of parts.
+/// split, and every product is one chain over the products of parts, smallest terms first. Among products of
+/// equally small terms, those with the smaller part of K, V in dO·V, P and dS come first.
 /// - With a `softmax` below the arithmetic, the scores (after the cap), p, and the denominator, now the sum
 /// of the rounded p, round to it.
 ///
 /// In tile order (SumOrder::tile) a tile sum replaces each chain. Its terms split into blocks of kTileBlock.
 /// A block is one FMA chain from zero over its even and one over its odd terms, in ascending order. The sum
 /// of the two is added to the tile sum, which starts at +0. The terms of q·k are counted from the head's
-/// first component, and those of P·V from the key block's start, even if its first keys are masked. f64 and
-/// operands in several parts throw DtypeError.
+/// first component, and those of P·V from the key block's start, even if its first keys are masked. With
+/// several parts each product of parts is a tile sum of its own, and these sums are added in the order above.
+/// f64 throws DtypeError.
 struct Attention {
   AttentionShape shape;
   ConstMatrix q, k, v;

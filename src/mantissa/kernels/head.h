@@ -42,9 +42,10 @@ void log_prob(const Context& ctx, const Extent& extent, const LogProb& h);
 
 /// Gradients for the upstream gradient d = dL/dlog_prob [tokens] per token: dlogits = d · (onehot(id) − p),
 /// with a `soft_cap` times 1 − (l / soft_cap)² (a quotient r, fma(−r, r, 1), a product), rounded to `operand`
-/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks in order, through the chunks), rounded once to
-/// dx.type; dweight += dlogitsᵀ·x over leaves, rounded once after all leaves if dweight is narrower than the
-/// arithmetic. The logits are recomputed in chunks. Tokens with id −1 contribute exact zeros.
+/// as a matmul operand; dx = dlogits·W (k = vocabulary, blocks in order, through the chunks; with operands in
+/// several parts in tile order each chunk is a row), rounded once to dx.type; dweight += dlogitsᵀ·x over
+/// leaves, rounded once after all leaves if dweight is narrower than the arithmetic. The logits are
+/// recomputed in chunks. Tokens with id −1 contribute exact zeros.
 struct LogProbBackward {
   std::int64_t channels = 0;
   std::int64_t vocabulary = 0;

@@ -1,6 +1,7 @@
 // Rounding of the operands of a product and of its partial sums.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "mantissa/numeric/format.h"
@@ -25,6 +26,11 @@ struct Factor {
   constexpr bool plain() const { return parts == 1 && !saturate && !flush_subnormals; }
   friend bool operator==(const Factor&, const Factor&) = default;
 };
+
+/// Returns the number of products of parts (i, j) with i + j < parts.
+constexpr std::size_t products_of_parts(std::size_t parts) {
+  return parts * (parts + 1) / 2;
+}
 
 /// The order in which a row of products is summed (kernels/gemm.h). Both give the same bits on every machine.
 enum class SumOrder : std::uint8_t {

@@ -156,7 +156,9 @@ class BackwardTask {
   void AddQueryBlock(std::size_t g, Range queries, Range keys, bool want_dkeys) {
     const bool want_dqueries = queries.begin >= dqueries_.begin && queries.begin < dqueries_.end;
     LoadQueries(g, queries);
-    std::fill(s_.chain, s_.chain + queries.count() * stride_, T{0});
+    const std::size_t planes = Summation{a_.order, a_.operand.parts}.Continued();
+    for (std::size_t i = 0; i < planes; ++i)
+      std::fill_n(s_.chain + i * s_.queries_plane, queries.count() * stride_, T{0});
     const std::size_t first = std::max(keys.begin, window_.first_key(queries.begin) / kKeyPart * kKeyPart);
     const std::size_t end = std::min(keys.end, queries.end);
     for (std::size_t key = first; key < end; key += kKeyPart) {
@@ -173,7 +175,10 @@ class BackwardTask {
       T* sum = DQuery(g, t);
       const T* chain = s_.chain + (t - queries.begin) * stride_;
       for (std::size_t i = 0; i < dim_; i += hn::Lanes(d)) {
-        hn::StoreU(hn::Add(hn::LoadU(d, sum + i), hn::LoadU(d, chain + i)), d, sum + i);
+        V total = hn::LoadU(d, chain + i);
+        for (std::size_t p = 1; p < planes; ++p)
+          total = hn::Add(total, hn::LoadU(d, chain + p * s_.queries_plane + i));
+        hn::StoreU(hn::Add(hn::LoadU(d, sum + i), total), d, sum + i);
       }
     }
   }
@@ -241,7 +246,7 @@ class BackwardTask {
       OrderedProduct<Left::columns, T>(Sums(keys_finite_, of.ds, of_keys_), some,
                                        {scores + i, s_.scores_plane}, kBlock, {part_keys, s_.keys_plane},
                                        stride_, dim_, seen.begin, seen.end - seen.begin,
-                                       s_.chain + i * stride_, stride_, Into::extend);
+                                       s_.chain + i * stride_, stride_, Into::extend, s_.queries_plane);
     }
   }
 
@@ -359,7 +364,7 @@ std::size_t attention_backward_workspace(const Context& ctx, const AttentionShap
 
 void attention_backward(const Context& ctx, const Extent& extent, const AttentionBackward& a) {
   assert(ctx.workspace != nullptr);
-  check_order(a.order, a.q.type, a.operand);
+  check_order(a.order, a.q.type);
   HWY_DISPATCH_TABLE(AttentionBackwardImpl)[ctx.target()](ctx, extent, a);
 }
 

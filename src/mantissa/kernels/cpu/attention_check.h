@@ -8,12 +8,10 @@
 
 namespace mantissa::kernels {
 
-/// Throws DtypeError if attention in `arithmetic` with this operand has no tile order and `order` is tile.
-inline void check_order(SumOrder order, Scalar arithmetic, const Factor& operand) {
-  if (order == SumOrder::chain || (arithmetic != Scalar::f64 && operand.parts == 1)) return;
-  throw DtypeError(
-      fmt::format("attention: tile order is for f32 arithmetic and operands in one part, got {} in {}",
-                  name(arithmetic), operand.parts));
+/// Throws DtypeError if attention in `arithmetic` has no tile order and `order` is tile.
+inline void check_order(SumOrder order, Scalar arithmetic) {
+  if (order == SumOrder::chain || arithmetic != Scalar::f64) return;
+  throw DtypeError(fmt::format("attention: tile order is for f32 arithmetic, got {}", name(arithmetic)));
 }
 
 }  // namespace mantissa::kernels

@@ -186,10 +186,11 @@ struct BackwardScratch {
   T *queries, *douts;                // [kQueryBlock, padded(head_dim)]
   T *queries_across, *douts_across;  // [padded(head_dim), kQueryBlock]: transposed
   T *p, *ds;                         // [kKeyPart, kQueryBlock]
-  T *keys_across, *ds_across;  // for operands in one part: other layouts of K and dS, half as many words
-  T* chain;                    // [kQueryBlock, padded(head_dim)]: one key block's dS·K
-  T* dqueries;                 // [group, rows, padded(head_dim)]: the sums of dQ
-  T *log_sum, *delta;          // [kQueryBlock]
+  T *keys_across, *ds_across;        // for operands in one part: other layouts of K and dS, half as many words
+  T* chain;                          // [kQueryBlock, padded(head_dim)]: one key block's dS·K, or a plane
+                                     // for each product of parts
+  T* dqueries;                       // [group, rows, padded(head_dim)]: the sums of dQ
+  T *log_sum, *delta;                // [kQueryBlock]
   std::size_t keys_plane, queries_plane, scores_plane;  // elements: of K and V; of Q and dO; of P and dS
 
   BackwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t rows, std::size_t parts) {
@@ -204,7 +205,7 @@ struct BackwardScratch {
       *each = arena.take(parts * queries_plane);
     keys_across = arena.take(parts > 1 ? 0 : keys_plane / 2);
     ds_across = arena.take(parts > 1 ? 0 : scores_plane / 2);
-    chain = arena.take(queries_plane);
+    chain = arena.take(products_of_parts(parts) * queries_plane);
     for (T** each : {&p, &ds}) *each = arena.take(parts * scores_plane);
     for (T** each : {&log_sum, &delta}) *each = arena.take(block);
     dqueries = arena.take(group * rows * d);

@@ -84,15 +84,20 @@ struct Summation {
   SumOrder order = SumOrder::chain;
   int parts = 1;
   Layout layout = Layout::values;
+  /// Returns the number of sums that Into::extend continues.
+  std::size_t Continued() const {
+    return order == SumOrder::tile ? products_of_parts(static_cast<std::size_t>(parts)) : 1;
+  }
 };
 
 /// C[rows, columns] from terms [first, first + depth) of A[rows, …] · B[…, columns]. Terms are numbered as
 /// kernels/attention.h states it; `a` and `b` start at term 0. Layout::pairs reads whole groups of terms, so
-/// those around the range must be zero in A or B and finite in the other.
+/// those around the range must be zero in A or B and finite in the other. The sums that Into::extend continues
+/// are `c_plane` apart.
 template <Left kLeft, class T>
 void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, std::size_t a_stride,
                     Planes<T> b, std::size_t b_stride, std::size_t columns, std::size_t first,
-                    std::size_t depth, T* c, std::size_t c_stride, Into into) {
+                    std::size_t depth, T* c, std::size_t c_stride, Into into, std::size_t c_plane = 0) {
 #if HWY_TARGET == HWY_AVX3
   if constexpr (std::is_same_v<T, float>) {
     if (summation.layout != Layout::values) {
@@ -107,8 +112,8 @@ void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, s
   b.first += first * b_stride;
   if constexpr (std::is_same_v<T, float>) {
     if (summation.order == SumOrder::tile) {
-      TileProduct<kLeft>(rows, a.first, a_stride, b.first, b_stride, columns, first, depth, c, c_stride,
-                         into);
+      TileProductOfParts<kLeft>(summation.parts, rows, a, a_stride, b, b_stride, columns, first, depth, c,
+                                c_stride, c_plane, into);
       return;
     }
   }

@@ -109,6 +109,39 @@ void TileProduct(std::size_t rows, const float* a, std::size_t a_stride, const f
   }
 }
 
+/// `TileProduct` of operands in `parts` parts, smallest terms first. Each product of parts is a tile sum of
+/// its own. Into::extend continues these sums, which are `c_plane` apart; otherwise their total is set or
+/// added.
+template <Left kLeft>
+void TileProductOfParts(int parts, std::size_t rows, Planes<float> a, std::size_t a_stride, Planes<float> b,
+                        std::size_t b_stride, std::size_t columns, std::size_t first, std::size_t depth,
+                        float* c, std::size_t c_stride, std::size_t c_plane, Into into) {
+  const auto each = [&](std::size_t column, std::size_t width, float* to, std::size_t ld, std::size_t plane,
+                        Into how) {
+    for (int sum = parts - 1; sum >= 0; --sum) {
+      for (int i = sum; i >= 0; --i, to += plane) {
+        TileProduct<kLeft>(rows, a.part(i), a_stride, b.part(sum - i) + column, b_stride, width, first, depth,
+                           to, ld, how);
+        if (how == Into::set) how = Into::add;
+      }
+    }
+  };
+  if (into != Into::add || parts == 1)
+    return each(0, columns, c, c_stride, into == Into::extend ? c_plane : 0, into);
+  const hn::ScalableTag<float> d;
+  HWY_ALIGN float total[kMr * kNr<float>];
+  for (std::size_t column = 0; column < columns; column += kNr<float>) {
+    const std::size_t width = std::min(kNr<float>, columns - column);
+    each(column, width, total, kNr<float>, 0, Into::set);
+    for (std::size_t i = 0; i < rows; ++i) {
+      for (std::size_t j = 0; j < width; j += hn::Lanes(d)) {
+        float* to = c + i * c_stride + column + j;
+        hn::StoreU(hn::Add(hn::LoadU(d, to), hn::Load(d, total + i * kNr<float> + j)), d, to);
+      }
+    }
+  }
+}
+
 }  // namespace attention_parts
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels

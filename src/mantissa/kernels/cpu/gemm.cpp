@@ -50,9 +50,9 @@ class GemmRun {
         parts_(g.a.operand.parts),
         rounds_(g.accumulator.rounds()),
         tiles_(g.accumulator.order == SumOrder::tile),
-        part_sums_(tiles_ && parts_ > 1 ? Pieces::count(Parts()) : 0),
+        part_sums_(tiles_ && parts_ > 1 ? products_of_parts(Parts()) : 0),
         total_(gemm_plan::summarize(Walk())),
-        pieces_(total_.blocks * Pieces::count(Parts())),
+        pieces_(total_.blocks * products_of_parts(Parts())),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), static_cast<std::size_t>(parts_)) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     constexpr bool kF64 = std::is_same_v<T, double>;

@@ -115,7 +115,6 @@ class Pieces {
     sum_ = parts_ - 1;
     a_part_ = sum_;
   }
-  static constexpr std::size_t count(std::size_t parts) { return parts * (parts + 1) / 2; }
 
   /// Stores the next product in `piece`. Returns false after the last one. Only the first one opens a leaf
   /// and only the last one closes a row or a leaf, but all of the first block open the row: they may have

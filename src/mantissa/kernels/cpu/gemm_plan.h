@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "mantissa/kernels/cpu/gemm_blocks.h"
+#include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
@@ -68,7 +68,7 @@ struct GemmScratch {
     own = parts * depth * std::max(columns, std::min(kTaskRows, round_up(m, kRowUnit)));
     temporary = std::clamp(round_up(m, kRowUnit), 2 * kRowUnit, kMostRows) * columns;
     if (parts > 1)
-      temporary = std::min(round_up(m, kRowUnit), kMostPartRows) * columns * (Pieces::count(parts) + 2);
+      temporary = std::min(round_up(m, kRowUnit), kMostPartRows) * columns * (products_of_parts(parts) + 2);
     // Every region starts at a cache line.
     shared = round_up(shared, kAlignment / element_bytes);
     own = round_up(own, kAlignment / element_bytes);
