@@ -86,7 +86,8 @@ TEST(IdleRules, OfFactorsStoredLowerAreIdleIfTheOpComputesNone) {
 
 TEST(IdleRules, OfTheOrderOfSumsAreIdleWhereNothingIsSummedInTiles) {
   check("64-true", {"*: accumulate_order=chain"}, {});
-  check("bf16-matmul-x3", {"*: accumulate_order=chain"}, {});
+  check("tf32", {"*: accumulate_order=chain"}, {});
+  check("bf16-matmul-x3", {"*: accumulate_order=tile"}, {"*.mlp: accumulate_order=chain"});
   check("32-true", {"*: accumulate_order=chain"}, {"*.mlp: accumulate_order=tile"});
   // Without this rule the policy is an error.
   const auto needed = precision::Policy::parse("bf16-mixed accumulate=f16 accumulate_block=33")

@@ -25,13 +25,14 @@ TEST(IdleFields, AreReportedWithTheReason) {
               "no sum is rounded under accumulate=f32"});
   const std::string chains =
       " has no effect: no format of factors is exact in bf16, so all products are summed in chain order";
-  for (const char* preset : {"64-true", "32-true", "16-mixed", "tf32", "bf16-matmul-x3"})
+  for (const char* preset : {"64-true", "32-true", "16-mixed", "tf32"})
     EXPECT_EQ(idle((std::string(preset) + " accumulate_order=chain").c_str()),
               Strings{"accumulate_order=chain" + chains})
         << preset;
   const std::string tiles =
       " has no effect: all factors are exact in bf16, so all products are summed in tile order";
-  for (const char* preset : {"bf16-mixed", "fp8-hybrid", "bf16-mixed compute=nvfp4", "bf16-matmul"})
+  for (const char* preset :
+       {"bf16-mixed", "fp8-hybrid", "bf16-mixed compute=nvfp4", "bf16-matmul", "bf16-matmul-x3"})
     EXPECT_EQ(idle((std::string(preset) + " accumulate_order=tile").c_str()),
               Strings{"accumulate_order=tile" + tiles})
         << preset;
@@ -51,8 +52,8 @@ TEST(IdleFields, AreReportedWithTheReason) {
 TEST(IdleFields, DoNotIncludeFieldsThatARuleMayUse) {
   for (const char* line :
        {"accumulate_block=32; lm_head: accumulate=bf16", "accumulate=f16 accumulate_block=32",
-        "bf16-mixed accumulate_order=chain", "32-true accumulate_order=tile",
-        "32-true accumulate_order=chain; *.mlp: compute=bf16",
+        "bf16-mixed accumulate_order=chain", "bf16-matmul-x6 accumulate_order=chain",
+        "32-true accumulate_order=tile", "32-true accumulate_order=chain; *.mlp: compute=bf16",
         "transformer-engine compute=fp8-hybrid-f16 accumulate_order=chain",
         "bf16-mixed accumulate_order=tile; lm_head: compute=f16", "fp8-hybrid accumulate_order=auto",
         "fp8-hybrid accumulate=f16 accumulate_order=tile", "bf16-mixed scale_margin=2; *.mlp: compute=e4m3",

@@ -25,16 +25,6 @@ std::vector<Operand> factors_of(const Step& step) {
   return factors;
 }
 
-bool is_exact(const Factor& f) {
-  return f.parts == 1 && exact_in_bf16(f.format);
-}
-
-bool has_parts(const Step& step) {
-  const std::vector<Operand> factors = factors_of(step);
-  return step.compute.parts > 1 ||
-         std::ranges::any_of(factors, [](const Operand& o) { return o.operand.parts > 1; });
-}
-
 /// Returns true if the format of factors that the step computes itself counts. It counts in all steps that
 /// compute logits, so that forward and backward pass, traces and generation sum them in one order.
 bool counts_compute(const Step& step) {
@@ -44,10 +34,10 @@ bool counts_compute(const Step& step) {
 
 SumOrder order_by_factors(const Program& program, const Step& step) {
   if (program.arithmetic == Scalar::f64) return SumOrder::chain;
-  bool exact = !counts_compute(step) || is_exact(step.compute), scaled = false;
+  bool exact = !counts_compute(step) || exact_in_bf16(step.compute.format), scaled = false;
   for (const Operand& o : factors_of(step)) {
     const auto& quantization = program.buffer(o.buffer).quantization;
-    exact = exact && is_exact(o.operand);
+    exact = exact && exact_in_bf16(o.operand.format);
     scaled = scaled || (quantization && quantization->scale >= 0);
   }
   return exact && !(scaled && rounds_sums(step)) ? SumOrder::tile : SumOrder::chain;
@@ -58,13 +48,11 @@ std::string origin_of(const Program& program, const precision::Use& use, std::st
 }
 
 void check_tile(const Program& program, const precision::Use& use, const Step& step) {
-  const bool f64 = program.arithmetic == Scalar::f64;
-  if (!f64 && !has_parts(step)) return;
+  if (program.arithmetic != Scalar::f64) return;
   throw ConfigError(
-      fmt::format("{} {}: accumulate_order=tile ({}) is not available for {}, whose products are summed in "
+      fmt::format("{} {}: accumulate_order=tile ({}) is not available for f64, whose products are summed in "
                   "chain order. Fix: accumulate_order=auto, or the rule \"{}: accumulate_order=auto\"",
-                  step.scope, step.op->op, origin_of(program, use, "accumulate_order"),
-                  f64 ? "f64" : fmt::format("factors in several parts ({})", step.factors), step.scope));
+                  step.scope, step.op->op, origin_of(program, use, "accumulate_order"), step.scope));
 }
 
 void check_block(const Program& program, const precision::Use& use, const Step& step) {

@@ -37,7 +37,7 @@ bool has_blocks(const Fields& f) {
 /// True if a product of factors in this format is summed in tile order: in Linear ops, and elsewhere, where
 /// factors under a format with scales have that of stored results (docs/numerics.md, "Policy").
 bool tiles_in_linear(const Compute& c) {
-  return c->scaled != Scaled::none || (c->factor.parts == 1 && exact_in_bf16(c->factor.format));
+  return c->scaled != Scaled::none || exact_in_bf16(c->factor.format);
 }
 bool tiles_elsewhere(const Compute& c) {
   return c->scaled != Scaled::none ? exact_in_bf16(c->stored) : tiles_in_linear(c);
