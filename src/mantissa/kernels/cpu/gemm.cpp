@@ -14,7 +14,7 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
-#include "mantissa/kernels/cpu/gemm_thin-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_run-inl.h"
 #include "mantissa/kernels/cpu/gemm_units-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
@@ -72,9 +72,6 @@ class GemmRun {
 
   void Run() {
     if (total_.blocks == 0) return epilogue_.Clear();
-    if constexpr (std::is_same_v<Unit, FmaUnit<T>>) {
-      if (IsThin(g_)) return RunThin();
-    }
     m_ < n_ ? ShareA() : ShareB();
   }
 
@@ -111,49 +108,6 @@ class GemmRun {
   std::size_t TemporaryRows(std::size_t columns) const {
     const std::size_t rows = scratch_.temporary / (std::max<std::size_t>(sum_sets_, 1) * columns);
     return std::max(rows / kRowUnit * kRowUnit, kRowUnit);
-  }
-
-  /// Few rows: B is not packed, and A is packed in strips of kThinStrip rows as [k][rows].
-  void RunThin() const {
-    for (std::size_t row = 0; row < m_; row += kThinStrip) {
-      Blocks walk = Walk();
-      for (Block b; walk.next(b);) PackThin<T>(a_, row, m_ - row, b.k, b.depth, ThinA(row, b));
-    }
-    const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
-    parallel_for(ctx_, Count(ceil_div(n_, columns)), [&](std::int64_t task, int thread) {
-      RunThinTile(static_cast<std::size_t>(task) * columns, columns, thread);
-    });
-  }
-
-  T* ThinA(std::size_t row, const Block& b) const {
-    return Shared() + row * total_.depth + b.packed * thin_rows(m_ - row);
-  }
-
-  /// Computes the tile of `width` columns from `column` on.
-  void RunThinTile(std::size_t column, std::size_t width, int thread) const {
-    const std::size_t columns = std::min(width, n_ - column);
-    const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
-    const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };
-    if (column < stride && whole(column))
-      AskForColumns<T>(b_, column);  // a thread's first tile, not prefetched yet
-    T* sums = Temporary(thread);
-    for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
-      // The next tile of this thread follows if all threads are equally fast.
-      const std::size_t next = j + kThinColumns<T> < columns ? column + j + kThinColumns<T> : column + stride;
-      Blocks walk = Walk();
-      for (Block b; walk.next(b);) {
-        const ThinColumns<T> some(b_, column + j, std::min(kThinColumns<T>, columns - j), b.k, b.depth,
-                                  whole(next) ? next : column + j, m_ <= kThinStrip);
-        for (std::size_t row = 0; row < m_; row += kThinStrip) {
-          some.Multiply(thin_rows(m_ - row), ThinA(row, b), sums + row * kColumns + j, kColumns,
-                        b.first ? TileStore::set : TileStore::add, g_.accumulator.order);
-        }
-      }
-    }
-    for (std::size_t i = 0; i < m_; ++i) {
-      epilogue_.Unscale(sums + i * kColumns, columns);
-      epilogue_.Finish(i, column, columns, sums + i * kColumns);
-    }
   }
 
   /// A is shared in chunks of rows. A task has a tile of columns and all or some of the chunk's rows.
@@ -362,12 +316,13 @@ class GemmRun {
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
-  if (TileUnit::Serves(ctx) && bf16_factors(g) && !IsThin(g)) {
+  if (IsThin(g)) return ThinRun<float>(ctx, g).Run();
+  if (TileUnit::Serves(ctx) && bf16_factors(g)) {
     GemmRun<TileUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }
 #if HWY_TARGET == HWY_AVX3
-  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g) && !IsThin(g)) {
+  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g)) {
     GemmRun<PairUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }
@@ -375,6 +330,7 @@ void GemmF32(const Context& ctx, const Gemm& g) {
   GemmRun<FmaUnit<float>>(ctx, g).Run();
 }
 void GemmF64(const Context& ctx, const Gemm& g) {
+  if (IsThin(g)) return ThinRun<double>(ctx, g).Run();
   GemmRun<FmaUnit<double>>(ctx, g).Run();
 }
 

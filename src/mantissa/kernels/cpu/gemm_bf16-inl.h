@@ -71,7 +71,7 @@ class Smallest {
   HWY_INLINE bool Below(std::uint32_t exponent) const {
     const D16 d;
     const auto least = static_cast<std::uint16_t>((exponent << 7U) - 1);  // of a magnitude that is not below
-    return !hn::AllTrue(d, hn::Ge(least_, hn::Set(d, least)));
+    return !hn::AllTrue(d, hn::Eq(hn::Max(least_, hn::Set(d, least)), least_));
   }
 
  private:

@@ -16,6 +16,7 @@
 
 #include "mantissa/kernels/cpu/gemm_pairs-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
+#include "mantissa/kernels/guard_count.h"
 #include "mantissa/tensor/extent.h"
 
 #if HWY_TARGET == HWY_AVX3
@@ -31,6 +32,7 @@ inline constexpr std::size_t kThinLanes = 16, kThinAtOnce = 8, kThinWords = kTil
 /// The words of `groups` ≤ kTileBlock / kGroup groups of 16 columns, and their smallest magnitude.
 class ThinWords {
  public:
+  HWY_INLINE ThinWords() : smallest_() {}  // compiled for the target, which a defaulted one is not
   /// Reads the columns from `at` on, an even number of groups.
   HWY_INLINE void Read(SideBySide<std::uint16_t>& at, std::size_t groups) {
     const hn::ScalableTag<Word> d;
@@ -101,44 +103,69 @@ HWY_NOINLINE void SlowThinPairs(std::size_t groups, const Word* HWY_RESTRICT a, 
   hn::StoreU(hn::Add(before, hn::Add(sums[0], sums[1])), d, out);
 }
 
-/// out[i * ld + c] = the sum of row i and column c over one block of `depth` ≤ kSumBlock terms, or that sum
-/// added to the previous value, for a strip of `rows` ≤ 16 rows and 16 columns. `a` is a panel of `rows`
-/// rows; column c starts at columns + c * stride. Prefetches as many bytes from `ahead` on as it reads.
-inline void ThinPairBlock(std::size_t depth, const std::uint16_t* a, std::size_t rows,
-                          const std::uint16_t* columns, std::size_t stride, const std::uint8_t* ahead,
-                          float* out, std::size_t ld, TileStore store) {
-  const std::uint32_t of_a = bf16::ExponentAt(a);
-  // Factors of B must have at least this exponent: 1 for a normal number.
-  const std::uint32_t least = bf16::kLeastExponents - std::min(of_a, bf16::kLeastExponents - 1);
-  const Word* left = reinterpret_cast<const Word*>(a + rows * kHead);
-  SideBySide<std::uint16_t> at(columns, stride);
-  HWY_ALIGN std::uint16_t staged[kThinLanes * kTileBlock];
-  for (std::size_t k = 0; k < depth; k += kTileBlock, store = TileStore::add) {
-    const std::size_t terms = std::min(kTileBlock, depth - k), groups = groups_of(terms);
-    ThinWords words;
-    if (terms % (2 * kGroup) == 0) {
-      for (std::size_t i = 0; i < terms * kThinLanes * sizeof *columns; i += 64, ahead += 64)
-        __builtin_prefetch(ahead, 0, kThinLevel);
-      words.Read(at, groups);
-    } else {  // the last ones
-      std::fill(std::begin(staged), std::end(staged), std::uint16_t{0});
-      for (std::size_t c = 0; c < kThinLanes; ++c)
-        std::copy_n(columns + c * stride + k, terms, staged + c * kTileBlock);
-      SideBySide<std::uint16_t> rest(staged, kTileBlock);
-      words.Read(rest, groups + groups % 2);
+/// One block of 16 columns of B, of `depth` ≤ kSumBlock terms.
+class ThinBlock {
+ public:
+  /// The columns [column, column + count) from term `k` on; the missing ones are copies of the last one, and
+  /// their sums are not read. Prefetches as many bytes from column `next` on as it reads.
+  ThinBlock(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
+            std::size_t next)
+      : depth_(depth), stride_(b.ld) {
+    columns_ = reinterpret_cast<const std::uint16_t*>(b.At(column, k));
+    ahead_ = b.At(next, k * kThinLanes);
+    if (count == kThinLanes) return;
+    for (std::size_t c = 0; c < kThinLanes; ++c) {
+      std::copy_n(columns_ + std::min(c, count - 1) * b.ld, depth,
+                  staged_ + c * static_cast<std::size_t>(kSumBlock));
     }
-    if (of_a == 0 || words.Below(least)) {
-      for (std::size_t i = 0; i < rows; ++i)
-        SlowThinPairs(groups, left + i, rows, words.get(), out + i * ld, store);
-    } else if (rows == 4) {
-      ThinPairs<4>(groups, left, rows, words.get(), out, ld, store);
-    } else {
-      for (std::size_t i = 0; i < rows; i += kThinAtOnce)
-        ThinPairs<kThinAtOnce>(groups, left + i, rows, words.get(), out + i * ld, ld, store);
-    }
-    left += 2 * groups * rows;
+    columns_ = staged_;
+    stride_ = kSumBlock;
   }
-}
+
+  /// Computes out[i * ld + c] = the sum of row i and column c, or adds it to the previous value, for a strip
+  /// of 4, 8 or 16 rows. `a` is its panel.
+  void Multiply(const std::uint16_t* a, std::size_t rows, float* out, std::size_t ld, TileStore store) const {
+    const std::uint32_t of_a = bf16::ExponentAt(a);
+    // Factors of B must have at least this exponent: 1 for a normal number.
+    const std::uint32_t least = bf16::kLeastExponents - std::min(of_a, bf16::kLeastExponents - 1);
+    const Word* left = reinterpret_cast<const Word*>(a + rows * kHead);
+    SideBySide<std::uint16_t> at(columns_, stride_);
+    const std::uint8_t* ahead = ahead_;
+    for (std::size_t k = 0; k < depth_; k += kTileBlock, store = TileStore::add) {
+      const std::size_t terms = std::min(kTileBlock, depth_ - k), groups = groups_of(terms);
+      ThinWords words;
+      if (terms % (2 * kGroup) == 0) {
+        for (std::size_t i = 0; i < terms * kThinLanes * sizeof *columns_; i += 64, ahead += 64)
+          __builtin_prefetch(ahead, 0, kThinLevel);
+        words.Read(at, groups);
+      } else {  // the last ones
+        HWY_ALIGN std::uint16_t rest[kThinLanes * kTileBlock] = {};
+        for (std::size_t c = 0; c < kThinLanes; ++c)
+          std::copy_n(columns_ + c * stride_ + k, terms, rest + c * kTileBlock);
+        SideBySide<std::uint16_t> at_rest(rest, kTileBlock);
+        words.Read(at_rest, groups + groups % 2);
+      }
+      const bool fast = of_a > 0 && !words.Below(least);
+      GuardTask::add(fast);
+      if (!fast) {
+        for (std::size_t i = 0; i < rows; ++i)
+          SlowThinPairs(groups, left + i, rows, words.get(), out + i * ld, store);
+      } else if (rows == 4) {
+        ThinPairs<4>(groups, left, rows, words.get(), out, ld, store);
+      } else {
+        for (std::size_t i = 0; i < rows; i += kThinAtOnce)
+          ThinPairs<kThinAtOnce>(groups, left + i, rows, words.get(), out + i * ld, ld, store);
+      }
+      left += 2 * groups * rows;
+    }
+  }
+
+ private:
+  std::size_t depth_, stride_;
+  const std::uint16_t* columns_;
+  const std::uint8_t* ahead_;
+  HWY_ALIGN std::uint16_t staged_[kThinLanes * static_cast<std::size_t>(kSumBlock)];
+};
 
 }  // namespace pairs
 }  // namespace HWY_NAMESPACE

@@ -1,0 +1,175 @@
+// A product of few rows (kernels/cpu/gemm_thin-inl.h): A is packed in strips of rows and shared by all
+// threads, B is read in place.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_RUN_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_THIN_RUN_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_THIN_RUN_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/cpu/gemm_blocks.h"
+#include "mantissa/kernels/cpu/gemm_check.h"
+#include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
+#include "mantissa/kernels/cpu/gemm_plan.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
+#include "mantissa/kernels/gemm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+template <class T>
+class ThinRun {
+ public:
+  /// `g` must be IsThin().
+  ThinRun(const Context& ctx, const Gemm& g)
+      : ctx_(ctx),
+        g_(g),
+        epilogue_(g),
+        m_(static_cast<std::size_t>(g.m)),
+        n_(static_cast<std::size_t>(g.n)),
+        a_(g.a, true),
+        b_(g.b, true),
+        one_row_{0, g.k},
+        pairs_(UsesPairs()),
+        depth_(gemm_plan::summarize(Walk()).depth),
+        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1) {
+    if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
+    if (g.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
+  }
+
+  void Run() {
+    if (g_.k <= 0) return epilogue_.Clear();
+    for (std::size_t row = 0; row < m_; row += kThinStrip) {
+      gemm_plan::Blocks walk = Walk();
+      for (gemm_plan::Block b; walk.next(b);) {
+        if (pairs_) {
+          PackPairs(row, b);
+        } else {
+          PackThin<T>(a_, row, m_ - row, b.k, b.depth, StripAt<T>(row, b));
+        }
+      }
+    }
+    const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    const std::size_t tasks = gemm_plan::ceil_div(n_, columns);
+    parallel_for(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
+      RunTile(static_cast<std::size_t>(task) * columns, columns, thread);
+    });
+  }
+
+ private:
+  static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
+  static constexpr std::size_t kRowsForPairs = 4;  // fewer do not repay the guard
+
+  bool UsesPairs() const {
+    return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, float> && ctx_.simd == Simd::avx512_bf16 &&
+           m_ >= kRowsForPairs && bf16_factors(g_) && b_.type == Scalar::bf16 && b_.depth_contiguous &&
+           g_.b.operand.plain();
+  }
+  gemm_plan::Blocks Walk() const {
+    return gemm_plan::Blocks(g_.rows, g_.rows_per_leaf, one_row_, 0, kSumBlock,
+                             pairs_ ? &Stored : gemm_plan::Blocks::as_it_is);
+  }
+  /// The places that a block takes in a packed row.
+  static std::size_t Stored(std::size_t depth) {
+#if HWY_TARGET == HWY_AVX3
+    return pairs::packed_depth(depth);
+#else
+    return depth;
+#endif
+  }
+  /// Rows of the strip that starts at `row`; missing rows are zero.
+  std::size_t StripRows(std::size_t row) const {
+    return std::max(thin_rows(m_ - row), pairs_ ? kRowsForPairs : 1);
+  }
+  template <class Packed>
+  Packed* StripAt(std::size_t row, const gemm_plan::Block& b) const {
+    return reinterpret_cast<Packed*>(ctx_.workspace) + row * depth_ + b.packed * StripRows(row);
+  }
+  T* Sums(int thread) const {
+    return reinterpret_cast<T*>(ctx_.workspace) + scratch_.shared +
+           static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary) + scratch_.own;
+  }
+
+  void PackPairs(std::size_t row, const gemm_plan::Block& b) const {
+#if HWY_TARGET == HWY_AVX3
+    auto* to = StripAt<std::uint16_t>(row, b);
+    const std::size_t rows = StripRows(row), count = std::min(rows, m_ - row);
+    if (rows == 4) return pairs::Pack<4>(a_, row, count, b.k, b.depth, to);
+    if (rows == 8) return pairs::Pack<8>(a_, row, count, b.k, b.depth, to);
+    pairs::Pack<kThinStrip>(a_, row, count, b.k, b.depth, to);
+#else
+    static_cast<void>(row), static_cast<void>(b);
+#endif
+  }
+
+  /// Computes the tile of `width` columns from `column` on.
+  void RunTile(std::size_t column, std::size_t width, int thread) const {
+    const std::size_t columns = std::min(width, n_ - column);
+    const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
+    const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };
+    if (column < stride && whole(column))
+      AskForColumns<T>(b_, column);  // a thread's first tile, not prefetched yet
+    T* sums = Sums(thread);
+    for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
+      // The next tile of this thread follows if all threads are equally fast.
+      const std::size_t next = j + kThinColumns<T> < columns ? column + j + kThinColumns<T> : column + stride;
+      const std::size_t count = std::min(kThinColumns<T>, columns - j);
+      gemm_plan::Blocks walk = Walk();
+      for (gemm_plan::Block b; walk.next(b);)
+        Multiply(column + j, count, b, whole(next) ? next : column + j, sums + j);
+    }
+    for (std::size_t i = 0; i < m_; ++i) {
+      epilogue_.Unscale(sums + i * kColumns, columns);
+      epilogue_.Finish(i, column, columns, sums + i * kColumns);
+    }
+  }
+
+  /// Adds one block of the columns [column, column + count), count ≤ kThinColumns, to the sums of all rows.
+  /// Prefetches those from `next` on.
+  void Multiply(std::size_t column, std::size_t count, const gemm_plan::Block& b, std::size_t next,
+                T* sums) const {
+    const TileStore store = b.first ? TileStore::set : TileStore::add;
+#if HWY_TARGET == HWY_AVX3
+    if constexpr (std::is_same_v<T, float>) {
+      if (pairs_) {
+        const pairs::ThinBlock block(b_, column, count, b.k, b.depth, next);
+        for (std::size_t row = 0; row < m_; row += kThinStrip) {
+          block.Multiply(StripAt<std::uint16_t>(row, b), StripRows(row), sums + row * kColumns, kColumns,
+                         store);
+        }
+        return;
+      }
+    }
+#endif
+    const ThinColumns<T> some(b_, column, count, b.k, b.depth, next, m_ <= kThinStrip);
+    for (std::size_t row = 0; row < m_; row += kThinStrip) {
+      some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store,
+                    g_.accumulator.order);
+    }
+  }
+
+  Context ctx_;
+  const Gemm& g_;
+  GemmEpilogue<T> epilogue_;
+  std::size_t m_, n_;
+  PackSource a_, b_;
+  Row one_row_;
+  bool pairs_;         // by VDPBF16PS
+  std::size_t depth_;  // places that a packed row of A takes
+  gemm_plan::GemmScratch scratch_;
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_THIN_RUN_INL_H_
