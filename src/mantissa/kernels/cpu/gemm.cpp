@@ -316,13 +316,14 @@ class GemmRun {
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
-  if (IsThin(g)) return ThinRun<float>(ctx, g).Run();
-  if (TileUnit::Serves(ctx) && bf16_factors(g)) {
+  const bool factors = bf16_factors(g), pairs = factors && ctx.simd == Simd::avx512_bf16;
+  if (IsThin(g) && (!pairs || g.m <= kThinPairRows)) return ThinRun<float>(ctx, g).Run();
+  if (TileUnit::Serves(ctx) && factors) {
     GemmRun<TileUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }
 #if HWY_TARGET == HWY_AVX3
-  if (ctx.simd == Simd::avx512_bf16 && bf16_factors(g)) {
+  if (pairs) {
     GemmRun<PairUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }

@@ -26,6 +26,9 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 
+/// The most rows that are multiplied by VDPBF16PS without packing B.
+inline constexpr std::int64_t kThinPairRows = 32;
+
 template <class T>
 class ThinRun {
  public:
@@ -67,7 +70,7 @@ class ThinRun {
 
  private:
   static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
-  static constexpr std::size_t kRowsForPairs = 4;  // fewer do not repay the guard
+  static constexpr std::size_t kRowsForPairs = 8;  // fewer do not repay the guard
 
   bool UsesPairs() const {
     return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, float> && ctx_.simd == Simd::avx512_bf16 &&
