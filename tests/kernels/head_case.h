@@ -21,6 +21,8 @@ struct Head {
   Scalar softmax = Scalar::f64;
   Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
+  Factor operand;  // of dlogits, and of x and the weights as well if in several parts
+  SumOrder order = SumOrder::chain;
 
   Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
       : arithmetic(a),
@@ -28,7 +30,8 @@ struct Head {
         batch(b),
         x(storage, b.tokens, kChannels),
         weight(storage, v, kChannels),
-        d(a, b.tokens, 1) {
+        d(a, b.tokens, 1),
+        operand(a) {
     std::mt19937 random(kSeed);
     x.fill_normal(random);
     weight.fill_normal(random);
@@ -44,11 +47,13 @@ struct Head {
     const Extent extent = batch.extent();
     const std::int64_t tokens = batch.tokens, leaf = longest_leaf == 0 ? tokens : longest_leaf;
     std::vector<std::byte> work(
-        64 + (joined ? log_prob_training_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic,
-                                                   gradients, gradients)
-                     : std::max(log_prob_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic),
-                                log_prob_backward_workspace(ctx, tokens, leaf, kChannels, vocabulary,
-                                                            arithmetic, gradients, gradients))));
+        64 +
+        (joined ? log_prob_training_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic, gradients,
+                                              gradients, operand.parts)
+                : std::max(
+                      log_prob_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic, operand.parts),
+                      log_prob_backward_workspace(ctx, tokens, leaf, kChannels, vocabulary, arithmetic,
+                                                  gradients, gradients, operand.parts))));
     void* begin = work.data();
     std::size_t space = work.size();
     ctx.workspace = static_cast<std::byte*>(std::align(64, work.size() - 63, begin, space));
@@ -56,8 +61,11 @@ struct Head {
     std::vector<Tensor> out(3, Tensor(arithmetic, batch.tokens, 1));
     out.emplace_back(gradients, batch.tokens, kChannels);
     out.push_back(before == nullptr ? Tensor(arithmetic, vocabulary, kChannels) : *before);
-    LogProb f{kChannels, vocabulary, {x, x.type, false}, {weight, weight.type, false}, ids.data(), out[0],
-              out[1],    out[2]};
+    const auto factor = [&](const Tensor& t) { return operand.parts > 1 ? operand : Factor(t.type); };
+    LogProb f{
+        kChannels, vocabulary, {x, factor(x), false}, {weight, factor(weight), false}, ids.data(), out[0],
+        out[1],    out[2]};
+    f.accumulator.order = order;
     f.softmax = softmax;
     f.rounded = rounded;
     f.soft_cap = soft_cap;
@@ -70,7 +78,8 @@ struct Head {
     g.ids = ids.data();
     g.lse = out[1];
     g.dlog_prob = d;
-    g.operand = arithmetic;
+    g.operand = operand;
+    g.accumulator.order = order;
     g.softmax = softmax;
     g.rounded = rounded;
     g.soft_cap = soft_cap;

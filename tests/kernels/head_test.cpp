@@ -159,6 +159,21 @@ TEST(Head, OnePassGivesTheBytesOfTwo) {
   }
 }
 
+TEST(Head, OfPartsGivesTheSameBytesInOnePassAndTwoInTileOrder) {
+  for (const int parts : {2, 3}) {
+    Head h(Scalar::f32, Scalar::f32, 1061, Batch({300, 260, 3}, 1));
+    h.operand = Factor(Scalar::bf16, parts);
+    h.order = SumOrder::tile;
+    const std::vector<Tensor> halves = h.run({.simd = best_simd()});
+    for (const Context& ctx : contexts()) {
+      EXPECT_TRUE(h.run(ctx) == halves) << describe(ctx);
+      const std::vector<Tensor> joined = h.run(ctx, nullptr, true);
+      for (const std::size_t o : {0U, 1U, 3U, 4U})
+        EXPECT_TRUE(joined[o] == halves[o]) << describe(ctx) << " output " << o;
+    }
+  }
+}
+
 /// Covers one group of leaves and several, and a full chunk and a partial one.
 TEST(Head, RoundsANarrowerGradientOncePerMicroBatch) {
   for (const auto& lengths : {std::vector<std::int64_t>{300, 260, 3}, {1500, 1400, 7}}) {
