@@ -112,6 +112,11 @@ struct Errors {
   double rms = 0;    // over all elements, relative to that of the exact ones
 };
 
+/// The product of the same f32 numbers in double.
+reference::GemmResult exact_product(const Size& size) {
+  return reference::gemm(Case(size, {Scalar::f32, Scalar::f32, Scalar::f64, Scalar::f64}).g);
+}
+
 Errors errors_of(const Case& x, const reference::GemmResult& exact) {
   Errors e;
   double squares = 0, of_exact = 0;
@@ -150,7 +155,7 @@ double roundings(SumOrder order, std::int64_t k, int products) {
 TEST(GemmPartsError, IsWithinTheBoundOfTheOrder) {
   for (const SumOrder order : {SumOrder::chain, SumOrder::tile}) {
     const Size size{40, 60, 512};
-    const reference::GemmResult exact = reference::gemm(Case(size, kF32).g);
+    const reference::GemmResult exact = exact_product(size);
     double before = 0;
     for (const int parts : {1, 2, 3}) {
       Case x(size, kF32);
@@ -167,10 +172,10 @@ TEST(GemmPartsError, IsWithinTheBoundOfTheOrder) {
 }
 
 TEST(GemmPartsError, OfThreePartsInTileOrderIsBelowThatOfF32) {
-  for (const std::int64_t k : {64, 256, 512, 2000}) {
+  for (const std::int64_t k : {4, 16, 64, 256, 512, 2000}) {
     const Size size{40, 60, k};
     const Case f32(size, kF32);
-    const reference::GemmResult exact = reference::gemm(f32.g);
+    const reference::GemmResult exact = exact_product(size);
     Case x(size, kF32);
     split(x, {3, SumOrder::tile});
     EXPECT_LT(errors_of(x, exact).rms, errors_of(f32, exact).rms) << k << " terms";
