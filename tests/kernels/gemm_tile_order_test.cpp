@@ -51,6 +51,12 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Range(0, 4), ::testing::Values(kBf16ToF32, kRoundedToBf16, kE4m3)),
     shape_name);
 
+/// Panels of units with 32 rows and long blocks, in scratch memory that is counted for f32 panels of 42 rows.
+TEST(GemmTileOrderOfLongBlocks, FitsTheScratchOfF32Panels) {
+  Case x({161, 33, 1000}, kBf16ToF32);
+  expect_stated_bits(x);
+}
+
 TEST(GemmTileOrderOfLeaves, IsTheStatedOne) {
   for (const std::vector<std::int64_t>& lengths : {std::vector<std::int64_t>{256, 256},
                                                    {300},
