@@ -1,5 +1,5 @@
-// Matrix products as a share of the machine's measured FMA peak: squares, the shapes of a training step, and
-// generation, next to OpenBLAS and oneDNN if they are installed. bench_gemm [THREADS]
+// Matrix products as a share of the measured peaks of the machine's units: squares, the shapes of a training
+// step, and generation, next to OpenBLAS and oneDNN if they are installed. bench_gemm [THREADS]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ std::vector<Variant> variants_of(kernels::Simd simd) {
   using enum Scalar;
   using enum mantissa::SumOrder;
   using enum kernels::Simd;
-  std::vector<Variant> all = {{"f32", f32, chain, simd}, {"bf16", bf16, tile, simd}};
+  std::vector<Variant> all = {{"f32", f32, chain, simd}, {"bf16/f32", bf16, tile, simd}};
   if (simd == avx512_bf16 || simd == amx) all.push_back({"by FMA", bf16, tile, avx512});
   all.push_back({"chain", bf16, chain, simd});
   all.push_back({"f16", f16, chain, simd});
@@ -132,10 +132,23 @@ struct Matrices {
   }
 };
 
+/// The peaks, in registers, of fused multiply-adds and of the unit that multiplies bf16 in tile order.
+struct Peaks {
+  double f32 = 0, bf16 = 0;
+  const kernels::Unit* unit = nullptr;
+
+  void measure(const kernels::Context& ctx) {
+    const mantissa::Accumulator sums(Scalar::f32, 0, mantissa::SumOrder::tile);
+    unit = &kernels::unit_of(ctx.simd, {Scalar::f32, Scalar::bf16, Scalar::bf16, sums});
+    f32 = std::max(f32, kernels::measure_peak(ctx, kernels::UnitId::fma));
+    bf16 = std::max(bf16, kernels::measure_peak(ctx, unit->id));
+  }
+};
+
 /// Prints one line: flop/s of every variant, measured alternately so that noise affects all of them alike.
-/// f32 and the peak are the fastest runs, so their ratio does not include other load on the machine.
-void measure(const Work& w, const kernels::Context& ctx, const std::vector<Variant>& variants, double& peak) {
-  peak = std::max(peak, kernels::measure_fma_peak(ctx, Scalar::f32));
+/// f32, bf16 and the peaks are the fastest runs, so their ratios do not include other load on the machine.
+void measure(const Work& w, const kernels::Context& ctx, const std::vector<Variant>& variants, Peaks& peaks) {
+  peaks.measure(ctx);
   std::vector<Matrices> matrices;
   for (const Variant& v : variants) matrices.emplace_back(w, v, ctx);
   for (const Matrices& m : matrices) m.seconds();
@@ -149,10 +162,14 @@ void measure(const Work& w, const kernels::Context& ctx, const std::vector<Varia
     for (std::size_t i = 0; i < others.size(); ++i) peer_seconds[i].push_back(matrices[0].seconds(others[i]));
   }
   fmt::print("{:24} {:5} × {:4} × {:4}", w.name, w.m, w.n, w.k);
-  const double fastest = flops / *std::min_element(seconds[0].begin(), seconds[0].end());
-  fmt::print("{:9.1f}{:6.0f} %", fastest / 1e9, 100 * fastest / peak);
+  // bf16 is the second variant. It is a share of the peak of the unit that computes it.
+  for (const auto& [variant, peak] : {std::pair{0, peaks.f32}, std::pair{1, peaks.bf16}}) {
+    const std::vector<double>& s = seconds[static_cast<std::size_t>(variant)];
+    const double fastest = flops / *std::min_element(s.begin(), s.end());
+    fmt::print("{:9.1f}{:6.0f} %", fastest / 1e9, 100 * fastest / peak);
+  }
   for (std::size_t i = 1; i < variants.size(); ++i)
-    fmt::print("{:8.2f}", median(seconds[0]) / median(seconds[i]));
+    fmt::print("{:9.2f}", median(seconds[0]) / median(seconds[i]));
   for (const std::vector<double>& s : peer_seconds) fmt::print("{:10.2f}", median(seconds[0]) / median(s));
   fmt::print("\n");
 }
@@ -163,20 +180,23 @@ int main(int argc, char** argv) {
   kernels::Context ctx = mantissa::bench::context(argc, argv);
   for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
     ctx.simd = simd;
-    double peak = 0;
+    Peaks peaks;
     fmt::print("{}, {} threads\n", kernels::name(simd), ctx.threads);
     const std::vector<Variant> variants = variants_of(simd);
-    fmt::print("{:24} {:>19}{:>9}{:>8}", "product", "m × n × k", "GFLOP/s", "of peak");
-    for (std::size_t i = 1; i < variants.size(); ++i) fmt::print("{:>8}", variants[i].name);
+    fmt::print("{:24} {:>19}{:>9}{:>8}{:>9}{:>8}", "product", "m × n × k", "f32", "of peak", "bf16",
+               "of peak");
+    for (std::size_t i = 1; i < variants.size(); ++i) fmt::print("{:>9}", variants[i].name);
     for (const mantissa::bench::Peer& peer : mantissa::bench::peers(ctx.threads))
       fmt::print("{:>10}", peer.name);
     fmt::print("\n");
-    for (const Work& w : kWorks) measure(w, ctx, variants, peak);
-    fmt::print("FMA peak {:.0f} GFLOP/s in f32\n\n", peak / 1e9);
+    for (const Work& w : kWorks) measure(w, ctx, variants, peaks);
+    fmt::print("peaks: FMA {:.0f} GFLOP/s in f32, {} {:.0f} GFLOP/s in bf16\n\n", peaks.f32 / 1e9,
+               peaks.unit->name, peaks.bf16 / 1e9);
     if (simd == kernels::Simd::avx2 || kernels::best_simd() == kernels::Simd::neon) break;
   }
   fmt::print(
-      "GFLOP/s are for f32; the other columns are speeds relative to f32, other libraries in f32. bf16 and "
-      "e4m3 are in tile order: by the set's fastest instruction, and \"by FMA\"; \"chain\" is bf16 in chain "
-      "order.\n");
+      "f32 and bf16 are in GFLOP/s, with their shares of the peaks of their units. The other columns are "
+      "speeds "
+      "relative to f32, other libraries in f32. bf16 and e4m3 are in tile order: by the set's fastest "
+      "instruction, and \"by FMA\"; \"chain\" is bf16 in chain order.\n");
 }

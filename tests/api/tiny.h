@@ -49,7 +49,10 @@ inline std::string read_all(const std::filesystem::path& path) {
 /// Returns metrics.jsonl without values that depend on the clock.
 inline std::string timeless(const std::string& metrics) {
   return std::regex_replace(
-      metrics, std::regex(R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*)"), "");
+      metrics,
+      std::regex(
+          R"(,"tokens_per_second":[^,}]*|,"peak_share":[^,}]*|,"seconds":[^,}]*|,"fallback_share":[^,}]*)"),
+      "");
 }
 
 inline api::TrainOptions into(const std::filesystem::path& out) {

@@ -51,7 +51,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"train good.toml --target v100", "explain"},
       {"train good.toml --dry-run --rule '*.ln_f: compute=f32'", "did you mean \"model.norm\"?"},
       {"train good.toml --dry-run --json --rule 'model.norm.weight: compute=f32'", "write \"model.norm\""},
-      {"train good.toml --precision bf16 --set precision.native_only=true", "bf16 is converted"},
+      {"train good.toml --precision fp16 --set precision.native_only=true", "f16 is converted"},
       {"explain good.toml --set precision.native_only=perhaps", "precision.native_only"},
       {"loss-scale", "--overflows"},
       {"loss-scale --overflows 012", "--overflows 012"},

@@ -48,5 +48,41 @@ TEST(ForecastTime, CountsSoftCapsOfScoresAndLogits) {
   EXPECT_GE(capped, 3);
 }
 
+TEST(ForecastTime, TakesTheMeasuredRateOfAProduct) {
+  const plan::Program program = gemma2(nlohmann::json::object());
+  for (const plan::Step& s : program.steps) {
+    const std::optional<plan::StepProduct> product = plan::product_of(program, s);
+    if (!product || product->kernel != kernels::ProductKernel::packed) continue;
+    const auto seconds = [&](double rate) {
+      return step_seconds(program, s, kTokens, {1e9, 1e15, {{product->stored, rate}}});
+    };
+    EXPECT_NEAR(seconds(1e6) - seconds(2e6), s.executed_flops / 2e6, 1e-6 * s.executed_flops / 2e6)
+        << s.op->id;
+  }
+}
+
+TEST(ForecastTime, TheShareOfPeakIsThatOfTheUnits) {
+  const plan::Program program = gemma2(nlohmann::json::object());
+  const auto device = runtime::cpu({});
+  const Machine one{1e9, 1e15}, two{2e9, 1e15};
+  EXPECT_GT(seconds_at_peak(program, one, *device), 0);
+  EXPECT_DOUBLE_EQ(seconds_at_peak(program, one, *device), 2 * seconds_at_peak(program, two, *device));
+}
+
+TEST(MeasureMachine, MeasuresEveryPackedProductAndItsUnit) {
+  const auto device = runtime::cpu({.simd = kernels::best_simd()});
+  for (const char* policy : {"32-true", "bf16-mixed", "bf16-mixed compute=mxfp8", "fp8-hybrid"}) {
+    const plan::Program program =
+        plan::compile(model::build_log_prob(mantissa::testing::tiny_llama(false), 128, 128, true),
+                      precision::Policy::parse(policy), {128, 128}, {});
+    const Machine machine = measure_machine(*device, program);
+    ASSERT_EQ(machine.products.size(), plan::packed_products(program).size());
+    for (const ProductRate& rate : machine.products) {
+      EXPECT_GT(rate.flops_per_second, 0) << policy;
+      EXPECT_GT(machine.peak_of(unit_on(*device, {rate.product}).id), 0) << policy;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::cost

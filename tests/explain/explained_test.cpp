@@ -78,6 +78,37 @@ TEST(Explained, GenerationIsPrintedAlikeAsTextAndAsJson) {
   EXPECT_EQ(json["targets"][0]["fits"], e.targets[0].fits);
 }
 
+TEST(Explained, EveryProductNamesItsUnitOnTheSet) {
+  config::RunConfig config = config::parse_config(kConfig, "config.toml");
+  config.policy = precision::Policy::parse("bf16-mixed");
+  config.batch.micro_batch_size = 4;  // 128 tokens: too many for the kernel of few rows
+  const model::ModelConfig model = weights::find_model(config.model).config;
+  for (const kernels::Simd simd : kernels::kSimds) {
+    if (!kernels::is_supported(simd) || simd == kernels::Simd::amx_model) continue;
+    const auto device = runtime::cpu({.simd = simd});
+    const Explained e = explain_training(config, model, *device, {});
+    const bool tiles = simd == kernels::Simd::amx, pairs = tiles || simd == kernels::Simd::avx512_bf16;
+    const std::string unit = tiles ? "TDPBF16PS" : "VDPBF16PS";
+    const nlohmann::json json = nlohmann::json::parse(to_json(e));
+    ASSERT_EQ(e.units.size(), e.rows.size());
+    for (std::size_t i = 0; i < e.rows.size(); ++i) {
+      const plan::PlanRow& row = e.rows[i];
+      EXPECT_EQ(row.products.empty(), row.order.empty()) << row.op;
+      EXPECT_EQ(json["ops"][i].value("unit", ""), e.units[i]);
+      if (row.order.empty()) continue;
+      EXPECT_EQ(e.units[i], pairs && row.op != "attention" ? unit : "FMA") << row.op;
+    }
+    EXPECT_EQ(json["machine"]["units"].size(), pairs ? 2U : 1U);
+    const std::string text = to_text(e);
+    EXPECT_NE(text.find(pairs ? "units   " + unit + "  bf16 in matmul, log_prob: " : "units   FMA "),
+              std::string::npos)
+        << text;
+    EXPECT_EQ(text.find("FMA        bf16 in attention (operands in place)") != std::string::npos, pairs);
+    const Explained decode = explain_generation(model, config.policy, *device, {});
+    EXPECT_EQ(to_text(decode).find("matmul (few rows)") != std::string::npos, pairs) << to_text(decode);
+  }
+}
+
 TEST(Explained, PartsOfAGenerationsMemorySumToItsPeak) {
   const Explained e = generation();
   const Generation& g = *e.generation;

@@ -2,8 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
+#include <cstdint>
 #include <random>
 
 #include "mantissa/kernels/cpu/amx_tiles.h"
@@ -14,6 +15,10 @@ namespace {
 
 constexpr unsigned kSeed = 11;
 constexpr std::size_t kEdge = kTileRegisterRows, kTerms = 32;
+
+std::uint32_t bits_of(float x) {
+  return std::bit_cast<std::uint32_t>(x);
+}
 
 /// A and B as tiles of bf16, and C.
 struct Product {
@@ -31,10 +36,7 @@ struct Product {
     for (auto* tile : {&a, &b}) {
       for (auto& row : *tile) {
         for (std::uint16_t& x : row) {
-          const float f = draw(least);
-          std::uint32_t bits = 0;
-          std::memcpy(&bits, &f, sizeof bits);
-          x = static_cast<std::uint16_t>(bits >> 16U);
+          x = static_cast<std::uint16_t>(bits_of(draw(least)) >> 16U);
         }
       }
     }
@@ -56,10 +58,7 @@ struct Product {
 };
 
 float value(std::uint16_t bf16) {
-  const std::uint32_t bits = static_cast<std::uint32_t>(bf16) << 16U;
-  float x = 0;
-  std::memcpy(&x, &bits, sizeof x);
-  return x;
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bf16) << 16U);
 }
 
 TEST(ModelTiles, AddOneChainOfEvenAndOneOfOddTerms) {
@@ -111,9 +110,9 @@ TEST(ModelTiles, HaveTheBitsOfTheProcessor) {
     for (std::size_t i = 0; i < kEdge; ++i) {
       for (std::size_t j = 0; j < kEdge; ++j) {
         // The sign of a zero that stands for a subnormal number is not documented.
-        const bool same =
-            std::memcmp(&p.c[i][j], &q.c[i][j], sizeof(float)) == 0 || (tiny && p.c[i][j] == q.c[i][j]);
-        ASSERT_TRUE(same) << p.c[i][j] << " and " << q.c[i][j] << ", round " << round << ", seed " << kSeed;
+        const float model = p.c[i][j], real = q.c[i][j];
+        const bool same = bits_of(model) == bits_of(real) || (tiny && model == real);
+        ASSERT_TRUE(same) << model << " and " << real << ", round " << round << ", seed " << kSeed;
       }
     }
   }

@@ -84,11 +84,23 @@ TEST(InstructionSets, ThatAreModelsAreNeverTheDefault) {
   }
 }
 
-TEST(Processor, OnlyF32AndF64AreNative) {
-  for (const char* format : {"f64", "f32"}) EXPECT_EQ(format_support(format).how, How::native) << format;
-  for (const char* format : {"bf16", "f16"}) EXPECT_EQ(format_support(format).how, How::converted) << format;
-  for (const char* format : {"tf32", "e4m3", "e5m2", "bf16x3", "mxfp4"})
-    EXPECT_EQ(format_support(format).how, How::simulated) << format;
+TEST(Processor, FormatsThatAUnitMultipliesAreNative) {
+  for (const Simd simd : kSimds) {
+    const auto support = [&](std::string_view format) { return format_support(format, simd); };
+    for (const char* format : {"f64", "f32"}) EXPECT_EQ(support(format).how, How::native) << format;
+    const bool tiles = simd == Simd::amx || simd == Simd::amx_model, pairs = simd == Simd::avx512_bf16;
+    EXPECT_EQ(support("bf16").how, pairs || tiles ? How::native : How::converted) << name(simd);
+    EXPECT_TRUE(support("bf16").unit.starts_with(tiles   ? "TDPBF16PS"
+                                                 : pairs ? "VDPBF16PS"
+                                                         : "FMA"))
+        << name(simd);
+    EXPECT_EQ(support("f16").how, How::converted);
+    for (const char* format : {"tf32", "e4m3", "e5m2", "bf16x3", "mxfp4", "unknown"})
+      EXPECT_EQ(support(format).how, How::simulated) << format;
+    for (const char* format : {"e4m3", "mxfp4", "bf16x3", "bf16x6"})
+      EXPECT_EQ(support(format).unit, support("bf16").unit);
+    EXPECT_EQ(support("tf32").unit, "FMA");
+  }
 }
 
 }  // namespace

@@ -55,6 +55,7 @@ Summary summary_of(run::Result r) {
   s.predicted_peak_bytes = r.predicted_peak_bytes;
   s.measured_peak_bytes = r.measured_peak_bytes;
   s.skipped = r.skipped;
+  s.fallback_share = r.fallback_share;
   s.policy = r.policy;
   s.weights_xxh64 = r.weights_xxh64;
   s.model = r.model;

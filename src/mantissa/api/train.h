@@ -32,7 +32,7 @@ struct Step {
   bool skipped = false;              // the gradients overflowed: the step changed only the scale
   std::string overflow;              // of a skipped step: op, value, format and data rows
   double tokens_per_second = 0;
-  double peak_share = 0;    // of the machine's measured rate of fused multiply-adds, 0 to 1
+  double peak_share = 0;    // of the measured peaks of the units that multiply, 0 to 1
   double seconds = 0;       // of this step
   double seconds_left = 0;  // of the run, by the mean time of this call's steps
 };
@@ -71,6 +71,7 @@ struct Summary {
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
+  double fallback_share = 0;  // of blocks of products that units left to FMA (docs/numerics.md, "Hardware")
   std::string policy;
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint, in Hugging Face's layout

@@ -38,6 +38,10 @@ void print_summary(const api::Summary& s) {
   fmt::print("memory      {} peak; {} predicted\n", bytes_text(s.measured_peak_bytes),
              bytes_text(s.predicted_peak_bytes));
   fmt::print("precision   {}; {} skipped\n", s.policy, counted(s.skipped, "step"));
+  if (s.fallback_share > 0) {
+    fmt::print("units       {:.2g} % of the blocks of products by FMA: a subnormal number could occur\n",
+               100 * s.fallback_share);
+  }
   fmt::print("model       {} ({}, xxh64 {})\n", s.model.string(), s.model_format, s.weights_xxh64);
 }
 

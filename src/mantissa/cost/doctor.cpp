@@ -32,6 +32,19 @@ Choice choose_preset(const Costs& costs) {
   return {"32-true", speeds + ", so mixed precision would cost time"};
 }
 
+UnitCheck check_unit(const kernels::Unit& unit, const runtime::Device& device, double fma_peak,
+                     const Costs& costs) {
+  UnitCheck u;
+  u.unit = &unit;
+  u.present = kernels::is_present(unit);
+  u.used = unit.sets.has(device.host().simd);
+  u.why = kernels::why(unit, device.host().simd);
+  u.peak = unit.id == kernels::UnitId::fma ? fma_peak : kernels::measure_peak(device.host(), unit.id);
+  const FormatCost& native = costs.of(name(unit.native));
+  if (native.support.unit == unit.name) u.product = native.product;
+  return u;
+}
+
 }  // namespace
 
 Checkup check_machine(const runtime::Device& device) {
@@ -48,6 +61,10 @@ Checkup check_machine(const runtime::Device& device) {
   m.launchers = runtime::seen_launchers();
   m.features = kernels::processor_features(device.host().simd);
   m.costs = measure_costs(device);
+  for (const kernels::Unit& unit : kernels::units())
+    if (UnitCheck u = check_unit(unit, device, m.flops_per_second, m.costs);
+        u.used || !u.present || u.peak > 0)  // models only if they are used
+      m.units.push_back(u);
   Choice choice = choose_preset(m.costs);
   m.preset = std::move(choice.preset);
   m.why = std::move(choice.why);

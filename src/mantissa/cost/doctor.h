@@ -4,13 +4,24 @@
 
 #include <cstddef>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "mantissa/cost/format_costs.h"
 #include "mantissa/kernels/processor.h"
+#include "mantissa/kernels/units.h"
 #include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
+
+/// A unit that multiplies (kernels/units.h), on this machine.
+struct UnitCheck {
+  const kernels::Unit* unit = nullptr;
+  bool present = false, used = false;
+  std::string_view why;  // the reason why it is used or not
+  double peak = 0;       // flop/s of multiply-adds in registers; 0 if it is not present
+  double product = 0;    // flop/s of a product of its format; 0 if it is not used
+};
 
 struct Checkup {
   std::string cpu;
@@ -22,6 +33,7 @@ struct Checkup {
   double bytes_per_second = 0;                       // measured
   std::vector<std::string> accelerators, launchers;  // present but not used
   std::vector<kernels::ProcessorFeature> features;
+  std::vector<UnitCheck> units;
   Costs costs;
   std::string preset, why;  // the recommended preset
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/cost/product_rates.h"
 #include "mantissa/cost/update_program.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/program.h"
@@ -29,11 +30,17 @@ struct MemoryForecast {
 struct Machine {
   double flops_per_second = 0;  // rate of fused multiply-adds in the program's arithmetic, on all threads
   double bytes_per_second = 0;
+  std::vector<ProductRate> products = {};  // of the program; a typical share of the peak for others
+  std::vector<UnitRate> units = {};        // that the program uses; FMA has flops_per_second
+
+  /// Returns the peak of a unit.
+  double peak_of(kernels::UnitId unit) const;
 };
-/// Measures the device's rates. The rate of multiply-adds is the best of two measurements, and of one more
-/// after each of `rests` pauses of 50 ms, because a shared machine is sometimes slower for a while. It is
-/// measured once per process for each arithmetic, instruction set and number of threads, so a program that
-/// trains or explains several models waits only once.
+/// Measures the device's rates: the peaks of units, and square products as the program computes them. Each
+/// rate is the best of two measurements, and of one more after each of `rests` pauses of 50 ms, because a
+/// shared machine is sometimes slower for a while. Peaks and products are measured once per process for each
+/// arithmetic, instruction set and number of threads, so a program that trains or explains several models
+/// waits only once.
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
 /// Returns the training program of `config`, with its update, for micro-batches of `rows` rows under the
@@ -60,9 +67,10 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 /// without an arena.
 MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes);
 
-/// Returns the flops of one micro-batch that count for the share of peak: products, and attention's causal
-/// half. Recomputed work counts once.
-double product_flops(const plan::Program& program);
+/// Returns the seconds of one micro-batch if all products ran at the peak of their units and nothing else
+/// took time, the base of the share of peak. Of attention the causal half counts, recomputed work counts
+/// once.
+double seconds_at_peak(const plan::Program& program, const Machine& machine, const runtime::Device& device);
 
 /// Returns the seconds of one step of a plan at capacity: its arithmetic at the share of peak that its kind
 /// reaches, or its bytes at bandwidth, whichever is longer. `longest_leaf` is in tokens.

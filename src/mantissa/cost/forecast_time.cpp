@@ -1,12 +1,13 @@
 // Time: each step of a plan by the work of its kernel, at shares of the measured peak.
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/formulas.h"
 #include "mantissa/kernels/head.h"
-#include "mantissa/plan/explain.h"
+#include "mantissa/plan/products.h"
 
 namespace mantissa::cost {
 namespace {
@@ -28,8 +29,8 @@ struct Work {
   double element = 24;           // read or written by a step without products
   double exp_element = 38;       // if the step computes an exponential
   double gathered_element = 90;  // one row at a time, by one thread if rows are summed
-  double scaled_element = 40;    // rounded with a tensor's scale
-  double block_element = 100;    // rounded with its block's scale
+  double scaled_element = 32;    // rounded with a tensor's scale
+  double block_element = 58;     // rounded with its block's scale
   double rounded_sum = 20;       // of a sum that is rounded after a number of terms
   double call = 2.4e6;
   double random_value = 117;  // stochastic rounding of a weight or moment
@@ -59,22 +60,28 @@ int products_of(const plan::Step& s) {
   return s.compute.parts * (s.compute.parts + 1) / 2;
 }
 
-/// Returns the work of products: multiply-adds, and rounding of sums that are not in the arithmetic.
-double product_work(const plan::Step& s, double flops) {
+/// Returns the work of products with the rate that was measured for them, in flops at the peak of fused
+/// multiply-adds; without one, that of a typical share, with the rounding of sums.
+double product_work(const plan::Program& program, const plan::Step& s, double flops, const Machine& machine) {
+  if (const std::optional<plan::StepProduct> product = plan::product_of(program, s)) {
+    const auto rate = std::ranges::find(machine.products, product->stored, &ProductRate::product);
+    if (rate != machine.products.end()) return flops * machine.flops_per_second / rate->flops_per_second;
+  }
   const Accumulator& sums = s.accumulator;
   const std::int64_t terms = sums.block == 0 ? kSumBlock : sums.block;
   const double roundings = sums.rounds() ? flops / 2 / static_cast<double>(terms) : 0;
   return flops * products_of(s) / kWork.product_share + roundings * kWork.rounded_sum;
 }
 
-double head_flops(const plan::Program& program, const plan::Step& s) {
+double head_flops(const plan::Program& program, const plan::Step& s, const Machine& machine) {
   const double logits = static_cast<double>(program.token_capacity) *
                         static_cast<double>(program.buffer(s.inputs[1].buffer).shape.dim(0).size);
-  return product_work(s, s.executed_flops) + logits * kWork.logit;
+  return product_work(program, s, s.executed_flops, machine) + logits * kWork.logit;
 }
 
-double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf) {
-  const double products = product_work(s, s.flops);
+double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf,
+                    const Machine& machine) {
+  const double products = product_work(program, s, s.flops, machine);
   if (!s.op->sums_tokens) return products + kWork.product_call;
   const double leaves = static_cast<double>(program.token_capacity) /
                         static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
@@ -147,15 +154,14 @@ double shard_sum_traffic(const plan::Program& program) {
 
 }  // namespace
 
-double product_flops(const plan::Program& program) {
-  double flops = 0;
+double seconds_at_peak(const plan::Program& program, const Machine& machine, const runtime::Device& device) {
+  double seconds = 0;
   for (const plan::Step& s : program.steps) {
     if (s.phase == graph::Phase::evaluate || s.recomputed) continue;
-    const graph::OpKind kind = s.op->kind;
-    if (kind == graph::OpKind::product || kind == graph::OpKind::head || kind == graph::OpKind::attention)
-      flops += s.flops;
+    if (const std::optional<plan::StepProduct> product = plan::product_of(program, s))
+      seconds += s.flops / machine.peak_of(unit_on(device, *product).id);
   }
-  return flops;
+  return seconds;
 }
 
 double step_seconds(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf,
@@ -163,9 +169,9 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
   const auto flops_of = [&] {
     switch (s.op->kind) {
       case graph::OpKind::product:
-        return matmul_flops(program, s, longest_leaf);
+        return matmul_flops(program, s, longest_leaf, machine);
       case graph::OpKind::head:
-        return head_flops(program, s);
+        return head_flops(program, s, machine);
       case graph::OpKind::attention:
         return attention_flops(s);
       default:

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "mantissa/cost/product_rates.h"
 #include "mantissa/kernels/adamw.h"
-#include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/tensor/storage.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kRounds = 8;
 constexpr double kLongest = 3;       // seconds after which no round starts, in case of a slow machine
-constexpr std::int64_t kSide = 768;  // of the square product
+constexpr std::int64_t kSide = 768;  // of the square products
 constexpr std::int64_t kWidth = std::int64_t{1} << 11;
 constexpr std::int64_t kRows = std::int64_t{1} << 11;  // kRows · kWidth elements are converted and updated
 constexpr auto kElements = static_cast<std::size_t>(kRows * kWidth);
@@ -26,33 +26,15 @@ double seconds_of(const Work& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-double product_seconds(const kernels::Context& ctx, const FormatCost& format) {
-  const Scalar arithmetic = format.stored == Scalar::f64 ? Scalar::f64 : Scalar::f32;
-  const Scalar stored = format.parts > 1 ? arithmetic : format.stored;
-  constexpr auto kCount = static_cast<std::size_t>(kSide * kSide);
-  const Storage a(kCount * bytes_of(stored)), b(kCount * bytes_of(stored));
-  const Storage c(kCount * bytes_of(arithmetic));
-  const Storage work(kernels::gemm_workspace(ctx, kSide, kSide, kSide, arithmetic, format.parts));
-  kernels::Context local = ctx;
-  local.workspace = work.data();
-  local.workspace_bytes = work.size();
-  kernels::Gemm g;
-  g.m = g.n = g.k = kSide;
-  g.a = {{a.data(), stored, kSide}, {format.stored, format.parts}, false};
-  g.b = {{b.data(), stored, kSide}, {format.stored, format.parts}, true};
-  g.c = {c.data(), arithmetic, kSide};
-  kernels::gemm(local, g);  // touches the pages
-  return seconds_of([&] { kernels::gemm(local, g); });
-}
-
 double conversion_seconds(const kernels::Context& ctx, const FormatCost& format, const Storage& from,
                           const Storage& to) {
   return seconds_of([&] {
-    if (format.blocks) {
-      kernels::quantize_blocks(ctx, kRows, kWidth, {from.data(), Scalar::f32, kWidth},
-                               {to.data(), format.stored, kWidth}, *format.blocks, 1, false);
+    const Layout& stored = format.factors.a;
+    if (stored.blocks) {
+      kernels::pack_blocks(ctx, kRows, kWidth, {from.data(), Scalar::f32, kWidth}, to.data(), *stored.blocks,
+                           1);
     } else {
-      kernels::cast(ctx, kRows * kWidth, from.data(), Scalar::f32, to.data(), format.stored);
+      kernels::cast(ctx, kRows * kWidth, from.data(), Scalar::f32, to.data(), stored.type);
     }
   });
 }
@@ -74,39 +56,49 @@ double update_seconds(const kernels::Context& ctx, Scalar format, const Storage&
   return seconds_of([&] { kernels::adamw(ctx, u); });
 }
 
-std::vector<FormatCost> formats() {
+/// Returns the cost, not yet measured, of factors that lie in memory as `stored`.
+FormatCost cost_of(const kernels::Context& ctx, std::string_view name, const Layout& stored, Factor factor) {
+  const Scalar arithmetic = factor.format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+  const Accumulator sums{arithmetic, 0, usual_order(factor, factor)};
+  return {kernels::format_support(name, ctx.simd), {{arithmetic, factor, factor, sums}, stored, stored}};
+}
+
+std::vector<FormatCost> formats(const kernels::Context& ctx) {
   std::vector<FormatCost> all;
   for (const Scalar s :
        {Scalar::f64, Scalar::f32, Scalar::tf32, Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3})
-    all.push_back({name(s), s});
+    all.push_back(cost_of(ctx, name(s), {.type = s}, s));
   for (const BlockFormat b : {BlockFormat::mxfp8, BlockFormat::mxfp4, BlockFormat::nvfp4})
-    all.push_back({traits(b).name, Scalar::bf16, 1, b});
-  all.push_back({"bf16x3", Scalar::bf16, 2});
-  all.push_back({"bf16x6", Scalar::bf16, 3});
+    all.push_back(cost_of(ctx, traits(b).name, {.type = Scalar::bf16, .blocks = Blocks{b}}, Scalar::bf16));
+  all.push_back(cost_of(ctx, "bf16x3", {.type = Scalar::f32}, {Scalar::bf16, 2}));
+  all.push_back(cost_of(ctx, "bf16x6", {.type = Scalar::f32}, {Scalar::bf16, 3}));
   return all;
 }
 
 }  // namespace
 
 const FormatCost& Costs::of(std::string_view format) const {
-  return *std::find_if(formats.begin(), formats.end(), [&](const FormatCost& c) { return c.name == format; });
+  return *std::find_if(formats.begin(), formats.end(),
+                       [&](const FormatCost& c) { return c.support.format == format; });
 }
 
 Costs measure_costs(const runtime::Device& device) {
   const kernels::Context& ctx = device.host();
-  Costs costs{formats(), {}};
+  Costs costs{formats(ctx), {}};
+  std::vector<ProductTimer> timers;
+  for (const FormatCost& c : costs.formats) timers.emplace_back(device, c.factors, kSide);
   const Storage from(kElements * sizeof(float)), to(kElements * sizeof(double));
   const Storage trained(kElements * sizeof(float) * 4);
-  constexpr double kFlops = 2.0 * static_cast<double>(kSide * kSide * kSide);
   const auto best = [](double& rate, double work, double seconds) { rate = std::max(rate, work / seconds); };
   const auto start = std::chrono::steady_clock::now();
   const auto late = [&] {
     return std::chrono::steady_clock::now() - start > std::chrono::duration<double>(kLongest);
   };
   for (int round = 0; round < kRounds && !(round > 0 && late()); ++round) {
-    for (FormatCost& c : costs.formats) {
-      best(c.product, kFlops, product_seconds(ctx, c));
-      if (c.parts == 1) best(c.conversion, kElements, conversion_seconds(ctx, c, from, to));
+    for (std::size_t i = 0; i < timers.size(); ++i) {
+      FormatCost& c = costs.formats[i];
+      c.product = std::max(c.product, timers[i].measure());
+      if (c.factors.product.a.parts == 1) best(c.conversion, kElements, conversion_seconds(ctx, c, from, to));
     }
     best(costs.update.f32, kElements, update_seconds(ctx, Scalar::f32, trained));
     best(costs.update.bf16_stochastic, kElements, update_seconds(ctx, Scalar::bf16, trained));

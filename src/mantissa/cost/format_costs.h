@@ -1,24 +1,20 @@
 // The cost of products, conversions and updates on this machine, in every format of policies.
 #pragma once
 
-#include <optional>
 #include <string_view>
 #include <vector>
 
-#include "mantissa/numeric/factor.h"
-#include "mantissa/numeric/scaled.h"
+#include "mantissa/kernels/processor.h"
+#include "mantissa/plan/products.h"
 #include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
-/// One format: the storage and multiplication of its factors, and the best of several measurements of each
-/// kind.
+/// One format: its support, and the best of several measurements of each kind.
 struct FormatCost {
-  std::string_view name;
-  Scalar stored = Scalar::f32;
-  int parts = 1;                           // number of values of `stored` whose sum is one factor
-  std::optional<BlockFormat> blocks = {};  // for scales of blocks
-  double product = 0;  // flop/s of a square product, counting only the multiply-adds of the result
+  kernels::FormatSupport support;
+  plan::StoredProduct factors;  // a product of such factors, as plans compute it
+  double product = 0;           // flop/s of a square product, counting only the multiply-adds of the result
   // elements/s from f32 to the stored format; 0 for parts, which are computed during the product
   double conversion = 0;
 };

@@ -1,36 +1,105 @@
 // The measured rates of this machine.
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <map>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <tuple>
+#include <vector>
 
 #include "mantissa/cost/forecast.h"
 #include "mantissa/kernels/peak.h"
 
 namespace mantissa::cost {
+namespace {
+
+/// The rates of one instruction set, number of threads and arithmetic, measured by this process.
+struct Known {
+  double fma = 0;
+  std::vector<ProductRate> products;
+  std::vector<UnitRate> units;
+};
+
+/// Returns the side of square products to time: large enough for their full speed, but their memory is less
+/// than that of the program.
+std::int64_t side_for(std::size_t program_bytes) {
+  constexpr double kBytes = 24;  // per element: operands in two formats, result, panels
+  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(program_bytes) / 2 / kBytes));
+  return std::clamp<std::int64_t>(side / 64 * 64, 128, 768);
+}
+
+/// Times each product in turn, so that other load affects all alike.
+void time_products(const runtime::Device& device, std::int64_t side, std::span<ProductRate*> rates) {
+  constexpr int kRounds = 6;
+  constexpr double kLongest = 0.1;  // seconds after which no round starts
+  std::vector<ProductTimer> timers;
+  for (const ProductRate* r : rates) timers.emplace_back(device, r->product, side);
+  const auto start = std::chrono::steady_clock::now();
+  const auto late = [&] {
+    return std::chrono::steady_clock::now() - start > std::chrono::duration<double>(kLongest);
+  };
+  for (int round = 0; round < kRounds && !(round > 0 && late()); ++round) {
+    for (std::size_t i = 0; i < timers.size(); ++i)
+      rates[i]->flops_per_second = std::max(rates[i]->flops_per_second, timers[i].measure());
+  }
+}
+
+}  // namespace
+
+double Machine::peak_of(kernels::UnitId unit) const {
+  const auto rate = std::ranges::find(units, unit, &UnitRate::unit);
+  // A model of a unit has no peak of its own.
+  return rate == units.end() || rate->flops_per_second == 0 ? flops_per_second : rate->flops_per_second;
+}
 
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests) {
   static std::mutex mutex;
-  static std::map<std::tuple<std::string, int, Scalar>, double> known;
+  static std::map<std::tuple<std::string, int, Scalar>, Known> all;
   const std::scoped_lock lock(mutex);
-  double& peak = known[{std::string(device.instructions()), device.host().threads, program.arithmetic}];
-  const bool measured = peak > 0;
-  const auto measure = [&] {
-    if (!measured) peak = std::max(peak, kernels::measure_fma_peak(device.host(), program.arithmetic));
-  };
-  measure();
+  Known& known = all[{std::string(device.instructions()), device.host().threads, program.arithmetic}];
+  const bool fma_is_new = known.fma == 0;
+
   // Use less memory than the run, so that measuring does not raise the peak.
   const std::size_t bytes = program.memory.arena() + program.memory.weights();
+  const std::int64_t side = side_for(bytes);
+  const std::vector<plan::StoredProduct> needed = plan::packed_products(program);
+  const std::size_t old_products = known.products.size(), old_units = known.units.size();
+  for (const plan::StoredProduct& p : needed) {
+    if (std::ranges::find(known.products, p, &ProductRate::product) == known.products.end())
+      known.products.push_back({p, 0});
+    const kernels::UnitId unit = unit_on(device, {p}).id;
+    if (unit != kernels::UnitId::fma &&
+        std::ranges::find(known.units, unit, &UnitRate::unit) == known.units.end())
+      known.units.push_back({unit, 0});
+  }
+  std::vector<ProductRate*> fresh;
+  for (std::size_t i = old_products; i < known.products.size(); ++i) fresh.push_back(&known.products[i]);
+
+  const auto measure = [&] {
+    if (fma_is_new)
+      known.fma = std::max(known.fma, kernels::measure_fma_peak(device.host(), program.arithmetic));
+    for (std::size_t i = old_units; i < known.units.size(); ++i) {
+      double& rate = known.units[i].flops_per_second;
+      rate = std::max(rate, kernels::measure_peak(device.host(), known.units[i].unit));
+    }
+    if (!fresh.empty()) time_products(device, side, fresh);
+  };
+  measure();
   const double bandwidth = kernels::measure_bandwidth(device.host(), bytes / 2);
   measure();
-  for (int rest = 0; rest < rests && !measured; ++rest) {
+  const bool any_new = fma_is_new || !fresh.empty();
+  for (int rest = 0; rest < rests && any_new; ++rest) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
     measure();
   }
-  return {peak, bandwidth};
+  Machine machine{known.fma, bandwidth};
+  for (const plan::StoredProduct& p : needed)
+    machine.products.push_back(*std::ranges::find(known.products, p, &ProductRate::product));
+  machine.units = known.units;
+  return machine;
 }
 
 }  // namespace mantissa::cost

@@ -10,7 +10,8 @@
 
 namespace mantissa::cost {
 
-void check_native(const plan::Program& program, std::span<const Target> targets) {
+void check_native(const plan::Program& program, const runtime::Device& device,
+                  std::span<const Target> targets) {
   const auto refuse = [](const std::string& why, const std::string& cure) {
     throw ConfigError(
         fmt::format("precision.native_only = true: {}; use {}, or native_only = false", why, cure));
@@ -21,7 +22,7 @@ void check_native(const plan::Program& program, std::span<const Target> targets)
   }
   if (!targets.empty()) return;
   for (const plan::FormatUse& use : plan::formats_used(program)) {
-    const kernels::FormatSupport support = kernels::format_support(use.format);
+    const kernels::FormatSupport support = kernels::format_support(use.format, device.host().simd);
     if (support.how == kernels::How::native) continue;
     refuse(fmt::format("{} is {} on this machine ({}), and {} needs it", use.format,
                        kernels::name(support.how), support.why, use.use),

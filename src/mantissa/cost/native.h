@@ -5,11 +5,13 @@
 
 #include "mantissa/cost/target.h"
 #include "mantissa/plan/program.h"
+#include "mantissa/runtime/device.h"
 
 namespace mantissa::cost {
 
-/// Throws ConfigError if `program` needs a format that one of `targets` lacks or, without targets, that this
-/// machine does not support natively.
-void check_native(const plan::Program& program, std::span<const Target> targets = {});
+/// Throws ConfigError if `program` needs a format that one of `targets` lacks or, without targets, that
+/// `device` does not support natively.
+void check_native(const plan::Program& program, const runtime::Device& device,
+                  std::span<const Target> targets = {});
 
 }  // namespace mantissa::cost

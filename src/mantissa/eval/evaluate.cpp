@@ -114,7 +114,8 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   }
   const weights::ModelSource source = weights::find_model(finished ? model : out);
   if (run.native_only)
-    cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device));
+    cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device),
+                       device);
   const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)

@@ -25,7 +25,9 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   e.model_type = model.model_type;
   e.parameters = static_cast<double>(model.parameters());
   e.rows = plan::plan_rows(program);
+  for (const plan::PlanRow& row : e.rows) e.units.push_back(unit_names(row, device));
   e.here = here(program, machine, device);
+  e.here.units = unit_uses(e.rows, machine, device);
   return e;
 }
 
@@ -78,7 +80,7 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
                            std::span<const cost::Target> targets, std::size_t data_bytes) {
   const std::vector<cost::Part> parts = cost::compile_parts(config, model, device);
   const plan::Program& program = *parts.front().program;
-  if (config.native_only) cost::check_native(program, targets);
+  if (config.native_only) cost::check_native(program, device, targets);
   const cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
   Explained e = describe_training(config, model, program, memory,
                                   cost::measure_machine(device, program, kRests), device, told, targets);

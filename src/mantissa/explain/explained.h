@@ -12,6 +12,7 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/target.h"
+#include "mantissa/explain/units.h"
 #include "mantissa/kernels/processor.h"
 #include "mantissa/model/config.h"
 #include "mantissa/plan/explain.h"
@@ -26,6 +27,7 @@ struct Here {
   std::size_t memory_bytes = 0;
   cost::Machine rates;
   std::vector<std::pair<std::string, kernels::FormatSupport>> formats;  // by name
+  std::vector<UnitUse> units;                                           // that compute the plan's products
 };
 
 /// The plan on another machine, by the machine's stated rates.
@@ -69,6 +71,7 @@ struct Explained {
   std::string model_type;
   double parameters = 0;
   std::vector<plan::PlanRow> rows;
+  std::vector<std::string> units;  // for each row the unit of its products, or ""
   Here here;
   std::vector<There> targets;
   std::size_t peak_bytes = 0;

@@ -9,9 +9,10 @@ namespace {
 
 using nlohmann::json;
 
-json ops_json(const std::vector<plan::PlanRow>& rows) {
+json ops_json(const Explained& e) {
   json out = json::array();
-  for (const plan::PlanRow& r : rows) {
+  for (std::size_t i = 0; i < e.rows.size(); ++i) {
+    const plan::PlanRow& r = e.rows[i];
     out.push_back({{"scope", r.scope},
                    {"op", r.op},
                    {"pass", r.pass},
@@ -25,6 +26,7 @@ json ops_json(const std::vector<plan::PlanRow>& rows) {
                    {"flops", r.flops},
                    {"bytes", r.bytes}});
     if (!r.order.empty()) out.back()["accumulate_order"] = r.order;
+    if (!e.units[i].empty()) out.back()["unit"] = e.units[i];
     if (!r.rounded.empty()) out.back()["rounded"] = r.rounded;
   }
   return out;
@@ -40,12 +42,21 @@ json here_json(const Here& here) {
   json formats = json::array();
   for (const auto& [format, support] : here.formats)
     formats.push_back({{"format", format}, {"how", kernels::name(support.how)}, {"why", support.why}});
+  json units = json::array();
+  for (const UnitUse& u : here.units) {
+    units.push_back({{"name", u.unit->name},
+                     {"why", u.unit->why},
+                     {"peak_flops_per_second", u.peak},
+                     {"relative_to_fma", u.relative_to_fma},
+                     {"uses", u.uses}});
+  }
   return {{"simd", here.simd},
           {"threads", here.threads},
           {"memory_bytes", here.memory_bytes},
           {"flops_per_second", here.rates.flops_per_second},
           {"bytes_per_second", here.rates.bytes_per_second},
-          {"formats", formats}};
+          {"formats", formats},
+          {"units", units}};
 }
 
 /// Returns doctor's term: 16-bit values are stored and converted, others are simulated in a wider format.
@@ -134,7 +145,7 @@ std::string to_json(const Explained& e) {
   for (const There& there : e.targets) targets.push_back(there_json(there, e.training.has_value()));
   nlohmann::json out = {{"policy", {{"preset", e.preset}, {"line", e.line}}},
                         {"loss_scale", e.loss_scale},
-                        {"ops", ops_json(e.rows)},
+                        {"ops", ops_json(e)},
                         {"machine", here_json(e.here)},
                         {"targets", targets},
                         {"warnings", e.warnings},

@@ -31,7 +31,7 @@ Here here(const plan::Program& program, const cost::Machine& machine, const runt
   here.memory_bytes = runtime::machine_memory_bytes();
   here.rates = machine;
   for (const plan::FormatUse& use : plan::formats_used(program))
-    here.formats.emplace_back(use.format, kernels::format_support(use.format));
+    here.formats.emplace_back(use.format, kernels::format_support(use.format, device.host().simd));
   return here;
 }
 

@@ -39,10 +39,23 @@ std::string formats_text(const There& there) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
+/// Returns a line for each unit that computes products of the plan.
+std::string unit_lines(const Here& here) {
+  std::string text;
+  for (const UnitUse& u : here.units) {
+    const std::string speed =
+        u.relative_to_fma == 1 ? "" : fmt::format(": {:.1f} × FMA here", u.relative_to_fma);
+    text += fmt::format("{:<8}{:<10} {}{}\n", text.empty() ? "units" : "", u.unit->name,
+                        fmt::join(u.uses, "; "), speed);
+  }
+  return text;
+}
+
 /// Returns the lines of this machine ("here") and each target: how they compute the formats of the plan.
 std::string machine_lines(const Explained& e) {
   std::string text = fmt::format("here    {} · {}, {}\n", formats_text(e.here), e.here.simd,
-                                 counted(e.here.threads, "thread"));
+                                 counted(e.here.threads, "thread")) +
+                     unit_lines(e.here);
   for (const There& there : e.targets) {
     text += fmt::format("target  {} ({}): {}\n", there.target.name, there.target.description,
                         formats_text(there));

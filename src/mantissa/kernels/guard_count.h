@@ -12,6 +12,10 @@ struct GuardCount {
   std::uint64_t slow = 0;  // by fused multiply-adds
 
   std::uint64_t all() const { return fast + slow; }
+  /// Returns the share of fused multiply-adds; 0 without products.
+  double slow_share() const {
+    return all() == 0 ? 0 : static_cast<double>(slow) / static_cast<double>(all());
+  }
   friend GuardCount operator-(const GuardCount& a, const GuardCount& b) {
     return {a.fast - b.fast, a.slow - b.slow};
   }

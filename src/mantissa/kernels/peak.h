@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/units.h"
 #include "mantissa/numeric/format.h"
 
 namespace mantissa::kernels {
@@ -10,6 +11,10 @@ namespace mantissa::kernels {
 /// best of 60 runs of about 0.5 ms, or of more runs if other processes use the cores. `arithmetic` is f32 or
 /// f64.
 double measure_fma_peak(const Context& ctx, Scalar arithmetic);
+
+/// Measures the register-only multiply-adds of a unit in the same way: FMA in f32. Returns 0 if this machine
+/// lacks the unit, and for models.
+double measure_peak(const Context& ctx, UnitId unit);
 
 /// Measures a[i] = b[i] + s · c[i] over three arrays of `bytes` together, at most 96 MB. Returns bytes/s read
 /// and written; takes about 50 ms. Arrays as large as the forecast workload use the caches in the same way.

@@ -1,9 +1,13 @@
 #include "mantissa/kernels/processor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+
+#include "mantissa/kernels/units.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -64,27 +68,46 @@ std::string_view name(How how) {
   return "?";
 }
 
-FormatSupport format_support(std::string_view format) {
-  static constexpr std::string_view kBlocks = "element × scale of its block, stored in bf16, f32 products";
-  static constexpr std::array kTable = {
-      FormatSupport{"f64", How::native, "multiplied and added in f64"},
-      FormatSupport{"f32", How::native, "multiplied and added in f32"},
-      FormatSupport{"tf32", How::simulated, "stored as f32, operands rounded to 10 bits during packing"},
-      FormatSupport{"bf16", How::converted, "16 bits in memory, widened exactly on load, f32 products"},
-      FormatSupport{"f16", How::converted, "16 bits in memory, widened exactly on load, f32 products"},
-      FormatSupport{"e5m2", How::simulated, "widened and rounded in software, f32 products"},
-      FormatSupport{"e4m3", How::simulated, "widened and rounded in software, f32 products"},
-      FormatSupport{"mxfp8", How::simulated, kBlocks},
-      FormatSupport{"mxfp8-e5m2", How::simulated, kBlocks},
-      FormatSupport{"mxfp4", How::simulated, kBlocks},
-      FormatSupport{"nvfp4", How::simulated, kBlocks},
-      FormatSupport{"bf16x3", How::simulated, "two bf16 parts of each operand, three f32 products"},
-      FormatSupport{"bf16x6", How::simulated, "three bf16 parts of each operand, six f32 products"},
+FormatSupport format_support(std::string_view format, Simd simd) {
+  static constexpr std::string_view kWiden = "16 bits in memory, widened exactly on load";
+  static constexpr std::string_view kSoftware = "rounded in software";
+  static constexpr std::string_view kBlocks = "element × scale of its block";
+  struct Row {
+    std::string_view format;
+    How how;
+    Factor factor;
+    std::string_view text;
+    std::string_view count = {};  // of products of parts
   };
-  const auto* row =
-      std::find_if(kTable.begin(), kTable.end(), [&](const FormatSupport& s) { return s.format == format; });
-  if (row != kTable.end()) return *row;
-  return {format, How::simulated, "f32 operands rounded to its values, f32 products"};
+  static constexpr std::array kTable = {
+      Row{"f64", How::native, Scalar::f64, ""},
+      Row{"f32", How::native, Scalar::f32, ""},
+      Row{"tf32", How::simulated, Scalar::tf32, "stored as f32, operands rounded to 10 bits during packing"},
+      Row{"bf16", How::converted, Scalar::bf16, kWiden},
+      Row{"f16", How::converted, Scalar::f16, kWiden},
+      Row{"e5m2", How::simulated, Scalar::e5m2, kSoftware},
+      Row{"e4m3", How::simulated, Scalar::e4m3, kSoftware},
+      Row{"mxfp8", How::simulated, Scalar::bf16, kBlocks},
+      Row{"mxfp8-e5m2", How::simulated, Scalar::bf16, kBlocks},
+      Row{"mxfp4", How::simulated, Scalar::bf16, kBlocks},
+      Row{"nvfp4", How::simulated, Scalar::bf16, kBlocks},
+      Row{"bf16x3", How::simulated, {Scalar::bf16, 2}, "two bf16 parts of each operand", "three "},
+      Row{"bf16x6", How::simulated, {Scalar::bf16, 3}, "three bf16 parts of each operand", "six "},
+  };
+  const auto* found = std::ranges::find(kTable, format, &Row::format);
+  Row row = found != kTable.end()
+                ? *found
+                : Row{format, How::simulated, Scalar::f32, "f32 operands rounded to its values"};
+  const Scalar arithmetic = row.factor.format == Scalar::f64 ? Scalar::f64 : Scalar::f32;
+  const Unit& u = unit_of(
+      simd, {arithmetic, row.factor, row.factor, {Scalar::f32, 0, usual_order(row.factor, row.factor)}});
+  if (u.native == row.factor.format && row.how == How::converted) {
+    row.how = How::native;
+    row.text = "16 bits in memory";
+  }
+  if (row.text.empty()) return {format, row.how, u.name, "multiplied and added in " + std::string(format)};
+  return {format, row.how, u.name,
+          fmt::format("{}, {}{} products by {}", row.text, row.count, name(u.native), u.name)};
 }
 
 #if defined(__x86_64__)
@@ -104,14 +127,11 @@ std::vector<ProcessorFeature> processor_features(Simd simd) {
       {"avx512f", zmm && bit(wide.b, 16), avx512,
        avx512 ? "f32 and f64 arithmetic"
               : "--simd selects a smaller set, or the system does not save its registers"},
-      {"avx512_bf16", zmm && bit(more.a, 5), pairs,
-       pairs ? "products of bf16 factors"
-             : (amx ? "amx_bf16 is faster" : "not faster here than f32, or --simd selects a smaller set")},
+      {"avx512_bf16", zmm && bit(more.a, 5), pairs, why(unit(UnitId::vdpbf16ps), simd)},
       {"avx512_fp16", zmm && bit(wide.d, 23), false,
        "sums in f16 would round every product; f16 is widened to f32 instead"},
       {"avx512_vnni", zmm && bit(wide.c, 11), false, kWhole},
-      {"amx_bf16", tiles && bit(wide.d, 22), amx,
-       amx ? "products of bf16 factors" : "--simd selects another set, or the system does not permit tiles"},
+      {"amx_bf16", tiles && bit(wide.d, 22), amx, why(unit(UnitId::tdpbf16ps), simd)},
       {"amx_fp16", tiles && bit(more.a, 21), false, kHalfTiles},
       {"amx_int8", tiles && bit(wide.d, 25), false, kWhole},
   };

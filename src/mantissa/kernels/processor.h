@@ -27,20 +27,21 @@ std::string processor_name();
 
 /// How the kernels of this build compute products in a format.
 enum class How {
-  native,     // the processor multiplies and adds in the format
+  native,     // a unit multiplies values of the format and adds in it, or in f32
   converted,  // stored in the format; a shift or one instruction widens it exactly to f32; products are f32
-  simulated,  // not supported by the processor: software rounds values to the format; products are f32
+  simulated,  // the processor does not support it: software rounds values to it
 };
 std::string_view name(How how);
 
 struct FormatSupport {
   std::string_view format;
   How how = How::simulated;
-  std::string_view why;
+  std::string_view unit;  // that multiplies such factors in the usual order (kernels/units.h)
+  std::string why;
 };
 
-/// Returns the support for the format `format`. Formats outside the table use simulated operands (parts of
-/// bf16, scales over blocks).
-FormatSupport format_support(std::string_view format);
+/// Returns the support for the format `format` with the set `simd`. Formats outside the table use simulated
+/// operands (parts of bf16, scales over blocks).
+FormatSupport format_support(std::string_view format, Simd simd);
 
 }  // namespace mantissa::kernels

@@ -37,6 +37,7 @@ std::vector<Imitation> imitations(const Program& p) {
       add(fmt::format("sums rounded to {} after every {} terms", name(s.accumulator.format), terms), s, true);
     }
     const bool rounds = s.op->part == graph::Part::rounding || !factor_format(s).empty();
+    if (s.interior != p.arithmetic) add(fmt::format("{} in {}", s.op->interior, name(s.interior)), s);
     if (rounds && s.compute.saturate) add("saturation of values beyond the range", s);
     if (rounds && s.compute.flush_subnormals) add("flushing of subnormals to zero", s);
     if (s.rounding == Rounding::stochastic) add("activations rounded stochastically", s);

@@ -126,6 +126,7 @@ PlanRow row_of(const Program& p, const Step& s) {
   r.multiplied = multiplied_name(p, s);
   r.accumulated = moves_only(s) ? kNoFormat : accumulator_name(p, s);
   if (sums_products(s)) r.order = name(s.accumulator.order);
+  if (const std::optional<StepProduct> product = product_of(p, s)) r.products = {*product};
   r.output = s.outputs.empty() ? kNoFormat : stored_name(p.buffer(s.outputs.front()));
   if (s.addend != kNoBuffer && s.rounded != p.arithmetic) r.rounded = std::string(name(s.rounded));
   r.decided_by = s.decided_by;
@@ -146,6 +147,7 @@ PlanRow interior_row(const Program& p, const Step& s) {
   r.multiplied = kNoFormat;
   r.accumulated = std::string(name(p.arithmetic));
   r.order.clear();
+  r.products.clear();
   r.output = std::string(name(s.interior));
   r.rounded.clear();
   r.decided_by = p.policy.matching_rules(use).empty() ? "built-in" : p.policy.decided_by(use, {&compute, 1});

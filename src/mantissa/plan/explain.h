@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/plan/products.h"
 #include "mantissa/plan/program.h"
 
 namespace mantissa::plan {
@@ -19,6 +20,7 @@ struct PlanRow {
   std::string multiplied;  // factors of products
   std::string accumulated;
   std::string order;  // of the sums of products: "tile", "chain", or ""
+  std::vector<StepProduct> products = {};
   std::string output;
   std::string rounded;  // rounding of the result before the op adds it to a sum, or ""
   std::string decided_by;

@@ -45,6 +45,7 @@ struct Row {
   std::string op;
   Words stored, multiplied, arithmetic, written, by;
   Words orders;  // of the sums of products
+  std::vector<StepProduct> products;
   double flops = 0, bytes = 0;
 
   PlanRow made(std::string kernel) const {
@@ -56,6 +57,7 @@ struct Row {
     r.multiplied = multiplied.text();
     r.accumulated = arithmetic.text();
     if (!orders.empty()) r.order = orders.text();
+    r.products = products;
     r.output = written.text();
     r.decided_by = by.text();
     r.kernel = std::move(kernel);
@@ -153,6 +155,9 @@ class Table {
     row.multiplied.add(s.factors);
     row.arithmetic.add(name(p_.arithmetic));
     row.orders.add(name(s.accumulator.order));
+    const std::optional<StepProduct> product = product_of(p_, s);
+    if (product && std::ranges::find(row.products, *product) == row.products.end())
+      row.products.push_back(*product);
     row.written.add(name(p_.arithmetic));
     row.by.add(s.decided_by);
     row.flops += s.flops;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numeric/product.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/tensor/extent.h"
 
@@ -25,6 +26,10 @@ std::vector<Operand> factors_of(const Step& step) {
   return factors;
 }
 
+bool is_exact(const Factor& f) {
+  return usual_order(f, f) == SumOrder::tile;
+}
+
 /// Returns true if the format of factors that the step computes itself counts. It counts in all steps that
 /// compute logits, so that forward and backward pass, traces and generation sum them in one order.
 bool counts_compute(const Step& step) {
@@ -34,10 +39,10 @@ bool counts_compute(const Step& step) {
 
 SumOrder order_by_factors(const Program& program, const Step& step) {
   if (program.arithmetic == Scalar::f64) return SumOrder::chain;
-  bool exact = !counts_compute(step) || exact_in_bf16(step.compute.format), scaled = false;
+  bool exact = !counts_compute(step) || is_exact(step.compute), scaled = false;
   for (const Operand& o : factors_of(step)) {
     const auto& quantization = program.buffer(o.buffer).quantization;
-    exact = exact && exact_in_bf16(o.operand.format);
+    exact = exact && is_exact(o.operand);
     scaled = scaled || (quantization && quantization->scale >= 0);
   }
   return exact && !(scaled && rounds_sums(step)) ? SumOrder::tile : SumOrder::chain;

@@ -22,7 +22,7 @@ struct StepMetrics {
   std::optional<double> loss_scale{};  // the scale used in this step; null under a policy without one
   bool skipped = false;
   double tokens_per_second = 0;                        // of the whole step
-  double peak_share = 0;                               // of the machine's measured arithmetic peak, 0 to 1
+  double peak_share = 0;                               // of the measured peaks of the units, 0 to 1
   double seconds = 0;                                  // of the whole step
   std::vector<std::pair<std::string, double>> more{};  // of the objective, by name
 };

@@ -22,6 +22,7 @@ void Journal::write(const train::StepReport& r) {
   m.tokens_per_second = r.tokens_per_second;
   m.peak_share = r.peak_share;
   m.seconds = r.seconds;
+  if (r.fallback_share > 0) m.more.emplace_back("fallback_share", r.fallback_share);
   for (const objective::Metric& metric : r.metrics) m.more.emplace_back(metric.name, metric.value);
   metrics_.write(m);
   if (board_) board_->write(m);

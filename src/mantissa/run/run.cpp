@@ -11,6 +11,7 @@
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/lock.h"
+#include "mantissa/kernels/guard_count.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/run/journal.h"
@@ -30,7 +31,7 @@ double seconds_since(Clock::time_point start) {
 void check_plans(const train::Trainer& trainer) {
   for (const cost::Part& part : trainer.parts()) {
     plan::check_rules(*part.program);
-    if (trainer.config().native_only) cost::check_native(*part.program);
+    if (trainer.config().native_only) cost::check_native(*part.program, trainer.device());
   }
 }
 
@@ -120,6 +121,7 @@ class Run {
     Result result;
     saved_ = trainer_.step();
     const std::int64_t tokens_before = trainer_.tokens();
+    const kernels::GuardCount guarded_before = kernels::guard_count();
     result.first_loss = last_loss_;
     // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
@@ -141,6 +143,7 @@ class Run {
     result.interrupted = result.model.empty();
     if (result.interrupted && saved_ != trainer_.step()) save_state();
     result.skipped = trainer_.skipped();
+    result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
     result.steps = trainer_.step();
     result.tokens = trainer_.tokens();
     result.tokens_here = result.tokens - tokens_before;

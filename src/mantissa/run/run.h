@@ -40,6 +40,7 @@ struct Result {
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
+  double fallback_share = 0;  // of blocks of products that units left to FMA
   std::string policy;
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint; empty if the run was interrupted

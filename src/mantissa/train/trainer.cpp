@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/guard_count.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 
@@ -151,6 +152,7 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
 
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
+  const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
   enter(part_of(step_));
   r.step = step_ + 1;
@@ -185,7 +187,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
   const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
-  r.peak_share = cost::product_flops(program()) * micros / r.seconds / machine_.flops_per_second;
+  r.fallback_share = (kernels::guard_count() - guarded).slow_share();
+  r.peak_share = cost::seconds_at_peak(program(), machine_, device_) * micros / r.seconds;
   return r;
 }
 

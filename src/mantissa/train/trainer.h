@@ -47,6 +47,7 @@ struct StepReport {
   double tokens_per_second = 0;
   double peak_share = 0;
   double seconds = 0;
+  double fallback_share = 0;  // of blocks of products that units left to FMA (kernels/guard_count.h)
   std::vector<objective::Metric> metrics{};  // of the objective
 };
 

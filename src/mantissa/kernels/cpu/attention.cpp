@@ -47,7 +47,7 @@ class ForwardTask {
         first_query_(task.piece * most_queries),
         first_token_(static_cast<std::size_t>(task.segment->begin) + first_query_),
         rows_(std::min(most_queries, static_cast<std::size_t>(task.segment->length) - first_query_) * group_),
-        pairs_(rows_ >= kRowsForPairs && UsesPairs<T>(simd, a.order, a.operand)) {}
+        pairs_(UsesPairs<T>(simd, a.order, a.operand, rows_)) {}
 
   /// Adds the first operands and results of this task.
   void Announce(ReadAhead& ahead) const {
@@ -80,7 +80,6 @@ class ForwardTask {
   using V = hn::Vec<D>;
   static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kKeyBlock;
-  static constexpr std::size_t kRowsForPairs = 2 * kWidestTile;  // fewer do not repay the conversion of keys
 
   Summation Sums(Layout layout) const { return {a_.order, a_.operand.parts, layout}; }
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }

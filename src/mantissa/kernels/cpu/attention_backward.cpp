@@ -43,7 +43,7 @@ class BackwardTask {
         group_(static_cast<std::size_t>(a.shape.heads / a.shape.kv_heads)),
         kv_head_(kv_head),
         window_(a.shape),
-        pairs_(UsesPairs<T>(simd, a.order, a.operand)),
+        pairs_(UsesPairs<T>(simd, a.order, a.operand, kQueryBlock)),
         score_gradients_(a, scratch, pairs_),
         first_token_(static_cast<std::size_t>(segment.begin)),
         length_(static_cast<std::size_t>(segment.length)),

@@ -186,11 +186,11 @@ struct BackwardScratch {
   T *queries, *douts;                // [kQueryBlock, padded(head_dim)]
   T *queries_across, *douts_across;  // [padded(head_dim), kQueryBlock]: transposed
   T *p, *ds;                         // [kKeyPart, kQueryBlock]
-  T *keys_across, *ds_across;        // for operands in one part: other layouts of K and dS, half as many words
-  T* chain;                          // [kQueryBlock, padded(head_dim)]: one key block's dS·K, or a plane
-                                     // for each product of parts
-  T* dqueries;                       // [group, rows, padded(head_dim)]: the sums of dQ
-  T *log_sum, *delta;                // [kQueryBlock]
+  T *keys_across, *ds_across;  // for operands in one part: other layouts of K and dS, half as many words
+  T* chain;                    // [kQueryBlock, padded(head_dim)]: one key block's dS·K, or a plane
+                               // for each product of parts
+  T* dqueries;                 // [group, rows, padded(head_dim)]: the sums of dQ
+  T *log_sum, *delta;          // [kQueryBlock]
   std::size_t keys_plane, queries_plane, scores_plane;  // elements: of K and V; of Q and dO; of P and dS
 
   BackwardScratch(Arena<T>& arena, const AttentionShape& shape, std::size_t rows, std::size_t parts) {

@@ -15,6 +15,7 @@
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_pairs-inl.h"
 #include "mantissa/kernels/cpu/attention_tile-inl.h"
+#include "mantissa/kernels/units.h"
 #include "mantissa/numeric/factor.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -22,11 +23,13 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
 
-/// True if VDPBF16PS may compute tile sums of T from factors that `operand` rounds.
+/// True if VDPBF16PS computes the sums of T of factors that `operand` rounds, for tasks of `rows` rows.
 template <class T>
-bool UsesPairs(Simd simd, SumOrder order, const Factor& operand) {
-  return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, float> && simd == Simd::avx512_bf16 &&
-         order == SumOrder::tile && operand.parts == 1 && exact_in_bf16(operand.format);
+bool UsesPairs(Simd simd, SumOrder order, const Factor& operand, std::size_t rows) {
+  const mantissa::Product product{Scalar::f32, operand, operand, {Scalar::f32, 0, order}};
+  return std::is_same_v<T, float> &&
+         unit_of(simd, product, attention_kernel(product, static_cast<std::int64_t>(rows))).id ==
+             UnitId::vdpbf16ps;
 }
 
 /// Replaces `count` rows of f32 values, `stride` apart, by the words of kernels/cpu/attention_pairs-inl.h.
@@ -92,8 +95,8 @@ struct Summation {
 
 /// C[rows, columns] from terms [first, first + depth) of A[rows, …] · B[…, columns]. Terms are numbered as
 /// kernels/attention.h states it; `a` and `b` start at term 0. Layout::pairs reads whole groups of terms, so
-/// those around the range must be zero in A or B and finite in the other. The sums that Into::extend continues
-/// are `c_plane` apart.
+/// those around the range must be zero in A or B and finite in the other. The sums that Into::extend
+/// continues are `c_plane` apart.
 template <Left kLeft, class T>
 void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, std::size_t a_stride,
                     Planes<T> b, std::size_t b_stride, std::size_t columns, std::size_t first,

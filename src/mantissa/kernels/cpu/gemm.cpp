@@ -316,9 +316,11 @@ class GemmRun {
 };
 
 void GemmF32(const Context& ctx, const Gemm& g) {
-  const bool factors = bf16_factors(g), pairs = factors && ctx.simd == Simd::avx512_bf16;
-  if (IsThin(g) && (!pairs || g.m <= kThinPairRows)) return ThinRun<float>(ctx, g).Run();
-  if (TileUnit::Serves(ctx) && factors) {
+  const UnitId unit = unit_of(ctx, g);
+  const bool pairs = unit == UnitId::vdpbf16ps;
+  if (kernel_of(g) != ProductKernel::packed && (!pairs || g.m <= kThinPairRows))
+    return ThinRun<float>(ctx, g, pairs).Run();
+  if (unit == UnitId::tdpbf16ps || unit == UnitId::tile_model) {
     GemmRun<TileUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }
@@ -331,7 +333,7 @@ void GemmF32(const Context& ctx, const Gemm& g) {
   GemmRun<FmaUnit<float>>(ctx, g).Run();
 }
 void GemmF64(const Context& ctx, const Gemm& g) {
-  if (IsThin(g)) return ThinRun<double>(ctx, g).Run();
+  if (kernel_of(g) != ProductKernel::packed) return ThinRun<double>(ctx, g, false).Run();
   GemmRun<FmaUnit<double>>(ctx, g).Run();
 }
 

@@ -13,12 +13,17 @@ Scalar arithmetic_of(const Gemm& g) {
   return f64 ? Scalar::f64 : Scalar::f32;
 }
 
-bool bf16_factors(const Gemm& g) {
-  const auto exact = [](const GemmOperand& o) {
-    const Scalar stored = o.matrix.type, rounded = o.operand.format;
-    return exact_in_bf16(holds(rounded, stored) ? stored : rounded);
-  };
-  return g.accumulator.order == SumOrder::tile && exact(g.a) && exact(g.b);
+Product product_of(const Gemm& g) {
+  return {arithmetic_of(g), factor_of(g.a.matrix.type, g.a.operand), factor_of(g.b.matrix.type, g.b.operand),
+          g.accumulator};
+}
+
+ProductKernel kernel_of(const Gemm& g) {
+  return kernel_of(product_of(g), g.m, !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate);
+}
+
+UnitId unit_of(const Context& ctx, const Gemm& g) {
+  return unit_of(ctx.simd, product_of(g), kernel_of(g)).id;
 }
 
 void check(const Context& ctx, const Gemm& g) {

@@ -27,16 +27,8 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Rows of A that are multiplied at once, and the most rows of a thin product.
+/// Rows of A that are multiplied at once.
 inline constexpr std::size_t kThinStrip = 16;
-inline constexpr std::size_t kThinRows = 64;
-
-/// Returns true for a product of few rows that does not need to pack B.
-inline bool IsThin(const Gemm& g) {
-  return g.m <= static_cast<std::int64_t>(kThinRows) && g.a.operand.parts == 1 && !g.accumulator.rounds() &&
-         !g.a.transposed && g.b.transposed && g.rows.empty() && !g.accumulate;
-}
-
 /// Columns of C that are computed at a time: one vector.
 template <class T>
 inline constexpr std::size_t kThinColumns = HWY_LANES(T);

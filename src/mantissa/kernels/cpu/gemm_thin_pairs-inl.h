@@ -113,13 +113,15 @@ class ThinBlock {
       : depth_(depth), stride_(b.ld) {
     columns_ = reinterpret_cast<const std::uint16_t*>(b.At(column, k));
     ahead_ = b.At(next, k * kThinLanes);
-    if (count == kThinLanes) return;
+    if (count == kThinLanes && b.type == Scalar::bf16 && Unrounded(b)) return;
+    constexpr auto kBlock = static_cast<std::size_t>(kSumBlock);
     for (std::size_t c = 0; c < kThinLanes; ++c) {
-      std::copy_n(columns_ + std::min(c, count - 1) * b.ld, depth,
-                  staged_ + c * static_cast<std::size_t>(kSumBlock));
+      std::uint16_t* to = staged_ + c * kBlock;
+      const std::uint16_t* row = bf16::BfloatRow(b, column + std::min(c, count - 1), k, depth, to);
+      if (row != to) std::copy_n(row, depth, to);
     }
     columns_ = staged_;
-    stride_ = kSumBlock;
+    stride_ = kBlock;
   }
 
   /// Computes out[i * ld + c] = the sum of row i and column c, or adds it to the previous value, for a strip
@@ -164,7 +166,7 @@ class ThinBlock {
   std::size_t depth_, stride_;
   const std::uint16_t* columns_;
   const std::uint8_t* ahead_;
-  HWY_ALIGN std::uint16_t staged_[kThinLanes * static_cast<std::size_t>(kSumBlock)];
+  HWY_ALIGN std::uint16_t staged_[kThinLanes * (static_cast<std::size_t>(kSumBlock) + kThinLanes)];
 };
 
 }  // namespace pairs

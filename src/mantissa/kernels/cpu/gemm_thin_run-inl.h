@@ -14,7 +14,6 @@
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/cpu/gemm_blocks.h"
-#include "mantissa/kernels/cpu/gemm_check.h"
 #include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
 #include "mantissa/kernels/cpu/gemm_plan.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
@@ -32,8 +31,8 @@ inline constexpr std::int64_t kThinPairRows = 32;
 template <class T>
 class ThinRun {
  public:
-  /// `g` must be IsThin().
-  ThinRun(const Context& ctx, const Gemm& g)
+  /// The product must be one of few rows (kernels/units.h). `pairs`: by VDPBF16PS.
+  ThinRun(const Context& ctx, const Gemm& g, bool pairs)
       : ctx_(ctx),
         g_(g),
         epilogue_(g),
@@ -42,7 +41,7 @@ class ThinRun {
         a_(g.a, true),
         b_(g.b, true),
         one_row_{0, g.k},
-        pairs_(UsesPairs()),
+        pairs_(pairs),
         depth_(gemm_plan::summarize(Walk()).depth),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
@@ -70,13 +69,6 @@ class ThinRun {
 
  private:
   static constexpr std::size_t kColumns = GemmEpilogue<T>::kColumns;
-  static constexpr std::size_t kRowsForPairs = 8;  // fewer do not repay the guard
-
-  bool UsesPairs() const {
-    return HWY_TARGET == HWY_AVX3 && std::is_same_v<T, float> && ctx_.simd == Simd::avx512_bf16 &&
-           m_ >= kRowsForPairs && bf16_factors(g_) && b_.type == Scalar::bf16 && b_.depth_contiguous &&
-           g_.b.operand.plain();
-  }
   gemm_plan::Blocks Walk() const {
     return gemm_plan::Blocks(g_.rows, g_.rows_per_leaf, one_row_, 0, kSumBlock,
                              pairs_ ? &Stored : gemm_plan::Blocks::as_it_is);
@@ -91,7 +83,7 @@ class ThinRun {
   }
   /// Rows of the strip that starts at `row`; missing rows are zero.
   std::size_t StripRows(std::size_t row) const {
-    return std::max(thin_rows(m_ - row), pairs_ ? kRowsForPairs : 1);
+    return std::max<std::size_t>(thin_rows(m_ - row), pairs_ ? 4 : 1);
   }
   template <class Packed>
   Packed* StripAt(std::size_t row, const gemm_plan::Block& b) const {

@@ -109,9 +109,6 @@ class TileUnit {
   };
 
   explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
-  static bool Serves(const Context& ctx) {
-    return ctx.simd == Simd::amx || ctx.simd == Simd::amx_model;
-  }
   static std::size_t Stored(std::size_t depth) {
     return tiles::packed_depth(depth);
   }

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "mantissa/kernels/cpu/amx_tiles.h"
+#include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/tensor/storage.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -104,10 +106,11 @@ double thread_seconds() {
   return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
 }
 
-}  // namespace
+/// Runs `rounds` rounds of multiply-adds and returns the number of flops.
+using Rounds = std::function<double(std::int64_t rounds, double* sink)>;
 
-double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
-  const bool f64 = arithmetic == Scalar::f64;
+/// Returns flop/s on all threads: the best of several runs of about 0.5 ms.
+double measure_rounds(const Context& ctx, const Rounds& work) {
   // Many short runs of about 0.5 ms: on a shared machine some run undisturbed. If all threads never had a
   // core each, processor time gives the rate they would have had.
   constexpr std::int64_t kRounds = 1 << 17;
@@ -123,7 +126,7 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
       parallel_for(ctx, ctx.threads, [&](std::int64_t i, int) {
         const auto at = static_cast<std::size_t>(i);
         const double begin = thread_seconds();
-        flops[at] = HWY_DISPATCH_TABLE(FmaImpl)[ctx.target()](f64, kRounds, &sinks[at]);
+        flops[at] = work(kRounds, &sinks[at]);
         busy[at] = thread_seconds() - begin;
       });
     });
@@ -135,6 +138,49 @@ double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
     alone = alone || std::accumulate(busy.begin(), busy.end(), 0.0) > kAlone * seconds * ctx.threads;
   }
   return alone ? best : best_by_core;
+}
+
+/// Multiplies tiles in registers into six sums, which hides their latency.
+double tile_rounds(std::int64_t rounds, double* sink) {
+  constexpr std::int64_t kFewer = 8;  // a tile's products take longer than a vector's
+  constexpr double kFlops = 6 * 2 * 16 * 16 * 32;
+  *sink = 0;
+#if defined(__x86_64__)
+  const HardwareTiles::Scope scope;
+  HardwareTiles tiles;
+  for (std::int64_t r = 0; r < rounds / kFewer; ++r) {
+    tiles.multiply_add<0, 6, 7>();
+    tiles.multiply_add<1, 6, 7>();
+    tiles.multiply_add<2, 6, 7>();
+    tiles.multiply_add<3, 6, 7>();
+    tiles.multiply_add<4, 6, 7>();
+    tiles.multiply_add<5, 6, 7>();
+  }
+#endif
+  return static_cast<double>(rounds / kFewer) * kFlops;
+}
+
+}  // namespace
+
+double measure_fma_peak(const Context& ctx, Scalar arithmetic) {
+  const auto fma = HWY_DISPATCH_TABLE(FmaImpl)[ctx.target()];
+  return measure_rounds(
+      ctx, [&](std::int64_t rounds, double* sink) { return fma(arithmetic == Scalar::f64, rounds, sink); });
+}
+
+double measure_peak(const Context& ctx, UnitId id) {
+  if (!is_present(unit(id))) return 0;
+  switch (id) {
+    case UnitId::fma:
+      return measure_fma_peak(ctx, Scalar::f32);
+    case UnitId::vdpbf16ps:
+      return measure_rounds(ctx, bf16_pair_rounds);
+    case UnitId::tdpbf16ps:
+      return measure_rounds(ctx, tile_rounds);
+    case UnitId::tile_model:
+      return 0;
+  }
+  return 0;
 }
 
 double measure_bandwidth(const Context& ctx, std::size_t bytes) {

@@ -1,0 +1,93 @@
+#include "mantissa/cost/product_rates.h"
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <thread>
+
+#include "mantissa/kernels/gemm.h"
+#include "mantissa/kernels/quantize.h"
+#include "mantissa/kernels/update.h"
+
+namespace mantissa::cost {
+namespace {
+
+/// Returns rows of values of both signs within a few binades of 1.
+Storage values_of(std::int64_t count) {
+  Storage values(static_cast<std::size_t>(count) * sizeof(float));
+  auto* x = reinterpret_cast<float*>(values.data());
+  for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(i * 37 % 127 - 63) / 64;
+  return values;
+}
+
+/// The time since construction.
+class Clocks {
+ public:
+  /// Returns the time that work on `threads` threads would have taken with a core for each: on a shared
+  /// machine its processor time is less than its share of the elapsed time.
+  double seconds(int threads) const {
+    const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    if (static_cast<unsigned>(threads) > std::thread::hardware_concurrency()) return elapsed;
+    const double busy = static_cast<double>(std::clock() - busy_) / CLOCKS_PER_SEC / threads;
+    return busy > 0 ? std::min(elapsed, busy) : elapsed;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::clock_t busy_ = std::clock();
+};
+
+}  // namespace
+
+ProductTimer::ProductTimer(const runtime::Device& device, const plan::StoredProduct& product,
+                           std::int64_t side)
+    : device_(device), product_(product), side_(side), a_(operand(product.a)), b_(operand(product.b)) {
+  const Product& p = product_.product;
+  c_ = Storage(static_cast<std::size_t>(side * side) * bytes_of(p.arithmetic));
+  work_ = Storage(kernels::gemm_workspace(device.host(), side, side, side, p.arithmetic, p.a.parts));
+  measure();  // touches the pages
+}
+
+ProductTimer::Operand ProductTimer::operand(const Layout& layout) const {
+  const std::int64_t count = side_ * side_;
+  Operand o{layout, Storage(layout.bytes(side_, side_))};
+  const Storage values = values_of(count);
+  if (layout.blocks) {
+    kernels::pack_blocks(device_.host(), side_, side_, {values.data(), Scalar::f32, side_}, o.memory.data(),
+                         *layout.blocks, 1);
+  } else {
+    kernels::cast(device_.host(), count, values.data(), Scalar::f32, o.memory.data(), layout.type);
+  }
+  return o;
+}
+
+double ProductTimer::measure() const {
+  const Product& p = product_.product;
+  const auto bound = [&](const Operand& o, const Factor& factor, bool transposed) {
+    kernels::GemmOperand g{{o.memory.data(), o.layout.type, side_}, factor, transposed};
+    if (o.layout.blocks) {
+      g.blocks = o.layout.blocks;
+      g.scales = o.memory.data() + o.layout.scales_begin(side_, side_);
+    }
+    return g;
+  };
+  kernels::Gemm g;
+  g.m = g.n = g.k = side_;
+  g.a = bound(a_, p.a, product_.a_across);
+  g.b = bound(b_, p.b, !product_.b_across);
+  g.c = {c_.data(), p.arithmetic, side_};
+  g.accumulator = p.accumulator;
+  auto ctx = device_.host();
+  ctx.workspace = work_.data();
+  ctx.workspace_bytes = work_.size();
+  const Clocks start;
+  kernels::gemm(ctx, g);
+  const auto side = static_cast<double>(side_);
+  return 2 * side * side * side / start.seconds(ctx.threads);
+}
+
+const kernels::Unit& unit_on(const runtime::Device& device, const plan::StepProduct& product) {
+  return kernels::unit_of(device.host().simd, product.stored.product, product.kernel);
+}
+
+}  // namespace mantissa::cost
