@@ -41,7 +41,7 @@ TEST(Products, StateTheKernelAtCapacityAndTheDirectionOfSums) {
     const std::string id(s.op->id);
     EXPECT_EQ(product->kernel, s.op->kind == graph::OpKind::attention   ? ProductKernel::in_place
                                : id == "matmul.dx" || id == "matmul.dw" ? ProductKernel::packed
-                                                                        : ProductKernel::thin)
+                                                                        : ProductKernel::strips)
         << id;
     EXPECT_EQ(product->stored.a_across, id == "matmul.dw") << id;
     EXPECT_EQ(product->stored.b_across, id == "matmul.dw" || id == "matmul.dx") << id;
