@@ -1,12 +1,17 @@
-// The model of AMX's tiles has the documented arithmetic, and the bits of the processor's own tiles.
+// The model of AMX's tiles has the documented arithmetic, and the bits of the instructions: of the
+// processor's own tiles where it has them, else of the emulator, which runs the same assembly.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <random>
+#include <vector>
 
+#include "kernels/amx_emulator.h"
 #include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/model_tiles.h"
 
@@ -92,11 +97,41 @@ TEST(ModelTiles, TakeSubnormalNumbersAsZero) {
   EXPECT_EQ(p.c[1][0], 0);
 }
 
-TEST(ModelTiles, HaveTheBitsOfTheProcessor) {
 #if defined(__x86_64__)
-  if (!has_amx_tiles()) GTEST_SKIP() << "this processor has no AMX for bf16; only the model runs here";
+
+/// The instructions, and the model.
+class TileInstructions : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (testing::tile_hardware() == testing::TileHardware::none)
+      GTEST_SKIP() << "this machine can neither run nor emulate tile instructions; only the model runs here";
+  }
+};
+
+/// Returns true for equal bits. Any NaN equals any other one, because the manual does not say which NaN
+/// results. Nor does it document the sign of a zero that stands for a subnormal number.
+bool same(float model, float real, bool tiny) {
+  if (std::isnan(model) || std::isnan(real)) return std::isnan(model) && std::isnan(real);
+  const bool any_zero = tiny && testing::tile_hardware() == testing::TileHardware::processor;
+  return bits_of(model) == bits_of(real) || (any_zero && model == real);
+}
+
+void expect_bits_of_model(const Product& p, bool tiny) {
+  Product of_model = p, real = p;
+  of_model.add_product<ModelTiles>();
+  real.add_product<HardwareTiles>();
+  for (std::size_t i = 0; i < kEdge; ++i) {
+    for (std::size_t j = 0; j < kEdge; ++j) {
+      ASSERT_TRUE(same(of_model.c[i][j], real.c[i][j], tiny))
+          << of_model.c[i][j] << " by the model, and " << real.c[i][j] << " at " << i << ", " << j;
+    }
+  }
+}
+
+TEST_F(TileInstructions, MultiplyAsTheModelDoes) {
   std::mt19937 random(kSeed);
   for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(::testing::Message() << "round " << round << ", seed " << kSeed);
     const bool tiny = round % 3 == 2;
     Product p;
     if (tiny) {
@@ -104,22 +139,155 @@ TEST(ModelTiles, HaveTheBitsOfTheProcessor) {
     } else {
       p.fill(random, -20, -10, round % 3 == 0 ? 1 : 30);
     }
-    Product q = p;
-    p.add_product<ModelTiles>();
-    q.add_product<HardwareTiles>();
-    for (std::size_t i = 0; i < kEdge; ++i) {
-      for (std::size_t j = 0; j < kEdge; ++j) {
-        // The sign of a zero that stands for a subnormal number is not documented.
-        const float model = p.c[i][j], real = q.c[i][j];
-        const bool same = bits_of(model) == bits_of(real) || (tiny && model == real);
-        ASSERT_TRUE(same) << model << " and " << real << ", round " << round << ", seed " << kSeed;
+    expect_bits_of_model(p, tiny);
+  }
+}
+
+TEST_F(TileInstructions, TreatSpecialNumbersAsTheModelDoes) {
+  constexpr std::uint16_t kSpecial[] = {0x0000, 0x8000, 0x0001, 0x807f, 0x0080, 0x8080, 0x7f7f,
+                                        0xff7f, 0x7f80, 0xff80, 0x7fc0, 0xff81, 0x3f80, 0xbf80};
+  std::mt19937 random(kSeed);
+  for (int round = 0; round < 300; ++round) {
+    SCOPED_TRACE(::testing::Message() << "round " << round << ", seed " << kSeed);
+    Product p;
+    p.fill(random, -8, -8, 16);
+    const auto special = [&](std::uint16_t& x) { x = kSpecial[random() % std::size(kSpecial)]; };
+    // Few, so that most sums hold at most one.
+    for (auto* tile : {&p.a, &p.b}) {
+      for (auto& row : *tile) special(row[random() % kTerms]);
+    }
+    for (auto& row : p.c) {
+      std::uint16_t high = 0;
+      special(high);
+      row[random() % kEdge] = value(high);
+    }
+    expect_bits_of_model(p, true);
+  }
+}
+
+TEST_F(TileInstructions, KeepTheSignsOfZeros) {
+  // +0 + (+0 · −0) = +0, and a C of −0 + +0 = +0: a product never leaves −0, but a load and a store do.
+  Product p;
+  for (auto& row : p.c) row.fill(-0.0F);
+  Product after = p;
+  {
+    const HardwareTiles::Scope scope;
+    HardwareTiles t;
+    t.load<3>(p.c.data(), sizeof p.c[0]);
+    t.store<3>(after.c.data(), sizeof after.c[0]);
+  }
+  EXPECT_EQ(bits_of(after.c[15][15]), 0x80000000U);
+  p.a[0].fill(0x8000);
+  expect_bits_of_model(p, false);
+  p.add_product<HardwareTiles>();
+  EXPECT_EQ(bits_of(p.c[0][0]), 0U);
+}
+
+TEST_F(TileInstructions, IgnoreTheRoundingOfOtherInstructions) {
+  std::mt19937 random(kSeed);
+  Product p;
+  p.fill(random, -20, -10, 30);
+  Product expected = p, got = p;
+  expected.add_product<HardwareTiles>();
+  const unsigned before = __builtin_ia32_stmxcsr();
+  constexpr unsigned kTowardsZero = 3U << 13U, kFlush = 0x8040U;
+  __builtin_ia32_ldmxcsr(before | kTowardsZero | kFlush);
+  got.add_product<HardwareTiles>();
+  const unsigned after = __builtin_ia32_stmxcsr();
+  __builtin_ia32_ldmxcsr(before);
+  EXPECT_EQ(after, before | kTowardsZero | kFlush);
+  EXPECT_EQ(got.c, expected.c);
+}
+
+/// Moves each of the eight tiles to another place, with rows that lie apart.
+template <class Tiles, int kTile = 0>
+void move_all(const std::uint8_t* from, std::size_t stride, std::uint8_t* to, std::size_t to_stride) {
+  if constexpr (kTile < 8) {
+    Tiles t;
+    t.template load<kTile>(from + kTile, stride);
+    move_all<Tiles, kTile + 1>(from, stride, to, to_stride);  // no load changes another tile
+    t.template store<kTile>(to + kTile * kTileRegisterRows * to_stride, to_stride);
+  }
+}
+
+TEST_F(TileInstructions, LoadAndStoreRowsAtAnyDistance) {
+  constexpr std::size_t kRows = kTileRegisterRows;
+  std::mt19937 random(kSeed);
+  for (const std::size_t stride : {std::size_t{0}, std::size_t{1}, kTileRowBytes, std::size_t{100}}) {
+    for (const std::size_t to_stride : {kTileRowBytes, std::size_t{67}, std::size_t{256}}) {
+      std::vector<std::uint8_t> from(kRows * stride + kTileRowBytes + 8);
+      for (std::uint8_t& x : from) x = static_cast<std::uint8_t>(random());
+      std::vector<std::uint8_t> to(8 * kRows * to_stride, 0xee);
+      std::vector<std::uint8_t> expected = to;
+      for (std::size_t t = 0; t < 8; ++t) {
+        for (std::size_t i = 0; i < kRows; ++i)
+          std::copy_n(&from[t + i * stride], kTileRowBytes, &expected[(t * kRows + i) * to_stride]);
       }
+      const HardwareTiles::Scope scope;
+      move_all<HardwareTiles>(from.data(), stride, to.data(), to_stride);
+      EXPECT_EQ(to, expected) << "rows " << stride << " bytes apart, stored " << to_stride << " apart";
     }
   }
-#else
-  GTEST_SKIP() << "AMX is an extension of x86-64; only the model runs here";
-#endif
 }
+
+TEST_F(TileInstructions, StartFromZerosInEveryScope) {
+  std::array<std::array<std::uint8_t, kTileRowBytes>, kTileRegisterRows> ones{}, got{};
+  for (auto& row : ones) row.fill(1);
+  for (const bool clears : {false, true}) {
+    {
+      const HardwareTiles::Scope scope;
+      HardwareTiles t;
+      t.load<7>(ones.data(), kTileRowBytes);
+      if (clears) t.zero<7>();
+      t.store<7>(got.data(), kTileRowBytes);
+      EXPECT_EQ(got[15][63], clears ? 0 : 1);
+    }
+    const HardwareTiles::Scope scope;
+    HardwareTiles t;
+    t.store<7>(got.data(), kTileRowBytes);
+    EXPECT_EQ(got[15][63], 0);
+    got = ones;
+  }
+}
+
+/// Returns C + A · B, and A and B as the instruction leaves them, from the tiles kC, kA and kB.
+template <class Tiles, int kC, int kA, int kB>
+Product product_in(const Product& p) {
+  Product to = p;
+  const typename Tiles::Scope scope;
+  Tiles t;
+  t.template load<kC>(p.c.data(), kTileRowBytes);
+  t.template load<kA>(p.a.data(), kTileRowBytes);
+  t.template load<kB>(p.b.data(), kTileRowBytes);
+  t.template multiply_add<kC, kA, kB>();
+  t.template store<kC>(to.c.data(), kTileRowBytes);
+  t.template store<kA>(to.a.data(), kTileRowBytes);
+  t.template store<kB>(to.b.data(), kTileRowBytes);
+  return to;
+}
+
+template <int kC, int kA, int kB>
+void expect_operands() {
+  std::mt19937 random(kSeed);
+  Product p;
+  p.fill(random, -4, 0, 8);
+  const Product model = product_in<ModelTiles, kC, kA, kB>(p),
+                real = product_in<HardwareTiles, kC, kA, kB>(p);
+  EXPECT_EQ(real.c, model.c) << kC << ", " << kA << ", " << kB;
+  EXPECT_EQ(real.a, p.a);
+  EXPECT_EQ(real.b, p.b);
+}
+
+TEST_F(TileInstructions, TakeCAAndBInTheirOrder) {
+  expect_operands<0, 4, 6>();
+  expect_operands<1, 4, 7>();
+  expect_operands<2, 5, 6>();
+  expect_operands<3, 5, 7>();
+  expect_operands<7, 0, 1>();
+  expect_operands<6, 3, 2>();
+}
+
+#endif
 
 }  // namespace
 }  // namespace mantissa::kernels

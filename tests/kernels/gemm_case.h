@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/row_testing.h"
+#include "kernels/tile_simds.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/numeric/round.h"
 
@@ -55,11 +56,10 @@ inline Context with_threads(int threads) {
   return {.simd = best_simd(), .threads = threads};
 }
 
-/// All contexts, and those with tile registers or their model.
+/// All contexts, and those with tile registers, emulated ones too, or their model.
 inline std::vector<Context> product_contexts() {
   std::vector<Context> all = contexts();
-  for (const Simd simd : kSimds) {
-    if (!is_supported(simd) || !testing::has_tiles(simd)) continue;
+  for (const Simd simd : testing::tile_simds()) {
     for (const int threads : {1, 5}) all.push_back({.simd = simd, .threads = threads});
   }
   return all;

@@ -14,9 +14,8 @@ constexpr Formats kBf16ToF32 = {Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar
 
 std::vector<Context> guarded_contexts() {
   std::vector<Context> all;
-  for (const Simd simd : {Simd::avx512_bf16, Simd::amx, Simd::amx_model}) {
-    if (is_supported(simd)) all.push_back({.simd = simd});
-  }
+  if (is_supported(Simd::avx512_bf16)) all.push_back({.simd = Simd::avx512_bf16});
+  for (const Simd simd : testing::tile_simds()) all.push_back({.simd = simd});
   return all;
 }
 

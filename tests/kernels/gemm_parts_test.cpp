@@ -16,7 +16,8 @@ using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by t
 
 void expect_stated_bits(const Case& x) {
   const Tensor expected = as_stated<float>(x);
-  for (const Context& ctx : contexts())
+  const bool tiles = x.g.accumulator.order == SumOrder::tile;
+  for (const Context& ctx : tiles ? product_contexts() : contexts())
     EXPECT_TRUE(x.result(ctx) == expected) << describe(ctx) << ", seed " << kSeed;
 }
 

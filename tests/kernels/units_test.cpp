@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/amx_emulator.h"
 #include "mantissa/kernels/cpu/gemm_check.h"
 
 namespace mantissa::kernels {
@@ -30,21 +31,28 @@ TEST(Units, HaveUniqueNamesAndAReason) {
   }
 }
 
-/// Prints the units that the tests of this machine run, and the others. ./dev test shows the line.
+/// Prints the units that the tests of this machine run, those that they emulate, and the others. ./dev test
+/// shows the line.
 TEST(Units, ThatRunHereAreListed) {
-  std::string here, others;
+  using testing::TileHardware;
+  const bool emulates_tiles = testing::tile_hardware() == TileHardware::emulator;
+  std::string here, emulated, others;
   for (const Unit& u : units()) {
     std::string sets;
     for (const Simd simd : kSimds) {
       if (u.sets.has(simd) && is_present(u) == is_supported(simd))
         sets += (sets.empty() ? "" : ", ") + std::string(name(simd));
     }
-    std::string& list = is_present(u) ? here : others;
+    std::string& list = is_present(u)                                 ? here
+                        : u.id == UnitId::tdpbf16ps && emulates_tiles ? emulated
+                                                                      : others;
     list += (list.empty() ? "" : ", ") + std::string(u.name) + " (" + sets + ")";
     EXPECT_FALSE(sets.empty()) << u.name;
   }
   EXPECT_FALSE(here.empty());
-  std::cout << "units: " << here << (others.empty() ? "" : "; not on this machine: " + others) << "\n";
+  std::cout << "units: " << here
+            << (emulated.empty() ? "" : "; emulated, not run by the processor: " + emulated)
+            << (others.empty() ? "" : "; not on this machine: " + others) << "\n";
 }
 
 TEST(Units, EverySetComputesEveryProduct) {
