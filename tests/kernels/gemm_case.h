@@ -56,12 +56,18 @@ inline Context with_threads(int threads) {
   return {.simd = best_simd(), .threads = threads};
 }
 
-/// All contexts, and those with tile registers, emulated ones too, or their model.
+/// Those with tile registers, emulated ones too, and with their model.
+inline std::vector<Context> tile_contexts() {
+  std::vector<Context> all;
+  for (const Simd simd : testing::tile_simds()) all.push_back({.simd = simd, .threads = 5});
+  return all;
+}
+
+/// All contexts, and those with tile registers or their model.
 inline std::vector<Context> product_contexts() {
   std::vector<Context> all = contexts();
-  for (const Simd simd : testing::tile_simds()) {
-    for (const int threads : {1, 5}) all.push_back({.simd = simd, .threads = threads});
-  }
+  for (const Context& ctx : tile_contexts()) all.push_back(ctx);
+  all.push_back({.simd = Simd::amx_model, .threads = 1});
   return all;
 }
 

@@ -119,6 +119,22 @@ TEST(GemmTileOrderOfBlocks, ContinuesAnEarlierCall) {
   EXPECT_TRUE(in_turn == whole.result());
 }
 
+/// Panels have 32 sides. If their second half is empty, A's is skipped.
+TEST(GemmTileOrderByTiles, MultipliesEachPairOfTilesOncePerBlock) {
+  if (testing::tile_hardware() != testing::TileHardware::emulator)
+    GTEST_SKIP() << "only the emulator counts products of tiles";
+  constexpr std::int64_t kBlocks = 3;
+  for (const auto& [size, tiles_of_c] : {std::pair{Size{64, 96, 65}, 4 * 6}, {Size{70, 33, 96}, 5 * 4}}) {
+    Case x(size, kBf16ToF32);
+    x.g.accumulator.order = SumOrder::tile;
+    for (const int threads : {1, 3}) {
+      const std::int64_t before = testing::emulated_products();
+      x.result({.simd = Simd::amx, .threads = threads});
+      EXPECT_EQ(testing::emulated_products() - before, tiles_of_c * kBlocks) << threads << " threads";
+    }
+  }
+}
+
 /// Units that take subnormal numbers as zero must not be used where one can occur.
 TEST(GemmTileOrderOfTinyFactors, KeepsSubnormalNumbers) {
   for (const auto& [of_a, of_b] : {std::pair{-56, -56},
