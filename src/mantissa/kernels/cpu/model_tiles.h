@@ -55,6 +55,15 @@ class ModelTiles {
   static __attribute__((always_inline)) float flushed(float x) {
     return std::abs(x) < std::numeric_limits<float>::min() ? std::copysign(0.0F, x) : x;
   }
+  /// Returns x · y + z with one rounding, or zero with its sign if that is below 2^-126 after rounding to 24
+  /// bits. A result that is subnormal rounds to fewer bits, perhaps up to 2^-126, so a scaled one decides.
+  /// Scaling overflows only where x · y + z is far from it.
+  static __attribute__((always_inline)) float fused(float x, float y, float z) {
+    constexpr float kScale = 0x1p64F, kScaledLeast = 0x1p-62F;
+    const float result = __builtin_fmaf(x, y, z);
+    const float scaled = __builtin_fmaf(x * kScale, y, z * kScale);
+    return std::abs(scaled) < kScaledLeast ? std::copysign(0.0F, result) : result;
+  }
   static __attribute__((always_inline)) float as_float(std::uint32_t bits) {
     float x = 0;
     std::memcpy(&x, &bits, sizeof x);
@@ -81,8 +90,8 @@ class ModelTiles {
       for (std::size_t p = 0; p < kPairs; ++p) {
         const float x = first(a.words[i][p]), y = second(a.words[i][p]);
         for (std::size_t j = 0; j < kPairs; ++j) {
-          even[j] = flushed(__builtin_fmaf(x, of_even[p][j], even[j]));
-          odd[j] = flushed(__builtin_fmaf(y, of_odd[p][j], odd[j]));
+          even[j] = fused(x, of_even[p][j], even[j]);
+          odd[j] = fused(y, of_odd[p][j], odd[j]);
         }
       }
       for (std::size_t j = 0; j < kPairs; ++j) {
