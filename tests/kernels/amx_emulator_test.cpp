@@ -293,13 +293,13 @@ TEST(AmxFaults, OfConfigurations) {
   };
   expect_fault(0, 2, "palette");
   expect_fault(1, 3, "another row");
-  for (const std::size_t at : {2, 15}) expect_fault(at, 1, "reserved");
+  for (const std::size_t at : {2U, 15U}) expect_fault(at, 1, "reserved");
   expect_fault(16, 65, "64 bytes");
   expect_fault(31, 1, "64 bytes");
   expect_fault(48, 17, "16 rows");
   expect_fault(55, 0, "without rows");
   expect_fault(22, 0, "without bytes");
-  for (const std::size_t at : {32, 47, 56, 63}) expect_fault(at, 1, "above 7");
+  for (const std::size_t at : {32U, 47U, 56U, 63U}) expect_fault(at, 1, "above 7");
 }
 
 TEST(AmxFaults, OfTiles) {
@@ -363,6 +363,7 @@ TEST(AmxFaults, OfEncodings) {
 
 TEST(AmxFaults, EndTheProgramWithAMessage) {
   if (tile_hardware() != TileHardware::emulator) GTEST_SKIP() << "nothing is emulated here";
+  { const HardwareTiles::Scope released; }
   EXPECT_DEATH(HardwareTiles().zero<2>(), "AMX emulator: tiles are not configured");
   EXPECT_DEATH(__asm__ volatile("ud2"), "");
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
+#include "kernels/tile_simds.h"
 #include "mantissa/base/error.h"
 #include "mantissa/rollout/generate.h"
 #include "runtime/program.h"
@@ -82,6 +83,24 @@ TEST(Steps, AreTheSameOnEveryInstructionSetAndThreadCount) {
     const std::vector<Bytes> want = gradients(policy, false, 40, 2, 2, 1, {.simd = kernels::best_simd()});
     for (const kernels::Context& ctx : kernels::testing::contexts()) {
       EXPECT_TRUE(gradients(policy, false, 40, 2, 2, 1, ctx) == want) << kernels::testing::describe(ctx);
+    }
+  }
+}
+
+/// Every policy whose factors are exact in bf16, and parts of f32, with tile registers, emulated ones too.
+TEST(Steps, AreTheSameOnTileRegisters) {
+  const bool emulated = kernels::testing::tile_hardware() == kernels::testing::TileHardware::emulator;
+  for (const char* policy : {"bf16-mixed", "bf16-true", "fp8-hybrid", "bf16-mixed compute=mxfp8",
+                             "bf16-mixed compute=nvfp4", "bf16-matmul", "bf16-matmul-x3", "bf16-matmul-x6"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<Bytes> want = gradients(policy, false, 70, 2, 2, 1, {.simd = kernels::best_simd()});
+    for (const kernels::Simd simd : kernels::testing::tile_simds()) {
+      const kernels::Context ctx{.simd = simd, .threads = 3};
+      const std::int64_t before = kernels::testing::emulated_products();
+      EXPECT_TRUE(gradients(policy, false, 70, 2, 2, 1, ctx) == want) << kernels::testing::describe(ctx);
+      if (simd == kernels::Simd::amx && emulated) {
+        EXPECT_GT(kernels::testing::emulated_products(), before);
+      }
     }
   }
 }
