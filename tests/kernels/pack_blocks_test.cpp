@@ -125,6 +125,22 @@ TEST_P(PackedBlocks, MultiplyWithTheBitsOfTheirValues) {
   }
 }
 
+TEST_P(PackedBlocks, MultiplyFewRowsInTileOrderWithTheBitsOfTheirValues) {
+  std::mt19937 random(kSeed);
+  for (const Size& size : {Size{3, 40, 70}, Size{16, 70, 333}, Size{37, 49, 1019}}) {
+    const Tensor b = Tensor(Scalar::f32, size.n, size.k).fill_normal(random);
+    const Tensor wide = expanded(b, blocks(), 1);
+    const Packed packed(b, blocks(), 1, best());
+    Case x(size, kBf16, 2);
+    x.g.accumulator.order = SumOrder::tile;
+    x.g.b = {wide, Scalar::bf16, true, 0.0123F};
+    const Tensor want = x.result();
+    x.g.b = packed.operand(true, 0.0123F);
+    for (const Context& ctx : product_contexts())
+      EXPECT_TRUE(x.result(ctx) == want) << describe(ctx) << ", " << size.m << " rows, seed " << kSeed;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Of, PackedBlocks,
                          ::testing::Combine(::testing::ValuesIn(kBlockFormats), ::testing::Bool()),
                          [](const auto& info) {

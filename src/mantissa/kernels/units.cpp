@@ -7,6 +7,10 @@
 namespace mantissa::kernels {
 namespace {
 
+// Only FMA takes thin products. They last as long as reading B, which all units read once, so that another one
+// saves nothing. It could lose: tiles need A in panels of 32 rows, and packing those takes as long for one row
+// as for 32.
+
 constexpr std::string_view kBf16Factors = "bf16 values, in tile order";
 
 constexpr std::array kUnits = {
@@ -37,7 +41,7 @@ constexpr std::array kUnits = {
          .name = "TDPBF16PS",
          .extension = "amx_bf16",
          .sets = {Simd::amx},
-         .kernels = {ProductKernel::packed},
+         .kernels = {ProductKernel::packed, ProductKernel::strips},
          .takes = multiplies_bf16,
          .factors = kBf16Factors,
          .native = Scalar::bf16,
@@ -48,7 +52,7 @@ constexpr std::array kUnits = {
          .name = "TDPBF16PS model",
          .extension = "",
          .sets = {Simd::amx_model},
-         .kernels = {ProductKernel::packed},
+         .kernels = {ProductKernel::packed, ProductKernel::strips},
          .takes = multiplies_bf16,
          .factors = kBf16Factors,
          .native = Scalar::bf16,

@@ -16,7 +16,7 @@ enum class UnitId : std::uint8_t { fma, vdpbf16ps, tdpbf16ps, tile_model };
 /// The kernel of a product.
 enum class ProductKernel : std::uint8_t {
   packed,     // gemm(): both operands are packed into panels
-  strips,     // gemm() with few rows: B is read once and not packed
+  strips,     // gemm() with few rows: B is read in place and not packed
   thin,       // the same with so few rows that reading B takes the time
   attention,  // products of attention with operands in one part and many rows
   in_place,   // other products of attention
@@ -53,7 +53,7 @@ const Unit& unit(UnitId id);
 
 /// Returns the unit that computes `product` in `kernel`: the most special one of the set. gemm() uses fused
 /// multiply-adds instead for the panels whose sums could be subnormal in a unit that drops subnormals, and
-/// for products with fewer than six terms in a row, for which packing would exceed the workspace.
+/// for products with fewer than sixteen terms in a row, for which packing can exceed the workspace.
 const Unit& unit_of(Simd simd, const Product& product, ProductKernel kernel = ProductKernel::packed);
 
 /// Returns true if this machine can run the unit.

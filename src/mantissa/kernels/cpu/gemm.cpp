@@ -15,6 +15,7 @@
 
 #include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_run-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_tiles_run-inl.h"
 #include "mantissa/kernels/cpu/gemm_units-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
@@ -318,9 +319,14 @@ class GemmRun {
 void GemmF32(const Context& ctx, const Gemm& g) {
   const UnitId unit = unit_of(ctx, g);
   const bool pairs = unit == UnitId::vdpbf16ps;
-  if (kernel_of(g) != ProductKernel::packed && (!pairs || g.m <= kThinPairRows))
-    return ThinRun<float>(ctx, g, pairs).Run();
-  if (unit == UnitId::tdpbf16ps || unit == UnitId::tile_model) {
+  const bool by_tiles = unit == UnitId::tdpbf16ps || unit == UnitId::tile_model;
+  const bool packed = kernel_of(g) == ProductKernel::packed;
+  if (by_tiles && !packed) {
+    const ThinTileRun run(ctx, g);
+    if (run.Fits()) return run.Run();
+  }
+  if (!packed && (!pairs || g.m <= kThinPairRows)) return ThinRun<float>(ctx, g, pairs).Run();
+  if (by_tiles) {
     GemmRun<TileUnit> run(ctx, g);
     if (run.Fits()) return run.Run();
   }

@@ -20,6 +20,7 @@
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
 #include "mantissa/kernels/gemm.h"
+#include "mantissa/kernels/guard_count.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -108,6 +109,7 @@ class ThinRun {
 
   /// Computes the tile of `width` columns from `column` on.
   void RunTile(std::size_t column, std::size_t width, int thread) const {
+    const GuardTask counts;
     const std::size_t columns = std::min(width, n_ - column);
     const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
     const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };

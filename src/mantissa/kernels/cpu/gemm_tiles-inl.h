@@ -19,6 +19,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/gemm_tiles_pack-inl.h"
@@ -40,10 +41,28 @@ struct Sums {
   const float* row(std::size_t i) const { return data + i * ld; }
 };
 
+/// Where the tiles of 32 rows of A lie: in a packed panel, or in the source itself. In bytes.
+struct TilesOfA {
+  const std::uint8_t* first;
+  std::size_t row;    // from a row of a tile to the next one
+  std::size_t half;   // from rows 0 to 15 to rows 16 to 31
+  std::size_t block;  // from 32 terms to the next ones
+
+  const std::uint8_t* at(std::size_t i) const { return first + i / kEdge * half + i % kEdge * row; }
+};
+
+/// Returns the places of the tiles in a packed panel.
+inline TilesOfA tiles_of_panel(const std::uint16_t* panel) {
+  constexpr std::size_t kWord = sizeof(Word);
+  const auto* words = reinterpret_cast<const Word*>(panel) + kHeadWords;
+  return {reinterpret_cast<const std::uint8_t*>(words), kEdge * kWord, kTileWords * kWord,
+          kBlockWords * kWord};
+}
+
 /// Adds blocks of 32 terms to 32 rows of C, or to 16 of them: the first tiles of A's panel. From +0 on for
 /// TileStore::set.
 template <class Tiles, bool kBoth>
-HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const Word* a, const Word* b, const Sums& c) {
+HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const TilesOfA& a, const Word* b, const Sums& c) {
   static_assert(kEdge == kTileRegisterRows && kEdge * sizeof(Word) == kTileRowBytes);
   constexpr std::size_t kRow = kTileRowBytes;
   Tiles t;
@@ -64,14 +83,15 @@ HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const Word* a, const Word* 
       t.template load<3>(bottom + kEdge, ld);
     }
   }
-  for (std::size_t i = 0; i < blocks; ++i, a += kBlockWords, b += kBlockWords) {
-    t.template load<4>(a, kRow);
+  const std::uint8_t* left = a.first;
+  for (std::size_t i = 0; i < blocks; ++i, left += a.block, b += kBlockWords) {
+    t.template load<4>(left, a.row);
     t.template load<6>(b, kRow);
     t.template multiply_add<0, 4, 6>();
     t.template load<7>(b + kTileWords, kRow);
     t.template multiply_add<1, 4, 7>();
     if constexpr (kBoth) {
-      t.template load<5>(a + kTileWords, kRow);
+      t.template load<5>(left + a.half, a.row);
       t.template multiply_add<2, 5, 6>();
       t.template multiply_add<3, 5, 7>();
     }
@@ -85,8 +105,8 @@ HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const Word* a, const Word* 
 }
 
 /// The same by fused multiply-adds, for the rows of C.
-HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const Word* HWY_RESTRICT a,
-                                        const Word* HWY_RESTRICT b, const Sums& c) {
+HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const TilesOfA& a, const Word* HWY_RESTRICT b,
+                                        const Sums& c) {
   const hn::ScalableTag<float> d;
   const hn::ScalableTag<Word> du;
   using Words = hn::Vec<decltype(du)>;
@@ -95,14 +115,16 @@ HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const Word* HWY_REST
                        HWY_ATTR { return hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000))); };
   for (std::size_t i = 0; i < c.rows; ++i) {
     for (std::size_t j = 0; j < kSides; j += HWY_LANES(float)) {
-      const Word* left = a + i * kEdge;  // tiles of A follow each other by rows
+      const std::uint8_t* left = a.at(i);
       const Word* right = b + j / kEdge * kTileWords + j % kEdge;
       float* to = c.data + i * c.ld + j;
       auto sum = c.store == TileStore::add ? hn::LoadU(d, to) : hn::Zero(d);
-      for (std::size_t k = 0; k < blocks; ++k, left += kBlockWords, right += kBlockWords) {
+      for (std::size_t k = 0; k < blocks; ++k, left += a.block, right += kBlockWords) {
         auto of_even = hn::Zero(d), of_odd = hn::Zero(d);
         for (std::size_t p = 0; p < kEdge; ++p) {
-          const auto x = hn::Set(du, left[p]), y = hn::LoadU(du, right + p * kEdge);
+          Word pair = 0;
+          std::memcpy(&pair, left + p * sizeof pair, sizeof pair);
+          const auto x = hn::Set(du, pair), y = hn::LoadU(du, right + p * kEdge);
           of_even = hn::MulAdd(even(x), even(y), of_even);
           of_odd = hn::MulAdd(odd(x), odd(y), of_odd);
         }
@@ -130,7 +152,7 @@ inline bool AreMultiples(const Sums& c) {
 }
 
 template <class Tiles>
-void MultiplyFast(std::size_t blocks, const Word* a, const Word* b, const Sums& c) {
+void MultiplyFast(std::size_t blocks, const TilesOfA& a, const Word* b, const Sums& c) {
   (c.rows > kEdge ? &MultiplyBlocks<Tiles, true> : &MultiplyBlocks<Tiles, false>)(blocks, a, b, c);
 }
 
@@ -153,8 +175,7 @@ void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b,
                     (store == TileStore::set || AreMultiples(sums));
   GuardTask::add(fast);
   const auto multiply = fast ? &MultiplyFast<Tiles> : &MultiplySlowly;
-  multiply(blocks_of(depth), reinterpret_cast<const Word*>(a) + kHeadWords,
-           reinterpret_cast<const Word*>(b) + kHeadWords, sums);
+  multiply(blocks_of(depth), tiles_of_panel(a), reinterpret_cast<const Word*>(b) + kHeadWords, sums);
   if (whole) return;
   for (std::size_t i = 0; i < m; ++i) std::copy_n(edge + i * kSides, n, c + i * ldc);
 }

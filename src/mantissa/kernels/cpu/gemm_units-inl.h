@@ -120,8 +120,12 @@ class TileUnit {
   void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
                 std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
                 const LinesAhead* ahead) const {
-    const auto multiply = model_ ? &tiles::Multiply<ModelTiles> : &tiles::Multiply<Amx>;
-    multiply(depth, a, b, c, ldc, m, n, store, ahead);
+    WithTiles([&]<class Tiles>() { tiles::Multiply<Tiles>(depth, a, b, c, ldc, m, n, store, ahead); });
+  }
+  /// Calls f.operator()<Tiles>() for the class of the tiles, which a Scope must have configured.
+  template <class F>
+  void WithTiles(const F& f) const {
+    model_ ? f.template operator()<ModelTiles>() : f.template operator()<Amx>();
   }
 
  private:
