@@ -7,9 +7,9 @@
 namespace mantissa::kernels {
 namespace {
 
-// Only FMA takes thin products. They last as long as reading B, which all units read once, so that another one
-// saves nothing. It could lose: tiles need A in panels of 32 rows, and packing those takes as long for one row
-// as for 32.
+// Only FMA takes thin products. They last as long as reading B, which all units read once, so that another
+// one saves nothing. It could lose: tiles need A in panels of 32 rows, and packing those takes as long for
+// one row as for 32.
 
 constexpr std::string_view kBf16Factors = "bf16 values, in tile order";
 

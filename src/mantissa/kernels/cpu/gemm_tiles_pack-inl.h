@@ -98,15 +98,17 @@ inline void PackAcross(const PackSource& from, bool transpose, std::size_t side,
   }
 }
 
-/// Joins two terms of 32 sides into words [side].
+/// Joins two terms of 32 sides into words. Calls put(place, words) with the places in the same row of two tiles,
+/// one after the other.
+template <class Put>
 HWY_INLINE void JoinTerms(const std::uint16_t* HWY_RESTRICT even, const std::uint16_t* HWY_RESTRICT odd,
-                          Word* HWY_RESTRICT to) {
+                          const Put& put) {
   const hn::ScalableTag<Word> d;
   const hn::Rebind<std::uint16_t, decltype(d)> half;
   for (std::size_t at = 0; at < kSides; at += HWY_LANES(Word)) {
     const auto low = hn::PromoteTo(d, hn::LoadU(half, even + at)),
                high = hn::PromoteTo(d, hn::LoadU(half, odd + at));
-    hn::Store(hn::Or(low, hn::ShiftLeft<16>(high)), d, to + at);
+    put(at / kEdge * kTileWords + at % kEdge, hn::Or(low, hn::ShiftLeft<16>(high)));
   }
 }
 
@@ -115,7 +117,9 @@ inline void PackAlong(const PackSource& from, bool transpose, std::size_t side, 
                       std::size_t first_depth, std::size_t depth, Word* HWY_RESTRICT to, Smallest& smallest) {
   HWY_ALIGN static constexpr std::uint16_t kZeros[kSides] = {};
   HWY_ALIGN std::uint16_t staged[2][2 * kSides];  // a conversion may write beyond `sides`
-  HWY_ALIGN Word joined[kEdge * kSides];          // [p][side]
+  HWY_ALIGN Word joined[kBlockWords];             // tiles of B
+  const hn::ScalableTag<Word> d;
+  using Words = hn::Vec<decltype(d)>;
   const auto term = [&](std::size_t k, std::uint16_t* buffer) -> const std::uint16_t* {
     if (k >= depth) return kZeros;
     const std::uint16_t* row = BfloatRow(from, first_depth + k, side, sides, buffer);
@@ -125,13 +129,20 @@ inline void PackAlong(const PackSource& from, bool transpose, std::size_t side, 
     return buffer;
   };
   for (std::size_t k = 0; k < depth; k += kTileBlock, to += kBlockWords) {
-    for (std::size_t p = 0; p < kEdge; ++p)
-      JoinTerms(term(k + 2 * p, staged[0]), term(k + 2 * p + 1, staged[1]), joined + p * kSides);
-    for (std::size_t half = 0; half < 2; ++half) {
-      const auto row = [&](std::size_t p) { return joined + p * kSides + half * kEdge; };
-      Word* tile = to + half * kTileWords;
-      transpose ? TransposeTile(row, tile, smallest) : CopyTile(row, tile, smallest);
+    for (std::size_t p = 0; p < kEdge; ++p) {
+      const std::uint16_t *even = term(k + 2 * p, staged[0]), *odd = term(k + 2 * p + 1, staged[1]);
+      if (transpose) {
+        Word* row = joined + p * kEdge;
+        JoinTerms(even, odd, [&](std::size_t at, Words words) HWY_ATTR { hn::Store(words, d, row + at); });
+        continue;
+      }
+      JoinTerms(even, odd, [&](std::size_t at, Words words) HWY_ATTR {
+        smallest.See(words);
+        hn::StoreU(words, d, to + p * kEdge + at);
+      });
     }
+    for (std::size_t at = 0; transpose && at < kBlockWords; at += kTileWords)
+      TransposeTile([&](std::size_t p) { return joined + at + p * kEdge; }, to + at, smallest);
   }
 }
 
