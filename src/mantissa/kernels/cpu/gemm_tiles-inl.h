@@ -41,24 +41,6 @@ struct Sums {
   const float* row(std::size_t i) const { return data + i * ld; }
 };
 
-/// Where the tiles of 32 rows of A lie: in a packed panel, or in the source itself. In bytes.
-struct TilesOfA {
-  const std::uint8_t* first;
-  std::size_t row;    // from a row of a tile to the next one
-  std::size_t half;   // from rows 0 to 15 to rows 16 to 31
-  std::size_t block;  // from 32 terms to the next ones
-
-  const std::uint8_t* at(std::size_t i) const { return first + i / kEdge * half + i % kEdge * row; }
-};
-
-/// Returns the places of the tiles in a packed panel.
-inline TilesOfA tiles_of_panel(const std::uint16_t* panel) {
-  constexpr std::size_t kWord = sizeof(Word);
-  const auto* words = reinterpret_cast<const Word*>(panel) + kHeadWords;
-  return {reinterpret_cast<const std::uint8_t*>(words), kEdge * kWord, kTileWords * kWord,
-          kBlockWords * kWord};
-}
-
 /// Adds blocks of 32 terms to 32 rows of C, or to 16 of them: the first tiles of A's panel. From +0 on for
 /// TileStore::set.
 template <class Tiles, bool kBoth>

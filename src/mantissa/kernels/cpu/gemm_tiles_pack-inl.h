@@ -1,9 +1,10 @@
 // Packs bf16 operands for tile registers (cpu/amx_tiles.h): panels of 32 sides and blocks of 32 terms.
 //
 // A panel is one line, its head, which holds the smallest exponent (cpu/gemm_bf16-inl.h), and then for each
-// block two tiles, of sides 0 to 15 and of sides 16 to 31. A tile is 16 rows of 16 words, each a pair of
-// terms 2p and 2p + 1, the first in the low half: [side][p] in a panel of A, [p][side] in a panel of B. Sides
-// and terms that are missing are zero.
+// block two tiles, of sides 0 to 15 and of sides 16 to 31. Rows of A that lie in the source as they lie in
+// tiles are not copied: the head then holds their place, and the rest of the panel is not touched. A tile is
+// 16 rows of 16 words, each a pair of terms 2p and 2p + 1, the first in the low half: [side][p] in a panel of
+// A, [p][side] in a panel of B. Sides and terms that are missing are zero.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_TILES_PACK_INL_H_
@@ -16,6 +17,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "mantissa/kernels/cpu/gemm_bf16-inl.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
@@ -43,6 +45,41 @@ constexpr std::size_t blocks_of(std::size_t depth) {
 /// The terms, of two bytes, whose place a side takes in a packed panel.
 constexpr std::size_t packed_depth(std::size_t depth) {
   return 1 + blocks_of(depth) * kTileBlock;
+}
+
+/// Where the tiles of 32 rows of A lie: in a packed panel, or in the source itself. In bytes.
+struct TilesOfA {
+  const std::uint8_t* first;
+  std::size_t row;    // from a row of a tile to the next one
+  std::size_t half;   // from rows 0 to 15 to rows 16 to 31
+  std::size_t block;  // from 32 terms to the next ones
+
+  const std::uint8_t* at(std::size_t i) const { return first + i / kEdge * half + i % kEdge * row; }
+};
+
+/// The head of a panel.
+struct PanelHead {
+  std::uint32_t exponent;  // as bf16::ExponentAt reads it
+  TilesOfA source;         // first == nullptr: the tiles follow the head
+};
+static_assert(offsetof(PanelHead, exponent) == 0 && sizeof(PanelHead) <= kHeadWords * sizeof(Word));
+
+/// Returns the places of the tiles of a panel of A.
+inline TilesOfA tiles_of_panel(const std::uint16_t* panel) {
+  PanelHead head;
+  std::memcpy(&head, panel, sizeof head);
+  if (head.source.first != nullptr) return head.source;
+  constexpr std::size_t kWord = sizeof(Word);
+  const auto* words = reinterpret_cast<const Word*>(panel) + kHeadWords;
+  return {reinterpret_cast<const std::uint8_t*>(words), kEdge * kWord, kTileWords * kWord,
+          kBlockWords * kWord};
+}
+
+/// Returns the places of the tiles of the rows from `side` on in a source of bf16 values whose depth is
+/// contiguous.
+inline TilesOfA tiles_of_source(const PackSource& from, std::size_t side, std::size_t first_depth) {
+  return {from.At(side, first_depth), from.run_bytes, kEdge * from.run_bytes,
+          kTileBlock * sizeof(std::uint16_t)};
 }
 
 /// Writes 16 rows of 16 words, row(i), to a tile.
@@ -98,8 +135,8 @@ inline void PackAcross(const PackSource& from, bool transpose, std::size_t side,
   }
 }
 
-/// Joins two terms of 32 sides into words. Calls put(place, words) with the places in the same row of two tiles,
-/// one after the other.
+/// Joins two terms of 32 sides into words. Calls put(place, words) with the places in the same row of two
+/// tiles, one after the other.
 template <class Put>
 HWY_INLINE void JoinTerms(const std::uint16_t* HWY_RESTRICT even, const std::uint16_t* HWY_RESTRICT odd,
                           const Put& put) {
@@ -160,7 +197,48 @@ HWY_NOINLINE inline void Pack(const PackSource& from, bool of_b, std::size_t fir
     } else {
       PackAlong(from, !of_b, first + i, std::min(kSides, sides - i), first_depth, depth, words, smallest);
     }
-    smallest.StoreExponent(to);
+    const PanelHead head{smallest.Exponent(), {}};
+    std::memcpy(to, &head, sizeof head);
+  }
+}
+
+/// True if the tiles of rows [side, side + sides) of A, sides ≤ 32, can be loaded from the source: whole
+/// tiles, whose rows are lines. The tiles of a panel are loaded again for every panel of B, so they should
+/// stay in the first-level cache (of 64 sets of 12 lines, with AMX). Rows a multiple of 2048 bytes apart
+/// share so few of its sets that 32 rows evict each other; a copy of them is loaded faster.
+inline bool LiesRight(const PackSource& from, std::size_t side, std::size_t sides, std::size_t first_depth,
+                      std::size_t depth) {
+  constexpr std::size_t kLine = kEdge * sizeof(Word), kCollision = 2048;
+  if (!from.depth_contiguous || from.type != Scalar::bf16 || !Unrounded(from)) return false;
+  return sides % kEdge == 0 && depth % kTileBlock == 0 && from.run_bytes % kLine == 0 &&
+         from.run_bytes % kCollision != 0 &&
+         reinterpret_cast<std::uintptr_t>(from.At(side, first_depth)) % kLine == 0;
+}
+
+/// Returns the biased exponent of the smallest of the factors of such rows that is not zero.
+HWY_NOINLINE inline std::uint32_t ExponentInPlace(const TilesOfA& rows, std::size_t sides,
+                                                  std::size_t depth) {
+  const hn::ScalableTag<Word> d;
+  Smallest smallest;
+  for (std::size_t i = 0; i < sides; ++i) {
+    const Word* row = reinterpret_cast<const Word*>(rows.at(i));
+    for (std::size_t p = 0; p < depth / 2; p += HWY_LANES(Word)) smallest.See(hn::LoadU(d, row + p));
+  }
+  return smallest.Exponent();
+}
+
+/// As Pack for panels of A, but leaves the rows that lie right in their place.
+inline void PackOrRefer(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+                        std::size_t depth, std::uint16_t* to) {
+  for (std::size_t i = 0; i < sides; i += kSides, to += kSides * packed_depth(depth)) {
+    const std::size_t side = first + i, count = std::min(kSides, sides - i);
+    if (!LiesRight(from, side, count, first_depth, depth)) {
+      Pack(from, false, side, count, first_depth, depth, to);
+      continue;
+    }
+    const TilesOfA rows = tiles_of_source(from, side, first_depth);
+    const PanelHead head{ExponentInPlace(rows, count, depth), rows};
+    std::memcpy(to, &head, sizeof head);
   }
 }
 

@@ -115,7 +115,8 @@ class TileUnit {
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                    std::size_t depth, Packed* to) {
-    tiles::Pack(from, kRole == Role::b, first, sides, first_depth, depth, to);
+    if (kRole == Role::a) return tiles::PackOrRefer(from, first, sides, first_depth, depth, to);
+    tiles::Pack(from, true, first, sides, first_depth, depth, to);
   }
   void Multiply(SumOrder /*order*/, std::size_t depth, const Packed* a, const Packed* b, float* c,
                 std::size_t ldc, std::size_t m, std::size_t n, TileStore store,
