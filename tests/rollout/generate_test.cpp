@@ -5,6 +5,7 @@
 
 #include "kernels/row_testing.h"
 #include "mantissa/base/error.h"
+#include "mantissa/kernels/guard_count.h"
 #include "runtime/program.h"
 
 namespace mantissa::rollout {
@@ -113,6 +114,27 @@ TEST(Streams, GiveTheSameBitsOnEveryInstructionSetAndThreadCount) {
     for (const kernels::Context& ctx : kernels::testing::contexts()) {
       SCOPED_TRACE(kernels::testing::describe(ctx));
       expect_same(Model(policy, kCapacity, 4, ctx)(all, drawing()), want);
+    }
+  }
+}
+
+/// Sixteen streams are enough rows for tiles.
+TEST(Streams, GiveTheSameBitsOnTiles) {
+  const std::vector<Request> some = requests();
+  std::vector<Request> all = some;
+  for (Request r : some) {
+    r.sequence += 20;
+    all.push_back(r);
+  }
+  for (const char* policy : {"bf16-mixed", "fp8-hybrid", "bf16-mixed compute=nvfp4"}) {
+    SCOPED_TRACE(policy);
+    const std::vector<Generation> want =
+        Model(policy, kCapacity, 16, {.simd = kernels::best_simd()})(all, drawing());
+    for (const kernels::Simd simd : kernels::kSimds) {
+      if (!kernels::is_supported(simd) || !kernels::testing::has_tiles(simd)) continue;
+      const kernels::GuardCount before = kernels::guard_count();
+      expect_same(Model(policy, kCapacity, 16, {.simd = simd, .threads = 2})(all, drawing()), want);
+      EXPECT_GT((kernels::guard_count() - before).fast, 0) << kernels::name(simd);
     }
   }
 }
