@@ -18,15 +18,6 @@ using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by t
 constexpr int kWeightsByRows = 2;  // B is transposed: its columns are contiguous along k
 constexpr Formats kBf16ToF32 = {Scalar::bf16, Scalar::bf16, Scalar::bf16, Scalar::f32};
 
-/// The sets whose products of few rows run on tiles.
-std::vector<Simd> tile_sets() {
-  std::vector<Simd> all;
-  for (const Simd simd : kSimds) {
-    if (is_supported(simd) && testing::has_tiles(simd)) all.push_back(simd);
-  }
-  return all;
-}
-
 /// The blocks that a product counts: 32 columns × 32 rows × an even share of k of at most 480 terms.
 std::uint64_t blocks_in(const Size& s) {
   const auto count = [](std::int64_t n, std::int64_t unit) {
@@ -45,7 +36,7 @@ GuardCount expect_stated_bits(Case& x) {
     }
   }
   GuardCount counted;
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     for (const int threads : {3, 2, 1}) {
       const Context ctx{.simd = simd, .threads = threads};
       const GuardCount before = guard_count();
@@ -62,7 +53,7 @@ void expect_tiles_alone(const GuardCount& counted, const Size& size) {
 }
 
 TEST(GemmOfFewRows, IsComputedByTilesFromEightToSixtyFourRows) {
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     for (std::int64_t m = 1; m <= 70; ++m) {
       Case x({m, 33, 96}, kBf16ToF32, kWeightsByRows);
       x.g.accumulator.order = SumOrder::tile;
@@ -149,7 +140,7 @@ TEST(GemmOfFewRows, PropagatesInfinityAndNan) {
   x.a.set(3, 5, INFINITY);
   x.b.set(40, 50, INFINITY);
   x.b.set(7, 5, 0);  // 0 · ∞
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     x.g.accumulator.order = SumOrder::tile;
     const Tensor got = x.result({.simd = simd}), want = x.result({.simd = Simd::avx2});
     for (std::int64_t i = 0; i < size.m; ++i) {

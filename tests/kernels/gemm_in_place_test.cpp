@@ -42,10 +42,9 @@ class InPlace {
   Storage a_;
 };
 
-std::vector<Context> tile_contexts() {
+std::vector<Context> contexts_of_tiles() {
   std::vector<Context> all;
-  for (const Simd simd : kSimds) {
-    if (!is_supported(simd) || !testing::has_tiles(simd)) continue;
+  for (const Simd simd : testing::tile_simds()) {
     for (const int threads : {3, 1}) all.push_back({.simd = simd, .threads = threads});
   }
   return all;
@@ -55,7 +54,7 @@ std::vector<Context> tile_contexts() {
 GuardCount expect_stated_bits(const Case& x) {
   const Tensor expected = as_stated(x, Scalar::f32);
   GuardCount counted;
-  for (const Context& ctx : tile_contexts()) {
+  for (const Context& ctx : contexts_of_tiles()) {
     const GuardCount before = guard_count();
     EXPECT_TRUE(x.result(ctx) == expected) << describe(ctx) << ", accumulate " << x.g.accumulate;
     counted = guard_count() - before;
@@ -75,7 +74,7 @@ bool copies(const Gemm& g, Context ctx) {
 }
 
 TEST(GemmTilesInPlace, AreNotCopied) {
-  for (const Context& ctx : tile_contexts()) {
+  for (const Context& ctx : contexts_of_tiles()) {
     for (const auto& [m, n, width, copied] : {std::tuple{96, 40, 96, false},
                                               {96, 400, 96, false},
                                               {80, 40, 128, false},

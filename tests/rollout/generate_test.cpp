@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/row_testing.h"
+#include "kernels/tile_simds.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/guard_count.h"
 #include "runtime/program.h"
@@ -130,8 +131,7 @@ TEST(Streams, GiveTheSameBitsOnTiles) {
     SCOPED_TRACE(policy);
     const std::vector<Generation> want =
         Model(policy, kCapacity, 16, {.simd = kernels::best_simd()})(all, drawing());
-    for (const kernels::Simd simd : kernels::kSimds) {
-      if (!kernels::is_supported(simd) || !kernels::testing::has_tiles(simd)) continue;
+    for (const kernels::Simd simd : kernels::testing::tile_simds()) {
       const kernels::GuardCount before = kernels::guard_count();
       expect_same(Model(policy, kCapacity, 16, {.simd = simd, .threads = 2})(all, drawing()), want);
       EXPECT_GT((kernels::guard_count() - before).fast, 0) << kernels::name(simd);
