@@ -96,13 +96,12 @@ TEST(Explained, EveryProductNamesItsUnitOnTheSet) {
       EXPECT_EQ(row.products.empty(), row.order.empty()) << row.op;
       EXPECT_EQ(json["ops"][i].value("unit", ""), e.units[i]);
       if (row.order.empty()) continue;
-      EXPECT_EQ(e.units[i], pairs && (!tiles || row.op != "attention") ? unit : "FMA") << row.op;
+      EXPECT_EQ(e.units[i], pairs ? unit : "FMA") << row.op;
     }
-    EXPECT_EQ(json["machine"]["units"].size(), tiles ? 2U : 1U);
+    EXPECT_EQ(json["machine"]["units"].size(), 1U);
     const std::string text = to_text(e);
     EXPECT_NE(text.find(pairs ? "units   " + unit + "  bf16 in matmul" : "units   FMA "), std::string::npos)
         << text;
-    EXPECT_EQ(text.find("FMA        bf16 in attention (operands in place)") != std::string::npos, tiles);
     const Explained decode = explain_generation(model, config.policy, *device, {});
     EXPECT_EQ(to_text(decode).find("matmul (few rows)") != std::string::npos, pairs) << to_text(decode);
   }

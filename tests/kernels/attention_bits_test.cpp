@@ -26,8 +26,7 @@ void expect_same(const Case& a, const Case& b) {
 std::vector<Simd> instruction_sets() {
   std::vector<Simd> sets;
   for (const Simd simd : kSimds) {
-    const bool tiles = simd == Simd::amx || simd == Simd::amx_model;  // not used by attention
-    if (is_supported(simd) && !tiles) sets.push_back(simd);
+    if (is_supported(simd)) sets.push_back(simd);
   }
   return sets;
 }

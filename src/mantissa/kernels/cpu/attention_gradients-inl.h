@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_products-inl.h"
@@ -40,22 +41,27 @@ struct Exponents {
 template <class T>
 class ScoreGradients {
  public:
-  /// `pairs`: operands are words (kernels/cpu/attention_pairs-inl.h).
-  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch, bool pairs)
+  ScoreGradients(const AttentionBackward& a, const BackwardScratch<T>& scratch, Operands operands,
+                 const AttentionTiles& tiles)
       : a_(a),
         s_(scratch),
-        pairs_(pairs),
+        operands_(operands),
+        tiles_(tiles),
+        width_(operands == Operands::tiles ? kSides : kNr<T>),
         dim_(static_cast<std::size_t>(a.shape.head_dim)),
         stride_(padded(dim_)),
         window_(a.shape) {}
 
-  /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, whose rows
-  /// start at `rows`. `sums` are those of q·k and of dO·v. Words of P and dS are by rows, and those of dS
-  /// also by columns, in `ds_across`.
-  Exponents Compute(Range queries, Range keys, std::size_t rows, const Summation& scores,
+  /// Queries of a tile of scores.
+  std::size_t Width() const { return width_; }
+
+  /// Computes P and dS, rounded as operands, for the loaded queries and a part of the loaded keys, from row
+  /// `row` on. `scores` and `gradients` are the sums of q·k and of dO·v. Words of P and dS are by rows, and
+  /// those of dS also by columns, in `ds_across`.
+  Exponents Compute(Range queries, Range keys, std::size_t row, const Summation& scores,
                     const Summation& gradients, ReadAhead& ahead) const {
-    for (std::size_t i = 0; i < queries.count(); i += kWidth)
-      ComputeTile(queries, i, keys, rows, scores, gradients, ahead);
+    for (std::size_t i = 0; i < queries.count(); i += width_)
+      ComputeTile(queries, i, keys, row, scores, gradients, ahead);
     for (std::size_t j = 0; j < keys.count(); ++j) {
       // With several parts the masked zeros are split too, because the products also read those of their
       // planes.
@@ -65,8 +71,18 @@ class ScoreGradients {
       for (T* each : {s_.p, s_.ds})
         SplitRow(each + j * kBlock + see.begin, see.count(), s_.scores_plane, a_.operand);
     }
-    if (!pairs_) return {};
-    const std::size_t whole = (queries.count() + kWidth - 1) / kWidth * kWidth;
+    if (operands_ == Operands::values) return {};
+    const std::size_t count = queries.count(), whole = (count + width_ - 1) / width_ * width_;
+    for (std::size_t j = 0; count < whole && j < keys.count(); ++j) {  // their words are multiplied too
+      for (T* each : {s_.p, s_.ds}) std::fill(each + j * kBlock + count, each + j * kBlock + whole, T{0});
+    }
+    if constexpr (std::is_same_v<T, float>) {
+      if (operands_ == Operands::tiles) {
+        TileColumns(s_.ds, {0, keys.count()}, kBlock, whole, WordsAt(s_.ds_across));
+        return {TileRows(s_.p, keys.count(), kBlock, kBlock, WordsAt(s_.p)),
+                TileRows(s_.ds, keys.count(), kBlock, kBlock, WordsAt(s_.ds))};
+      }
+    }
     PairByColumns(s_.ds, 0, keys.count(), kBlock, whole, s_.ds_across);
     return {PairByRows(s_.p, keys.count(), kBlock, whole), PairByRows(s_.ds, keys.count(), kBlock, whole)};
   }
@@ -74,27 +90,58 @@ class ScoreGradients {
  private:
   using D = hn::ScalableTag<T>;
   using V = hn::Vec<D>;
-  static constexpr std::size_t kWidth = kNr<T>;
   static constexpr std::size_t kBlock = kQueryBlock;  // the stride of transposed tiles and of P and dS
 
-  /// Computes unrounded P and dS of the queries [at, at + kWidth) of the block.
-  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t rows, const Summation& scores,
-                   const Summation& gradients, ReadAhead& ahead) const {
-    const std::size_t first = queries.begin + at, last = std::min(queries.end, first + kWidth) - 1;
-    const Visible seen = visible(window_, first, last, keys.begin, keys.count());
+  /// Computes the products q·k and dO·v of the queries [at, at + Width()) of the block and the seen keys.
+  void Multiply(std::size_t at, const Visible& seen, std::size_t row, const Summation& scores,
+                const Summation& gradients, ReadAhead& ahead) const {
     T *p = s_.p + at, *ds = s_.ds + at;
     for (std::size_t j = seen.begin; j < seen.end; j += kMr) {
       ahead.Step();
-      const std::size_t some = std::min(kMr, seen.end - j), row = rows + j * stride_;
-      OrderedProduct<Left::rows, T>(scores, some, {s_.keys + row, s_.keys_plane}, stride_,
-                                    {s_.queries_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
+      const std::size_t some = std::min(kMr, seen.end - j), place = (row + j) * stride_;
+      OrderedProduct<Left::rows, T>(scores, some, {s_.keys + place, s_.keys_plane}, stride_,
+                                    {s_.queries_across + at, s_.queries_plane}, kBlock, width_, 0, dim_,
                                     p + j * kBlock, kBlock, Into::set);
-      OrderedProduct<Left::rows, T>(gradients, some, {s_.values + row, s_.keys_plane}, stride_,
-                                    {s_.douts_across + at, s_.queries_plane}, kBlock, kWidth, 0, dim_,
+      OrderedProduct<Left::rows, T>(gradients, some, {s_.values + place, s_.keys_plane}, stride_,
+                                    {s_.douts_across + at, s_.queries_plane}, kBlock, width_, 0, dim_,
                                     ds + j * kBlock, kBlock, Into::set);
     }
+  }
+
+  /// The same by tiles, from a multiple of 16 keys on.
+  void MultiplyByTiles(std::size_t at, const Visible& seen, std::size_t row, const Summation& scores,
+                       const Summation& gradients, ReadAhead& ahead) const {
+    const auto multiply = [&](const T* keys, const T* queries, std::size_t j, T* to, const Summation& how) {
+      tiles_.Multiply({RowsPanel(WordsAt(keys), stride_).From(row + j),
+                       ColumnsPanel(WordsAt(queries), kBlock).From(at),
+                       {0, dim_},
+                       std::min(kSides, seen.end - j),
+                       width_,
+                       to + j * kBlock + at,
+                       kBlock,
+                       Into::set},
+                      how.layout == Layout::words);
+    };
+    for (std::size_t j = seen.begin / kEdge * kEdge; j < seen.end; j += kSides) {
+      ahead.Step();
+      multiply(s_.keys, s_.queries_across, j, s_.p, scores);
+      multiply(s_.values, s_.douts_across, j, s_.ds, gradients);
+    }
+  }
+
+  /// Computes unrounded P and dS of the queries [at, at + Width()) of the block.
+  void ComputeTile(Range queries, std::size_t at, Range keys, std::size_t row, const Summation& scores,
+                   const Summation& gradients, ReadAhead& ahead) const {
+    const std::size_t first = queries.begin + at, last = std::min(queries.end, first + width_) - 1;
+    const Visible seen = visible(window_, first, last, keys.begin, keys.count());
+    T *p = s_.p + at, *ds = s_.ds + at;
+    if (operands_ != Operands::tiles) {
+      Multiply(at, seen, row, scores, gradients, ahead);
+    } else if constexpr (std::is_same_v<T, float>) {
+      MultiplyByTiles(at, seen, row, scores, gradients, ahead);
+    }
     ClearAround(first, last, keys, p, ds);
-    for (std::size_t i = 0; i < kWidth; i += hn::Lanes(D())) {
+    for (std::size_t i = 0; i < width_; i += hn::Lanes(D())) {
       if (a_.shape.soft_cap > 0) {
         Lowers<T>(a_.softmax)
             ? Gradients<true, true>(at + i, p + i, ds + i, seen, queries.begin, keys.begin)
@@ -108,18 +155,19 @@ class ScoreGradients {
   }
 
   /// Writes zeros around the visible keys of the queries at positions [first, last]: a product tile of kMr
-  /// rows that starts or ends within them may extend that far beyond. All rows become words.
+  /// rows that starts or ends within them may extend that far beyond. All rows become words if any do.
   void ClearAround(std::size_t first, std::size_t last, Range keys, T* p, T* ds) const {
     const auto clear = [&](std::size_t begin, std::size_t end) {
       for (std::size_t key = std::max(begin, keys.begin); key < std::min(end, keys.end); ++key) {
         const std::size_t j = (key - keys.begin) * kBlock;
-        std::fill(p + j, p + j + kWidth, T{0});
-        std::fill(ds + j, ds + j + kWidth, T{0});
+        std::fill(p + j, p + j + width_, T{0});
+        std::fill(ds + j, ds + j + width_, T{0});
       }
     };
+    const bool all = operands_ != Operands::values;
     const std::size_t lowest = window_.first_key(first);
-    clear(pairs_ ? 0 : lowest - std::min(lowest, kMr), lowest);
-    clear(last + 1, pairs_ ? keys.end : last + 1 + kMr);
+    clear(all ? 0 : lowest - std::min(lowest, kMr), lowest);
+    clear(last + 1, all ? keys.end : last + 1 + kMr);
   }
 
   /// Turns scores into P and dO·V into dS for one vector of queries.
@@ -162,8 +210,9 @@ class ScoreGradients {
 
   const AttentionBackward& a_;
   const BackwardScratch<T>& s_;
-  const bool pairs_;
-  const std::size_t dim_, stride_;
+  const Operands operands_;
+  const AttentionTiles tiles_;
+  const std::size_t width_, dim_, stride_;
   const Window window_;
 };
 

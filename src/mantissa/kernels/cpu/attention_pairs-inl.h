@@ -29,17 +29,13 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
 
+using bf16::BitsOf;
 using bf16::Smallest;
 using bf16::Word;
 using pairs::kGroup;
 
 /// Groups of a block of tile order.
 inline constexpr std::size_t kTileGroups = kTileBlock / kGroup;
-
-HWY_INLINE hn::Vec<hn::ScalableTag<Word>> BitsOf(const float* from) {
-  const hn::ScalableTag<float> d;
-  return hn::BitCast(hn::ScalableTag<Word>(), hn::LoadU(d, from));
-}
 
 /// Writes the words of one row of `n` bf16 values; n is a multiple of 32 or 16. `to` may be `row`.
 inline void PairRow(const float* row, std::size_t n, Word* to, Smallest& smallest) {

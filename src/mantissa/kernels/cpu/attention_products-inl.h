@@ -9,12 +9,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <type_traits>
+#include <utility>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/cpu/attention-inl.h"
 #include "mantissa/kernels/cpu/attention_pairs-inl.h"
 #include "mantissa/kernels/cpu/attention_tile-inl.h"
+#include "mantissa/kernels/cpu/attention_tiles-inl.h"
 #include "mantissa/kernels/units.h"
 #include "mantissa/numeric/factor.h"
 
@@ -23,13 +26,31 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace attention_parts {
 
-/// True if VDPBF16PS computes the sums of T of factors that `operand` rounds, for tasks of `rows` rows.
+/// How a task's operands lie once they are loaded: as values, in words of VDPBF16PS, or in tiles.
+enum class Operands : std::uint8_t { values, pairs, tiles };
+
+/// Returns how operands lie for the unit that computes the sums of T of factors that `operand` rounds, for
+/// tasks of `rows` rows.
 template <class T>
-bool UsesPairs(Simd simd, SumOrder order, const Factor& operand, std::size_t rows) {
+Operands OperandsOf(Simd simd, SumOrder order, const Factor& operand, std::size_t rows) {
+  if (!std::is_same_v<T, float>) return Operands::values;
   const mantissa::Product product{Scalar::f32, operand, operand, {Scalar::f32, 0, order}};
-  return std::is_same_v<T, float> &&
-         unit_of(simd, product, attention_kernel(product, static_cast<std::int64_t>(rows))).id ==
-             UnitId::vdpbf16ps;
+  switch (unit_of(simd, product, attention_kernel(product, static_cast<std::int64_t>(rows))).id) {
+    case UnitId::vdpbf16ps:
+      return Operands::pairs;
+    case UnitId::tdpbf16ps:
+    case UnitId::tile_model:
+      return Operands::tiles;
+    case UnitId::fma:
+      break;
+  }
+  return Operands::values;
+}
+
+/// Configures the tiles of a task whose operands lie in them.
+inline std::optional<tiles::Scope> ScopeOf(Operands operands, const AttentionTiles& unit) {
+  if (operands != Operands::tiles) return std::nullopt;
+  return std::optional<tiles::Scope>(std::in_place, unit.model());
 }
 
 /// Replaces `count` rows of f32 values, `stride` apart, by the words of kernels/cpu/attention_pairs-inl.h.
@@ -69,17 +90,13 @@ std::uint32_t PairByColumns(T* block, std::size_t first, std::size_t end, std::s
   return 0;
 }
 
-/// How the operands of a product lie: as values, as words that VDPBF16PS multiplies, or as words that fused
-/// multiply-adds must multiply.
-enum class Layout : std::uint8_t { values, pairs, slow_pairs };
+/// How the operands of a product are multiplied: as values, as words by the unit, or as words by fused
+/// multiply-adds.
+enum class Layout : std::uint8_t { values, words, slow_words };
 
 /// Returns the layout for words of factors with these smallest exponents.
-inline Layout PairsOf(std::uint32_t a, std::uint32_t b) {
-#if HWY_TARGET == HWY_AVX3
-  if (bf16::NeverSubnormal(a, b)) return Layout::pairs;
-#endif
-  static_cast<void>(a), static_cast<void>(b);
-  return Layout::slow_pairs;
+inline Layout WordsOf(std::uint32_t a, std::uint32_t b) {
+  return bf16::NeverSubnormal(a, b) ? Layout::words : Layout::slow_words;
 }
 
 /// How products are summed: in tile order, or in chains.
@@ -94,7 +111,7 @@ struct Summation {
 };
 
 /// C[rows, columns] from terms [first, first + depth) of A[rows, …] · B[…, columns]. Terms are numbered as
-/// kernels/attention.h states it; `a` and `b` start at term 0. Layout::pairs reads whole groups of terms, so
+/// kernels/attention.h states it; `a` and `b` start at term 0. Layout::words reads whole groups of terms, so
 /// those around the range must be zero in A or B and finite in the other. The sums that Into::extend
 /// continues are `c_plane` apart.
 template <Left kLeft, class T>
@@ -104,7 +121,7 @@ void OrderedProduct(const Summation& summation, std::size_t rows, Planes<T> a, s
 #if HWY_TARGET == HWY_AVX3
   if constexpr (std::is_same_v<T, float>) {
     if (summation.layout != Layout::values) {
-      PairProduct<kLeft>(summation.layout == Layout::pairs, rows, reinterpret_cast<const Word*>(a.first),
+      PairProduct<kLeft>(summation.layout == Layout::words, rows, reinterpret_cast<const Word*>(a.first),
                          a_stride, reinterpret_cast<const Word*>(b.first), b_stride, columns, first, depth, c,
                          c_stride, into);
       return;

@@ -44,6 +44,12 @@ inline bool NeverSubnormal(std::uint32_t of_a, std::uint32_t of_b) {
   return of_a > 0 && of_b > 0 && of_a + of_b >= kLeastExponents;
 }
 
+/// Returns the bits of one vector of f32 values.
+HWY_INLINE hn::Vec<hn::ScalableTag<Word>> BitsOf(const float* from) {
+  const hn::ScalableTag<float> d;
+  return hn::BitCast(hn::ScalableTag<Word>(), hn::LoadU(d, from));
+}
+
 /// The smallest magnitude that is not zero among the bf16 values that were seen.
 class Smallest {
  public:

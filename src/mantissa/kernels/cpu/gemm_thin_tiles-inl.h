@@ -48,7 +48,7 @@ class ThinSums {
 
   /// Adds the products of a segment: blocks of the columns, whose tiles lie at `columns`, and the strip's
   /// panel `a`. Prefetches as many bytes from `ahead` on as it reads of the columns, unless it is null.
-  void Add(std::size_t blocks, const TilesOfA& columns, const std::uint16_t* a, const std::uint8_t* ahead) {
+  void Add(std::size_t blocks, const TilePlaces& columns, const std::uint16_t* a, const std::uint8_t* ahead) {
     const std::uint32_t of_a = bf16::ExponentAt(a);
     // Factors of B must have at least this exponent: 1 for a normal number.
     const std::uint32_t least = bf16::kLeastExponents - std::min(of_a, bf16::kLeastExponents - 1);
@@ -99,8 +99,8 @@ class ThinSums {
   /// Adds blocks to the sums in tiles. Returns false if a factor of the columns that is not zero has a
   /// smaller biased exponent than `least`; the tiles' contents are then useless.
   template <bool kBoth>
-  HWY_NOINLINE bool AddBlocks(std::size_t blocks, const TilesOfA& columns, const Word* b, std::uint32_t least,
-                              const std::uint8_t* ahead) {
+  HWY_NOINLINE bool AddBlocks(std::size_t blocks, const TilePlaces& columns, const Word* b,
+                              std::uint32_t least, const std::uint8_t* ahead) {
     const std::uint8_t* left = columns.first;
     Smallest smallest;
     for (std::size_t i = 0; i < blocks; ++i, left += columns.block, b += kBlockWords) {

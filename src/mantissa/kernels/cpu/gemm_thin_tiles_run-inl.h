@@ -145,7 +145,7 @@ class ThinTileRun {
   /// Returns the places of the tiles of a group of columns: in B itself, or packed in `own`. Columns a
   /// multiple of 4096 bytes apart share a set of the first-level cache, but each strip reads a line only
   /// once or twice, so that packing would cost more than it saves.
-  tiles::TilesOfA ColumnTiles(std::size_t column, const gemm_plan::Block& b, Packed* own) const {
+  tiles::TilePlaces ColumnTiles(std::size_t column, const gemm_plan::Block& b, Packed* own) const {
     if (LiesRight(column) && b.depth % kTileBlock == 0) return tiles::tiles_of_source(b_, column, b.k);
     tiles::Pack(b_, false, column, std::min(kGroup, n_ - column), b.k, b.depth, own);
     return tiles::tiles_of_panel(own);

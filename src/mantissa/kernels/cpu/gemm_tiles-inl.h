@@ -19,12 +19,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 
-#include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/gemm_tiles_pack-inl.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
-#include "mantissa/kernels/cpu/model_tiles.h"
+#include "mantissa/kernels/cpu/tile_panels-inl.h"
 #include "mantissa/kernels/guard_count.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,78 +39,29 @@ struct Sums {
   const float* row(std::size_t i) const { return data + i * ld; }
 };
 
+/// The tiles of a packed panel of B.
+inline TilePlaces PackedB(const Word* words) {
+  constexpr std::size_t kWord = sizeof(Word);
+  return {reinterpret_cast<const std::uint8_t*>(words), kEdge * kWord, kTileWords * kWord,
+          kBlockWords * kWord};
+}
+
 /// Adds blocks of 32 terms to 32 rows of C, or to 16 of them: the first tiles of A's panel. From +0 on for
 /// TileStore::set.
 template <class Tiles, bool kBoth>
-HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const TilesOfA& a, const Word* b, const Sums& c) {
-  static_assert(kEdge == kTileRegisterRows && kEdge * sizeof(Word) == kTileRowBytes);
-  constexpr std::size_t kRow = kTileRowBytes;
-  Tiles t;
-  const std::size_t ld = c.ld * sizeof(float);
-  float *top = c.data, *bottom = kBoth ? c.data + kEdge * c.ld : nullptr;
-  if (c.store == TileStore::set) {
-    t.template zero<0>();
-    t.template zero<1>();
-    if constexpr (kBoth) {
-      t.template zero<2>();
-      t.template zero<3>();
-    }
-  } else {
-    t.template load<0>(top, ld);
-    t.template load<1>(top + kEdge, ld);
-    if constexpr (kBoth) {
-      t.template load<2>(bottom, ld);
-      t.template load<3>(bottom + kEdge, ld);
-    }
-  }
-  const std::uint8_t* left = a.first;
-  for (std::size_t i = 0; i < blocks; ++i, left += a.block, b += kBlockWords) {
-    t.template load<4>(left, a.row);
-    t.template load<6>(b, kRow);
-    t.template multiply_add<0, 4, 6>();
-    t.template load<7>(b + kTileWords, kRow);
-    t.template multiply_add<1, 4, 7>();
-    if constexpr (kBoth) {
-      t.template load<5>(left + a.half, a.row);
-      t.template multiply_add<2, 5, 6>();
-      t.template multiply_add<3, 5, 7>();
-    }
-  }
-  t.template store<0>(top, ld);
-  t.template store<1>(top + kEdge, ld);
-  if constexpr (kBoth) {
-    t.template store<2>(bottom, ld);
-    t.template store<3>(bottom + kEdge, ld);
-  }
+HWY_NOINLINE void MultiplyBlocks(std::size_t blocks, const TilePlaces& a, const Word* b, const Sums& c) {
+  AddBlocks<Tiles, kBoth, true>(blocks, a, PackedB(b), c.data, c.ld, c.store == TileStore::set);
 }
 
 /// The same by fused multiply-adds, for the rows of C.
-HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const TilesOfA& a, const Word* HWY_RESTRICT b,
+HWY_NOINLINE inline void MultiplySlowly(std::size_t blocks, const TilePlaces& a, const Word* b,
                                         const Sums& c) {
   const hn::ScalableTag<float> d;
-  const hn::ScalableTag<Word> du;
-  using Words = hn::Vec<decltype(du)>;
-  const auto even = [&](Words pair) HWY_ATTR { return hn::BitCast(d, hn::ShiftLeft<16>(pair)); };
-  const auto odd = [&](Words pair)
-                       HWY_ATTR { return hn::BitCast(d, hn::And(pair, hn::Set(du, 0xffff0000))); };
   for (std::size_t i = 0; i < c.rows; ++i) {
     for (std::size_t j = 0; j < kSides; j += HWY_LANES(float)) {
-      const std::uint8_t* left = a.at(i);
-      const Word* right = b + j / kEdge * kTileWords + j % kEdge;
       float* to = c.data + i * c.ld + j;
-      auto sum = c.store == TileStore::add ? hn::LoadU(d, to) : hn::Zero(d);
-      for (std::size_t k = 0; k < blocks; ++k, left += a.block, right += kBlockWords) {
-        auto of_even = hn::Zero(d), of_odd = hn::Zero(d);
-        for (std::size_t p = 0; p < kEdge; ++p) {
-          Word pair = 0;
-          std::memcpy(&pair, left + p * sizeof pair, sizeof pair);
-          const auto x = hn::Set(du, pair), y = hn::LoadU(du, right + p * kEdge);
-          of_even = hn::MulAdd(even(x), even(y), of_even);
-          of_odd = hn::MulAdd(odd(x), odd(y), of_odd);
-        }
-        sum = hn::Add(sum, hn::Add(of_even, of_odd));
-      }
-      hn::StoreU(sum, d, to);
+      const auto before = c.store == TileStore::add ? hn::LoadU(d, to) : hn::Zero(d);
+      hn::StoreU(SlowSums(blocks, a, i, PackedB(b), j, before, EveryTerm()), d, to);
     }
   }
 }
@@ -134,7 +83,7 @@ inline bool AreMultiples(const Sums& c) {
 }
 
 template <class Tiles>
-void MultiplyFast(std::size_t blocks, const TilesOfA& a, const Word* b, const Sums& c) {
+void MultiplyFast(std::size_t blocks, const TilePlaces& a, const Word* b, const Sums& c) {
   (c.rows > kEdge ? &MultiplyBlocks<Tiles, true> : &MultiplyBlocks<Tiles, false>)(blocks, a, b, c);
 }
 

@@ -47,25 +47,31 @@ constexpr std::size_t packed_depth(std::size_t depth) {
   return 1 + blocks_of(depth) * kTileBlock;
 }
 
-/// Where the tiles of 32 rows of A lie: in a packed panel, or in the source itself. In bytes.
-struct TilesOfA {
+/// Where the tiles of an operand lie, each of 16 sides and 32 terms: in a packed panel, or in the source
+/// itself. A tile has 16 rows: of A, those of its sides; of B, those of pairs of terms. In bytes.
+struct TilePlaces {
   const std::uint8_t* first;
   std::size_t row;    // from a row of a tile to the next one
-  std::size_t half;   // from rows 0 to 15 to rows 16 to 31
+  std::size_t half;   // from a tile to that of the next 16 sides
   std::size_t block;  // from 32 terms to the next ones
 
+  /// The words of side `i` of A.
   const std::uint8_t* at(std::size_t i) const { return first + i / kEdge * half + i % kEdge * row; }
+  /// The tiles from a side, a multiple of 16, and a block of terms on.
+  TilePlaces From(std::size_t side, std::size_t terms = 0) const {
+    return {first + side / kEdge * half + terms * block, row, half, block};
+  }
 };
 
 /// The head of a panel.
 struct PanelHead {
   std::uint32_t exponent;  // as bf16::ExponentAt reads it
-  TilesOfA source;         // first == nullptr: the tiles follow the head
+  TilePlaces source;       // first == nullptr: the tiles follow the head
 };
 static_assert(offsetof(PanelHead, exponent) == 0 && sizeof(PanelHead) <= kHeadWords * sizeof(Word));
 
 /// Returns the places of the tiles of a panel of A.
-inline TilesOfA tiles_of_panel(const std::uint16_t* panel) {
+inline TilePlaces tiles_of_panel(const std::uint16_t* panel) {
   PanelHead head;
   std::memcpy(&head, panel, sizeof head);
   if (head.source.first != nullptr) return head.source;
@@ -77,7 +83,7 @@ inline TilesOfA tiles_of_panel(const std::uint16_t* panel) {
 
 /// Returns the places of the tiles of the rows from `side` on in a source of bf16 values whose depth is
 /// contiguous.
-inline TilesOfA tiles_of_source(const PackSource& from, std::size_t side, std::size_t first_depth) {
+inline TilePlaces tiles_of_source(const PackSource& from, std::size_t side, std::size_t first_depth) {
   return {from.At(side, first_depth), from.run_bytes, kEdge * from.run_bytes,
           kTileBlock * sizeof(std::uint16_t)};
 }
@@ -216,7 +222,7 @@ inline bool LiesRight(const PackSource& from, std::size_t side, std::size_t side
 }
 
 /// Returns the biased exponent of the smallest of the factors of such rows that is not zero.
-HWY_NOINLINE inline std::uint32_t ExponentInPlace(const TilesOfA& rows, std::size_t sides,
+HWY_NOINLINE inline std::uint32_t ExponentInPlace(const TilePlaces& rows, std::size_t sides,
                                                   std::size_t depth) {
   const hn::ScalableTag<Word> d;
   Smallest smallest;
@@ -236,7 +242,7 @@ inline void PackOrRefer(const PackSource& from, std::size_t first, std::size_t s
       Pack(from, false, side, count, first_depth, depth, to);
       continue;
     }
-    const TilesOfA rows = tiles_of_source(from, side, first_depth);
+    const TilePlaces rows = tiles_of_source(from, side, first_depth);
     const PanelHead head{ExponentInPlace(rows, count, depth), rows};
     std::memcpy(to, &head, sizeof head);
   }

@@ -9,7 +9,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
@@ -17,6 +16,7 @@
 #include "mantissa/kernels/cpu/gemm_tiles-inl.h"
 #include "mantissa/kernels/cpu/microkernel-inl.h"
 #include "mantissa/kernels/cpu/microkernel_tile-inl.h"
+#include "mantissa/kernels/cpu/tile_panels-inl.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/numeric/factor.h"
 
@@ -82,36 +82,17 @@ struct PairUnit {
 
 /// TDPBF16PS of AMX, or its model, for factors that are bf16 values, in tile order.
 class TileUnit {
-#if HWY_TARGET == HWY_AVX3
-  using Amx = HardwareTiles;
-#else
-  using Amx = ModelTiles;  // processors with AMX have AVX-512
-#endif
-
  public:
   using Sum = float;
   using Packed = std::uint16_t;
   static constexpr std::size_t kRows = tiles::kSides, kColumns = tiles::kSides, kLongest = tiles::kLongest;
 
-  class Scope : GuardTask {
-   public:
-    explicit Scope(const TileUnit& unit) {
-      if (unit.model_) {
-        model_.emplace();
-      } else {
-        amx_.emplace();
-      }
-    }
-
-   private:
-    std::optional<Amx::Scope> amx_;
-    std::optional<ModelTiles::Scope> model_;
+  struct Scope : tiles::Scope {
+    explicit Scope(const TileUnit& unit) : tiles::Scope(unit.model_) {}
   };
 
   explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
-  static std::size_t Stored(std::size_t depth) {
-    return tiles::packed_depth(depth);
-  }
+  static std::size_t Stored(std::size_t depth) { return tiles::packed_depth(depth); }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                    std::size_t depth, Packed* to) {
@@ -126,7 +107,7 @@ class TileUnit {
   /// Calls f.operator()<Tiles>() for the class of the tiles, which a Scope must have configured.
   template <class F>
   void WithTiles(const F& f) const {
-    model_ ? f.template operator()<ModelTiles>() : f.template operator()<Amx>();
+    model_ ? f.template operator()<ModelTiles>() : f.template operator()<tiles::Amx>();
   }
 
  private:
