@@ -23,14 +23,6 @@ void expect_same(const Case& a, const Case& b) {
   EXPECT_TRUE(same_bits(a.dv, b.dv)) << "dv";
 }
 
-std::vector<Simd> instruction_sets() {
-  std::vector<Simd> sets;
-  for (const Simd simd : kSimds) {
-    if (is_supported(simd)) sets.push_back(simd);
-  }
-  return sets;
-}
-
 struct SameBits : testing::TestWithParam<std::tuple<Formats, Sizes>> {};
 
 TEST_P(SameBits, OnEveryThreadCountAndInstructionSet) {
@@ -38,7 +30,7 @@ TEST_P(SameBits, OnEveryThreadCountAndInstructionSet) {
   Case once = Case::random(sizes, formats);
   once.forward();
   once.backward();
-  for (const Simd simd : instruction_sets()) {
+  for (const Simd simd : supported_sets()) {
     for (const int threads : {1, 2, 5}) {
       SCOPED_TRACE(std::string(name(simd)) + ", " + std::to_string(threads) + " threads");
       Case again = Case::random(sizes, formats);
@@ -85,6 +77,20 @@ const Formats kBitFormats[] = {
     {Scalar::f32, Scalar::bf16, Scalar::e4m3, Scalar::bf16, Scalar::f32, Scalar::bf16, SumOrder::tile}};
 INSTANTIATE_TEST_SUITE_P(Attention, SameBits,
                          testing::Combine(testing::ValuesIn(kBitFormats), testing::ValuesIn(kBitSizes)),
+                         name_of);
+
+// Units that multiply whole blocks, with sizes that no block divides, and tasks with as many rows as they
+// need and with one less.
+const Sizes kUnevenSizes[] = {{1, 1, 20, {63}},          {1, 1, 20, {64, 1}},       {2, 1, 48, {33, 31, 32}},
+                              {1, 1, 80, {65, 513}},     {3, 1, 48, {22, 200}, 17}, {1, 1, 5, {97}, 33},
+                              {4, 2, 20, {300}, 60, 3},  {6, 2, 33, {21, 47}},      {1, 1, 16, {1030}, 31},
+                              {1, 1, 112, {700}, 513, 2}};
+const Formats kBf16Formats[] = {
+    all_of(Scalar::bf16, SumOrder::tile),
+    {Scalar::e4m3, Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::bf16, Scalar::bf16, SumOrder::tile},
+    {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16, SumOrder::tile}};
+INSTANTIATE_TEST_SUITE_P(OfUnevenAttention, SameBits,
+                         testing::Combine(testing::ValuesIn(kBf16Formats), testing::ValuesIn(kUnevenSizes)),
                          name_of);
 
 /// Feeds the tokens of one sequence through a cache in pieces of the given lengths, with a second sequence in

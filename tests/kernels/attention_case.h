@@ -135,6 +135,15 @@ struct Machine {
   int threads = 1;
 };
 
+/// Returns the instruction sets that this machine can run.
+inline std::vector<Simd> supported_sets() {
+  std::vector<Simd> sets;
+  for (const Simd simd : kSimds) {
+    if (is_supported(simd)) sets.push_back(simd);
+  }
+  return sets;
+}
+
 inline void run_forward(const Machine& machine, const std::vector<Segment>& segments, const Attention& a) {
   Context ctx{machine.simd, machine.threads, nullptr, 0};
   const Extent extent = extent_of(segments);

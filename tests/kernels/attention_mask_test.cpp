@@ -15,20 +15,47 @@
 #include <vector>
 
 #include "kernels/attention_case.h"
+#include "mantissa/kernels/units.h"
 #include "mantissa/numeric/convert.h"
 
 namespace mantissa::kernels::attention_test {
 namespace {
 
-struct AttentionMask : testing::TestWithParam<SumOrder> {
-  static Formats f32() { return all_of(Scalar::f32, GetParam()); }
+/// Formats of tensors in f32, and the set that multiplies.
+struct Masked {
+  Formats formats;
+  Machine machine;
+};
+
+/// Both orders of sums, and bf16 factors in tile order by the units that read them as whole groups or blocks.
+std::vector<Masked> masked() {
+  std::vector<Masked> all = {{all_of(Scalar::f32), {}}, {all_of(Scalar::f32, SumOrder::tile), {}}};
+  Formats bf16 = all_of(Scalar::f32, SumOrder::tile);
+  bf16.operand = Scalar::bf16;
+  const Product product{Scalar::f32, Scalar::bf16, Scalar::bf16, {Scalar::f32, 0, SumOrder::tile}};
+  for (const Simd simd : supported_sets()) {
+    if (unit_of(simd, product, ProductKernel::attention).id != UnitId::fma) all.push_back({bf16, {simd, 1}});
+  }
+  return all;
+}
+
+std::string name_of_masked(const testing::TestParamInfo<Masked>& info) {
+  const Formats& f = info.param.formats;
+  const std::string order = f.order == SumOrder::tile ? "TileOrder" : "ChainOrder";
+  if (f.operand == Scalar::f32) return order;
+  std::string set(name(info.param.machine.simd));
+  std::ranges::replace(set, '-', '_');
+  return order + "_" + std::string(name(f.operand)) + "_" + set;
+}
+
+struct AttentionMask : testing::TestWithParam<Masked> {
+  static Formats formats() { return GetParam().formats; }
+  static Machine machine() { return GetParam().machine; }
 };
 struct AttentionWindowMask : AttentionMask {};
 
-INSTANTIATE_TEST_SUITE_P(Every, AttentionMask, testing::Values(SumOrder::chain, SumOrder::tile),
-                         name_of_order);
-INSTANTIATE_TEST_SUITE_P(Every, AttentionWindowMask, testing::Values(SumOrder::chain, SumOrder::tile),
-                         name_of_order);
+INSTANTIATE_TEST_SUITE_P(Every, AttentionMask, testing::ValuesIn(masked()), name_of_masked);
+INSTANTIATE_TEST_SUITE_P(Every, AttentionWindowMask, testing::ValuesIn(masked()), name_of_masked);
 
 // ---- Masked values are not read ----
 
@@ -38,16 +65,16 @@ TEST_P(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
     for (const std::int64_t at : {1, 37, 100, 515}) {
       SCOPED_TRACE("token " + std::to_string(at));
       const Sizes sizes{2, 1, 24, {530, 20}};
-      Case clean = Case::random(sizes, f32());
-      clean.forward();
-      clean.backward();
-      Case bad = Case::random(sizes, f32());
+      Case clean = Case::random(sizes, formats());
+      clean.forward(machine());
+      clean.backward(machine());
+      Case bad = Case::random(sizes, formats());
       for (const auto member : {&Case::q, &Case::k, &Case::v}) {
         Tensor& t = bad.*member;
         for (std::int64_t i = 0; i < t.columns; ++i)
           t.set(static_cast<std::size_t>(at * t.columns + i), poison);
       }
-      bad.forward();
+      bad.forward(machine());
       for (const auto member : {&Case::out, &Case::lse}) {
         const Tensor &a = clean.*member, &b = bad.*member;
         EXPECT_EQ(std::memcmp(a.row(0), b.row(0), static_cast<std::size_t>(at) * a.row_bytes()), 0);
@@ -55,7 +82,7 @@ TEST_P(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
         EXPECT_TRUE(std::isnan(b.get(static_cast<std::size_t>(at * b.columns))));
       }
       // Gradients of queries before the bad token equal those of the clean run.
-      bad.backward();
+      bad.backward(machine());
       EXPECT_EQ(
           std::memcmp(clean.dq.row(0), bad.dq.row(0), static_cast<std::size_t>(at) * clean.dq.row_bytes()),
           0);
@@ -67,16 +94,16 @@ TEST_P(AttentionMask, NotANumberInALaterTokenReachesNoEarlierOne) {
 TEST_P(AttentionMask, NotANumberInAQueryReachesNoLaterKey) {
   const Sizes sizes{4, 2, 40, {300}};
   const std::int64_t at = 131;
-  Case clean = Case::random(sizes, f32()), bad = Case::random(sizes, f32());
-  for (Case* c : {&clean, &bad}) c->forward();
-  clean.backward();
+  Case clean = Case::random(sizes, formats()), bad = Case::random(sizes, formats());
+  for (Case* c : {&clean, &bad}) c->forward(machine());
+  clean.backward(machine());
   for (const auto member : {&Case::q, &Case::dout}) {
     Tensor& t = bad.*member;
     for (std::int64_t i = 0; i < t.columns; ++i) {
       t.set(static_cast<std::size_t>(at * t.columns + i), std::numeric_limits<double>::quiet_NaN());
     }
   }
-  bad.backward();
+  bad.backward(machine());
   for (const auto member : {&Case::dk, &Case::dv}) {
     const Tensor &a = clean.*member, &b = bad.*member;
     EXPECT_EQ(
@@ -90,7 +117,7 @@ struct Poisoned {
   Case clean, bad;
 
   Poisoned(const Sizes& sizes, const Formats& formats, const std::vector<Tensor Case::*>& members,
-           std::int64_t at, double poison)
+           std::int64_t at, double poison, const Machine& machine)
       : clean(Case::random(sizes, formats)), bad(Case::random(sizes, formats)) {
     for (const auto member : members) {
       Tensor& t = bad.*member;
@@ -98,8 +125,8 @@ struct Poisoned {
         t.set(static_cast<std::size_t>(at * t.columns + i), poison);
     }
     for (Case* c : {&clean, &bad}) {
-      c->forward();
-      c->backward();
+      c->forward(machine);
+      c->backward(machine);
     }
   }
 
@@ -123,7 +150,7 @@ TEST_P(AttentionWindowMask, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
       for (const std::int64_t at : {0, 37, 515, 520}) {
         SCOPED_TRACE("window " + std::to_string(window) + ", token " + std::to_string(at));
         const Sizes sizes{2, 1, 24, {length, 20}, window, 3};
-        const Poisoned keys(sizes, f32(), {&Case::k, &Case::v}, at, poison);
+        const Poisoned keys(sizes, formats(), {&Case::k, &Case::v}, at, poison, machine());
         for (const auto member : {&Case::out, &Case::lse, &Case::dq}) {
           EXPECT_TRUE(keys.same(member, 0, at));
           EXPECT_TRUE(keys.same(member, at + window, length + 20));
@@ -136,7 +163,7 @@ TEST_P(AttentionWindowMask, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
           EXPECT_TRUE(keys.same(member, at + window, length + 20));
         }
 
-        const Poisoned query(sizes, f32(), {&Case::q, &Case::dout}, at, poison);
+        const Poisoned query(sizes, formats(), {&Case::q, &Case::dout}, at, poison, machine());
         for (const auto member : {&Case::dk, &Case::dv}) {
           EXPECT_TRUE(query.same(member, 0, std::max<std::int64_t>(0, at + 1 - window)));
           EXPECT_TRUE(query.same(member, at + 1, length + 20));
@@ -149,15 +176,18 @@ TEST_P(AttentionWindowMask, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
 }
 
 TEST_P(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatAttendToIt) {
-  // 10^5 is finite in storage and infinite in f16.
+  // Finite in storage and infinite in f16, and in bf16.
+  const bool of_bf16 = formats().operand == Scalar::bf16;
+  const Scalar factor = of_bf16 ? Scalar::bf16 : Scalar::f16;
+  const double large = of_bf16 ? 3.4e38 : 1e5;
   for (const std::int64_t window : {0, 9}) {
     const Sizes sizes{2, 1, 24, {130}, window};
-    Case clean = Case::random(sizes, f32()), bad = Case::random(sizes, clean.formats);
-    for (const auto member : {&Case::k, &Case::v}) (bad.*member).set(70 * 24, 1e5);
+    Case clean = Case::random(sizes, formats()), bad = Case::random(sizes, clean.formats);
+    for (const auto member : {&Case::k, &Case::v}) (bad.*member).set(70 * 24, large);
     for (Case* c : {&clean, &bad}) {
-      c->factor = Scalar::f16;
-      c->forward();
-      c->backward();
+      c->factor = factor;
+      c->forward(machine());
+      c->backward(machine());
     }
     for (const auto member : {&Case::out, &Case::lse, &Case::dq}) {
       const Tensor &a = clean.*member, &b = bad.*member;
@@ -170,10 +200,10 @@ TEST_P(AttentionMask, AnOperandThatOverflowsInRoundingReachesOnlyTheQueriesThatA
 
     // The same for a query, whose gradient reaches only the keys that it attends to.
     Case query = Case::random(sizes, clean.formats);
-    query.factor = Scalar::f16;
-    query.forward();
-    for (const auto member : {&Case::q, &Case::dout}) (query.*member).set(70 * 48, 1e5);
-    query.backward();
+    query.factor = factor;
+    query.forward(machine());
+    for (const auto member : {&Case::q, &Case::dout}) (query.*member).set(70 * 48, large);
+    query.backward(machine());
     for (const auto member : {&Case::dk, &Case::dv}) {
       const Tensor &a = clean.*member, &b = query.*member;
       const std::int64_t first = window == 0 ? 0 : 71 - window;
@@ -204,8 +234,8 @@ TEST(AttentionSoftCap, ScoresThatOverflowAreCapped) {
 
 TEST_P(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
   const Sizes sizes{2, 1, 16, {70}};
-  Case full = Case::random(sizes, f32());
-  full.forward();
+  Case full = Case::random(sizes, formats());
+  full.forward(machine());
   Tensor k(Scalar::f32, 128, 16), v(Scalar::f32, 128, 16);
   for (Tensor* t : {&k, &v}) {
     for (std::size_t i = 0; i < t->count(); ++i) t->set(i, std::numeric_limits<double>::quiet_NaN());
@@ -214,15 +244,15 @@ TEST_P(AttentionMask, CacheRowsAfterThePositionAreNotRead) {
   v.copy_rows(0, full.v, 0, 70);
   Tensor q(Scalar::f32, 3, 32), out(Scalar::f32, 3, 32), lse(Scalar::f32, 3, 2);
   q.copy_rows(0, full.q, 67, 3);
-  run_forward({}, {{0, 3, 67, 0}},
+  run_forward(machine(), {{0, 3, 67, 0}},
               {sizes.shape(),
                q.view(),
                k.view(),
                v.view(),
                out.view(),
                lse.view(),
-               Scalar::f32,
-               GetParam(),
+               formats().operand,
+               formats().order,
                {1, 128}});
   EXPECT_EQ(std::memcmp(out.row(0), full.out.row(67), 3 * out.row_bytes()), 0);
 }
@@ -260,14 +290,14 @@ TEST_P(AttentionWindowMask, DecodingReadsOnlyTheWindowOfTheCache) {
   std::mt19937 random(kSeed);
   for (Tensor* t : {&q, &k, &v}) t->fill_normal(random);
   const std::vector<Segment> segments = {{0, chunk, first, 0}};
-  Attention a{sizes.shape(), q.view(),    k.view(),   v.view(),   out.view(),
-              lse.view(),    Scalar::f32, GetParam(), {1, length}};
-  run_forward({}, segments, a);
+  Attention a{sizes.shape(), q.view(),          k.view(),        v.view(),   out.view(),
+              lse.view(),    formats().operand, formats().order, {1, length}};
+  run_forward(machine(), segments, a);
   const GuardedRows keys(k, first + 1 - window, first + chunk), values(v, first + 1 - window, first + chunk);
   a.k = {keys.data(), Scalar::f32, 16};
   a.v = {values.data(), Scalar::f32, 16};
   a.out = guarded.view();
-  run_forward({}, segments, a);
+  run_forward(machine(), segments, a);
   EXPECT_TRUE(same_bits(out, guarded));
 }
 
