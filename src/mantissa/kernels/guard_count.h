@@ -6,7 +6,8 @@
 
 namespace mantissa::kernels {
 
-/// Products of a block of A's rows, up to a few hundred terms, and a block of B's columns.
+/// Products of a block of A's rows and a block of B's columns, with up to a few hundred terms. Attention
+/// counts those of tiles.
 struct GuardCount {
   std::uint64_t fast = 0;  // by the unit
   std::uint64_t slow = 0;  // by fused multiply-adds

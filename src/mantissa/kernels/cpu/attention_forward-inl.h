@@ -153,29 +153,31 @@ class ForwardTask {
   /// Computes the products q·k of the tile at `row` and `keys`.
   void MultiplyKeys(std::size_t row, const Visible& keys) {
     const std::size_t width = Width(row);
-    T* queries = s_.queries + row * stride_;
-    if constexpr (std::is_same_v<T, float>) {
-      const bool fast = bf16::NeverSubnormal(of_keys_, of_queries_);
-      for (std::size_t j = keys.begin / kEdge * kEdge; Tiled() && j < keys.end; j += kSides) {
-        ahead_->Step();
-        tiles_.Multiply({RowsPanel(WordsAt(s_.keys), stride_).From(j),
-                         ColumnsPanel(WordsAt(queries), width),
-                         {0, dim_},
-                         std::min(kSides, keys.end - j),
-                         width,
-                         s_.scores + j * width,
-                         width,
-                         Into::set},
-                        fast);
-      }
-      if (Tiled()) return;
-    }
     const Layout layout = operands_ == Operands::pairs ? WordsOf(of_keys_, of_queries_) : Layout::values;
     for (std::size_t j = keys.begin; j < keys.end; j += kMr) {
       ahead_->Step();
-      OrderedProduct<Left::rows, T>(
-          Sums(layout), std::min(kMr, keys.end - j), {s_.keys + j * stride_, s_.keys_plane}, stride_,
-          {queries, s_.queries_plane}, width, width, 0, dim_, s_.scores + j * width, width, Into::set);
+      OrderedProduct<Left::rows, T>(Sums(layout), std::min(kMr, keys.end - j),
+                                    {s_.keys + j * stride_, s_.keys_plane}, stride_,
+                                    {s_.queries + row * stride_, s_.queries_plane}, width, width, 0, dim_,
+                                    s_.scores + j * width, width, Into::set);
+    }
+  }
+
+  /// The same by tiles, from a multiple of 16 keys on.
+  void MultiplyKeysByTiles(std::size_t row, const Visible& keys) {
+    const std::size_t width = Width(row);
+    const bool fast = bf16::NeverSubnormal(of_keys_, of_queries_);
+    for (std::size_t j = keys.begin / kEdge * kEdge; j < keys.end; j += kSides) {
+      ahead_->Step();
+      tiles_.Multiply({RowsPanel(WordsAt(s_.keys), stride_).From(j),
+                       ColumnsPanel(WordsAt(s_.queries + row * stride_), width),
+                       {0, dim_},
+                       std::min(kSides, keys.end - j),
+                       width,
+                       s_.scores + j * width,
+                       width,
+                       Into::set},
+                      fast);
     }
   }
 
@@ -201,17 +203,23 @@ class ForwardTask {
         return Range{own.begin, own.end};
       });
     }
-    T* sum = s_.sums + row * stride_;
-    for (std::size_t i = 0; i < dim_ * width; i += hn::Lanes(d)) {
-      const V rescaled = hn::Mul(hn::LoadU(d, sum + i), hn::LoadU(d, s_.rescale + i % width));
-      hn::StoreU(hn::Add(rescaled, hn::LoadU(d, s_.chain + i)), d, sum + i);
+    T *sum = s_.sums + row * stride_, *chain = s_.chain;
+    for (std::size_t i = 0; i < dim_; ++i, sum += width, chain += width) {
+      for (std::size_t j = 0; j < width; j += hn::Lanes(d)) {
+        const V rescaled = hn::Mul(hn::LoadU(d, sum + j), hn::LoadU(d, s_.rescale + j));
+        hn::StoreU(hn::Add(rescaled, hn::LoadU(d, chain + j)), d, sum + j);
+      }
     }
   }
 
   /// Adds the contribution of the key block that starts at `key` to the tile at `row`.
   void AddKeyBlock(std::size_t row, std::size_t key, const Visible& keys, bool values_finite) {
     const std::size_t width = Width(row), last = LastRow(row);
-    MultiplyKeys(row, keys);
+    if (!Tiled()) {
+      MultiplyKeys(row, keys);
+    } else if constexpr (std::is_same_v<T, float>) {
+      MultiplyKeysByTiles(row, keys);
+    }
     T* scores = s_.scores + keys.begin * width;
     const std::size_t count = (keys.end - keys.begin) * width;
     if (a_.shape.soft_cap > 0) CapScores(a_.shape, scores, count);

@@ -95,12 +95,13 @@ inline std::uint32_t TileColumns(const float* block, Range terms, std::size_t st
   const hn::ScalableTag<Word> d;
   Smallest smallest;
   const std::size_t first = terms.begin / kTileBlock * kEdge, end = row_words(terms.end);
+  const auto inside = [&](std::size_t k) { return k >= terms.begin && k < terms.end; };
   for (std::size_t p = first; p < end; ++p) {
-    const auto term = [&](std::size_t k, std::size_t j) HWY_ATTR {
-      return k >= terms.begin && k < terms.end ? BitsOf(block + k * stride + j) : hn::Zero(d);
-    };
+    const float *even = block + 2 * p * stride, *odd = even + stride;
+    const bool has_even = inside(2 * p), has_odd = inside(2 * p + 1);
     for (std::size_t j = 0; j < n; j += HWY_LANES(Word)) {
-      const auto words = JoinTerms(term(2 * p, j), term(2 * p + 1, j));
+      const auto words =
+          JoinTerms(has_even ? BitsOf(even + j) : hn::Zero(d), has_odd ? BitsOf(odd + j) : hn::Zero(d));
       smallest.See(words);
       hn::StoreU(words, d, to + p * stride + j);
     }
