@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/attention_case.h"
+#include "kernels/tile_simds.h"
 #include "mantissa/kernels/attention.h"
 
 namespace mantissa::kernels::attention_test {
@@ -23,7 +24,7 @@ void expect_same(const Case& a, const Case& b) {
   EXPECT_TRUE(same_bits(a.dv, b.dv)) << "dv";
 }
 
-struct SameBits : testing::TestWithParam<std::tuple<Formats, Sizes>> {};
+struct SameBits : ::testing::TestWithParam<std::tuple<Formats, Sizes>> {};
 
 TEST_P(SameBits, OnEveryThreadCountAndInstructionSet) {
   const auto& [formats, sizes] = GetParam();
@@ -38,6 +39,22 @@ TEST_P(SameBits, OnEveryThreadCountAndInstructionSet) {
       again.backward({simd, threads});
       expect_same(once, again);
     }
+  }
+}
+
+struct SameBitsByTiles : SameBits {};
+
+TEST_P(SameBitsByTiles, AsByOtherUnits) {
+  const auto& [formats, sizes] = GetParam();
+  Case once = Case::random(sizes, formats);
+  once.forward();
+  once.backward();
+  for (const Simd simd : testing::tile_simds()) {
+    SCOPED_TRACE(name(simd));
+    Case again = Case::random(sizes, formats);
+    again.forward({simd, 2});
+    again.backward({simd, 2});
+    expect_same(once, again);
   }
 }
 
@@ -76,7 +93,7 @@ const Formats kBitFormats[] = {
     all_of(Scalar::bf16, SumOrder::tile),
     {Scalar::f32, Scalar::bf16, Scalar::e4m3, Scalar::bf16, Scalar::f32, Scalar::bf16, SumOrder::tile}};
 INSTANTIATE_TEST_SUITE_P(Attention, SameBits,
-                         testing::Combine(testing::ValuesIn(kBitFormats), testing::ValuesIn(kBitSizes)),
+                         ::testing::Combine(::testing::ValuesIn(kBitFormats), ::testing::ValuesIn(kBitSizes)),
                          name_of);
 
 // Units that multiply whole blocks, with sizes that no block divides, and tasks with as many rows as they
@@ -89,8 +106,13 @@ const Formats kBf16Formats[] = {
     all_of(Scalar::bf16, SumOrder::tile),
     {Scalar::e4m3, Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::bf16, Scalar::bf16, SumOrder::tile},
     {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16, SumOrder::tile}};
+INSTANTIATE_TEST_SUITE_P(OfUnevenAttention, SameBitsByTiles,
+                         ::testing::Combine(::testing::ValuesIn(kBf16Formats),
+                                            ::testing::ValuesIn(kUnevenSizes)),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(OfUnevenAttention, SameBits,
-                         testing::Combine(testing::ValuesIn(kBf16Formats), testing::ValuesIn(kUnevenSizes)),
+                         ::testing::Combine(::testing::ValuesIn(kBf16Formats),
+                                            ::testing::ValuesIn(kUnevenSizes)),
                          name_of);
 
 /// Feeds the tokens of one sequence through a cache in pieces of the given lengths, with a second sequence in

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/attention_case.h"
+#include "kernels/tile_simds.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/kernels/units.h"
 #include "mantissa/numeric/convert.h"
@@ -16,15 +17,6 @@ namespace {
 
 constexpr Formats kFormats = {Scalar::f32, Scalar::f32,  Scalar::f32,   Scalar::f32,
                               Scalar::f32, Scalar::bf16, SumOrder::tile};
-
-/// Returns the sets whose attention counts the products that its guard lets pass.
-std::vector<Simd> tile_sets() {
-  std::vector<Simd> sets;
-  for (const Simd simd : {Simd::amx, Simd::amx_model}) {
-    if (is_supported(simd)) sets.push_back(simd);
-  }
-  return sets;
-}
 
 /// Returns a set that uses only fused multiply-adds.
 Simd by_multiply_adds() {
@@ -64,10 +56,10 @@ void fill_binade(Tensor& t, int exponent) {
 }
 
 TEST(AttentionGuard, LetsTilesMultiplyOrdinaryFactors) {
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     for (const Sizes& sizes : {Sizes{1, 1, 64, {kAttentionRows}}, Sizes{4, 2, 20, {300, 100}, 70},
                                Sizes{2, 1, 80, {1100}, 0, 2}, Sizes{1, 1, 48, {513}}}) {
-      SCOPED_TRACE(testing::Message() << name(simd) << " " << sizes);
+      SCOPED_TRACE(::testing::Message() << name(simd) << " " << sizes);
       Case c = Case::random(sizes, kFormats);
       std::mt19937 random(kSeed);
       for (Tensor* t : {&c.q, &c.k, &c.v, &c.dout}) t->fill_normal(random);  // the kernel rounds them
@@ -80,7 +72,7 @@ TEST(AttentionGuard, LetsTilesMultiplyOrdinaryFactors) {
 }
 
 TEST(AttentionGuard, CountsNothingWhereTilesAreNotUsed) {
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     Case few = Case::random({1, 1, 64, {kAttentionRows - 1}}, kFormats);
     EXPECT_EQ(products_of(few, simd).forward.all(), 0);
     Case of_chains = Case::random({1, 1, 64, {100}}, all_of(Scalar::bf16));
@@ -90,9 +82,9 @@ TEST(AttentionGuard, CountsNothingWhereTilesAreNotUsed) {
 }
 
 TEST(AttentionGuard, EndsAtTheSmallestExponentsWhoseSumsCannotBeSubnormal) {
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     for (const auto& [of_q, of_k] : {std::pair{-56, -56}, {-126, 14}, {-56, -57}, {-126, 13}, {-127, 80}}) {
-      SCOPED_TRACE(testing::Message() << name(simd) << ", exponents " << of_q << " and " << of_k);
+      SCOPED_TRACE(::testing::Message() << name(simd) << ", exponents " << of_q << " and " << of_k);
       Case c = Case::random({1, 1, 32, {100}}, kFormats);
       fill_binade(c.q, of_q);
       fill_binade(c.k, of_k);
@@ -108,7 +100,7 @@ TEST(AttentionGuard, EndsAtTheSmallestExponentsWhoseSumsCannotBeSubnormal) {
 /// add nothing to the first components, but as large numbers they would pass the guard alone.
 TEST(AttentionGuard, LooksAtTheSumsOfDqThatLaterKeysContinue) {
   constexpr std::int64_t kDim = 16, kLength = 260, kFirst = 128;
-  for (const Simd simd : tile_sets()) {
+  for (const Simd simd : testing::tile_simds()) {
     Case c = Case::random({1, 1, kDim, {kLength}}, kFormats);
     for (std::int64_t t = 0; t < kLength; ++t) {
       const auto row = static_cast<std::size_t>(t * kDim);
