@@ -4,7 +4,6 @@
 #include <cassert>
 #include <cmath>
 #include <mutex>
-#include <type_traits>
 #include <vector>
 
 #include "mantissa/kernels/cpu/sweep_formulas.h"
@@ -17,27 +16,11 @@
 #include <hwy/highway.h>
 
 #include "mantissa/kernels/cpu/sweep_machine-inl.h"
-#include "mantissa/numeric/stochastic-inl.h"
+#include "mantissa/kernels/cpu/sweep_store-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
-
-/// Rounds a tile's row to an output's format and stores it at `to` from element `at` on.
-template <class T>
-void StoreRounded(const T* row, const Tile& tile, const SweepOutput& output, void* to, std::size_t at,
-                  const RandomStream& stream) {
-  if constexpr (std::is_same_v<T, float>) {
-    mantissa::HWY_NAMESPACE::StoreRowRounded(row, tile.n, to, output.type, at, output.rounding, stream,
-                                             tile.offset);
-  } else {
-    StoreRow(row, tile.n, to, output.type, at);
-  }
-}
-
-RandomStream StreamOf(const Sweep& s, const SweepOutput& output) {
-  return {s.key.seed, output.random, s.key.name_hash, s.key.step};
-}
 
 /// Stores outputs and their copies.
 template <class T>

@@ -1,0 +1,40 @@
+// Counts of what the roundings of an optimizer step lose: updates of weights, and gradients stored below f32.
+// Nothing here changes a value.
+#pragma once
+
+#include <cstdint>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/sweep.h"
+#include "mantissa/tensor/storage.h"
+
+namespace mantissa::kernels {
+
+/// The elements of a weight whose stored value an update leaves as it is.
+struct UnmovedCount {
+  std::int64_t lost = 0;  // although their update is not zero
+  std::int64_t idle = 0;  // because their update is zero
+};
+
+/// Counts for output `output` of sweep(ctx, s), called before it with the same arguments. The output's memory
+/// holds the old values. The update of an element is not zero if the sweep computed in f64 gives another
+/// value than the old one; f32 arithmetic can also lose it (w + Δ = w). Under an f64 sweep no update is lost
+/// before it is stored.
+UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output);
+
+/// Values that leave the range of a format when they are rounded to it.
+struct RangeCount {
+  std::int64_t flushed = 0;    // not zero before, zero after
+  std::int64_t saturated = 0;  // finite before, and after it inf or the largest finite value below it
+};
+
+/// Counts for the sums that collect_gradient() with the same arguments would round.
+RangeCount count_gradient_losses(const Context& ctx, std::int64_t count, const void* contribution,
+                                 Scalar contribution_type, const void* gradient, Scalar gradient_type,
+                                 bool accumulate);
+
+/// Returns the number of elements that are equal as numbers, in formats of at most f64.
+std::int64_t count_equal(const Context& ctx, std::int64_t count, const void* a, Scalar a_type, const void* b,
+                         Scalar b_type);
+
+}  // namespace mantissa::kernels
