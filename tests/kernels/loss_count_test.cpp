@@ -92,15 +92,16 @@ TEST(GradientLosses, AreThoseOfTheRoundedSums) {
   std::uniform_real_distribution<double> exponent(-30, 18);
   Tensor fresh(Scalar::f32, 1, kCount);
   for (std::int64_t i = 0; i < kCount; ++i)
-    fresh.set(0, i, i % 5 == 0 ? 0 : std::ldexp(i % 2 == 0 ? 1.5 : -1.25, static_cast<int>(exponent(random))));
+    fresh.set(0, i,
+              i % 5 == 0 ? 0 : std::ldexp(i % 2 == 0 ? 1.5 : -1.25, static_cast<int>(exponent(random))));
   fresh.set(0, 1, std::numeric_limits<double>::infinity());  // no loss of this rounding
   for (const Scalar type : {Scalar::f16, Scalar::e5m2, Scalar::bf16}) {
     Tensor gradient = Tensor(type, 1, kCount).fill_normal(random);
     for (const bool accumulate : {false, true}) {
       RangeCount expected;
       for (std::int64_t i = 0; i < kCount; ++i) {
-        const float sum =
-            static_cast<float>(fresh.get(0, i)) + (accumulate ? static_cast<float>(gradient.get(0, i)) : 0.0F);
+        const float sum = static_cast<float>(fresh.get(0, i)) +
+                          (accumulate ? static_cast<float>(gradient.get(0, i)) : 0.0F);
         expected.flushed += sum != 0 && round_to(sum, type) == 0;
         expected.saturated += std::isfinite(sum) && std::abs(sum) > traits(type).max_finite;
       }

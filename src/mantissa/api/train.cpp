@@ -54,6 +54,7 @@ Summary summary_of(run::Result r) {
   s.seconds = r.seconds;
   s.predicted_peak_bytes = r.predicted_peak_bytes;
   s.measured_peak_bytes = r.measured_peak_bytes;
+  s.findings = r.findings;
   s.skipped = r.skipped;
   s.fallback_share = r.fallback_share;
   s.policy = r.policy;

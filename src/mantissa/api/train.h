@@ -72,6 +72,9 @@ struct Summary {
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
   double fallback_share = 0;  // of blocks of products that units left to FMA (docs/numerics.md, "Hardware")
+  /// Of a finished run: updates, gradients or scaled weights that the formats lost, with cures; empty for a
+  /// healthy run. Measured every log.health_interval steps.
+  std::vector<Warning> findings;
   std::string policy;
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint, in Hugging Face's layout

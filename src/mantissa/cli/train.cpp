@@ -46,6 +46,12 @@ void print_summary(const api::Summary& s) {
 }
 
 nlohmann::json summary_json(const api::Summary& s) {
+  nlohmann::json findings = nlohmann::json::array();
+  for (const Warning& w : s.findings) {
+    nlohmann::json cures = nlohmann::json::array();
+    for (const Cure& cure : w.cures) cures.push_back(cure.arguments);
+    findings.push_back({{"text", w.text}, {"cures", std::move(cures)}});
+  }
   return {{"steps", s.steps},
           {"final_loss", s.final_loss},
           {"validation_loss", s.validation_loss ? nlohmann::json(*s.validation_loss) : nlohmann::json()},
@@ -54,6 +60,7 @@ nlohmann::json summary_json(const api::Summary& s) {
           {"predicted_peak_bytes", s.predicted_peak_bytes},
           {"measured_peak_bytes", s.measured_peak_bytes},
           {"skipped", s.skipped},
+          {"findings", std::move(findings)},
           {"policy", s.policy},
           {"weights_xxh64", s.weights_xxh64},
           {"model", s.model.string()},
@@ -79,6 +86,17 @@ int dry_run(const Arguments& a, const api::Config& config) {
   return 0;
 }
 
+/// Returns the text, followed by whole commands.
+std::string with_cures(const Arguments& a, const Warning& warning) {
+  std::string text = warning.text;
+  for (std::size_t i = 0; i < warning.cures.size(); ++i) {
+    const Cure& cure = warning.cures[i];
+    text += fmt::format("; {}{}:\n        {}", i == 0 ? "fix" : "or",
+                        cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a.with(cure));
+  }
+  return text;
+}
+
 /// Returns the events that `table` shows.
 api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& signals) {
   api::Events events;
@@ -96,15 +114,7 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
                           step, path.string(), a.with({{"--resume"}})));
   };
   events.on_note = [&](const std::string& note) { table.say("note    " + note); };
-  events.on_warning = [&](const Warning& warning) {
-    std::string text = "warn    " + warning.text;
-    for (std::size_t i = 0; i < warning.cures.size(); ++i) {
-      const Cure& cure = warning.cures[i];
-      text += fmt::format("; {}{}:\n        {}", i == 0 ? "fix" : "or",
-                          cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a.with(cure));
-    }
-    table.say(text);
-  };
+  events.on_warning = [&](const Warning& warning) { table.say("warn    " + with_cures(a, warning)); };
   return events;
 }
 
@@ -136,6 +146,7 @@ int train(const Arguments& a) {
     fmt::print("{}\n", summary_json(summary).dump(2));
   } else if (!summary.interrupted) {
     print_summary(summary);
+    for (const Warning& finding : summary.findings) fmt::print("warn        {}\n", with_cures(a, finding));
   }
   return summary.interrupted ? kInterrupted : 0;
 }

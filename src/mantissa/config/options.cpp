@@ -247,6 +247,11 @@ std::vector<Option> fixed_table() {
        {.min = 1, .max = kMany}},
       {"log", "tensorboard", [](RunConfig& c) -> Slot { return &c.log.tensorboard; },
        "write TensorBoard events"},
+      {"log",
+       "health_interval",
+       [](RunConfig& c) -> Slot { return &c.log.health_interval; },
+       "steps between measurements of what roundings lose; 0: none",
+       {.min = 0, .max = kMany}},
   };
 }
 

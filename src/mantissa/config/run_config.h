@@ -109,6 +109,7 @@ struct CheckpointSection {
 struct LogSection {
   std::int64_t interval = 1;
   bool tensorboard = true;
+  std::int64_t health_interval = 10;
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 

@@ -4,6 +4,7 @@
 
 #include "mantissa/cost/native.h"
 #include "mantissa/explain/machines.h"
+#include "mantissa/explain/small_updates.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/caveats.h"
 #include "mantissa/plan/rules.h"
@@ -65,7 +66,10 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   t.exceptions = plan::split_exceptions(program);
   for (const cost::Target& target : targets)
     e.targets.push_back(training_on(target, config, model, program, device));
-  add_warnings(e, plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps), told);
+  std::vector<std::string> warnings =
+      plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps);
+  for (std::string& w : small_update_warnings(config, program)) warnings.push_back(std::move(w));
+  add_warnings(e, std::move(warnings), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
     e.notes.push_back(
         fmt::format("reduce={} has no effect: the batch is one shard; --set batch.shards=N adds gradients as "

@@ -10,6 +10,7 @@
 
 #include "mantissa/graph/graph.h"
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/loss_count.h"
 #include "mantissa/kernels/pointwise.h"
 #include "mantissa/kernels/sweep.h"
 #include "mantissa/numeric/factor.h"
@@ -82,6 +83,8 @@ struct Call {
   std::uint64_t random_name = 0;
   /// For updates: if set, the call writes no kept state and reports here the first value that would overflow.
   std::optional<kernels::WeightOverflow>* overflow = nullptr;
+  /// For updates of a weight: if set, the call stores nothing and only counts here.
+  kernels::UnmovedCount* unmoved = nullptr;
 };
 
 /// An operand of a reference: its numbers at the extent's size, row by row. Ids are whole numbers.

@@ -33,6 +33,10 @@ RangeCount count_gradient_losses(const Context& ctx, std::int64_t count, const v
                                  Scalar contribution_type, const void* gradient, Scalar gradient_type,
                                  bool accumulate);
 
+/// Returns the number of finite elements whose magnitude is greater than `limit`.
+std::int64_t count_beyond(const Context& ctx, std::int64_t count, const void* values, Scalar type,
+                          double limit);
+
 /// Returns the number of elements that are equal as numbers, in formats of at most f64.
 std::int64_t count_equal(const Context& ctx, std::int64_t count, const void* a, Scalar a_type, const void* b,
                          Scalar b_type);

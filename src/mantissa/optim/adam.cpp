@@ -46,6 +46,7 @@ const Optimizer kAdam = {
                  {"weight_decay", 0.0,
                   "added to the gradient, multiplied by the weight, on tensors of two or more dimensions",
                   0}},
+    .typical_update = 1,
     .update = update,
 };
 

@@ -42,6 +42,7 @@ const Optimizer kAdamW = {
                   std::numeric_limits<double>::infinity(), true},
                  {"weight_decay", 0.1,
                   "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
+    .typical_update = 1,
     .update = update_by_adamw,
 };
 

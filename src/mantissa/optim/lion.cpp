@@ -33,6 +33,7 @@ const Optimizer kLion = {
                   "decay of the momentum in the step and in the update of the momentum", 0, 1, false, true},
                  {"weight_decay", 0.0,
                   "decoupled, multiplied by the learning rate, on tensors of two or more dimensions", 0}},
+    .typical_update = 1,
     .update = update,
 };
 

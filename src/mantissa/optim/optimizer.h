@@ -36,6 +36,9 @@ struct Optimizer {
   std::string_view title;  // "AdamW"
   std::string_view doc;    // one line: the rule and its source
   std::vector<SettingDef> settings;
+  /// The typical size of an element's update at learning rate 1, without weight decay. 0: it depends on the
+  /// gradient or the weight.
+  double typical_update = 0;
   /// Throws ConfigError if settings contradict each other. Null: no such check.
   void (*check)(const Settings&) = nullptr;
   /// Appends the update of one parameter.

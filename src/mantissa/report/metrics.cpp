@@ -69,12 +69,24 @@ AppendFile open_at(const std::filesystem::path& path, std::int64_t resumed_step,
   return AppendFile(path);
 }
 
+std::string health_object(const std::vector<TensorHealth>& health) {
+  std::string tensors;
+  for (const TensorHealth& t : health) {
+    std::string values;
+    for (const auto& [name, value] : t.values)
+      values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", name, digits(value, 6));
+    tensors += fmt::format("{}{}:{{{}}}", tensors.empty() ? "" : ",", nlohmann::json(t.name).dump(), values);
+  }
+  return "{" + tensors + "}";
+}
+
 }  // namespace
 
 std::string metrics_line(const StepMetrics& m) {
   std::string more;
   for (const auto& [name, value] : m.more)
     more += fmt::format(",{}:{}", nlohmann::json(name).dump(), digits(value, 9));
+  if (!m.health.empty()) more += ",\"health\":" + health_object(m.health);
   return fmt::format(
       R"({{"step":{},"loss":{},"tokens":{},"grad_norm":{},"lr":{},"loss_scale":{},"skipped":{},)"
       R"("tokens_per_second":{},"peak_share":{},"seconds":{}{}}})",

@@ -7,6 +7,7 @@
 #include <bit>
 #include <chrono>
 #include <cstring>
+#include <deque>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -146,6 +147,11 @@ void TensorBoardWriter::write(const StepMetrics& m) {
       {"loss", m.loss}, {"grad_norm", m.grad_norm}, {"lr", m.lr}, {"tokens_per_second", m.tokens_per_second}};
   if (m.loss_scale) scalars.emplace_back("loss_scale", *m.loss_scale);
   for (const auto& [name, value] : m.more) scalars.emplace_back(name, value);
+  std::deque<std::string> tags;  // keeps the views valid
+  for (const TensorHealth& t : m.health) {
+    for (const auto& [name, value] : t.values)
+      scalars.emplace_back(tags.emplace_back(fmt::format("{}/{}", name, t.name)), value);
+  }
   file_.write(tf_record(scalar_event(now(), m.step, scalars)));
 }
 

@@ -33,7 +33,8 @@ class TensorBoardWriter {
   /// `resumed_step` from earlier files of the directory. Throws FileError or ResourceError if that fails.
   explicit TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step = 0);
 
-  /// Writes loss, grad_norm, lr, tokens_per_second, and loss_scale if there is one.
+  /// Writes loss, grad_norm, lr, tokens_per_second, loss_scale if there is one, and health as
+  /// "updates_lost/NAME" and so on.
   void write(const StepMetrics& metrics);
   /// Writes validation_loss.
   void write_validation(std::int64_t step, double loss);

@@ -3,6 +3,24 @@
 #include <cmath>
 
 namespace mantissa::run {
+namespace {
+
+report::TensorHealth health_of(const runtime::ParameterHealth& p) {
+  report::TensorHealth t{p.name, {{"updates_lost", p.updates_lost}}};
+  const auto add = [&](std::string_view name, std::optional<double> value) {
+    if (value) t.values.emplace_back(name, *value);
+  };
+  add("never_moved", p.never_moved);
+  add("grads_flushed", p.grads_flushed);
+  add("grads_saturated", p.grads_saturated);
+  add("grad_absmax", p.grad_absmax);
+  add("weight_absmax", p.weight_absmax);
+  add("saturated", p.saturated);
+  add("scale", p.scale);
+  return t;
+}
+
+}  // namespace
 
 Journal::Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step)
     : config_(config), metrics_(out / "metrics.jsonl", step) {
@@ -10,7 +28,7 @@ Journal::Journal(const config::RunConfig& config, const std::filesystem::path& o
 }
 
 void Journal::write(const train::StepReport& r) {
-  if (r.step % config_.log.interval != 0 && r.step != config_.run.steps) return;
+  if (r.step % config_.log.interval != 0 && r.step != config_.run.steps && r.health.empty()) return;
   report::StepMetrics m;
   m.step = r.step;
   m.loss = r.loss;
@@ -24,6 +42,7 @@ void Journal::write(const train::StepReport& r) {
   m.seconds = r.seconds;
   if (r.fallback_share > 0) m.more.emplace_back("fallback_share", r.fallback_share);
   for (const objective::Metric& metric : r.metrics) m.more.emplace_back(metric.name, metric.value);
+  for (const runtime::ParameterHealth& p : r.health) m.health.push_back(health_of(p));
   metrics_.write(m);
   if (board_) board_->write(m);
 }

@@ -16,8 +16,10 @@
 #include "mantissa/report/summary.h"
 #include "mantissa/run/journal.h"
 #include "mantissa/runtime/process.h"
+#include "mantissa/train/health_watch.h"
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
+#include "mantissa/weights/start.h"
 
 namespace mantissa::run {
 namespace {
@@ -72,6 +74,7 @@ class Run {
     if (directory_.resume) load_state(state);
     begin_directory();
     for (const std::string& note : trainer_.notes()) tell(note);
+    keep_start();
     return loop();
   }
 
@@ -109,6 +112,18 @@ class Run {
     if (events_.on_plan) events_.on_plan(plan);
   }
 
+  /// Keeps the weights before the first step, for ParameterHealth::never_moved.
+  void keep_start() {
+    if (config_.log.health_interval == 0) return;
+    const std::filesystem::path path = out_ / "start.safetensors";
+    if (trainer_.step() == 0) weights::save_start(path, trainer_.weights());
+    if (!std::filesystem::exists(path)) return;  // the run began without measurements
+    start_.emplace(path);
+    trainer_.set_start([this](const plan::Slot& slot, ConstMatrix master) {
+      return start_->unchanged(slot, master, trainer_.device());
+    });
+  }
+
   void save_state() {
     save(trainer_, out_, last_loss_, changes_);
     saved_ = trainer_.step();
@@ -141,6 +156,7 @@ class Run {
     result.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(result, journal);
     result.interrupted = result.model.empty();
+    if (!result.interrupted) result.findings = health_.findings();
     if (result.interrupted && saved_ != trainer_.step()) save_state();
     result.skipped = trainer_.skipped();
     result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();
@@ -173,6 +189,7 @@ class Run {
 
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
     const std::vector<Warning> warnings = watch_.see(r);
+    health_.see(r);
     const double left =
         seconds_since(start) / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
     if (events_.on_step) events_.on_step(r, left);
@@ -242,11 +259,13 @@ class Run {
   const Events& events_;
   std::stop_token stop_;
   train::Watch watch_{is_below_f32(trainer_.program())};
+  train::HealthWatch health_{trainer_.config().policy};
   double last_loss_ = std::numeric_limits<double>::quiet_NaN();  // of the trainer's current step
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
+  std::optional<weights::StartWeights> start_;
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/run_config.h"
@@ -40,7 +41,8 @@ struct Result {
   double seconds = 0;            // of this call
   std::size_t predicted_peak_bytes = 0, measured_peak_bytes = 0;
   std::int64_t skipped = 0;
-  double fallback_share = 0;  // of blocks of products that units left to FMA
+  double fallback_share = 0;      // of blocks of products that units left to FMA
+  std::vector<Warning> findings;  // of a finished run: what its roundings lost (train/health_watch.h)
   std::string policy;
   std::string weights_xxh64;
   std::filesystem::path model;  // the checkpoint; empty if the run was interrupted

@@ -150,6 +150,11 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
   return objective_->end();
 }
 
+bool Trainer::measures_health(std::int64_t step) const {
+  const std::int64_t interval = config_.log.health_interval;
+  return interval > 0 && (step % interval == 0 || step == config_.run.steps);
+}
+
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
@@ -158,6 +163,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
+  std::optional<runtime::HealthProbe> health;
+  if (measures_health(r.step)) health.emplace(*session_);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
   if (stop.stop_requested()) return std::nullopt;
   r.loss = outcome.loss;
@@ -169,12 +176,15 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
                                               .step = r.step,
                                               .seed = config_.run.seed,
                                               .loss_scale = scale(),
-                                              .max_grad_norm = config_.optimizer.max_grad_norm});
+                                              .max_grad_norm = config_.optimizer.max_grad_norm},
+                                             health ? &*health : nullptr);
   r.grad_norm = update.gradients.norm;
   if (update.broken) stop_beyond_format(*update.broken);
   if (update.applied()) {
     ++applied_;
+    if (health) r.health = health->finish(unchanged_);
   } else {
+    health.reset();
     overflowed(r, rows);
   }
   if (scaler_) scaler_->update(!update.applied());

@@ -18,6 +18,7 @@
 #include "mantissa/precision/loss_scaler.h"
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/device.h"
+#include "mantissa/runtime/health.h"
 #include "mantissa/runtime/session.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/train/update.h"
@@ -48,7 +49,8 @@ struct StepReport {
   double peak_share = 0;
   double seconds = 0;
   double fallback_share = 0;  // of blocks of products that units left to FMA (kernels/guard_count.h)
-  std::vector<objective::Metric> metrics{};  // of the objective
+  std::vector<objective::Metric> metrics{};        // of the objective
+  std::vector<runtime::ParameterHealth> health{};  // of every log.health_interval-th step that was applied
 };
 
 /// Holds the weights, moments and counters of a run.
@@ -77,6 +79,9 @@ class Trainer {
   /// Sets the counters of a resumed state. A scaler that the state does not have keeps its initial scale.
   void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
                const std::optional<precision::ScalerState>& scaler);
+
+  /// Sets the source of ParameterHealth::never_moved.
+  void set_start(runtime::CountUnchanged unchanged) { unchanged_ = std::move(unchanged); }
 
   const config::RunConfig& config() const { return config_; }
   const model::ModelConfig& model() const { return source_.config; }
@@ -120,6 +125,8 @@ class Trainer {
   void enter(std::size_t part);
   /// Fills the batch with the rows from `first` on, as many as a micro-batch has.
   void fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence);
+  /// Returns true if the health of step `step` is measured.
+  bool measures_health(std::int64_t step) const;
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   /// Runs `rows` again and returns the first non-finite value of the training step or forward pass.
   Overflow find_overflow(const text::StepData& rows, bool train = true);
@@ -151,6 +158,7 @@ class Trainer {
   std::vector<std::string> notes_;
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;
+  runtime::CountUnchanged unchanged_;
   std::int64_t first_row_ = 0;  // first row of the current micro-batch
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
 };

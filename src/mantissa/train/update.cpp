@@ -25,11 +25,12 @@ void Update::write(Matrix number, double value) {
   training_.device().upload(static_cast<std::byte*>(number.data), std::as_bytes(std::span(&value, 1)));
 }
 
-UpdateResult Update::apply(const UpdateStep& step) {
+UpdateResult Update::apply(const UpdateStep& step, runtime::HealthProbe* probe) {
   training_.executor().require_held();  // the gradients lie in its arena
   UpdateResult result{
       optim::check_gradients(training_.device().host(), gradients_, step.max_grad_norm, step.loss_scale)};
   if (!result.gradients.finite) return result;
+  if (probe != nullptr) probe->observe_update(executor_, step.loss_scale);
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
   executor_.hold();
   for (const optim::Number& number : numbers_) write(executor_.buffer(number.name), number.of(now));

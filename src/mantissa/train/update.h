@@ -10,6 +10,7 @@
 #include "mantissa/optim/gradient_norm.h"
 #include "mantissa/optim/update_graph.h"
 #include "mantissa/runtime/device.h"
+#include "mantissa/runtime/health.h"
 #include "mantissa/runtime/session.h"
 
 namespace mantissa::train {
@@ -41,7 +42,8 @@ class Update {
 
   /// Runs one update: norm and finite check of all gradients; if they are finite, clipping; the check that
   /// weights stay finite; then the update program. If a check fails, nothing changes.
-  UpdateResult apply(const UpdateStep& step);
+  /// `probe` observes it, if it is not null.
+  UpdateResult apply(const UpdateStep& step, runtime::HealthProbe* probe = nullptr);
 
   /// Returns the gradients that the update reads.
   std::span<const optim::Gradient> gradients() const { return gradients_; }

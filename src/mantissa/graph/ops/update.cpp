@@ -82,6 +82,12 @@ void run_update(const Call& c) {
                              outputs,
                              c.arithmetic,
                              {c.extent.seed, c.extent.step, c.random_name}};
+  if (c.unmoved != nullptr) {
+    for (std::size_t o = 0; o < outputs.size(); ++o) {
+      if (c.outputs[o].weight) *c.unmoved = kernels::count_unmoved(c.ctx, sweep, o);
+    }
+    return;
+  }
   if (c.overflow == nullptr) return kernels::sweep(c.ctx, sweep);
   for (std::size_t o = 0; o < outputs.size(); ++o) {
     if (c.outputs[o].weight) *c.overflow = kernels::find_overflow(c.ctx, sweep, o);

@@ -136,6 +136,24 @@ RangeCount CountGradientLosses(const void* contribution, Scalar contribution_typ
 }
 
 template <class T>
+std::int64_t CountBeyond(const void* values, Scalar type, T limit, std::size_t begin, std::size_t end) {
+  alignas(64) T buffer[kPiece];
+  std::int64_t count = 0;
+  for (std::size_t i = begin; i < end; i += kPiece) {
+    const std::size_t n = std::min(kPiece, end - i);
+    const T* x = ViewRow<T>(values, type, i, n, buffer);
+    for (std::size_t e = 0; e < n; ++e) count += std::isfinite(x[e]) && std::abs(x[e]) > limit;
+  }
+  return count;
+}
+
+std::int64_t CountBeyondElements(const void* values, Scalar type, double limit, std::size_t begin,
+                                 std::size_t end) {
+  return type == Scalar::f64 ? CountBeyond<double>(values, type, limit, begin, end)
+                             : CountBeyond<float>(values, type, static_cast<float>(limit), begin, end);
+}
+
+template <class T>
 std::int64_t CountEqual(const void* a, Scalar a_type, const void* b, Scalar b_type, std::size_t begin,
                         std::size_t end) {
   alignas(64) T left[kPiece], right[kPiece];
@@ -163,6 +181,7 @@ namespace mantissa::kernels {
 
 HWY_EXPORT(CountUnmovedTiles);
 HWY_EXPORT(CountGradientLosses);
+HWY_EXPORT(CountBeyondElements);
 HWY_EXPORT(CountEqualElements);
 
 UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output) {
@@ -170,7 +189,8 @@ UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t outpu
   // Tiles of f64 hold half as many elements as tiles of f32, so both kinds of machine can run them.
   const SweepTiling t = sweep_tiling(s.rows, s.width, !goes_by_rows(s.inputs), Scalar::f64);
   std::atomic<std::int64_t> lost = 0, idle = 0;
-  for_row_ranges(ctx, static_cast<std::int64_t>(t.tiles), static_cast<std::int64_t>(std::min(t.step, t.width)),
+  for_row_ranges(ctx, static_cast<std::int64_t>(t.tiles),
+                 static_cast<std::int64_t>(std::min(t.step, t.width)),
                  [&](std::size_t begin, std::size_t end) {
                    const UnmovedCount part = run(s, t, output, begin, end);
                    lost += part.lost;
@@ -193,13 +213,21 @@ RangeCount count_gradient_losses(const Context& ctx, std::int64_t count, const v
   return {flushed, saturated};
 }
 
+std::int64_t count_beyond(const Context& ctx, std::int64_t count, const void* values, Scalar type,
+                          double limit) {
+  const auto run = HWY_DISPATCH_TABLE(CountBeyondElements)[ctx.target()];
+  std::atomic<std::int64_t> beyond = 0;
+  for_row_ranges(ctx, count, 1,
+                 [&](std::size_t begin, std::size_t end) { beyond += run(values, type, limit, begin, end); });
+  return beyond;
+}
+
 std::int64_t count_equal(const Context& ctx, std::int64_t count, const void* a, Scalar a_type, const void* b,
                          Scalar b_type) {
   const auto run = HWY_DISPATCH_TABLE(CountEqualElements)[ctx.target()];
   std::atomic<std::int64_t> equal = 0;
-  for_row_ranges(ctx, count, 1, [&](std::size_t begin, std::size_t end) {
-    equal += run(a, a_type, b, b_type, begin, end);
-  });
+  for_row_ranges(ctx, count, 1,
+                 [&](std::size_t begin, std::size_t end) { equal += run(a, a_type, b, b_type, begin, end); });
   return equal;
 }
 

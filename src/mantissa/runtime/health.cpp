@@ -1,0 +1,123 @@
+#include "mantissa/runtime/health.h"
+
+#include <algorithm>
+
+#include "mantissa/kernels/quantize.h"
+
+namespace mantissa::runtime {
+namespace {
+
+double share(std::int64_t part, double of) {
+  return of > 0 ? static_cast<double>(part) / of : 0;
+}
+
+}  // namespace
+
+HealthProbe::HealthProbe(Session& training) : training_(training) {
+  for (const plan::Slot& slot : training.program().slots) {
+    ParameterHealth health;
+    health.name = slot.name;
+    health.elements = slot.shape.count();
+    health.master = slot.master;
+    health.vector = slot.shape.dims().size() == 1;
+    seen_.push_back({std::move(health)});
+  }
+  training_.executor().before_step = [this](const plan::Step& step, const graph::Call& call) {
+    if (step.op->part == graph::Part::collect) see_gradient(step, call);
+  };
+}
+
+HealthProbe::~HealthProbe() {
+  training_.executor().before_step = nullptr;
+  if (update_ != nullptr) update_->before_step = nullptr;
+}
+
+void HealthProbe::see_gradient(const plan::Step& step, const graph::Call& call) {
+  const std::vector<plan::Slot>& slots = training_.program().slots;
+  const auto slot = std::ranges::find(slots, step.outputs[0], &plan::Slot::gradient);
+  if (slot == slots.end()) return;
+  Seen& s = seen_[static_cast<std::size_t>(slot - slots.begin())];
+  const graph::Argument &contribution = call.inputs[1], &gradient = call.outputs[0];
+  const kernels::RangeCount lost =
+      kernels::count_gradient_losses(call.ctx, s.health.elements, contribution.data, contribution.type,
+                                     gradient.data, gradient.type, call.accumulate);
+  s.rounded += static_cast<double>(s.health.elements);
+  s.health.grads_flushed += static_cast<double>(lost.flushed);
+  s.health.grads_saturated += static_cast<double>(lost.saturated);
+}
+
+void HealthProbe::observe_update(Executor& update, double loss_scale) {
+  training_.executor().before_step = nullptr;
+  const kernels::Context& ctx = training_.device().host();
+  const std::vector<plan::Slot>& slots = training_.program().slots;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    Seen& s = seen_[i];
+    if (s.rounded > 0) {
+      s.health.grads_flushed /= s.rounded;
+      s.health.grads_saturated /= s.rounded;
+    }
+    if (slots[i].gradient == plan::kNoBuffer) continue;
+    const Matrix gradient = training_.executor().buffer(slots[i].gradient);
+    s.health.grad_absmax =
+        static_cast<double>(kernels::absolute_maximum(ctx, s.health.elements, gradient.data, gradient.type)) /
+        loss_scale;
+    measure_copies(i);
+  }
+  update_ = &update;
+  update.before_step = [this](const plan::Step& step, const graph::Call& call) { see_update(step, call); };
+}
+
+void HealthProbe::measure_copies(std::size_t slot) {
+  const WeightSet& weights = training_.weights();
+  const plan::Program& program = weights.program();
+  ParameterHealth& health = seen_[slot].health;
+  const Matrix master = weights.master(slot);
+  for (const plan::BufferId id : program.slots[slot].copies) {
+    const plan::Buffer& copy = program.buffer(id);
+    if (!copy.quantization || copy.quantization->scale < 0 || copy.quantization->blocks) continue;
+    const TensorScale* scale = weights.scale(program, copy.quantization->scale);
+    if (scale == nullptr) continue;
+    const double limit = traits(copy.type).max_finite / static_cast<double>(scale->scale);
+    const std::int64_t beyond =
+        kernels::count_beyond(training_.device().host(), health.elements, master.data, master.type, limit);
+    health.saturated =
+        std::max(health.saturated.value_or(0), share(beyond, static_cast<double>(health.elements)));
+    health.scale = static_cast<double>(scale->scale);
+  }
+}
+
+void HealthProbe::see_update(const plan::Step& step, const graph::Call& call) {
+  const plan::Slot* slot = plan::written_slot(update_->program(), step);
+  if (slot == nullptr) return;
+  kernels::UnmovedCount unmoved;
+  graph::Call counting = call;
+  counting.unmoved = &unmoved;
+  update_->device().run(*step.op, counting);
+  Seen& s = seen_[static_cast<std::size_t>(slot - update_->program().slots.data())];
+  const auto elements = static_cast<double>(s.health.elements);
+  s.health.updates_lost = share(unmoved.lost, elements);
+  s.health.updates_zero = share(unmoved.idle, elements);
+  s.updated = true;
+}
+
+std::vector<ParameterHealth> HealthProbe::finish(const CountUnchanged& unchanged) {
+  if (update_ != nullptr) update_->before_step = nullptr;
+  const kernels::Context& ctx = training_.device().host();
+  std::vector<ParameterHealth> all;
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    Seen& s = seen_[i];
+    if (!s.updated) continue;
+    const Matrix master = training_.weights().master(i);
+    s.health.weight_absmax =
+        static_cast<double>(kernels::absolute_maximum(ctx, s.health.elements, master.data, master.type));
+    const plan::Slot& slot = training_.weights().program().slots[i];
+    if (unchanged) {
+      if (const std::optional<std::int64_t> same = unchanged(slot, {master.data, master.type, master.ld}))
+        s.health.never_moved = share(*same, static_cast<double>(s.health.elements));
+    }
+    all.push_back(s.health);
+  }
+  return all;
+}
+
+}  // namespace mantissa::runtime

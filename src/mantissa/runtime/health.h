@@ -1,0 +1,69 @@
+// The numeric health of a training step: for each parameter, what the roundings of gradients and updates
+// lost. Observing changes no value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/kernels/loss_count.h"
+#include "mantissa/runtime/session.h"
+
+namespace mantissa::runtime {
+
+/// One parameter after an optimizer step. Shares are of its elements.
+struct ParameterHealth {
+  std::string name;
+  std::int64_t elements = 0;
+  Scalar master = Scalar::f32;
+  bool vector = false;                  // one dimension: gains and biases
+  double updates_lost = 0;              // whose update was not zero, and whose stored weight stayed as it was
+  double updates_zero = 0;              // whose update was zero
+  double grads_flushed = 0;             // gradients that became zero when rounded to their format
+  double grads_saturated = 0;           // finite gradients beyond the range of their format
+  double grad_absmax = 0;               // unscaled, before clipping
+  double weight_absmax = 0;             // after the update
+  std::optional<double> never_moved{};  // equal to the start of the run; null: not known
+  std::optional<double> saturated{};    // of a copy under a scale: beyond its format's range
+  std::optional<double> scale{};        // of that copy
+};
+
+/// Returns how many elements of a slot's master equal those of the start of the run, or null if that is not
+/// known.
+using CountUnchanged = std::function<std::optional<std::int64_t>(const plan::Slot& slot, ConstMatrix master)>;
+
+/// Observes one optimizer step. Create it before the step's first micro-batch, and destroy it before the
+/// sessions. Only one observer of an executor can exist at a time.
+class HealthProbe {
+ public:
+  /// Observes the gradients of `training`.
+  explicit HealthProbe(Session& training);
+  ~HealthProbe();
+  HealthProbe(const HealthProbe&) = delete;
+  HealthProbe& operator=(const HealthProbe&) = delete;
+
+  /// Measures gradients, which were multiplied by `loss_scale`, and the copies under scales. Call it when the
+  /// gradients are complete. Then observes `update`, whose next run updates the weights.
+  void observe_update(Executor& update, double loss_scale);
+
+  /// Returns the health of every parameter that the update changed, in the order of the slots.
+  std::vector<ParameterHealth> finish(const CountUnchanged& unchanged);
+
+ private:
+  struct Seen {
+    ParameterHealth health;
+    double rounded = 0;  // gradients that were rounded, over all micro-batches
+    bool updated = false;
+  };
+  void see_gradient(const plan::Step& step, const graph::Call& call);
+  void see_update(const plan::Step& step, const graph::Call& call);
+  void measure_copies(std::size_t slot);
+
+  Session& training_;
+  Executor* update_ = nullptr;
+  std::vector<Seen> seen_;  // by slot
+};
+
+}  // namespace mantissa::runtime

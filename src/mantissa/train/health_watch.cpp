@@ -1,0 +1,184 @@
+#include "mantissa/train/health_watch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "mantissa/base/counted.h"
+#include "mantissa/numeric/round.h"
+
+namespace mantissa::train {
+namespace {
+
+std::string pattern_of(std::string_view name) {
+  std::string pattern;
+  for (std::size_t at = 0; at <= name.size();) {
+    const std::size_t dot = std::min(name.find('.', at), name.size());
+    const std::string_view part = name.substr(at, dot - at);
+    const bool number =
+        !part.empty() && std::ranges::all_of(part, [](unsigned char c) { return std::isdigit(c); });
+    pattern += fmt::format("{}{}", at == 0 ? "" : ".", number ? "*" : part);
+    at = dot + 1;
+  }
+  return pattern;
+}
+
+std::string percent(double share) {
+  return fmt::format("{:.{}f} %", 100 * share, share > 0.995 || share < 0.1 ? 1 : 0);
+}
+
+/// Returns the arguments that give every parameter in `names` f32 in `field`.
+std::vector<std::string> rules_for(const std::vector<std::string>& names, std::string_view field) {
+  std::vector<std::string> scopes, arguments;
+  for (const std::string& name : names) {
+    const std::string scope = pattern_of(name.substr(0, name.rfind('.')));
+    if (std::ranges::find(scopes, scope) == scopes.end()) scopes.push_back(scope);
+  }
+  constexpr std::size_t kMost = 3;
+  if (scopes.size() > kMost) scopes = {"*"};
+  for (const std::string& scope : scopes) {
+    arguments.emplace_back("--rule");
+    arguments.push_back(fmt::format("{}: {}=f32", scope, field));
+  }
+  return arguments;
+}
+
+std::vector<std::string> started_over(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "--overwrite");
+  return arguments;
+}
+
+}  // namespace
+
+std::string patterns_of(const std::vector<std::string>& names) {
+  std::vector<std::string> patterns;
+  for (const std::string& name : names) {
+    const std::string pattern = pattern_of(name);
+    if (std::ranges::find(patterns, pattern) == patterns.end()) patterns.push_back(pattern);
+  }
+  constexpr std::size_t kMost = 4;
+  const std::size_t more = patterns.size() > kMost ? patterns.size() - kMost : 0;
+  patterns.resize(patterns.size() - more);
+  return fmt::format("{}{}", fmt::join(patterns, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+std::string HealthWatch::who(const Found& f) {
+  const std::string_view one = f.vectors ? "vector" : "matrix", many = f.vectors ? "vectors" : "matrices";
+  const std::string count =
+      f.names.size() == 1 ? std::string(one) : fmt::format("{} {}", f.names.size(), many);
+  return fmt::format("the {} {}", count, patterns_of(f.names));
+}
+
+HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p) {
+  const auto same = [&](const Found& f) { return f.master == p.master && f.vectors == p.vector; };
+  auto group = std::ranges::find_if(found, same);
+  if (group == found.end()) {
+    group = found.insert(group, Found{});
+    group->master = p.master;
+    group->vectors = p.vector;
+  }
+  group->names.push_back(p.name);
+  return *group;
+}
+
+template <class Loss>
+std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, double limit) const {
+  std::vector<Found> found;
+  for (const Sums& s : parameters_) {
+    const double share = loss(s) / static_cast<double>(s.steps);
+    if (share <= limit) continue;
+    Found& f = add(found, s.last);
+    f.part += share * static_cast<double>(s.last.elements);
+    f.of += static_cast<double>(s.last.elements);
+  }
+  return found;
+}
+
+void HealthWatch::see(const StepReport& step) {
+  if (step.health.empty()) return;
+  if (step.lr > 2 * lr_) {  // earlier measurements were at less than half of this rate
+    for (Sums& s : parameters_) s.lost = s.moving = 0;
+  }
+  lr_ = std::max(lr_, step.lr);
+  const bool high = step.lr >= lr_ / 2;
+  for (const runtime::ParameterHealth& p : step.health) {
+    auto sums = std::ranges::find_if(parameters_, [&](const Sums& s) { return s.last.name == p.name; });
+    if (sums == parameters_.end()) sums = parameters_.insert(sums, Sums{});
+    sums->last = p;
+    const auto elements = static_cast<double>(p.elements);
+    if (high) {
+      sums->lost += p.updates_lost * elements;
+      sums->moving += (1 - p.updates_zero) * elements;
+    }
+    sums->flushed += p.grads_flushed;
+    sums->saturated += p.grads_saturated;
+    sums->beyond += p.saturated.value_or(0);
+    ++sums->steps;
+  }
+}
+
+std::vector<Warning> HealthWatch::findings() const {
+  std::vector<Warning> said;
+  find_lost(said);
+  find_gradients(said);
+  find_saturated(said);
+  return said;
+}
+
+void HealthWatch::find_lost(std::vector<Warning>& said) const {
+  std::vector<Found> found;
+  for (const Sums& s : parameters_) {
+    const runtime::ParameterHealth& p = s.last;
+    // Stochastic rounding loses most small updates and moves the others by more; a compensation keeps them.
+    const precision::Use use{p.name, "update", precision::Pass::update, 0};
+    if (policy_.resolve(use).rounding == Rounding::stochastic || policy_.compensates(p.name)) continue;
+    if (s.moving == 0 || s.lost / s.moving <= limits_.updates_lost) continue;
+    Found& f = add(found, p);
+    f.part += s.lost;
+    f.of += s.moving;
+    f.absmax = std::max(f.absmax, p.weight_absmax);
+    if (p.never_moved) {
+      f.never += *p.never_moved * static_cast<double>(p.elements);
+      f.counted += static_cast<double>(p.elements);
+    }
+  }
+  for (const Found& f : found) {
+    Warning& w = said.emplace_back();
+    w.text = fmt::format("{} of the updates of {} were lost", percent(f.part / f.of), who(f));
+    if (f.counted > 0)
+      w.text += fmt::format(", and {} of the elements equal their start", percent(f.never / f.counted));
+    w.text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
+                          name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
+    if (bytes_of(f.master) >= 4) {
+      w.cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
+    } else {
+      w.cures = {{started_over(rules_for(f.names, "params"))},
+                 {started_over({"--set", "precision.rounding=stochastic"})}};
+    }
+  }
+}
+
+void HealthWatch::find_gradients(std::vector<Warning>& said) const {
+  const auto say = [&](const Found& f, std::string_view what) {
+    said.push_back({fmt::format("{} of the gradients of {} {}", percent(f.part / f.of), who(f), what),
+                    {{started_over(rules_for(f.names, "grads"))}}});
+  };
+  for (const Found& f : above([](const Sums& s) { return s.flushed; }, limits_.grads_flushed))
+    say(f, "became zero: they are at most half the smallest number of their format");
+  for (const Found& f : above([](const Sums& s) { return s.saturated; }, limits_.saturated))
+    say(f, "exceeded the range of their format");
+}
+
+void HealthWatch::find_saturated(std::vector<Warning>& said) const {
+  for (const Found& f : above([](const Sums& s) { return s.beyond; }, limits_.saturated)) {
+    said.push_back({fmt::format("{} of {} exceed, under their scale, the range of the format in which "
+                                "products read them",
+                                percent(f.part / f.of), who(f)),
+                    {{started_over(rules_for(f.names, "compute"))}}});
+  }
+}
+
+}  // namespace mantissa::train

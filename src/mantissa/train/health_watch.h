@@ -1,0 +1,73 @@
+// What the roundings of a whole run lost, as warnings with cures, from the health of its measured steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/precision/policy.h"
+#include "mantissa/runtime/health.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::train {
+
+/// The shares above which a loss is reported.
+struct HealthLimits {
+  double updates_lost = 0.5;   // of the updates that were not zero
+  double grads_flushed = 0.1;  // of the gradients
+  double saturated = 0.01;     // of the gradients, or of a scaled copy
+};
+
+/// Observes the steps of a run in order.
+class HealthWatch {
+ public:
+  explicit HealthWatch(const precision::Policy& policy, HealthLimits limits = {})
+      : policy_(policy), limits_(limits) {}
+
+  /// Measurements at a learning rate below half of the highest one are not used for lost updates: in the
+  /// warm-up and at the end of a schedule, updates are small on purpose.
+  void see(const StepReport& step);
+
+  /// Returns the findings of all steps so far; none for a healthy run. Parameters with the same finding and
+  /// the same name in several layers are one finding.
+  std::vector<Warning> findings() const;
+
+ private:
+  struct Sums {
+    runtime::ParameterHealth last{};
+    double lost = 0, moving = 0;  // elements with updates, over the steps at a high learning rate
+    double flushed = 0, saturated = 0, beyond = 0;
+    std::int64_t steps = 0;
+  };
+  /// Parameters with the same finding, in one format, either vectors or matrices.
+  struct Found {
+    Scalar master = Scalar::f32;
+    bool vectors = false;
+    std::vector<std::string> names;
+    double part = 0, of = 0;        // elements
+    double never = 0, counted = 0;  // elements that never moved, and those for which that is known
+    double absmax = 0;
+  };
+  /// Returns "the 13 vectors model.layers.*.input_layernorm.weight, model.norm.weight".
+  static std::string who(const Found& found);
+  /// Adds `p` to its group, a new one if there is none, and returns the group.
+  static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p);
+  /// Returns the parameters whose mean share loss(sums) / steps is above `limit`.
+  template <class Loss>
+  std::vector<Found> above(const Loss& loss, double limit) const;
+
+  void find_lost(std::vector<Warning>& said) const;
+  void find_gradients(std::vector<Warning>& said) const;
+  void find_saturated(std::vector<Warning>& said) const;
+
+  precision::Policy policy_;
+  HealthLimits limits_;
+  std::vector<Sums> parameters_;
+  double lr_ = 0;  // the highest
+};
+
+/// Returns the names as patterns, each once, with "*" for numbers between dots: "model.layers.*.mlp.up_proj".
+std::string patterns_of(const std::vector<std::string>& names);
+
+}  // namespace mantissa::train

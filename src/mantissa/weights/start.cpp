@@ -1,0 +1,52 @@
+#include "mantissa/weights/start.h"
+
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "mantissa/kernels/loss_count.h"
+
+namespace mantissa::weights {
+
+void save_start(const std::filesystem::path& path, const runtime::WeightSet& weights) {
+  std::vector<io::TensorToWrite> tensors;
+  const std::vector<plan::Slot>& slots = weights.program().slots;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Matrix master = weights.master(i);
+    std::vector<std::int64_t> shape;
+    for (const Dim& d : slots[i].shape.dims()) shape.push_back(d.size);
+    tensors.push_back({slots[i].name,
+                       io::dtype_of(master.type),
+                       std::move(shape),
+                       {},
+                       [&weights, master](std::uint64_t offset, std::span<std::byte> out) {
+                         weights.device().download(out, static_cast<const std::byte*>(master.data) + offset);
+                       }});
+  }
+  io::write_safetensors(path, tensors);
+}
+
+std::optional<std::int64_t> StartWeights::unchanged(const plan::Slot& slot, ConstMatrix master,
+                                                    const runtime::Device& device) const {
+  constexpr std::int64_t kPart = 1 << 13;
+  const io::TensorInfo* info = file_.find(slot.name);
+  const std::int64_t count = slot.shape.count();
+  if (info == nullptr || info->count() != count || !io::scalar_of(info->dtype)) return std::nullopt;
+  const Scalar type = *io::scalar_of(info->dtype);
+  std::atomic<std::int64_t> equal = 0;
+  device.parallel_for((count + kPart - 1) / kPart, [&](std::int64_t part, int) {
+    alignas(64) std::byte start[kPart * sizeof(double)];
+    std::vector<std::byte> staging;
+    const std::int64_t first = part * kPart, n = std::min(kPart, count - first);
+    const auto bytes = [&](std::int64_t elements, Scalar s) {
+      return static_cast<std::size_t>(elements) * bytes_of(s);
+    };
+    file_.read(*info, std::span(start).first(bytes(n, type)), bytes(first, type));
+    const auto* now = static_cast<const std::byte*>(master.data) + bytes(first, master.type);
+    equal += kernels::count_equal(device.serial(), n, start, type,
+                                  device.view(now, bytes(n, master.type), staging).data(), master.type);
+  });
+  return equal.load();
+}
+
+}  // namespace mantissa::weights
