@@ -244,5 +244,17 @@ TEST(Config, ALossScaleOfTheFileIsNoErrorIfTheCommandLineReplacesThePolicy) {
   EXPECT_EQ(scaler_options(parse_config(text, "run.toml", {}, {"32-true", {}})), std::nullopt);
 }
 
+TEST(Config, OverridesChangeThePolicyThatReplacesTheConfigs) {
+  const std::string text =
+      std::string(kSmallest) + "[precision]\npolicy = \"32-true\"\nrules = [\"lm_head: params=f32\"]\n";
+  const std::vector<std::string> overrides = {"precision.rounding=stochastic"};
+  const PrecisionArguments arguments{"bf16-true", {}};
+  const RunConfig config = parse_config(text, "run.toml", overrides, arguments);
+  EXPECT_EQ(config.policy,
+            precision::Policy::parse("bf16-true rounding=stochastic").with_rule(config.policy.rules()[0]));
+  EXPECT_EQ(config.policy.rules().size(), 1U);
+  EXPECT_THROW(parse_config(text, "run.toml", overrides, {}), ConfigError) << "no format is below f32";
+}
+
 }  // namespace
 }  // namespace mantissa::config

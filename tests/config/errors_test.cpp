@@ -76,7 +76,8 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
       {"[log]\nwarmup_step = 1",
        "dir/run.toml:8: unknown key \"log.warmup_step\"; did you mean \"schedule.warmup_steps\"?"},
       {"[log]\nqqqqqqqqqq = 1",
-       "dir/run.toml:8: unknown key \"log.qqqqqqqqqq\" (keys of [log]: interval, tensorboard)"},
+       "dir/run.toml:8: unknown key \"log.qqqqqqqqqq\" (keys of [log]: interval, tensorboard, "
+       "health_interval)"},
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
        "train, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},

@@ -58,9 +58,29 @@ std::vector<precision::Rule> read_rules(const Entry& entry) {
   return rules;
 }
 
-}  // namespace
+bool is_override(const Entry& entry) {
+  return entry.where == "--set";
+}
 
-precision::Policy read_policy(const Entries& entries, std::vector<std::string>& notes) {
+/// Returns `policy` with the fields of [precision] for which `wanted` returns true. Sets `where` to the place
+/// of the last one.
+template <class Wanted>
+precision::Policy with_fields(const precision::Policy& policy, const Entries& entries, const Wanted& wanted,
+                              std::string& where) {
+  precision::Fields fields;
+  for (const Entry& entry : entries.all) {
+    if (entry.section != "precision" || entry.key == "policy" || entry.key == "rules" || !wanted(entry))
+      continue;
+    if (find_option(entry.section, entry.key) != nullptr) continue;  // a key that is not a part of the policy
+    where = entry.where;
+    const std::string text = text_of(entry);
+    located(where, [&] { precision::set_field(fields, entry.key, text); });
+  }
+  return policy.with_fields(fields);
+}
+
+/// Returns the policy that the config states.
+precision::Policy written_policy(const Entries& entries, bool replaced, std::vector<std::string>& notes) {
   precision::Policy policy;
   std::string where = entries.file;
   if (const Entry* entry = entries.find("precision", "policy")) {
@@ -68,15 +88,9 @@ precision::Policy read_policy(const Entries& entries, std::vector<std::string>& 
     const std::string text = text_of(*entry);
     policy = located(where, [&] { return precision::Policy::parse(text, &notes); });
   }
-  precision::Fields fields;
-  for (const Entry& entry : entries.all) {
-    if (entry.section != "precision" || entry.key == "policy" || entry.key == "rules") continue;
-    if (find_option(entry.section, entry.key) != nullptr) continue;  // a key that is not a part of the policy
-    where = entry.where;
-    const std::string text = text_of(entry);
-    located(where, [&] { precision::set_field(fields, entry.key, text); });
-  }
-  policy = policy.with_fields(fields);
+  // Overrides change the policy that replaces this one.
+  policy = with_fields(
+      policy, entries, [&](const Entry& e) { return !replaced || !is_override(e); }, where);
   if (const Entry* entry = entries.find("precision", "rules")) {
     for (precision::Rule& rule : read_rules(*entry)) policy = policy.with_rule(std::move(rule));
   }
@@ -84,14 +98,19 @@ precision::Policy read_policy(const Entries& entries, std::vector<std::string>& 
   return policy;
 }
 
-precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments,
-                                  std::vector<std::string>& notes) {
-  precision::Policy policy = config;
+}  // namespace
+
+precision::Policy read_policy(const Entries& entries, const PrecisionArguments& arguments,
+                              std::vector<std::string>& notes) {
+  precision::Policy policy = written_policy(entries, arguments.policy.has_value(), notes);
   if (arguments.policy) {
     notes.clear();  // notes on the replaced policy
-    policy = located("--precision", [&] { return precision::Policy::parse(*arguments.policy, &notes); });
-    for (const precision::Rule& rule : config.rules()) policy = policy.with_rule(rule);
-    located("--precision", [&] { precision::check_supported(policy); });
+    std::string where = "--precision";
+    const std::vector<precision::Rule> rules = policy.rules();
+    policy = located(where, [&] { return precision::Policy::parse(*arguments.policy, &notes); });
+    policy = with_fields(policy, entries, is_override, where);
+    for (const precision::Rule& rule : rules) policy = policy.with_rule(rule);
+    located(where, [&] { precision::check_supported(policy); });
   }
   for (std::size_t i = 0; i < arguments.rules.size(); ++i) {
     const std::string origin = fmt::format("--rule {}", i + 1);

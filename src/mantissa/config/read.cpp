@@ -274,7 +274,7 @@ RunConfig parse_config(std::string_view text, const std::filesystem::path& file,
   check_model_fields(entries);
   config.deepspeed.clear();
   Told notes;
-  config.policy = apply_precision(read_policy(entries, notes.notes), precision, notes.notes);
+  config.policy = read_policy(entries, precision, notes.notes);
   const bool divided = deepspeed != nullptr && divide_batch(config, entries, *deepspeed);
   settle(config, entries, precision.policy.has_value(), divided);
   if (deepspeed != nullptr) tell_deepspeed(*deepspeed, config, entries, precision.policy.has_value(), notes);

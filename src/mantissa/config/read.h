@@ -10,12 +10,10 @@ namespace mantissa::config {
 /// the file cannot be read.
 std::string read_config_file(const std::filesystem::path& path);
 
-/// Returns the policy of the entries of [precision]. Throws ConfigError.
-precision::Policy read_policy(const Entries& entries, std::vector<std::string>& notes);
-
-/// Applies --precision and --rule to the config's policy. Throws ConfigError.
-precision::Policy apply_precision(const precision::Policy& config, const PrecisionArguments& arguments,
-                                  std::vector<std::string>& notes);
+/// Returns the policy of the entries of [precision], changed by --precision, fields from --set, and --rule,
+/// in this order. Throws ConfigError.
+precision::Policy read_policy(const Entries& entries, const PrecisionArguments& arguments,
+                              std::vector<std::string>& notes);
 
 /// Sets the defaults that depend on other keys, and checks keys against each other. Throws ConfigError.
 /// `policy_replaced`: --precision replaced the policy, so the file's loss scale may be unused. `divided`:

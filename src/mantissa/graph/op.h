@@ -85,6 +85,8 @@ struct Call {
   std::optional<kernels::WeightOverflow>* overflow = nullptr;
   /// For updates of a weight: if set, the call stores nothing and only counts here.
   kernels::UnmovedCount* unmoved = nullptr;
+  /// For products that round a weight gradient (OpDef::rounds_gradient): if set, counts what this loses.
+  kernels::RangeCounter* losses = nullptr;
 };
 
 /// An operand of a reference: its numbers at the extent's size, row by row. Ids are whole numbers.

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/loss_count.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
@@ -37,7 +38,8 @@ struct GatherBackward {
   Matrix dtable;
   bool accumulate = false;
   bool apart = false;
-  std::int64_t padding_id = -1;  // tokens with this id add nothing; -1: none
+  std::int64_t padding_id = -1;    // tokens with this id add nothing; -1: none
+  RangeCounter* losses = nullptr;  // if set, counts what the rounding of sums to dtable's format loses
 };
 std::size_t gather_workspace(const Context& ctx, std::int64_t tokens, std::int64_t width);
 void gather_backward(const Context& ctx, const Extent& extent, const GatherBackward& g);

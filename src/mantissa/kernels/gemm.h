@@ -7,6 +7,7 @@
 #include <span>
 
 #include "mantissa/kernels/context.h"
+#include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/factor.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/layout.h"
@@ -77,8 +78,9 @@ struct Gemm {
   // c.type.
   const void* bias = nullptr;  // [n]
   Scalar bias_type = Scalar::f32;
-  Scalar rounded = Scalar::f32;  // f32: no rounding; f64 arithmetic never rounds here
-  ConstMatrix addend;            // data == nullptr: none. May be C itself if the types are equal.
+  Scalar rounded = Scalar::f32;    // f32: no rounding; f64 arithmetic never rounds here
+  ConstMatrix addend;              // data == nullptr: none. May be C itself if the types are equal.
+  RangeCounter* losses = nullptr;  // if set, counts what the last rounding loses
 };
 
 /// Returns the scratch size of gemm() with `ctx.threads` threads and operands in `parts` parts. Smaller m, n

@@ -62,6 +62,7 @@ struct LogProbBackward {
   Matrix dx;                     // [tokens, channels]; data == nullptr: not computed
   Matrix dweight;                // [vocabulary, channels], dense rows; data == nullptr: not computed
   bool accumulate = false;
+  RangeCounter* losses = nullptr;  // if set, counts what the rounding to dweight's format loses
 };
 std::size_t log_prob_backward_workspace(const Context& ctx, std::int64_t tokens, std::int64_t longest_leaf,
                                         std::int64_t channels, std::int64_t vocabulary, Scalar arithmetic,

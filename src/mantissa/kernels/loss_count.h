@@ -2,6 +2,7 @@
 // Nothing here changes a value.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "mantissa/kernels/context.h"
@@ -26,6 +27,19 @@ UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t outpu
 struct RangeCount {
   std::int64_t flushed = 0;    // not zero before, zero after
   std::int64_t saturated = 0;  // finite before, and after it inf or the largest finite value below it
+};
+
+/// Sums counts of several threads.
+class RangeCounter {
+ public:
+  void add(RangeCount part) {
+    flushed_.fetch_add(part.flushed, std::memory_order_relaxed);
+    saturated_.fetch_add(part.saturated, std::memory_order_relaxed);
+  }
+  RangeCount count() const { return {flushed_.load(), saturated_.load()}; }
+
+ private:
+  std::atomic<std::int64_t> flushed_ = 0, saturated_ = 0;
 };
 
 /// Counts for the sums that collect_gradient() with the same arguments would round.

@@ -74,7 +74,7 @@ std::string health_object(const std::vector<TensorHealth>& health) {
   for (const TensorHealth& t : health) {
     std::string values;
     for (const auto& [name, value] : t.values)
-      values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", name, digits(value, 6));
+      values += fmt::format("{}\"{}\":{}", values.empty() ? "" : ",", name, digits(value, 9));
     tensors += fmt::format("{}{}:{{{}}}", tensors.empty() ? "" : ",", nlohmann::json(t.name).dump(), values);
   }
   return "{" + tensors + "}";

@@ -63,8 +63,10 @@ class Executor {
   /// A stop request ends run() between two steps. Its results are then incomplete.
   std::stop_token stop;
 
-  /// Called before and after each step, if set. Observers and profilers use them.
-  std::function<void(const plan::Step&, const graph::Call&)> before_step, after_step;
+  /// Called before and after each step, if set. Observers and profilers use them; one before a step may set
+  /// the counters of the call.
+  std::function<void(const plan::Step&, graph::Call&)> before_step;
+  std::function<void(const plan::Step&, const graph::Call&)> after_step;
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }

@@ -11,6 +11,11 @@ double share(std::int64_t part, double of) {
   return of > 0 ? static_cast<double>(part) / of : 0;
 }
 
+/// True if a number of `wide` leaves the range of `s` only where it leaves that of `wide`: for bf16 and f32.
+bool has_range_of(Scalar s, Scalar wide) {
+  return traits(s).min_normal_exp <= traits(wide).min_normal_exp;
+}
+
 }  // namespace
 
 HealthProbe::HealthProbe(Session& training) : training_(training) {
@@ -20,10 +25,10 @@ HealthProbe::HealthProbe(Session& training) : training_(training) {
     health.elements = slot.shape.count();
     health.master = slot.master;
     health.vector = slot.shape.dims().size() == 1;
-    seen_.push_back({std::move(health)});
+    seen_.push_back({std::move(health), 0, std::make_unique<kernels::RangeCounter>()});
   }
-  training_.executor().before_step = [this](const plan::Step& step, const graph::Call& call) {
-    if (step.op->part == graph::Part::collect) see_gradient(step, call);
+  training_.executor().before_step = [this](const plan::Step& step, graph::Call& call) {
+    if (step.op->part == graph::Part::collect || step.op->rounds_gradient) see_gradient(step, call);
   };
 }
 
@@ -32,18 +37,23 @@ HealthProbe::~HealthProbe() {
   if (update_ != nullptr) update_->before_step = nullptr;
 }
 
-void HealthProbe::see_gradient(const plan::Step& step, const graph::Call& call) {
+void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {
   const std::vector<plan::Slot>& slots = training_.program().slots;
-  const auto slot = std::ranges::find(slots, step.outputs[0], &plan::Slot::gradient);
-  if (slot == slots.end()) return;
-  Seen& s = seen_[static_cast<std::size_t>(slot - slots.begin())];
-  const graph::Argument &contribution = call.inputs[1], &gradient = call.outputs[0];
-  const kernels::RangeCount lost =
-      kernels::count_gradient_losses(call.ctx, s.health.elements, contribution.data, contribution.type,
-                                     gradient.data, gradient.type, call.accumulate);
-  s.rounded += static_cast<double>(s.health.elements);
-  s.health.grads_flushed += static_cast<double>(lost.flushed);
-  s.health.grads_saturated += static_cast<double>(lost.saturated);
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    const auto slot = std::ranges::find(slots, step.outputs[o], &plan::Slot::gradient);
+    const graph::Argument& gradient = call.outputs[o];
+    if (slot == slots.end() || has_range_of(gradient.type, call.arithmetic)) continue;
+    Seen& s = seen_[static_cast<std::size_t>(slot - slots.begin())];
+    s.rounded += static_cast<double>(s.health.elements);
+    if (step.op->part != graph::Part::collect) {
+      call.losses = s.losses.get();
+      continue;
+    }
+    const graph::Argument& contribution = call.inputs[1];
+    s.losses->add(kernels::count_gradient_losses(call.ctx, s.health.elements, contribution.data,
+                                                 contribution.type, gradient.data, gradient.type,
+                                                 call.accumulate));
+  }
 }
 
 void HealthProbe::observe_update(Executor& update, double loss_scale) {
@@ -52,10 +62,9 @@ void HealthProbe::observe_update(Executor& update, double loss_scale) {
   const std::vector<plan::Slot>& slots = training_.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
     Seen& s = seen_[i];
-    if (s.rounded > 0) {
-      s.health.grads_flushed /= s.rounded;
-      s.health.grads_saturated /= s.rounded;
-    }
+    const kernels::RangeCount lost = s.losses->count();
+    s.health.grads_flushed = share(lost.flushed, s.rounded);
+    s.health.grads_saturated = share(lost.saturated, s.rounded);
     if (slots[i].gradient == plan::kNoBuffer) continue;
     const Matrix gradient = training_.executor().buffer(slots[i].gradient);
     s.health.grad_absmax =

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -54,10 +55,11 @@ class HealthProbe {
  private:
   struct Seen {
     ParameterHealth health;
-    double rounded = 0;  // gradients that were rounded, over all micro-batches
+    double rounded = 0;                             // gradients that were rounded, over all micro-batches
+    std::unique_ptr<kernels::RangeCounter> losses;  // of these
     bool updated = false;
   };
-  void see_gradient(const plan::Step& step, const graph::Call& call);
+  void see_gradient(const plan::Step& step, graph::Call& call);
   void see_update(const plan::Step& step, const graph::Call& call);
   void measure_copies(std::size_t slot);
 

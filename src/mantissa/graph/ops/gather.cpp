@@ -64,6 +64,7 @@ void run_dtable(const Call& c) {
   g.dy = c.inputs[1].in();
   g.dtable = c.outputs[0].out();
   g.accumulate = c.accumulate;
+  g.losses = c.losses;
   g.padding_id = padding_id(c.attributes);
   kernels::gather_backward(c.ctx, c.extent, g);
 }
@@ -85,6 +86,7 @@ void run_add_rows(const Call& c) {
   g.dy = c.inputs[2].in();
   g.dtable = c.outputs[0].out();
   g.apart = true;
+  g.losses = c.losses;
   g.padding_id = padding_id(c.attributes);
   kernels::gather_backward(c.ctx, c.extent, g);
 }

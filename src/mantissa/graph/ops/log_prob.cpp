@@ -149,6 +149,7 @@ kernels::LogProbBackward backward_of(const Call& c, const Argument& lse, const A
   if (const Argument* dx = wanted.dx_of(c.outputs); dx != nullptr) h.dx = dx->out();
   if (const Argument* dweight = wanted.dweight_of(c.outputs); dweight != nullptr) h.dweight = dweight->out();
   h.accumulate = c.accumulate;
+  h.losses = c.losses;
   h.rounded = c.outputs[0].rounded;
   h.softmax = c.interior;
   h.soft_cap = soft_cap(c.attributes);

@@ -149,6 +149,7 @@ void run_dw(const Call& c) {
   g.rows = rows.rows();
   g.rows_per_leaf = c.extent.rows_per_leaf;
   g.accumulator = c.accumulator;
+  g.losses = c.losses;
   kernels::gemm(c.ctx, g);
 }
 

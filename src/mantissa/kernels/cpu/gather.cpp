@@ -13,6 +13,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "mantissa/kernels/cpu/loss_count-inl.h"
 #include "mantissa/kernels/cpu/rows-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -70,6 +71,16 @@ void AddZeroPiece(Matrix table, std::size_t place, std::size_t n) {
   if (differs) StoreRow(sum, n, table.data, table.type, place);
 }
 
+/// Counts what rounding sums[0, n) to `type` loses.
+template <class T>
+void CountRounding(const T* sums, std::size_t n, Scalar type, RangeCounter& losses) {
+  alignas(64) std::byte stored[kPiece * sizeof(T)];
+  alignas(64) T after[kPiece];
+  StoreRow(sums, n, stored, type, 0);
+  LoadRow(stored, type, 0, n, after);
+  losses.add(CountRange(sums, after, n, type));
+}
+
 /// Adds the rows of dy at `tokens` (ascending) to dtable[entry, c … c + width): a chain per block, blocks
 /// into leaves, leaves into the table. Blocks and leaves without a token of this entry would only add zeros.
 template <class T>
@@ -105,11 +116,15 @@ void SumEntry(const Extent& extent, const GatherBackward& g, std::size_t entry, 
   AddRow(chain, width, leaf);
   AddRow(leaf, width, sum);
   if (direct) return;
-  if (g.apart) return AddRounded(micro, width, g.dtable, at);
+  if (g.apart) {
+    if (g.losses != nullptr) CountRounding(micro, width, g.dtable.type, *g.losses);
+    return AddRounded(micro, width, g.dtable, at);
+  }
   if (g.accumulate) {
     LoadRow(g.dtable.data, g.dtable.type, at, width, buffer);
     AddRow(buffer, width, micro);
   }
+  if (g.losses != nullptr) CountRounding(micro, width, g.dtable.type, *g.losses);
   StoreRow(micro, width, g.dtable.data, g.dtable.type, at);
 }
 

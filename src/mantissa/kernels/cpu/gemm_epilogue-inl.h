@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_plan.h"
+#include "mantissa/kernels/cpu/loss_count-inl.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/numeric/convert-inl.h"
 
@@ -57,6 +58,7 @@ class GemmEpilogue {
 
   /// Applies the epilogue to `n` ≤ kColumns sums of one row and stores them in C.
   void Finish(std::size_t row, std::size_t column, std::size_t n, T* HWY_RESTRICT x) const {
+    using mantissa::HWY_NAMESPACE::LoadRow;
     using mantissa::HWY_NAMESPACE::RoundRow;
     using mantissa::HWY_NAMESPACE::StoreRow;
     using mantissa::HWY_NAMESPACE::ViewRow;
@@ -67,7 +69,11 @@ class GemmEpilogue {
       const std::size_t at = row * static_cast<std::size_t>(g_.addend.ld) + column;
       AddRow(ViewRow<T>(g_.addend.data, g_.addend.type, at, n, buffer), n, x);
     }
-    StoreRow<T>(x, n, g_.c.data, g_.c.type, row * static_cast<std::size_t>(g_.c.ld) + column);
+    const std::size_t to = row * static_cast<std::size_t>(g_.c.ld) + column;
+    StoreRow<T>(x, n, g_.c.data, g_.c.type, to);
+    if (g_.losses == nullptr) return;
+    LoadRow(g_.c.data, g_.c.type, to, n, buffer);
+    g_.losses->add(CountRange(x, buffer, n, g_.c.type));
   }
 
   /// The product over no terms: zeros, through the epilogue.

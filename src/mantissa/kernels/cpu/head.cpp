@@ -201,8 +201,9 @@ void backward_part(const Context& ctx, const LogProbBackward& h, const BackwardS
   to_weight.c = dweight;
   if (dweight.type == arithmetic) {
     to_weight.accumulate = collects;
-  } else if (collects) {
-    to_weight.addend = dweight;
+  } else {
+    if (collects) to_weight.addend = dweight;
+    to_weight.losses = h.losses;
   }
   to_weight.rows = rows;
   to_weight.rows_per_leaf = extent.rows_per_leaf;
@@ -223,6 +224,10 @@ void backward_groups(const Context& ctx, const LogProbBackward& h, const Backwar
       adds = true;
     }
     if (apart) {
+      if (h.losses != nullptr) {
+        h.losses->add(count_gradient_losses(ctx, n * h.channels, s.dweight.data, s.dweight.type, dweight.data,
+                                            dweight.type, collects));
+      }
       collect_gradient(ctx, n * h.channels, s.dweight.data, s.dweight.type, dweight.data, dweight.type,
                        collects);
     }

@@ -14,6 +14,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "mantissa/kernels/cpu/loss_count-inl.h"
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/kernels/cpu/sweep_machine-inl.h"
 #include "mantissa/kernels/cpu/sweep_store-inl.h"
@@ -108,7 +109,6 @@ RangeCount CountLosses(const T* contribution, const void* gradient, Scalar type,
                        std::size_t begin, std::size_t end) {
   alignas(64) T sum[kPiece], after[kPiece];
   alignas(64) std::byte stored[kPiece * sizeof(T)];
-  const T most = static_cast<T>(traits(type).max_finite);
   RangeCount count;
   for (std::size_t i = begin; i < end; i += kPiece) {
     const std::size_t n = std::min(kPiece, end - i);
@@ -120,10 +120,9 @@ RangeCount CountLosses(const T* contribution, const void* gradient, Scalar type,
     }
     StoreRow(sum, n, stored, type, 0);
     LoadRow(stored, type, 0, n, after);
-    for (std::size_t e = 0; e < n; ++e) {
-      count.flushed += sum[e] != 0 && after[e] == 0;
-      count.saturated += std::isfinite(sum[e]) && std::abs(sum[e]) > most && !(std::abs(after[e]) < most);
-    }
+    const RangeCount part = CountRange(sum, after, n, type);
+    count.flushed += part.flushed;
+    count.saturated += part.saturated;
   }
   return count;
 }

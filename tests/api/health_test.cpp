@@ -1,0 +1,203 @@
+// The numeric health of runs: measured without changing a bit, equal to what the weights show, silent if
+// nothing is lost, and with a cure that works.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+#include "mantissa/io/safetensors.h"
+#include "mantissa/numeric/round.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+
+/// Returns the health of each step that has one, by step.
+std::map<std::int64_t, nlohmann::json> health_of(const std::filesystem::path& run) {
+  std::map<std::int64_t, nlohmann::json> all;
+  std::istringstream lines(read_all(run / "metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (json.contains("health")) all[json["step"]] = json["health"];
+  }
+  return all;
+}
+
+/// Returns the values of a tensor of a safetensors file.
+std::vector<double> values_of(const std::filesystem::path& path, const std::string& name) {
+  const io::SafetensorsReader file(path);
+  const io::TensorInfo* info = file.find(name);
+  EXPECT_NE(info, nullptr) << name;
+  const Scalar type = *io::scalar_of(info->dtype);
+  std::vector<std::byte> bytes(info->end - info->begin);
+  file.read(*info, bytes);
+  std::vector<double> values;
+  for (std::size_t i = 0; i < bytes.size(); i += bytes_of(type)) {
+    std::uint64_t code = 0;
+    std::memcpy(&code, bytes.data() + i, bytes_of(type));
+    values.push_back(decode(code, type));
+  }
+  return values;
+}
+
+Summary run(const std::filesystem::path& out, int steps, const std::string& policy,
+            std::vector<std::string> changes) {
+  return train(Config::parse(tiny_config(steps, policy), changes), into(out));
+}
+
+TEST(Health, ChangesNoBit) {
+  const TemporaryFolder folder;
+  for (const std::string policy :
+       {"32-true", "16-mixed", "bf16-true", "bf16-true rounding=stochastic optimizer=bf16",
+        "16-true kahan=true", "fp8-hybrid", "64-true"}) {
+    std::vector<Summary> runs;
+    for (const std::string interval : {"0", "1", "2"}) {
+      runs.push_back(run(folder / (policy + interval), 4, policy, {"log.health_interval=" + interval}));
+      EXPECT_EQ(std::filesystem::exists(folder / (policy + interval) / "start.safetensors"), interval != "0");
+    }
+    EXPECT_EQ(runs[0].weights_xxh64, runs[1].weights_xxh64) << policy;
+    EXPECT_EQ(runs[0].weights_xxh64, runs[2].weights_xxh64) << policy;
+    EXPECT_TRUE(health_of(folder / (policy + "0")).empty());
+    EXPECT_EQ(health_of(folder / (policy + "2")).size(), 2U);
+    // The measured steps of both runs have the same figures.
+    EXPECT_EQ(health_of(folder / (policy + "1")).at(4), health_of(folder / (policy + "2")).at(4)) << policy;
+  }
+}
+
+TEST(Health, IsThatOfTheIntervalAndTheLastStep) {
+  const TemporaryFolder folder;
+  run(folder / "a", 5, "bf16-mixed", {"log.health_interval=3", "log.interval=4"});
+  const auto health = health_of(folder / "a");
+  ASSERT_EQ(health.size(), 2U);
+  EXPECT_TRUE(health.contains(3));
+  EXPECT_TRUE(health.contains(5));
+}
+
+/// The share of weights that have the value of the start is what the files show, and after one step these are
+/// the weights whose update was lost or zero.
+TEST(Health, OfUnmovedWeightsIsWhatTheFilesShow) {
+  const TemporaryFolder folder;
+  for (const std::string policy : {"bf16-true", "16-true", "32-true", "bf16-true kahan=true"}) {
+    for (const int steps : {1, 4}) {
+      const std::filesystem::path out = folder / (policy + std::to_string(steps));
+      // No weight decay, so that the embeddings of absent tokens have no update.
+      const Summary s = run(out, steps, policy,
+                            {"optimizer.lr=1e-4", "optimizer.weight_decay=0", "schedule.warmup_steps=0",
+                             "log.health_interval=1", "model.initializer_range=0.1"});
+      const nlohmann::json health = health_of(out).at(steps);
+      double lost = 0;
+      for (const auto& [name, h] : health.items()) {
+        const std::vector<double> before = values_of(out / "start.safetensors", name),
+                                  after = values_of(s.model / "model.safetensors", name);
+        std::size_t same = 0;
+        double absmax = 0;
+        for (std::size_t i = 0; i < before.size(); ++i) {
+          same += before[i] == after[i];
+          absmax = std::max(absmax, std::abs(after[i]));
+        }
+        // Figures have nine digits.
+        EXPECT_NEAR(h["never_moved"].get<double>(),
+                    static_cast<double>(same) / static_cast<double>(before.size()), 1e-6)
+            << policy << name;
+        EXPECT_NEAR(h["weight_absmax"].get<double>(), absmax, 1e-6 * absmax) << name;
+        if (steps == 1) EXPECT_LE(h["updates_lost"], h["never_moved"]) << name;
+        if (steps == 1 && name != "model.embed_tokens.weight")
+          EXPECT_EQ(h["updates_lost"], h["never_moved"]) << policy << name;
+        lost = std::max(lost, h["updates_lost"].get<double>());
+      }
+      if (policy == "bf16-true") EXPECT_EQ(health["model.norm.weight"]["updates_lost"], 1);
+      if (policy == "32-true") EXPECT_LT(lost, 0.01);
+    }
+  }
+}
+
+TEST(Health, GoesOnInAResumedRun) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> changes = {"log.health_interval=1", "optimizer.lr=1e-4"};
+  const Config config = Config::parse(tiny_config(6, "bf16-true"), changes);
+  train(config, into(folder / "whole"));
+  std::stop_source stop;
+  Events events;
+  events.on_step = [&](const Step& s) {
+    if (s.step == 3) stop.request_stop();
+  };
+  train(config, into(folder / "parts"), events, stop.get_token());
+  TrainOptions resumed = into(folder / "parts");
+  resumed.resume = 0;
+  train(config, resumed);
+  EXPECT_EQ(health_of(folder / "parts"), health_of(folder / "whole"));
+}
+
+TEST(Health, OfGradientsBelowTheirFormat) {
+  const TemporaryFolder folder;
+  const auto flushed = [&](const std::string& scale) {
+    run(folder / scale, 1, "bf16-mixed grads=f16 loss_scale=" + scale,
+        {"log.health_interval=1", "schedule.warmup_steps=0"});
+    return health_of(folder / scale).at(1)["model.layers.0.mlp.gate_proj.weight"];
+  };
+  const nlohmann::json low = flushed("0.00000095367431640625"), high = flushed("1024");
+  EXPECT_GT(low["grads_flushed"], 0.5);
+  EXPECT_LT(high["grads_flushed"], 0.01);
+  EXPECT_EQ(low["grads_saturated"], 0);
+  EXPECT_GT(high["grad_absmax"], 0);
+}
+
+TEST(Health, FindsUpdatesThatBf16LosesAndACureThatWorks) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> small = {"optimizer.lr=1e-6", "schedule.warmup_steps=0",
+                                          "log.health_interval=1"};
+  const Summary sick = run(folder / "sick", 4, "bf16-true", small);
+  ASSERT_EQ(sick.findings.size(), 2U);  // of matrices and of vectors
+  EXPECT_TRUE(has(sick.findings[0].text, " of the updates of the ")) << sick.findings[0].text;
+  EXPECT_TRUE(has(sick.findings[0].text, "the learning rate is 8.7e-07")) << sick.findings[0].text;
+  ASSERT_EQ(sick.findings[0].cures.size(), 2U);
+  for (const Cure& cure : sick.findings[0].cures) {
+    Precision precision;
+    std::vector<std::string> changes = small;
+    for (std::size_t i = 1; i + 1 < cure.arguments.size(); i += 2)
+      (cure.arguments[i] == "--rule" ? precision.rules : changes).push_back(cure.arguments[i + 1]);
+    TrainOptions options = into(folder / "sick");
+    options.overwrite = true;
+    const Summary cured = train(Config::parse(tiny_config(4, "bf16-true"), changes, precision), options);
+    for (const Warning& w : cured.findings)
+      EXPECT_TRUE(has(w.text, "vectors") || has(w.text, "vector")) << w.text;
+  }
+  for (const std::string policy :
+       {"32-true", "bf16-mixed", "bf16-true rounding=stochastic", "bf16-true kahan=true"})
+    EXPECT_TRUE(run(folder / policy, 4, policy, {"log.health_interval=1"}).findings.empty()) << policy;
+}
+
+TEST(Health, IsForeseenByExplain) {
+  const auto warnings = [](const std::string& policy, const std::string& lr) {
+    const Plan plan =
+        explain(Config::parse(tiny_config(4, policy), std::vector<std::string>{"optimizer.lr=" + lr}));
+    std::vector<std::string> some;
+    for (const std::string& w : plan.warnings) {
+      if (has(w, "will be lost")) some.push_back(w);
+    }
+    return some;
+  };
+  EXPECT_EQ(warnings("bf16-true", "1e-6").size(), 2U);
+  const std::vector<std::string> gains = warnings("bf16-true", "1e-3");
+  ASSERT_EQ(gains.size(), 1U);
+  EXPECT_TRUE(has(gains[0], "about 100 % of the updates of 3 gains")) << gains[0];
+  EXPECT_TRUE(has(gains[0], "just below 1 are 0.0039 apart")) << gains[0];
+  EXPECT_TRUE(warnings("bf16-true", "3e-3").empty());
+  for (const std::string policy :
+       {"32-true", "bf16-mixed", "bf16-true rounding=stochastic", "bf16-true kahan=true"})
+    EXPECT_TRUE(warnings(policy, "1e-6").empty()) << policy;
+}
+
+}  // namespace
+}  // namespace mantissa::api

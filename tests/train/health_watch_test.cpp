@@ -1,0 +1,106 @@
+// Findings of a whole run: only losses above the limits, at learning rates near the highest.
+#include "mantissa/train/health_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace mantissa::train {
+namespace {
+
+StepReport step(double lr, std::vector<runtime::ParameterHealth> health) {
+  StepReport r;
+  r.lr = lr;
+  r.health = std::move(health);
+  return r;
+}
+
+runtime::ParameterHealth matrix(std::string name, double lost) {
+  runtime::ParameterHealth p;
+  p.name = std::move(name);
+  p.elements = 100;
+  p.master = Scalar::bf16;
+  p.updates_lost = lost;
+  p.weight_absmax = 0.5;
+  return p;
+}
+
+precision::Policy policy(const char* text) {
+  return precision::Policy::parse(text);
+}
+
+TEST(HealthWatch, JoinsLayersAndNamesTheSpacing) {
+  HealthWatch watch(policy("bf16-true"));
+  watch.see(step(1e-5, {matrix("model.layers.0.mlp.up_proj.weight", 0.9),
+                        matrix("model.layers.1.mlp.up_proj.weight", 0.7), matrix("lm_head.weight", 0.1)}));
+  const std::vector<Warning> found = watch.findings();
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(
+      found[0].text,
+      "80 % of the updates of the 2 matrices model.layers.*.mlp.up_proj.weight were lost: numbers in bf16 "
+      "near 0.5 are 0.0039 apart, and the learning rate is 1e-05");
+  ASSERT_EQ(found[0].cures.size(), 2U);
+  EXPECT_EQ(found[0].cures[0].arguments,
+            (std::vector<std::string>{"--overwrite", "--rule", "model.layers.*.mlp.up_proj: params=f32"}));
+  EXPECT_EQ(found[0].cures[1].arguments,
+            (std::vector<std::string>{"--overwrite", "--set", "precision.rounding=stochastic"}));
+}
+
+TEST(HealthWatch, CountsOnlyUpdatesThatAreNotZero) {
+  HealthWatch watch(policy("bf16-true"));
+  runtime::ParameterHealth rare = matrix("model.embed_tokens.weight", 0.3);
+  rare.updates_zero = 0.6;
+  watch.see(step(1e-5, {rare}));
+  ASSERT_EQ(watch.findings().size(), 1U);
+  EXPECT_EQ(watch.findings()[0].text.find("75 % of the updates of the matrix model.embed_tokens.weight"), 0U);
+}
+
+TEST(HealthWatch, IgnoresTheWarmUpAndTheEndOfTheSchedule) {
+  HealthWatch watch(policy("bf16-true"));
+  watch.see(step(1e-6, {matrix("a.weight", 1)}));
+  EXPECT_EQ(watch.findings().size(), 1U);
+  watch.see(step(1e-3, {matrix("a.weight", 0.2)}));
+  watch.see(step(1e-4, {matrix("a.weight", 0.9)}));
+  EXPECT_TRUE(watch.findings().empty());
+}
+
+TEST(HealthWatch, IsSilentWhereLostUpdatesAreKept) {
+  for (const char* text : {"bf16-true rounding=stochastic", "bf16-true kahan=true"}) {
+    HealthWatch watch(policy(text));
+    watch.see(step(1e-6, {matrix("a.weight", 1)}));
+    EXPECT_TRUE(watch.findings().empty()) << text;
+  }
+}
+
+TEST(HealthWatch, RaisesTheRateWhereEvenF32LosesUpdates) {
+  HealthWatch watch(policy("32-true"));
+  runtime::ParameterHealth p = matrix("a.weight", 1);
+  p.master = Scalar::f32;
+  watch.see(step(1e-12, {p}));
+  ASSERT_EQ(watch.findings().size(), 1U);
+  EXPECT_EQ(watch.findings()[0].cures[0].arguments,
+            (std::vector<std::string>{"--overwrite", "--set", "optimizer.lr=1e-10"}));
+}
+
+TEST(HealthWatch, FindsGradientsAndCopiesOutOfRange) {
+  HealthWatch watch(policy("16-true"));
+  runtime::ParameterHealth a = matrix("a.weight", 0), b = matrix("b.weight", 0), c = matrix("c.weight", 0);
+  a.grads_flushed = 0.4;
+  b.grads_saturated = 0.02;
+  c.saturated = 0.5;
+  watch.see(step(1e-3, {a, b, c}));
+  watch.see(step(1e-3, {matrix("a.weight", 0), b, c}));
+  const std::vector<Warning> found = watch.findings();
+  ASSERT_EQ(found.size(), 3U);
+  EXPECT_EQ(found[0].text.find("20 % of the gradients of the matrix a.weight became zero"), 0U)
+      << found[0].text;
+  EXPECT_EQ(found[1].text.find("2.0 % of the gradients of the matrix b.weight exceeded"), 0U)
+      << found[1].text;
+  EXPECT_EQ(found[2].text.find("50 % of the matrix c.weight exceed, under their scale"), 0U) << found[2].text;
+}
+
+TEST(Patterns, ReplaceNumbersBetweenDots) {
+  EXPECT_EQ(patterns_of({"h.0.w1", "h.1.w1", "h.10.w1", "wte"}), "h.*.w1, wte");
+  EXPECT_EQ(patterns_of({"a", "b", "c", "d", "e", "f"}), "a, b, c, d and 2 more");
+}
+
+}  // namespace
+}  // namespace mantissa::train
