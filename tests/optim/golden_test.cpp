@@ -68,7 +68,7 @@ void expect_golden(const GoldenCase& c, const char* policy, double u) {
   for (int t = 1; t <= kSteps; ++t) {
     for (std::size_t p = 0; p < all.size(); ++p)
       run.set_gradient(p, gradient(static_cast<std::int64_t>(p), all[p].shape.count(), t));
-    ASSERT_TRUE(run.step({.lr = rate(t), .t = t, .step = t}).applied());
+    ASSERT_TRUE(run.step({.lr = rate(t), .t = t, .step = t}).applied);
     if (t != 1 && t != 5 && t != 40) continue;
     for (std::size_t p = 0; p < all.size(); ++p) {
       const std::string parameter = all[p].name.substr(0, all[p].name.find('.'));

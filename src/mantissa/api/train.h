@@ -29,8 +29,8 @@ struct Step {
   double grad_norm = 0;     // before clipping
   double lr = 0;
   std::optional<double> loss_scale;  // used in this step; null under a policy without one
-  bool skipped = false;              // the gradients overflowed: the step changed only the scale
-  std::string overflow;              // of a skipped step: op, value, format and data rows
+  bool skipped = false;              // the step changed no weight
+  std::string overflow;              // of a skipped step, why: op, value, format and data rows
   double tokens_per_second = 0;
   double peak_share = 0;    // of the measured peaks of the units that multiply, 0 to 1
   double seconds = 0;       // of this step

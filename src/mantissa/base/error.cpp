@@ -12,7 +12,7 @@ std::string with_cures(const std::string& message, const std::vector<Cure>& cure
   for (std::size_t i = 0; i < cures.size(); ++i) {
     text += i == 0 ? ". Fix: " : ", or ";
     text += shell_words(cures[i].arguments);
-    if (!cures[i].effect.empty()) text += " (" + cures[i].effect + ")";
+    if (!cures[i].remark().empty()) text += " (" + cures[i].remark() + ")";
   }
   return text;
 }

@@ -19,6 +19,9 @@ class InternalError : public std::logic_error {
 struct Cure {
   std::vector<std::string> arguments;  // {"--resume", "--rule", "lm_head: compute=f32"}
   std::string effect = {};             // the side effect, if it does not remove the cause
+  bool tested = false;                 // it was tried: the next steps of the run completed with it
+  /// Returns what to tell beside the arguments: "tested" or the effect, or "".
+  std::string remark() const { return tested ? "tested" : effect; }
 };
 
 /// A problem that stops nothing.

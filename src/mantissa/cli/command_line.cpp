@@ -29,7 +29,7 @@ int fail(const Error& e, const std::optional<Arguments>& a, int code) {
   for (std::size_t i = 0; i < e.cures().size(); ++i) {
     const Cure& cure = e.cures()[i];
     print_error(fmt::format("{}{}:\n  {}\n", i == 0 ? "fix" : "or",
-                            cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a->with(cure)));
+                            cure.remark().empty() ? "" : fmt::format(" ({})", cure.remark()), a->with(cure)));
   }
   return code;
 }

@@ -20,6 +20,8 @@ const std::vector<Option>& option_rows() {
       {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step", "train"},
       {"--overwrite", nothing, "", "", "start from the beginning in a directory that contains a state",
        "train"},
+      {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train"},
+      {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train"},
       {"--dry-run", nothing, "", "", "print the plan without training", "train"},
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},

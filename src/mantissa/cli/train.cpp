@@ -79,6 +79,16 @@ std::optional<std::int64_t> resume_step(const Arguments& a) {
   return step;
 }
 
+/// Returns the values of --set, and of the options that stand for one.
+std::vector<std::string> settings_of(const Arguments& a) {
+  std::vector<std::string> all = a.texts("--set");
+  for (const auto& [option, key] :
+       {std::pair{"--on-nonfinite", "run.on_nonfinite"}, {"--skip-batches", "run.skip_batches"}}) {
+    if (a.has(option)) all.push_back(fmt::format("{}={}", key, a.text(option)));
+  }
+  return all;
+}
+
 int dry_run(const Arguments& a, const api::Config& config) {
   const api::Plan plan = api::explain(config, hardware_of(a), a.texts("--target"));
   if (!plan.refusal.empty()) throw ConfigError(plan.refusal);
@@ -92,7 +102,7 @@ std::string with_cures(const Arguments& a, const Warning& warning) {
   for (std::size_t i = 0; i < warning.cures.size(); ++i) {
     const Cure& cure = warning.cures[i];
     text += fmt::format("; {}{}:\n        {}", i == 0 ? "fix" : "or",
-                        cure.effect.empty() ? "" : fmt::format(" ({})", cure.effect), a.with(cure));
+                        cure.remark().empty() ? "" : fmt::format(" ({})", cure.remark()), a.with(cure));
   }
   return text;
 }
@@ -125,7 +135,7 @@ int train(const Arguments& a) {
     throw ConfigError("--resume continues a run and --overwrite restarts it; give only one of them");
   if (a.has("--target") && !a.has("--dry-run"))
     throw ConfigError("--target: not available for runs; use explain, or train --dry-run");
-  const api::Config config = api::Config::load(a.at(0), a.texts("--set"), precision_of(a));
+  const api::Config config = api::Config::load(a.at(0), settings_of(a), precision_of(a));
   if (a.has("--dry-run")) return dry_run(a, config);
   api::TrainOptions options;
   options.out = a.text("--out");

@@ -47,7 +47,8 @@ void check_torch(const Entries& entries) {
 }  // namespace
 
 bool torch_has(std::string_view key) {
-  return key == "rule" || key == "loss_scale" || key == "initial_scale_power" || key == "loss_scale_window";
+  return key == "rule" || key == "loss_scale" || key == "initial_scale_power" || key == "loss_scale_window" ||
+         key == "forward_overflow_patience";
 }
 
 void settle_loss_scale(RunConfig& config, const Entries& entries, bool policy_replaced) {

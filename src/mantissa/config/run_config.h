@@ -34,6 +34,8 @@ struct RunSection {
   std::uint64_t seed = 1;
   std::int64_t steps = 0;
   std::int64_t threads = 0;
+  std::string on_nonfinite = "stop";  // or "skip", "continue"
+  std::string skip_batches;           // steps, such as "7,9-12"
   friend bool operator==(const RunSection&, const RunSection&) = default;
 };
 
@@ -87,7 +89,8 @@ struct ScheduleSection {
   friend bool operator==(const ScheduleSection&, const ScheduleSection&) = default;
 };
 
-/// DeepSpeed's keys of the same names, and the rule. Used only under a policy with a loss scale.
+/// DeepSpeed's keys of the same names, the rule, and the patience with overflows that no scale can prevent.
+/// Used only under a policy with a loss scale.
 struct LossScaleSection {
   std::string rule = "deepspeed";  // or "torch"
   double loss_scale = 0;
@@ -97,6 +100,7 @@ struct LossScaleSection {
   bool consecutive_hysteresis = false;
   double min_loss_scale = 1;
   bool raise_error_at_min_scale = true;
+  std::int64_t forward_overflow_patience = 3;  // not DeepSpeed's
   friend bool operator==(const LossScaleSection&, const LossScaleSection&) = default;
 };
 

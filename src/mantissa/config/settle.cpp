@@ -6,6 +6,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/read.h"
+#include "mantissa/config/steps.h"
 
 namespace mantissa::config {
 namespace {
@@ -51,6 +52,16 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
   if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
   refuse(*entries.find("data", "people_min"),  // its default is the smallest valid value
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
+}
+
+void check_skipped(const RunConfig& config, const Entries& entries) {
+  const Entry* entry = entries.find("run", "skip_batches");
+  if (entry == nullptr) return;
+  try {
+    parse_steps(config.run.skip_batches);
+  } catch (const ConfigError& e) {
+    refuse(*entry, e.what());
+  }
 }
 
 /// A micro-batch is a multiple of a leaf and lies within a shard (docs/numerics.md, "Sums over tokens").
@@ -99,6 +110,7 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
+  check_skipped(config, entries);
   check_puzzles(config, entries);
   settle_batch(config, entries, divided);
   settle_optimizer(config, entries);

@@ -14,6 +14,7 @@
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/report/summary.h"
+#include "mantissa/run/cures.h"
 #include "mantissa/run/journal.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/train/health_watch.h"
@@ -144,7 +145,7 @@ class Run {
       const std::optional<train::StepReport> r = advance_or_save();
       if (!r) break;
       if (result.steps_here == 0) result.first_loss = r->loss;
-      last_loss_ = r->loss;
+      if (!r->passed_over) last_loss_ = r->loss;
       last_overflow_ = r->overflow;
       journal.write(*r);
       tell_step(*r, start, ++result.steps_here);
@@ -181,10 +182,18 @@ class Run {
   std::optional<train::StepReport> advance_or_save() {
     try {
       return trainer_.advance(stop_);
-    } catch (const RunStopped&) {
+    } catch (const RunStopped& e) {
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
-      throw;
+      throw RunStopped(e.message(), tried_cures(e.cures()));
     }
+  }
+
+  std::vector<Cure> tried_cures(const std::vector<Cure>& cures) const {
+    const std::filesystem::path state = trainer_.step() > 0 ? io::find_states(out_).back().path : "";
+    return tried(
+        cures,
+        {config_, trainer_.source(), trainer_.data(), trainer_.device(), state, trainer_.memory().peak()},
+        stop_);
   }
 
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
@@ -223,7 +232,7 @@ class Run {
     result.validation_loss = validate(journal);
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_.step()) save_state();
-    if (!std::isfinite(last_loss_)) stop_at_last_loss();
+    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite == "stop") stop_at_last_loss();
     result.model = out_ / "model";
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);

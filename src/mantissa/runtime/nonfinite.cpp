@@ -96,6 +96,11 @@ class Search {
     found_.pass = precision::name(plan::pass_of(step.phase));
     found_.format = call.outputs[output].type;
     found_.value = value;
+    found_.channel = static_cast<std::int64_t>(element) % call.outputs[output].width;
+    for (const graph::Argument& in : call.inputs) {
+      if (!in.integer) found_.inputs.push_back(largest_finite(widened(in, call.ctx)));
+    }
+    find_weight(step, call, output);
     std::optional<Unrounded> before = beyond_operand(call, step);
     if (!before) {
       before = unrounded(call, step, output, element);
@@ -111,6 +116,52 @@ class Search {
     found_.value = before->value;
     found_.format = before->format;
     if (std::isfinite(before->value)) found_.field = before->field;
+  }
+
+  /// Finds the weight's row or column that makes the channel, if it is much larger than the others: of the
+  /// step, or of the products whose results a pointwise step reads.
+  void find_weight(const plan::Step& step, const graph::Call& call, std::size_t output) {
+    const std::int64_t width = call.outputs[output].width;
+    if (step.op->kind == graph::OpKind::product) return see_weights(step, call, width);
+    if (step.op->kind != graph::OpKind::pointwise) return;
+    for (const plan::Step& writer : program_.steps) {
+      if (&writer == &step) break;  // its inputs are written before
+      if (writer.op->kind != graph::OpKind::product || writer.phase != step.phase) continue;
+      const bool read = std::ranges::any_of(
+          step.inputs, [&](const plan::Operand& in) { return in.buffer == writer.outputs[0]; });
+      if (read) see_weights(writer, call, width);
+    }
+  }
+
+  /// Looks at the weights of a product with `width` channels, and keeps the largest outlier.
+  void see_weights(const plan::Step& product, const graph::Call& call, std::int64_t width) {
+    constexpr double kOutlier = 8;  // normal rows of 16 or more weights are within a factor of 3
+    // The weight is [out, in], or [in, out] if it is transposed; the backward product has a channel for each
+    // in.
+    const bool column = product.attributes.flag("transposed") == (product.phase == graph::Phase::forward);
+    for (const plan::Operand& operand : product.inputs) {
+      const plan::Buffer& b = program_.buffer(operand.buffer);
+      if ((b.home != plan::Home::copy && b.home != plan::Home::master) || b.shape.dims().size() != 2)
+        continue;
+      const plan::Slot& slot = program_.slots[static_cast<std::size_t>(b.slot)];
+      const std::int64_t rows = slot.shape.dim(0).size;
+      if (width != (column ? slot.shape.last() : rows)) continue;
+      const Matrix master = executor_.buffer(slot.master_buffer);
+      const WeightLine line =
+          weight_line(call.ctx, {master.data, master.type, slot.shape.last()}, rows, found_.channel, column);
+      if (line.ratio < std::max(kOutlier, found_.line.ratio)) continue;
+      found_.weight = slot.name;
+      found_.weight_column = column;
+      found_.line = line;
+    }
+  }
+
+  static double largest_finite(const std::vector<double>& values) {
+    double most = 0;
+    for (const double x : values) {
+      if (std::isfinite(x)) most = std::max(most, std::abs(x));
+    }
+    return most;
   }
 
   /// A value that overflows when rounded to `format`.
@@ -223,9 +274,18 @@ double unsigned_nan(double value) {
 
 std::string NonFinite::text() const {
   std::string text = fmt::format("{} {} {} ", scope, op, pass);
-  if (!std::isfinite(value)) return text + fmt::format("{} ({})", unsigned_nan(value), name(format));
-  return text + fmt::format("{:.2g} {} {} ({})", value, value > 0 ? ">" : "<",
-                            std::copysign(traits(format).max_finite, value), name(format));
+  if (std::isfinite(value)) {
+    text += fmt::format("{:.2g} {} {} ({})", value, value > 0 ? ">" : "<",
+                        std::copysign(traits(format).max_finite, value), name(format));
+  } else {
+    text += fmt::format("{} ({})", unsigned_nan(value), name(format));
+  }
+  if (!weight.empty()) {
+    text += fmt::format(" in channel {}: {} {} of {} has rms {:.2g}, {:.0f} times the median {}'s", channel,
+                        weight_column ? "column" : "row", channel, weight, line.rms, line.ratio,
+                        weight_column ? "column" : "row");
+  }
+  return text;
 }
 
 std::vector<std::string> NonFinite::cure() const {

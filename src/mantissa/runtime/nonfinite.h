@@ -10,6 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/weight_lines.h"
 
 namespace mantissa::runtime {
 
@@ -19,9 +20,16 @@ struct NonFinite {
   double value = 0;             // before rounding to the format, if known; otherwise inf or NaN
   std::string_view field;       // the policy field that sets the format, or ""
   std::string interior;  // the op's intermediate results in a lowered format, which may be the cause, or ""
-  std::vector<std::int64_t> rows;  // data rows of the step with such values; empty if they belong to no row
+  std::int64_t channel = 0;         // of the value, in the last dimension
+  std::vector<double> inputs = {};  // the largest finite magnitude of each number the op reads
+  std::string weight = {};          // the weight of a product, if its line of this channel is an outlier
+  bool weight_column = false;       // that line is a column, not a row
+  WeightLine line = {};             // that line
+  std::vector<std::int64_t> rows =
+      {};  // data rows of the step with such values; empty if they belong to no row
 
-  /// Returns for example "model.layers.3.mlp.down_proj matmul forward 8.1e4 > 65504 (f16)".
+  /// Returns for example "model.layers.3.mlp.down_proj matmul forward 8.1e4 > 65504 (f16)", followed by the
+  /// outlier of the weight, if there is one.
   std::string text() const;
   /// Returns the rule that makes the value f32: {"--rule", "model.layers.3.mlp.down_proj: compute=f32"}, or
   /// nothing if it is f32 already.

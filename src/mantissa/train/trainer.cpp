@@ -1,11 +1,11 @@
 #include "mantissa/train/trainer.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/guard_count.h"
@@ -18,15 +18,6 @@ namespace {
 optim::Schedule schedule_of(const config::RunConfig& c) {
   return {optim::parse_schedule(c.schedule.name), c.optimizer.lr, c.schedule.min_lr_ratio,
           c.schedule.warmup_steps, c.run.steps};
-}
-
-/// Returns a cure that resumes the run with more arguments.
-Cure resumed(std::vector<std::string> arguments, std::string effect = {}) {
-  arguments.insert(arguments.begin(), "--resume");
-  return {std::move(arguments), std::move(effect)};
-}
-Cure resumed_with_rule(const std::string& rule) {
-  return resumed({"--rule", rule});
 }
 
 /// Throws for initial weights beyond the range of their format.
@@ -53,7 +44,8 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       parts_(cost::compile_parts(config_, source_.config, device)),
       part_(part_of(done)),
       schedule_(schedule_of(config_)),
-      batch_(config_.batch.leaf, config_.run.seed) {
+      batch_(config_.batch.leaf, config_.run.seed),
+      passed_over_(config::parse_steps(config_.run.skip_batches)) {
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
@@ -159,6 +151,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
+  if (config::has_step(passed_over_, step_ + 1)) return pass_over();
   enter(part_of(step_));
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
@@ -169,25 +162,8 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (stop.stop_requested()) return std::nullopt;
   r.loss = outcome.loss;
   r.metrics = std::move(outcome.metrics);
-  if (!std::isfinite(r.loss) && !scaler_) stop_non_finite(find_overflow(rows), r.loss);
-  r.lr = schedule_.at(applied_ + 1);
-  const UpdateResult update = update_->apply({.lr = r.lr,
-                                              .t = applied_ + 1,
-                                              .step = r.step,
-                                              .seed = config_.run.seed,
-                                              .loss_scale = scale(),
-                                              .max_grad_norm = config_.optimizer.max_grad_norm},
-                                             health ? &*health : nullptr);
-  r.grad_norm = update.gradients.norm;
-  if (update.broken) stop_beyond_format(*update.broken);
-  if (update.applied()) {
-    ++applied_;
-    if (health) r.health = health->finish(unchanged_);
-  } else {
-    health.reset();
-    overflowed(r, rows);
-  }
-  if (scaler_) scaler_->update(!update.applied());
+  update_weights(r, rows, health);
+  if (scaler_) scaler_->update(r.skipped);
   weights_->scales().end_step();
   weights_->refresh_derived();
   step_ = r.step;
@@ -202,126 +178,52 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   return r;
 }
 
+void Trainer::update_weights(StepReport& r, const text::StepData& rows,
+                             std::optional<runtime::HealthProbe>& health) {
+  r.lr = schedule_.at(applied_ + 1);
+  const bool checks = config_.run.on_nonfinite != "continue";
+  if (checks && !std::isfinite(r.loss) && !scaler_) return overflowed(r, rows);
+  const UpdateResult update = update_->apply({.lr = r.lr,
+                                              .t = applied_ + 1,
+                                              .step = r.step,
+                                              .seed = config_.run.seed,
+                                              .loss_scale = scale(),
+                                              .max_grad_norm = config_.optimizer.max_grad_norm,
+                                              .checks = checks || scaler_.has_value()},
+                                             health ? &*health : nullptr);
+  r.grad_norm = update.gradients.norm;
+  if (update.broken) return beyond_format(r, *update.broken);
+  if (!update.applied) {
+    health.reset();
+    return overflowed(r, rows);
+  }
+  ++applied_;
+  forward_overflows_ = 0;
+  if (health) r.health = health->finish(unchanged_);
+}
+
+StepReport Trainer::pass_over() {
+  StepReport r;
+  r.step = ++step_;
+  r.skipped = r.passed_over = true;
+  r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
+  r.lr = schedule_.at(applied_ + 1);
+  if (scaler_) r.loss_scale = scaler_->scale();
+  r.tokens = tokens_;
+  return r;
+}
+
 std::optional<double> Trainer::validate(const std::stop_token& stop) {
   const std::int64_t rows = data_.validation_rows();
   if (rows == 0) return std::nullopt;
   const text::StepData held_out = data_.validation(0, rows);
   const double loss = run_rows(held_out, objective::Pass::evaluate, stop).loss;
   if (stop.stop_requested()) return std::nullopt;
-  if (!std::isfinite(loss)) {
+  if (!std::isfinite(loss) && config_.run.on_nonfinite == "stop") {
     stop_at_value(fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(loss)),
                   find_overflow(held_out, false), false);
   }
   return loss;
-}
-
-Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
-  // The weights have not changed: the same micro-batches run again under an observer that stops at the first
-  // non-finite value.
-  const std::optional<runtime::NonFinite> first = runtime::find_first_non_finite(
-      session_->executor(), first_row_,
-      [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); });
-  Overflow overflow;
-  std::vector<std::int64_t> origins;
-  if (first) {
-    overflow.what = first->text();
-    overflow.scope = first->scope;
-    overflow.cure = first->cure();
-    for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
-      if (row < rows.rows) origins.push_back(rows.origin[static_cast<std::size_t>(row)]);
-    }
-  } else if (program().shards > 1) {  // no step of the plan computed it
-    overflow.what =
-        fmt::format("a sum of the gradients of {} shards in {}", program().shards, name(program().reduce));
-    overflow.cure = {"--set", "precision.reduce=f32"};
-  }
-  if (origins.empty()) origins.assign(rows.origin.begin(), rows.origin.end());
-  constexpr std::size_t kMost = 16;
-  const std::size_t shown = std::min(origins.size(), kMost);
-  overflow.rows = fmt::format(
-      "{} {}{} of {}", origins.size() == 1 ? "row" : "rows",
-      fmt::join(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-      shown < origins.size() ? fmt::format(" and {} more", origins.size() - shown) : "", data_.name());
-  return overflow;
-}
-
-void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
-  Overflow overflow = find_overflow(rows);
-  if (!scaler_) stop_non_finite(overflow, report.loss);
-  if (scaler_->at_minimum()) stop_at_minimum(overflow);
-  report.skipped = true;
-  report.overflow = std::move(overflow);
-}
-
-void Trainer::stop_at_minimum(const Overflow& overflow) const {
-  std::vector<Cure> cures;
-  if (!overflow.cure.empty()) {
-    cures.push_back(resumed(overflow.cure));
-  } else if (!overflow.scope.empty()) {
-    cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
-  }
-  cures.push_back(resumed({"--precision", "bf16-mixed"}));
-  cures.push_back(
-      resumed({"--set", "precision.loss_scale.raise_error_at_min_scale=false"},
-              "skips such steps without a limit; a higher min_loss_scale stops sooner, not later"));
-  throw RunStopped(
-      fmt::format("step {}: the gradients overflow and the loss scale is at its minimum of {}; the "
-                  "first non-finite value is {}; data {}; no weight was changed by this step",
-                  step_ + 1, scaler_->options().min_scale, overflow.what, overflow.rows),
-      std::move(cures));
-}
-
-void Trainer::stop_non_finite(const Overflow& overflow, double loss) const {
-  stop_at_value(fmt::format("step {}: {}", step_ + 1,
-                            std::isfinite(loss) ? "a gradient is not finite"
-                                                : fmt::format("the loss is {}", runtime::unsigned_nan(loss))),
-                overflow, true);
-}
-
-void Trainer::stop_at_value(const std::string& what, const Overflow& overflow, bool changes_weights) const {
-  std::string message = what;
-  if (!overflow.what.empty()) message += fmt::format("; the first such value is {}", overflow.what);
-  message += fmt::format("; data {}", overflow.rows);
-  if (changes_weights) message += "; no weight was changed by this step";
-  std::vector<Cure> cures;
-  const precision::Use use{overflow.scope, "", precision::Pass::forward, step_};
-  const bool lowered = bytes_of(config_.policy.resolve(use).compute->factor.format) < 4;
-  if (!overflow.cure.empty()) {
-    cures.push_back(resumed(overflow.cure));
-  } else if (lowered && !overflow.scope.empty()) {
-    cures.push_back(resumed_with_rule(overflow.scope + ": compute=f32"));
-  }
-  if (lowered || !overflow.cure.empty()) {
-    cures.push_back(resumed({"--precision", "32-true"}));
-  } else {
-    // The state before this step gives the same value at any learning rate.
-    const double lr = std::min(config_.optimizer.lr / 10, 1e-3);
-    cures.push_back({{"--overwrite", "--set", fmt::format("optimizer.lr={:g}", lr)},
-                     "starts over; --resume=STEP instead continues from an earlier state, if there is one"});
-  }
-  throw RunStopped(message, std::move(cures));
-}
-
-void Trainer::stop_beyond_format(const runtime::Executor::Broken& broken) const {
-  const plan::Step& step = *broken.step;
-  const plan::Slot& slot = *plan::written_slot(update_->program(), step);
-  const double value = broken.weight.value;
-  const std::string module = slot.name.substr(0, slot.name.rfind('.'));
-  if (!std::isfinite(value)) {
-    throw RunStopped(
-        fmt::format(
-            "step {}: the update in {} would make {} {} at element {}; no weight was changed by this step",
-            step_ + 1, name(step.interior), slot.name, runtime::unsigned_nan(value), broken.weight.element),
-        {resumed(runtime::interior_cure(module, "update"))});
-  }
-  throw RunStopped(
-      fmt::format("step {}: the update would take {} beyond its format: {:.4g} {} {} ({}) at element {}; no "
-                  "weight was changed by this step",
-                  step_ + 1, slot.name, value, value > 0 ? ">" : "<",
-                  std::copysign(traits(slot.master).max_finite, value), name(slot.master),
-                  broken.weight.element),
-      {resumed_with_rule(module + ": params=f32"),
-       resumed({"--set", fmt::format("optimizer.lr={:g}", config_.optimizer.lr / 2)})});
 }
 
 void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {

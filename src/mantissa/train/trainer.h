@@ -11,6 +11,7 @@
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/run_config.h"
+#include "mantissa/config/steps.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/optim/schedule.h"
@@ -28,9 +29,10 @@ namespace mantissa::train {
 
 /// The cause of a skipped step or of a stopped run, as far as it is known.
 struct Overflow {
-  std::string what;   // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
-  std::string scope;  // "model.layers.5.mlp.down_proj"
-  std::string rows;   // "rows 3, 17 of kk"
+  std::string what;      // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
+  std::string scope;     // "model.layers.5.mlp.down_proj"
+  std::string rows;      // "rows 3, 17 of kk"
+  bool forward = false;  // in the forward pass: it does not depend on the loss scale
   std::vector<std::string> cure =
       {};  // {"--set", "precision.reduce=f32"}, if the cure is not the scope's compute format
 };
@@ -43,7 +45,8 @@ struct StepReport {
   double grad_norm = 0;
   double lr = 0;
   std::optional<double> loss_scale{};  // the one used in this step
-  bool skipped = false;                // the gradients overflowed, and only the scale changed
+  bool skipped = false;                // no weight changed: the step overflowed, or its batch was passed over
+  bool passed_over = false;            // the batch is in run.skip_batches; there is no loss and no gradient
   std::optional<Overflow> overflow{};  // of a skipped step
   double tokens_per_second = 0;
   double peak_share = 0;
@@ -66,8 +69,9 @@ class Trainer {
   /// value of the plan and the data rows. Throws RunStopped also if the update would take a weight beyond its
   /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
-  /// Returns the mean loss over the held-out rows, or null if there are none. Throws RunStopped if it is not
-  /// finite, with the first such value of the plan and the data rows.
+  /// Returns the mean loss over the held-out rows, or null if there are none. If it is not finite, throws
+  /// RunStopped with the first such value of the plan and the data rows, unless run.on_nonfinite says
+  /// otherwise.
   std::optional<double> validate(const std::stop_token& stop = {});
 
   std::int64_t step() const { return step_; }
@@ -84,6 +88,7 @@ class Trainer {
   void set_start(runtime::CountUnchanged unchanged) { unchanged_ = std::move(unchanged); }
 
   const config::RunConfig& config() const { return config_; }
+  const weights::ModelSource& source() const { return source_; }
   const model::ModelConfig& model() const { return source_.config; }
   /// Returns the plans of the run's parts, and the plan of the next step.
   const std::vector<cost::Part>& parts() const { return parts_; }
@@ -130,15 +135,22 @@ class Trainer {
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   /// Runs `rows` again and returns the first non-finite value of the training step or forward pass.
   Overflow find_overflow(const text::StepData& rows, bool train = true);
+  /// Checks the gradients of `rows` and updates the weights, or marks the step as skipped.
+  void update_weights(StepReport& report, const text::StepData& rows,
+                      std::optional<runtime::HealthProbe>& health);
+  /// Passes over the batch of the next step.
+  StepReport pass_over();
   /// Marks the step as skipped, or throws if it cannot be.
   void overflowed(StepReport& report, const text::StepData& rows);
   [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
+  /// Throws because the forward pass overflowed in several steps in a row.
+  [[noreturn]] void stop_forward(const Overflow& overflow) const;
   [[noreturn]] void stop_non_finite(const Overflow& overflow, double loss) const;
   /// Throws with the message `what`, the first non-finite value, the rows and the cures.
   [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,
                                   bool changes_weights) const;
-  /// Throws for an update that would take a weight beyond its format.
-  [[noreturn]] void stop_beyond_format(const runtime::Executor::Broken& broken) const;
+  /// Marks the step as skipped because the update would take a weight beyond its format, or throws.
+  void beyond_format(StepReport& report, const runtime::Executor::Broken& broken) const;
 
   config::RunConfig config_;
   weights::ModelSource source_;
@@ -161,6 +173,8 @@ class Trainer {
   runtime::CountUnchanged unchanged_;
   std::int64_t first_row_ = 0;  // first row of the current micro-batch
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
+  std::vector<config::StepRange> passed_over_;
+  std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass
 };
 
 }  // namespace mantissa::train

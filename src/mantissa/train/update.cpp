@@ -29,7 +29,7 @@ UpdateResult Update::apply(const UpdateStep& step, runtime::HealthProbe* probe) 
   training_.executor().require_held();  // the gradients lie in its arena
   UpdateResult result{
       optim::check_gradients(training_.device().host(), gradients_, step.max_grad_norm, step.loss_scale)};
-  if (!result.gradients.finite) return result;
+  if (step.checks && !result.gradients.finite) return result;
   if (probe != nullptr) probe->observe_update(executor_, step.loss_scale);
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
   executor_.hold();
@@ -37,8 +37,9 @@ UpdateResult Update::apply(const UpdateStep& step, runtime::HealthProbe* probe) 
   Extent extent;
   extent.seed = step.seed;
   extent.step = static_cast<std::uint64_t>(step.step);
-  result.broken = executor_.find_broken(extent);
-  if (!result.broken) executor_.run(graph::Phase::update, extent);
+  if (step.checks) result.broken = executor_.find_broken(extent);
+  result.applied = !result.broken;
+  if (result.applied) executor_.run(graph::Phase::update, extent);
   return result;
 }
 

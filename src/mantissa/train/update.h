@@ -23,14 +23,14 @@ struct UpdateStep {
   std::uint64_t seed = 0;  // for stochastic rounding
   double loss_scale = 1;   // factor of the gradients
   double max_grad_norm = 0;
+  bool checks = true;  // false: the update runs even if gradients or weights are then not finite
 };
 
 struct UpdateResult {
   optim::GradientCheck gradients;
   /// A weight that would become inf or NaN.
   std::optional<runtime::Executor::Broken> broken{};
-  /// Returns false if nothing was changed.
-  bool applied() const { return gradients.finite && !broken; }
+  bool applied = false;  // false: nothing was changed
 };
 
 class Update {

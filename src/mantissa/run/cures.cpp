@@ -1,0 +1,105 @@
+#include "mantissa/run/cures.h"
+
+#include <algorithm>
+
+#include "mantissa/io/state.h"
+#include "mantissa/run/directory.h"
+#include "mantissa/runtime/process.h"
+
+namespace mantissa::run {
+namespace {
+
+constexpr std::int64_t kSteps = 3;  // that a cure must survive
+constexpr int kMostJoined = 8;      // rules that join the first
+
+bool has(const Cure& cure, std::string_view argument) {
+  return std::ranges::find(cure.arguments, argument) != cure.arguments.end();
+}
+
+bool can_try(const Cure& cure) {
+  return cure.effect.empty() && has(cure, "--resume");
+}
+
+/// Returns the config of the command with the cure's arguments.
+config::RunConfig with(const config::RunConfig& config, const Cure& cure) {
+  std::vector<std::string> overrides = {"log.health_interval=0"};
+  // A single overflow of the forward pass is enough to show that the cure fails.
+  if (config::scaler_options(config))
+    overrides.emplace_back("precision.loss_scale.forward_overflow_patience=1");
+  config::PrecisionArguments precision;
+  for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+    const std::string &option = cure.arguments[i], &value = cure.arguments[i + 1];
+    if (option == "--set") overrides.push_back(value);
+    if (option == "--rule") precision.rules.push_back(value);
+    if (option == "--precision") precision.policy = value;
+  }
+  const auto parse = [&] {
+    return config::parse_config(config.to_toml(), "config.toml", overrides, precision);
+  };
+  try {
+    return parse();
+  } catch (const ConfigError&) {  // the new policy has no loss scale
+    overrides.erase(overrides.begin() + 1);
+    return parse();
+  }
+}
+
+/// Runs a few steps with the cure. Returns the error with which the run stops, or null.
+std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, const std::stop_token& stop) {
+  try {
+    std::optional<io::StateReader> state;
+    if (!replay.state.empty()) state.emplace(replay.state);
+    train::Trainer trainer(with(replay.config, cure), replay.source, replay.data, replay.device,
+                           state ? state->header().step : 0);
+    if (state) restore(trainer, *state, replay.state);
+    const std::int64_t last = std::min(trainer.step() + kSteps, replay.config.run.steps);
+    while (trainer.step() < last && trainer.advance(stop)) {
+    }
+    return std::nullopt;
+  } catch (const RunStopped& e) {
+    return e;
+  } catch (const Error& e) {  // such as a weight that the new format cannot hold
+    return RunStopped(e.message());
+  }
+}
+
+/// Adds the rules of the first cure of `stopped` that has some. Returns false if there are no new ones.
+bool join_rules(Cure& cure, const RunStopped& stopped) {
+  for (const Cure& next : stopped.cures()) {
+    if (!can_try(next) || !has(next, "--rule")) continue;
+    bool added = false;
+    for (std::size_t i = 0; i + 1 < next.arguments.size(); ++i) {
+      if (next.arguments[i] != "--rule" || has(cure, next.arguments[i + 1])) continue;
+      cure.arguments.push_back("--rule");
+      cure.arguments.push_back(next.arguments[i + 1]);
+      added = true;
+    }
+    return added;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
+  const bool repeats = replay.data.training_rows() > 0;  // rows from a callback may come only once
+  if (!repeats || 2 * (replay.used_bytes + replay.data.bytes()) > runtime::machine_memory_bytes())
+    return cures;
+  std::vector<Cure> good;
+  for (Cure cure : cures) {
+    if (!can_try(cure)) {
+      good.push_back(std::move(cure));
+      continue;
+    }
+    std::optional<RunStopped> stopped = replay_with(cure, replay, stop);
+    for (int joined = 0; stopped && has(cure, "--rule") && joined < kMostJoined && join_rules(cure, *stopped);
+         ++joined)
+      stopped = replay_with(cure, replay, stop);
+    if (stopped) continue;
+    cure.tested = !stop.stop_requested();
+    good.push_back(std::move(cure));
+  }
+  return good;
+}
+
+}  // namespace mantissa::run

@@ -1,0 +1,35 @@
+// The cures of a stopped run, tried by replay before they are printed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <stop_token>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/config/run_config.h"
+#include "mantissa/text/dataset.h"
+#include "mantissa/train/trainer.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::run {
+
+/// What a replay needs to repeat the failed step.
+struct Replay {
+  const config::RunConfig& config;
+  const weights::ModelSource& source;
+  const text::Dataset& data;
+  const runtime::Device& device;
+  std::filesystem::path state;  // a state directory; empty: the start of the run
+  std::size_t used_bytes = 0;   // by the stopped run, whose memory is still allocated
+};
+
+/// Continues from the state with the arguments of each cure, for up to three steps. Drops the cures under
+/// which the run stops again; a rule is first joined by the rule that cures the next stop, up to eight times.
+/// Marks the others with Cure::tested. Cures with a stated side effect, and those that start over, are passed
+/// on as they are. So are all cures if a replay would need more memory than the machine has or if the data
+/// comes from a callback, and those that are left when `stop` requests an end.
+std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop);
+
+}  // namespace mantissa::run

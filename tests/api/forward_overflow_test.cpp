@@ -1,0 +1,163 @@
+// Runs with a weight that makes a value beyond f16 in the forward pass: what the run tells, when it stops,
+// and that the printed cures work. Steps that are skipped or passed over on request.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+#include "mantissa/io/safetensors.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+
+/// Multiplies a row of a weight of `model`, f32.
+void enlarge(const std::filesystem::path& model, const std::string& name, std::size_t row, float factor) {
+  const std::filesystem::path path = model / "model.safetensors";
+  std::vector<std::vector<std::byte>> kept;
+  std::vector<io::TensorToWrite> tensors;
+  {
+    const io::SafetensorsReader file(path);
+    for (const io::TensorInfo& info : file.tensors()) {
+      std::vector<std::byte>& bytes = kept.emplace_back(info.end - info.begin);
+      file.read(info, bytes);
+      if (info.name == name) {
+        const auto width = static_cast<std::size_t>(info.shape.back());
+        for (std::size_t i = row * width; i < (row + 1) * width; ++i) {
+          float x = 0;
+          std::memcpy(&x, &bytes[4 * i], 4);
+          x *= factor;
+          std::memcpy(&bytes[4 * i], &x, 4);
+        }
+      }
+      tensors.push_back({info.name, info.dtype, info.shape, {}, {}});
+    }
+  }
+  for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].bytes = kept[i];
+  io::write_safetensors(path, tensors, {{"format", "pt"}});
+}
+
+class ForwardOverflow : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    model_ = train(Config::parse(tiny_config(2, "32-true")), into(folder_ / "base")).model;
+    enlarge(model_, "model.layers.0.mlp.up_proj.weight", 17, 2e5F);
+    enlarge(model_, "model.layers.0.mlp.gate_proj.weight", 17, 1e3F);
+  }
+  /// Returns the config that continues from the enlarged model.
+  std::string config(int steps, const std::string& policy) const {
+    std::string text = tiny_config(steps, policy);
+    const std::size_t from = text.find("[model]"), to = text.find("[data]");
+    return text.replace(from, to - from, "[model]\npath = \"" + model_.string() + "\"\n");
+  }
+  RunStopped stopped(const std::string& out, int steps, const std::string& policy,
+                     const std::vector<std::string>& changes = {}) const {
+    try {
+      train(Config::parse(config(steps, policy), changes), into(folder_ / out));
+    } catch (const RunStopped& e) {
+      return e;
+    }
+    ADD_FAILURE() << "the run did not stop";
+    return RunStopped("");
+  }
+  TemporaryFolder folder_;
+  std::filesystem::path model_;
+};
+
+TEST_F(ForwardOverflow, StopsAfterThreeStepsAndNamesTheRowOfTheWeight) {
+  const RunStopped e = stopped("a", 30, "16-mixed");
+  EXPECT_EQ(e.message().find("step 3: the forward pass overflows for the 3rd step in a row, and a lower loss "
+                             "scale cannot prevent it: model.layers.0.mlp swiglu forward "),
+            0U)
+      << e.message();
+  EXPECT_TRUE(
+      has(e.message(), " > 65504 (f16) in channel 17: row 17 of model.layers.0.mlp.up_proj.weight has rms "))
+      << e.message();
+  EXPECT_TRUE(has(e.message(), " times the median row's; data rows ")) << e.message();
+  const RunStopped one = stopped("b", 30, "16-mixed", {"precision.loss_scale.forward_overflow_patience=1"});
+  EXPECT_EQ(
+      one.message().find("step 1: the forward pass overflows, and a lower loss scale cannot prevent it"), 0U)
+      << one.message();
+}
+
+TEST_F(ForwardOverflow, IsLeftToTheScaleWithoutPatience) {
+  const RunStopped e = stopped("a", 60, "16-mixed",
+                               {"precision.loss_scale.forward_overflow_patience=0",
+                                "precision.loss_scale.initial_scale_power=4", "checkpoint.interval=0"});
+  EXPECT_TRUE(has(e.message(), "the loss scale is at its minimum of 1")) << e.message();
+}
+
+TEST_F(ForwardOverflow, CuresAreTriedAndWork) {
+  const RunStopped e = stopped("a", 12, "16-mixed");
+  ASSERT_GE(e.cures().size(), 2U);
+  for (const Cure& cure : e.cures()) {
+    if (!cure.effect.empty()) continue;
+    EXPECT_TRUE(cure.tested);
+    Precision precision;
+    for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+      if (cure.arguments[i] == "--rule") precision.rules.push_back(cure.arguments[i + 1]);
+      if (cure.arguments[i] == "--precision") precision.policy = cure.arguments[i + 1];
+    }
+    std::filesystem::copy(folder_ / "a", folder_ / "b", std::filesystem::copy_options::recursive);
+    TrainOptions options = into(folder_ / "b");
+    options.resume = 0;
+    const Summary s = train(Config::parse(config(12, "16-mixed"), {}, precision), options);
+    EXPECT_EQ(s.steps, 12);
+    EXPECT_GE(s.skipped, 2) << "those before the stop";
+    EXPECT_LE(s.skipped, 6) << "the scale may still have to fall";
+    std::filesystem::remove_all(folder_ / "b");
+  }
+}
+
+TEST_F(ForwardOverflow, SkipsOrContinuesOnRequest) {
+  const Summary skips = train(
+      Config::parse(config(6, "16-true loss_scale=none"), std::vector<std::string>{"run.on_nonfinite=skip"}),
+      into(folder_ / "skip"));
+  EXPECT_EQ(skips.skipped, 6);
+  EXPECT_FALSE(skips.model.empty());
+  const Summary goes_on = train(Config::parse(config(6, "16-true loss_scale=none"),
+                                              std::vector<std::string>{"run.on_nonfinite=continue"}),
+                                into(folder_ / "continue"));
+  EXPECT_EQ(goes_on.skipped, 0);
+  EXPECT_FALSE(goes_on.model.empty());
+  EXPECT_NE(goes_on.weights_xxh64, skips.weights_xxh64);
+}
+
+/// A batch that is passed over changes nothing, and the schedule does not see it.
+TEST(SkipBatches, PassesOverTheirSteps) {
+  const TemporaryFolder folder;
+  const auto run = [&](const std::string& out, const std::string& steps) {
+    return train(
+        Config::parse(tiny_config(6, "bf16-mixed"), std::vector<std::string>{"run.skip_batches=" + steps}),
+        into(folder / out));
+  };
+  const Summary s = run("a", "2,4-5");
+  EXPECT_EQ(s.skipped, 3);
+  EXPECT_EQ(s.steps, 6);
+  std::istringstream lines(read_all(folder / "a/metrics.jsonl"));
+  std::int64_t tokens = 0;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json json = nlohmann::json::parse(line);
+    if (!json.contains("loss")) continue;
+    const std::int64_t step = json["step"];
+    const bool passed = step == 2 || step == 4 || step == 5;
+    EXPECT_EQ(json["skipped"], passed) << step;
+    EXPECT_EQ(json["loss"].is_null(), passed) << step;
+    if (!passed) tokens += 4 * 32;
+    EXPECT_EQ(json["tokens"], tokens);
+  }
+  EXPECT_NE(run("b", "2").weights_xxh64, s.weights_xxh64);
+  EXPECT_EQ(run("c", "2,5,4").weights_xxh64, s.weights_xxh64);
+}
+
+}  // namespace
+}  // namespace mantissa::api
