@@ -1,0 +1,102 @@
+// What an audit saw: the steps of a run under observation, the statistics of its values, and the findings.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mantissa/base/error.h"
+#include "mantissa/numeric/binades.h"
+#include "mantissa/numeric/format.h"
+#include "mantissa/plan/explain.h"
+#include "mantissa/runtime/health.h"
+
+namespace mantissa::lab {
+
+/// One optimizer step.
+struct StepPoint {
+  std::int64_t step = 0;
+  double loss = 0, grad_norm = 0;  // NaN if not finite, or not computed
+  double lr = 0;
+  std::optional<double> loss_scale{};
+  bool skipped = false;
+  std::string overflow = {};  // of a skipped step, why
+};
+
+/// A value in one observed step. Shares are of its elements; errors compare the stored values with the same
+/// values before rounding, and are null if the format of the arithmetic stores them exactly.
+struct ValueStep {
+  std::int64_t step = 0;
+  double absmax = 0, absmin = 0;  // of the finite values that are not zero; 0 if there are none
+  double mean = 0, rms = 0;
+  double zeros = 0, subnormal = 0, saturated = 0, inf = 0, nan = 0;
+  std::optional<double> flushed{};     // not zero before rounding, zero after it
+  std::optional<double> overflowed{};  // finite before rounding, beyond the format's range after it
+  std::optional<double> error_rms{};   // of the rounding, relative to the rms of the values
+  std::optional<double>
+      error_mean{};                   // signed, relative to the rms of the values: a bias if it is not near 0
+  std::optional<double> max_ulp{};    // the largest error, in units of the format's last place
+  std::optional<double> cancelled{};  // of sums: elements below 1/64 of their largest term
+};
+
+/// One value of the plan, over the observed steps.
+struct ValueSeries {
+  std::string scope, op, pass;  // "model.layers.3.mlp.down_proj", "matmul", "forward"
+  std::string name;             // of one of several results: "q"; or ""
+  Scalar format = Scalar::f32;  // as stored
+  std::string decided_by;       // the rule or preset that decided the format
+  std::vector<ValueStep> steps;
+  Binades binades{};  // of all observed steps, as stored
+  Binades before{};   // the same before rounding; empty if the format stores them exactly
+};
+
+/// The health of one parameter (runtime/health.h), step by step.
+struct ParameterSeries {
+  std::string name;
+  Scalar master = Scalar::f32;
+  std::vector<std::pair<std::int64_t, runtime::ParameterHealth>> steps;
+  Binades weights{};    // at the end
+  Binades gradients{};  // of the last observed step, unscaled
+};
+
+/// A problem, with its evidence.
+struct Finding {
+  std::string kind;  // "nonfinite", "overflow", "saturation", "underflow", "rounded_away", "bias", …
+  std::string scope, op, pass;
+  std::int64_t step = 0;                // the first
+  std::vector<std::int64_t> rows = {};  // data rows of that batch
+  double share = 0;                     // of elements
+  std::map<std::string, double> evidence = {};
+  std::optional<std::string> rule = {};  // that --rule takes
+  std::optional<Cure> cure = {};         // Cure::tested: it was replayed, and the finding was gone
+  std::string text;                      // one sentence
+  double severity = 0;                   // findings are sorted by it, the worst first
+};
+
+struct Audit {
+  std::string title;           // "run.toml under bf16-true"
+  std::string command;         // that made it
+  std::string preset, policy;  // "bf16-true", and the whole line
+  std::string model;           // "llama 24M"
+  std::string verdict;         // one paragraph
+  std::string stopped = {};    // the message with which the run stopped, or ""
+  std::int64_t steps = 0, parameters = 0;
+  std::vector<std::int64_t> observed;  // steps
+  std::vector<StepPoint> points;
+  std::vector<ValueSeries> values;  // in the order of the plan
+  std::vector<ParameterSeries> weights;
+  std::vector<plan::PlanRow> plan;
+  std::vector<Finding> findings;  // the worst first; none for a healthy run
+  std::map<std::string, double> thresholds;
+  double seconds = 0;
+};
+
+/// Returns audit.json (docs/cli.md).
+std::string to_json(const Audit& audit);
+/// Returns report.html, one page without references to other files.
+std::string to_html(const Audit& audit);
+
+}  // namespace mantissa::lab
