@@ -177,9 +177,12 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .rounding = s.rounding,
                    .random_name = s.random_name,
                    .overflow = overflow};
-  if (before_step && overflow == nullptr) before_step(s, call);
+  if (overflow != nullptr) return device_->run(*s.op, call);
+  for (StepObserver* o : observers_) o->before(s, call);
+  if (before_step) before_step(s, call);
   device_->run(*s.op, call);
-  if (after_step && overflow == nullptr) after_step(s, call);
+  for (StepObserver* o : observers_) o->after(s, call);
+  if (after_step) after_step(s, call);
 }
 
 }  // namespace mantissa::runtime

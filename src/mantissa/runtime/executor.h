@@ -18,6 +18,15 @@
 
 namespace mantissa::runtime {
 
+/// Sees each step of an executor before and after it runs.
+class StepObserver {
+ public:
+  virtual ~StepObserver() = default;
+  /// May set the counters of the call.
+  virtual void before(const plan::Step& /*step*/, graph::Call& /*call*/) {}
+  virtual void after(const plan::Step& /*step*/, const graph::Call& /*call*/) {}
+};
+
 class Executor {
  public:
   /// Looks up the program's weights in `weights` by name and uses `arena` as its memory. Allocates its own if
@@ -63,10 +72,12 @@ class Executor {
   /// A stop request ends run() between two steps. Its results are then incomplete.
   std::stop_token stop;
 
-  /// Called before and after each step, if set. Observers and profilers use them; one before a step may set
-  /// the counters of the call.
-  std::function<void(const plan::Step&, graph::Call&)> before_step;
-  std::function<void(const plan::Step&, const graph::Call&)> after_step;
+  /// Adds and removes observers, which see every step in the order in which they were added.
+  void attach(StepObserver& observer) { observers_.push_back(&observer); }
+  void detach(StepObserver& observer) { std::erase(observers_, &observer); }
+
+  /// Called before and after each step, if set, and after the observers.
+  std::function<void(const plan::Step&, const graph::Call&)> before_step, after_step;
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }
@@ -90,6 +101,7 @@ class Executor {
   Arena* arena_;
   std::vector<Binding> bindings_;  // by buffer
   kernels::Context ctx_;
+  std::vector<StepObserver*> observers_;
 };
 
 }  // namespace mantissa::runtime

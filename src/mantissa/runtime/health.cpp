@@ -27,14 +27,16 @@ HealthProbe::HealthProbe(Session& training) : training_(training) {
     health.vector = slot.shape.dims().size() == 1;
     seen_.push_back({std::move(health), 0, std::make_unique<kernels::RangeCounter>()});
   }
-  training_.executor().before_step = [this](const plan::Step& step, graph::Call& call) {
-    if (step.op->part == graph::Part::collect || step.op->rounds_gradient) see_gradient(step, call);
-  };
+  training_.executor().attach(*this);
 }
 
 HealthProbe::~HealthProbe() {
-  training_.executor().before_step = nullptr;
-  if (update_ != nullptr) update_->before_step = nullptr;
+  (update_ == nullptr ? training_.executor() : *update_).detach(*this);
+}
+
+void HealthProbe::before(const plan::Step& step, graph::Call& call) {
+  if (update_ != nullptr) return see_update(step, call);
+  if (step.op->part == graph::Part::collect || step.op->rounds_gradient) see_gradient(step, call);
 }
 
 void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {
@@ -57,7 +59,7 @@ void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {
 }
 
 void HealthProbe::observe_update(Executor& update, double loss_scale) {
-  training_.executor().before_step = nullptr;
+  training_.executor().detach(*this);
   const kernels::Context& ctx = training_.device().host();
   const std::vector<plan::Slot>& slots = training_.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -73,7 +75,7 @@ void HealthProbe::observe_update(Executor& update, double loss_scale) {
     measure_copies(i);
   }
   update_ = &update;
-  update.before_step = [this](const plan::Step& step, const graph::Call& call) { see_update(step, call); };
+  update.attach(*this);
 }
 
 void HealthProbe::measure_copies(std::size_t slot) {
@@ -110,7 +112,6 @@ void HealthProbe::see_update(const plan::Step& step, const graph::Call& call) {
 }
 
 std::vector<ParameterHealth> HealthProbe::finish(const CountUnchanged& unchanged) {
-  if (update_ != nullptr) update_->before_step = nullptr;
   const kernels::Context& ctx = training_.device().host();
   std::vector<ParameterHealth> all;
   for (std::size_t i = 0; i < seen_.size(); ++i) {

@@ -36,12 +36,12 @@ struct ParameterHealth {
 using CountUnchanged = std::function<std::optional<std::int64_t>(const plan::Slot& slot, ConstMatrix master)>;
 
 /// Observes one optimizer step. Create it before the step's first micro-batch, and destroy it before the
-/// sessions. Only one observer of an executor can exist at a time.
-class HealthProbe {
+/// sessions.
+class HealthProbe : private StepObserver {
  public:
   /// Observes the gradients of `training`.
   explicit HealthProbe(Session& training);
-  ~HealthProbe();
+  ~HealthProbe() override;
   HealthProbe(const HealthProbe&) = delete;
   HealthProbe& operator=(const HealthProbe&) = delete;
 
@@ -59,6 +59,7 @@ class HealthProbe {
     std::unique_ptr<kernels::RangeCounter> losses;  // of these
     bool updated = false;
   };
+  void before(const plan::Step& step, graph::Call& call) override;
   void see_gradient(const plan::Step& step, graph::Call& call);
   void see_update(const plan::Step& step, const graph::Call& call);
   void measure_copies(std::size_t slot);

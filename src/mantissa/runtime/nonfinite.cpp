@@ -4,20 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
-#include "mantissa/kernels/columns.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/runtime/repeated_step.h"
 
 namespace mantissa::runtime {
 namespace {
-
-std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
-  std::vector<double> wide(static_cast<std::size_t>(a.rows * a.width));
-  const Matrix to{wide.data(), Scalar::f64, a.width};
-  kernels::copy_columns(ctx, a.rows, a.width, a.in(), to);
-  return wide;
-}
 
 /// The observer of one search for a non-finite value.
 class Search {
@@ -25,12 +17,8 @@ class Search {
   Search(const Executor& executor, const std::int64_t& first_row)
       : executor_(executor), program_(executor.program()), first_row_(first_row) {}
 
-  /// Copies the operands that the step overwrites.
   void keep_operands(const graph::Call& call) {
-    kept_.clear();
-    if (where_ != nullptr) return;
-    for (const graph::Argument& in : call.inputs) keep(in, call);
-    keep(call.addend, call);
+    where_ == nullptr ? repeated_.keep(call) : repeated_.clear();
   }
 
   void look(const plan::Step& step, const graph::Call& call) {
@@ -43,7 +31,7 @@ class Search {
       if (bad == values.end()) continue;
       if (where_ == nullptr) {
         const auto element = static_cast<std::size_t>(bad - values.begin());
-        begin(step, Before(call, kept_).call, o, element, *bad);
+        begin(step, RepeatedStep::Before(call, repeated_).call(), o, element, *bad);
       }
       add_rows(step, call, values);
       return;
@@ -56,37 +44,6 @@ class Search {
   }
 
  private:
-  using Kept = std::vector<std::pair<const void*, Storage>>;  // where each operand was, and its copy
-
-  /// A call with the operands that it had before its step.
-  struct Before {
-    Before(const graph::Call& after, Kept& kept)
-        : inputs(after.inputs.begin(), after.inputs.end()), call(after) {
-      for (graph::Argument& in : inputs) restore(in, kept);
-      restore(call.addend, kept);
-      call.inputs = inputs;
-    }
-    Before(const Before&) = delete;
-    Before& operator=(const Before&) = delete;
-    static void restore(graph::Argument& in, Kept& kept) {
-      const auto copy = std::ranges::find(kept, in.data, &Kept::value_type::first);
-      if (copy != kept.end()) in.data = copy->second.data();
-    }
-    std::vector<graph::Argument> inputs;
-    graph::Call call;
-  };
-
-  static bool overwrites(const graph::Call& call, const graph::Argument& in) {
-    return std::ranges::any_of(call.outputs, [&](const graph::Argument& out) { return in.data == out.data; });
-  }
-
-  void keep(const graph::Argument& in, const graph::Call& call) {
-    if (in.integer || in.blocks || in.rows == 0 || !overwrites(call, in)) return;
-    const auto elements = static_cast<std::size_t>((in.rows - 1) * in.row_stride() + in.width);
-    const std::size_t bytes = elements * bytes_of(in.type);
-    std::memcpy(kept_.emplace_back(in.data, Storage(bytes)).second.data(), in.data, bytes);
-  }
-
   void begin(const plan::Step& step, const graph::Call& call, std::size_t output, std::size_t element,
              double value) {
     where_ = &step;
@@ -222,24 +179,10 @@ class Search {
     return Unrounded{*value, of.type, program_.buffer(step.outputs[output]).field};
   }
 
-  /// Returns the element, recomputed without rounding of the step's result, or null if the step overwrote an
-  /// input of `call` that was not copied before.
-  static std::optional<double> computed_wide(graph::Call call, const plan::Step& step, std::size_t output,
-                                             std::size_t element) {
-    const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
-    if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return std::nullopt;
-    std::vector<graph::Argument> outputs(call.outputs.begin(), call.outputs.end());
-    std::vector<Storage> memory;
-    for (graph::Argument& out : outputs) {
-      memory.emplace_back(static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
-      out.data = memory.back().data();
-      out.stride = 0;
-      out.type = out.rounded = call.arithmetic;
-    }
-    call.outputs = outputs;
-    call.accumulate = false;
-    step.op->run(call);
-    return widened(outputs[output], call.ctx)[element];
+  static std::optional<double> computed_wide(const graph::Call& call, const plan::Step& step,
+                                             std::size_t output, std::size_t element) {
+    const std::optional<std::vector<double>> values = RepeatedStep::wide(call, step, output);
+    return values ? std::optional((*values)[element]) : std::nullopt;
   }
 
   /// Adds the rows of the values on a token axis.
@@ -262,7 +205,7 @@ class Search {
   const std::int64_t& first_row_;
   const plan::Step* where_ = nullptr;
   std::size_t output_ = 0;
-  Kept kept_;  // operands of the step that runs
+  RepeatedStep repeated_;  // operands of the step that runs
   NonFinite found_;
 };
 

@@ -1,0 +1,55 @@
+// Observes the values of a program while it runs: their range, distribution, and the errors of their
+// rounding.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "mantissa/numeric/value_counts.h"
+#include "mantissa/runtime/executor.h"
+#include "mantissa/runtime/repeated_step.h"
+
+namespace mantissa::runtime {
+
+/// A result of a step, or a factor that its product rounds while it reads it, and what was seen of it.
+struct ObservedValue {
+  const plan::Step* step = nullptr;
+  bool factor = false;
+  std::size_t index = 0;  // of the output, or of the input
+  Scalar format = Scalar::f32;
+  ValueCounts counts = {};
+  /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
+  /// count.
+  double interior_squares = 0;
+  std::uint64_t interior = 0;
+};
+
+/// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded a
+/// second time, without rounding, so an observed run takes two to three times as long.
+class Observer : private StepObserver {
+ public:
+  /// Observes the outputs of the steps for which `wanted` returns true.
+  Observer(Executor& executor, const std::function<bool(const plan::Step&)>& wanted);
+  ~Observer() override;
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  /// Returns what was seen since the last call, in the order of the plan. Values of several micro-batches are
+  /// added up. Integers and packed blocks are not observed.
+  std::vector<ObservedValue> take();
+
+ private:
+  void before(const plan::Step& step, graph::Call& call) override;
+  void after(const plan::Step& step, const graph::Call& call) override;
+  void see_result(ObservedValue& value, const graph::Call& call, const graph::Call& repeated);
+  static void see_factor(ObservedValue& value, const graph::Argument& factor, const kernels::Context& ctx);
+
+  Executor& executor_;
+  std::vector<bool> wanted_;  // by step
+  std::vector<ObservedValue> seen_;
+  RepeatedStep repeated_;
+};
+
+}  // namespace mantissa::runtime
