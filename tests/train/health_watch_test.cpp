@@ -31,16 +31,19 @@ TEST(HealthWatch, JoinsLayersAndNamesTheSpacing) {
   HealthWatch watch(policy("bf16-true"));
   watch.see(step(1e-5, {matrix("model.layers.0.mlp.up_proj.weight", 0.9),
                         matrix("model.layers.1.mlp.up_proj.weight", 0.7), matrix("lm_head.weight", 0.1)}));
-  const std::vector<Warning> found = watch.findings();
+  const std::vector<HealthFinding> found = watch.findings();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(
-      found[0].text,
+      found[0].warning.text,
       "80 % of the updates of the 2 matrices model.layers.*.mlp.up_proj.weight were lost: numbers in bf16 "
       "near 0.5 are 0.0039 apart, and the learning rate is 1e-05");
-  ASSERT_EQ(found[0].cures.size(), 2U);
-  EXPECT_EQ(found[0].cures[0].arguments,
+  EXPECT_EQ(found[0].kind, "rounded_away");
+  EXPECT_EQ(found[0].worst, "model.layers.0.mlp.up_proj.weight");
+  EXPECT_EQ(found[0].share, 0.8);
+  ASSERT_EQ(found[0].warning.cures.size(), 2U);
+  EXPECT_EQ(found[0].warning.cures[0].arguments,
             (std::vector<std::string>{"--overwrite", "--rule", "model.layers.*.mlp.up_proj: params=f32"}));
-  EXPECT_EQ(found[0].cures[1].arguments,
+  EXPECT_EQ(found[0].warning.cures[1].arguments,
             (std::vector<std::string>{"--overwrite", "--set", "precision.rounding=stochastic"}));
 }
 
@@ -50,7 +53,9 @@ TEST(HealthWatch, CountsOnlyUpdatesThatAreNotZero) {
   rare.updates_zero = 0.6;
   watch.see(step(1e-5, {rare}));
   ASSERT_EQ(watch.findings().size(), 1U);
-  EXPECT_EQ(watch.findings()[0].text.find("75 % of the updates of the matrix model.embed_tokens.weight"), 0U);
+  EXPECT_EQ(
+      watch.findings()[0].warning.text.find("75 % of the updates of the matrix model.embed_tokens.weight"),
+      0U);
 }
 
 TEST(HealthWatch, IgnoresTheWarmUpAndTheEndOfTheSchedule) {
@@ -76,7 +81,7 @@ TEST(HealthWatch, RaisesTheRateWhereEvenF32LosesUpdates) {
   p.master = Scalar::f32;
   watch.see(step(1e-12, {p}));
   ASSERT_EQ(watch.findings().size(), 1U);
-  EXPECT_EQ(watch.findings()[0].cures[0].arguments,
+  EXPECT_EQ(watch.findings()[0].warning.cures[0].arguments,
             (std::vector<std::string>{"--overwrite", "--set", "optimizer.lr=1e-10"}));
 }
 
@@ -88,13 +93,14 @@ TEST(HealthWatch, FindsGradientsAndCopiesOutOfRange) {
   c.saturated = 0.5;
   watch.see(step(1e-3, {a, b, c}));
   watch.see(step(1e-3, {matrix("a.weight", 0), b, c}));
-  const std::vector<Warning> found = watch.findings();
+  const std::vector<HealthFinding> found = watch.findings();
   ASSERT_EQ(found.size(), 3U);
-  EXPECT_EQ(found[0].text.find("20 % of the gradients of the matrix a.weight became zero"), 0U)
-      << found[0].text;
-  EXPECT_EQ(found[1].text.find("2.0 % of the gradients of the matrix b.weight exceeded"), 0U)
-      << found[1].text;
-  EXPECT_EQ(found[2].text.find("50 % of the matrix c.weight exceed, under their scale"), 0U) << found[2].text;
+  EXPECT_EQ(found[0].warning.text.find("20 % of the gradients of the matrix a.weight became zero"), 0U)
+      << found[0].warning.text;
+  EXPECT_EQ(found[1].warning.text.find("2.0 % of the gradients of the matrix b.weight exceeded"), 0U)
+      << found[1].warning.text;
+  EXPECT_EQ(found[2].warning.text.find("50 % of the matrix c.weight exceed, under their scale"), 0U)
+      << found[2].warning.text;
 }
 
 TEST(Patterns, ReplaceNumbersBetweenDots) {

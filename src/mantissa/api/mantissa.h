@@ -4,6 +4,7 @@
 // (api/error.h); the message states the fault, its place and the fix.
 #pragma once
 
+#include "mantissa/api/audit.h"
 #include "mantissa/api/config.h"
 #include "mantissa/api/convert.h"
 #include "mantissa/api/data.h"

@@ -17,4 +17,10 @@ std::string human_seconds(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
+std::string parameters_text(double count) {
+  return count < 1e6   ? fmt::format("{:.0f}K", count / 1e3)
+         : count < 1e9 ? fmt::format("{:.1f}M", count / 1e6)
+                       : fmt::format("{:.2f}B", count / 1e9);
+}
+
 }  // namespace mantissa

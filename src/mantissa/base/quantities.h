@@ -11,4 +11,7 @@ std::string human_bytes(double bytes);
 /// Returns for example "2.4 s" or "12 min".
 std::string human_seconds(double seconds);
 
+/// Returns a number of parameters: "850K", "24.1M", "1.24B".
+std::string parameters_text(double count);
+
 }  // namespace mantissa

@@ -59,6 +59,7 @@ int run_command(const Arguments& a) {
       {"eval", eval},
       {"trace", trace},
       {"explain", explain},
+      {"audit", audit},
       {"inspect", inspect},
       {"convert", convert},
       {"loss-scale", loss_scale},

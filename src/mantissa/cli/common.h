@@ -36,6 +36,7 @@ int generate(const Arguments& a);
 int eval(const Arguments& a);
 int trace(const Arguments& a);
 int explain(const Arguments& a);
+int audit(const Arguments& a);
 int inspect(const Arguments& a);
 int convert(const Arguments& a);
 int loss_scale(const Arguments& a);

@@ -7,10 +7,11 @@ namespace mantissa::cli {
 namespace {
 
 // Commands with a policy, commands that use hardware options, and commands that print results.
-constexpr std::string_view kPolicy = "train, generate, eval, trace, explain, convert";
-constexpr std::string_view kHardware = "train, generate, eval, trace, explain, inspect, convert, doctor";
+constexpr std::string_view kPolicy = "train, generate, eval, trace, explain, audit, convert";
+constexpr std::string_view kHardware =
+    "train, generate, eval, trace, explain, audit, inspect, convert, doctor";
 constexpr std::string_view kResults =
-    "train, generate, eval, trace, explain, inspect, convert, loss-scale, data kk, doctor";
+    "train, generate, eval, trace, explain, audit, inspect, convert, loss-scale, data kk, doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -23,6 +24,10 @@ const std::vector<Option>& option_rows() {
       {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train"},
       {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train"},
       {"--dry-run", nothing, "", "", "print the plan without training", "train"},
+      // audit
+      {"--steps", one, "N", "20", "steps from the beginning of the run", "audit"},
+      {"--out", one, "DIR", "", "directory of the report; default: the config's name with -audit", "audit"},
+      {"--no-cures", nothing, "", "", "do not replay the steps with each cure", "audit"},
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},
       {"--prompt-file", each, "FILE", "", "file with a prompt, read byte for byte; repeatable", "generate"},
@@ -90,7 +95,7 @@ const std::vector<Option>& option_rows() {
        "DeepSpeed JSON: policy, loss scale, batch, clipping, optimizer, schedule", kPolicy},
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
-       "train, eval, explain"},
+       "train, eval, explain, audit"},
       {"--target", each, "HARDWARE", "",
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
       // machine and output
@@ -128,6 +133,10 @@ const std::vector<Command>& command_rows() {
        "print the precision plan, memory and time without running",
        {{"CONFIG|MODEL", "a run's config (.toml), a model directory, or a run"}},
        "A config is explained as training; a model as generation or, with --deepspeed, as training."},
+      {"audit",
+       "run a few steps under observation, and report what the precision did",
+       {{"CONFIG", "a run's config, a TOML file"}},
+       "Writes report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
       {"inspect",
        "describe a checkpoint: ranges, origin, and the loss of a cast to each format",
        {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},

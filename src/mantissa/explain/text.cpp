@@ -14,12 +14,6 @@ std::string bytes_text(std::size_t bytes) {
   return human_bytes(static_cast<double>(bytes));
 }
 
-std::string parameters_text(double count) {
-  return count < 1e6   ? fmt::format("{:.0f}K", count / 1e3)
-         : count < 1e9 ? fmt::format("{:.1f}M", count / 1e6)
-                       : fmt::format("{:.2f}B", count / 1e9);
-}
-
 /// Returns for example "f32 native, bf16 converted".
 std::string formats_text(const Here& here) {
   std::vector<std::string> all;

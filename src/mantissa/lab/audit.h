@@ -40,6 +40,7 @@ struct ValueStep {
       error_mean{};                   // signed, relative to the rms of the values: a bias if it is not near 0
   std::optional<double> max_ulp{};    // the largest error, in units of the format's last place
   std::optional<double> cancelled{};  // of sums: elements below 1/64 of their largest term
+  std::optional<double> interior_error{};  // of intermediate results in a lowered format, relative to the rms
 };
 
 /// One value of the plan, over the observed steps.
@@ -47,6 +48,9 @@ struct ValueSeries {
   std::string scope, op, pass;  // "model.layers.3.mlp.down_proj", "matmul", "forward"
   std::string name;             // of one of several results: "q"; or ""
   Scalar format = Scalar::f32;  // as stored
+  bool factor = false;          // an operand that a product rounds while it reads it, called `name`
+  std::string interior = {};    // intermediate results in a lowered format ("softmax"), or ""
+  std::int64_t elements = 0;    // in a step
   std::string decided_by;       // the rule or preset that decided the format
   std::vector<ValueStep> steps;
   Binades binades{};  // of all observed steps, as stored
@@ -94,6 +98,8 @@ struct Audit {
   double seconds = 0;
 };
 
+/// Returns the verdict and the findings.
+std::string to_text(const Audit& audit);
 /// Returns audit.json (docs/cli.md).
 std::string to_json(const Audit& audit);
 /// Returns report.html, one page without references to other files.

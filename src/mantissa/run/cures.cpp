@@ -20,28 +20,13 @@ bool can_try(const Cure& cure) {
   return cure.effect.empty() && has(cure, "--resume");
 }
 
-/// Returns the config of the command with the cure's arguments.
-config::RunConfig with(const config::RunConfig& config, const Cure& cure) {
-  std::vector<std::string> overrides = {"log.health_interval=0"};
+/// Returns the config of a replay with the cure.
+config::RunConfig replayed(const config::RunConfig& config, const Cure& cure) {
   // A single overflow of the forward pass is enough to show that the cure fails.
-  if (config::scaler_options(config))
-    overrides.emplace_back("precision.loss_scale.forward_overflow_patience=1");
-  config::PrecisionArguments precision;
-  for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
-    const std::string &option = cure.arguments[i], &value = cure.arguments[i + 1];
-    if (option == "--set") overrides.push_back(value);
-    if (option == "--rule") precision.rules.push_back(value);
-    if (option == "--precision") precision.policy = value;
-  }
-  const auto parse = [&] {
-    return config::parse_config(config.to_toml(), "config.toml", overrides, precision);
-  };
-  try {
-    return parse();
-  } catch (const ConfigError&) {  // the new policy has no loss scale
-    overrides.erase(overrides.begin() + 1);
-    return parse();
-  }
+  const std::string impatient = "precision.loss_scale.forward_overflow_patience=1",
+                    no_health = "log.health_interval=0";
+  const config::RunConfig changed = with_cure(config, cure, {no_health});
+  return config::scaler_options(changed) ? with_cure(config, cure, {no_health, impatient}) : changed;
 }
 
 /// Runs a few steps with the cure. Returns the error with which the run stops, or null.
@@ -49,7 +34,7 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
   try {
     std::optional<io::StateReader> state;
     if (!replay.state.empty()) state.emplace(replay.state);
-    train::Trainer trainer(with(replay.config, cure), replay.source, replay.data, replay.device,
+    train::Trainer trainer(replayed(replay.config, cure), replay.source, replay.data, replay.device,
                            state ? state->header().step : 0);
     if (state) restore(trainer, *state, replay.state);
     const std::int64_t last = std::min(trainer.step() + kSteps, replay.config.run.steps);
@@ -80,6 +65,18 @@ bool join_rules(Cure& cure, const RunStopped& stopped) {
 }
 
 }  // namespace
+
+config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
+                            std::vector<std::string> overrides) {
+  config::PrecisionArguments precision;
+  for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+    const std::string &option = cure.arguments[i], &value = cure.arguments[i + 1];
+    if (option == "--set") overrides.push_back(value);
+    if (option == "--rule") precision.rules.push_back(value);
+    if (option == "--precision") precision.policy = value;
+  }
+  return config::parse_config(config.to_toml(), "config.toml", overrides, precision);
+}
 
 std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
   const bool repeats = replay.data.training_rows() > 0;  // rows from a callback may come only once

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -24,6 +25,11 @@ struct Replay {
   std::filesystem::path state;  // a state directory; empty: the start of the run
   std::size_t used_bytes = 0;   // by the stopped run, whose memory is still allocated
 };
+
+/// Returns `config` with the arguments of a cure: --set, --rule and --precision. Throws ConfigError if they
+/// do not fit the config.
+config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
+                            std::vector<std::string> overrides = {});
 
 /// Continues from the state with the arguments of each cure, for up to three steps. Drops the cures under
 /// which the run stops again; a rule is first joined by the rule that cures the next stop, up to eight times.

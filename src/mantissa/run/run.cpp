@@ -157,7 +157,9 @@ class Run {
     result.final_loss = last_loss_;
     if (!stop_.stop_requested()) finish(result, journal);
     result.interrupted = result.model.empty();
-    if (!result.interrupted) result.findings = health_.findings();
+    if (!result.interrupted) {
+      for (train::HealthFinding& f : health_.findings()) result.findings.push_back(std::move(f.warning));
+    }
     if (result.interrupted && saved_ != trainer_.step()) save_state();
     result.skipped = trainer_.skipped();
     result.fallback_share = (kernels::guard_count() - guarded_before).slow_share();

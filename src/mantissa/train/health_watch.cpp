@@ -72,7 +72,8 @@ std::string HealthWatch::who(const Found& f) {
   return fmt::format("the {} {}", count, patterns_of(f.names));
 }
 
-HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p) {
+HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p,
+                                     double share) {
   const auto same = [&](const Found& f) { return f.master == p.master && f.vectors == p.vector; };
   auto group = std::ranges::find_if(found, same);
   if (group == found.end()) {
@@ -81,7 +82,16 @@ HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::P
     group->vectors = p.vector;
   }
   group->names.push_back(p.name);
+  if (share > group->worst_share) {
+    group->worst = p.name;
+    group->worst_share = share;
+  }
   return *group;
+}
+
+HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string text,
+                                   std::vector<Cure> cures) {
+  return {std::move(kind), f.worst, f.part / f.of, {std::move(text), std::move(cures)}};
 }
 
 template <class Loss>
@@ -90,7 +100,7 @@ std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, double limi
   for (const Sums& s : parameters_) {
     const double share = loss(s) / static_cast<double>(s.steps);
     if (share <= limit) continue;
-    Found& f = add(found, s.last);
+    Found& f = add(found, s.last, share);
     f.part += share * static_cast<double>(s.last.elements);
     f.of += static_cast<double>(s.last.elements);
   }
@@ -120,15 +130,15 @@ void HealthWatch::see(const StepReport& step) {
   }
 }
 
-std::vector<Warning> HealthWatch::findings() const {
-  std::vector<Warning> said;
+std::vector<HealthFinding> HealthWatch::findings() const {
+  std::vector<HealthFinding> said;
   find_lost(said);
   find_gradients(said);
   find_saturated(said);
   return said;
 }
 
-void HealthWatch::find_lost(std::vector<Warning>& said) const {
+void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
   std::vector<Found> found;
   for (const Sums& s : parameters_) {
     const runtime::ParameterHealth& p = s.last;
@@ -136,7 +146,7 @@ void HealthWatch::find_lost(std::vector<Warning>& said) const {
     const precision::Use use{p.name, "update", precision::Pass::update, 0};
     if (policy_.resolve(use).rounding == Rounding::stochastic || policy_.compensates(p.name)) continue;
     if (s.moving == 0 || s.lost / s.moving <= limits_.updates_lost) continue;
-    Found& f = add(found, p);
+    Found& f = add(found, p, s.lost / s.moving);
     f.part += s.lost;
     f.of += s.moving;
     f.absmax = std::max(f.absmax, p.weight_absmax);
@@ -146,38 +156,38 @@ void HealthWatch::find_lost(std::vector<Warning>& said) const {
     }
   }
   for (const Found& f : found) {
-    Warning& w = said.emplace_back();
-    w.text = fmt::format("{} of the updates of {} were lost", percent(f.part / f.of), who(f));
+    std::string text = fmt::format("{} of the updates of {} were lost", percent(f.part / f.of), who(f));
     if (f.counted > 0)
-      w.text += fmt::format(", and {} of the elements equal their start", percent(f.never / f.counted));
-    w.text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
-                          name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
-    if (bytes_of(f.master) >= 4) {
-      w.cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
-    } else {
-      w.cures = {{started_over(rules_for(f.names, "params"))},
-                 {started_over({"--set", "precision.rounding=stochastic"})}};
-    }
+      text += fmt::format(", and {} of the elements equal their start", percent(f.never / f.counted));
+    text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
+                        name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
+    std::vector<Cure> cures = {{started_over(rules_for(f.names, "params"))},
+                               {started_over({"--set", "precision.rounding=stochastic"})}};
+    if (bytes_of(f.master) >= 4)
+      cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
+    said.push_back(finding(f, "rounded_away", std::move(text), std::move(cures)));
   }
 }
 
-void HealthWatch::find_gradients(std::vector<Warning>& said) const {
-  const auto say = [&](const Found& f, std::string_view what) {
-    said.push_back({fmt::format("{} of the gradients of {} {}", percent(f.part / f.of), who(f), what),
-                    {{started_over(rules_for(f.names, "grads"))}}});
+void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
+  const auto say = [&](const Found& f, const char* kind, std::string_view what) {
+    said.push_back(finding(f, kind,
+                           fmt::format("{} of the gradients of {} {}", percent(f.part / f.of), who(f), what),
+                           {{started_over(rules_for(f.names, "grads"))}}));
   };
   for (const Found& f : above([](const Sums& s) { return s.flushed; }, limits_.grads_flushed))
-    say(f, "became zero: they are at most half the smallest number of their format");
+    say(f, "underflow", "became zero: they are at most half the smallest number of their format");
   for (const Found& f : above([](const Sums& s) { return s.saturated; }, limits_.saturated))
-    say(f, "exceeded the range of their format");
+    say(f, "saturation", "exceeded the range of their format");
 }
 
-void HealthWatch::find_saturated(std::vector<Warning>& said) const {
+void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
   for (const Found& f : above([](const Sums& s) { return s.beyond; }, limits_.saturated)) {
-    said.push_back({fmt::format("{} of {} exceed, under their scale, the range of the format in which "
-                                "products read them",
-                                percent(f.part / f.of), who(f)),
-                    {{started_over(rules_for(f.names, "compute"))}}});
+    std::string text =
+        fmt::format("{} of {} exceed, under their scale, the range of the format in which products read them",
+                    percent(f.part / f.of), who(f));
+    said.push_back(
+        finding(f, "saturation", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
   }
 }
 

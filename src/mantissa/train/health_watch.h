@@ -19,6 +19,14 @@ struct HealthLimits {
   double saturated = 0.01;     // of the gradients, or of a scaled copy
 };
 
+/// A loss of several parameters.
+struct HealthFinding {
+  std::string kind;   // "rounded_away", "underflow", "saturation"
+  std::string worst;  // the parameter that loses the largest share
+  double share = 0;   // of the elements of all these parameters
+  Warning warning;    // one sentence, with cures
+};
+
 /// Observes the steps of a run in order.
 class HealthWatch {
  public:
@@ -31,7 +39,7 @@ class HealthWatch {
 
   /// Returns the findings of all steps so far; none for a healthy run. Parameters with the same finding and
   /// the same name in several layers are one finding.
-  std::vector<Warning> findings() const;
+  std::vector<HealthFinding> findings() const;
 
  private:
   struct Sums {
@@ -48,18 +56,22 @@ class HealthWatch {
     double part = 0, of = 0;        // elements
     double never = 0, counted = 0;  // elements that never moved, and those for which that is known
     double absmax = 0;
+    std::string worst = {};
+    double worst_share = 0;
   };
+  static HealthFinding finding(const Found& found, std::string kind, std::string text,
+                               std::vector<Cure> cures);
   /// Returns "the 13 vectors model.layers.*.input_layernorm.weight, model.norm.weight".
   static std::string who(const Found& found);
   /// Adds `p` to its group, a new one if there is none, and returns the group.
-  static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p);
+  static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p, double share);
   /// Returns the parameters whose mean share loss(sums) / steps is above `limit`.
   template <class Loss>
   std::vector<Found> above(const Loss& loss, double limit) const;
 
-  void find_lost(std::vector<Warning>& said) const;
-  void find_gradients(std::vector<Warning>& said) const;
-  void find_saturated(std::vector<Warning>& said) const;
+  void find_lost(std::vector<HealthFinding>& said) const;
+  void find_gradients(std::vector<HealthFinding>& said) const;
+  void find_saturated(std::vector<HealthFinding>& said) const;
 
   precision::Policy policy_;
   HealthLimits limits_;

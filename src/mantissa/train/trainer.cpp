@@ -82,6 +82,11 @@ std::vector<comm::Gradient> Trainer::gradients() const {
   return all;
 }
 
+runtime::Executor& Trainer::next_executor() {
+  enter(part_of(step_));
+  return session_->executor();
+}
+
 std::size_t Trainer::part_of(std::int64_t done) const {
   std::size_t part = 0;
   while (part + 1 < parts_.size() && parts_[part + 1].first <= done) ++part;

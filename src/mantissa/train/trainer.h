@@ -29,10 +29,13 @@ namespace mantissa::train {
 
 /// The cause of a skipped step or of a stopped run, as far as it is known.
 struct Overflow {
-  std::string what;      // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
-  std::string scope;     // "model.layers.5.mlp.down_proj"
-  std::string rows;      // "rows 3, 17 of kk"
-  bool forward = false;  // in the forward pass: it does not depend on the loss scale
+  std::string what;                // "model.layers.5.mlp.down_proj matmul backward 8.1e4 > 65504 (f16)"
+  std::string scope;               // "model.layers.5.mlp.down_proj"
+  std::string rows;                // "rows 3, 17 of kk"
+  bool forward = false;            // in the forward pass: it does not depend on the loss scale
+  std::string op = {}, pass = {};  // "matmul", "backward"
+  std::vector<std::int64_t> origins = {};  // of the rows, in the data
+  std::vector<double> inputs = {};         // the largest finite magnitude of each number that the op reads
   std::vector<std::string> cure =
       {};  // {"--set", "precision.reduce=f32"}, if the cure is not the scope's compute format
 };
@@ -74,6 +77,9 @@ class Trainer {
   /// otherwise.
   std::optional<double> validate(const std::stop_token& stop = {});
 
+  /// Returns the executor that advance() will use, for observers. Valid until the step is complete.
+  runtime::Executor& next_executor();
+
   std::int64_t step() const { return step_; }
   std::int64_t applied() const { return applied_; }
   std::int64_t skipped() const { return step_ - applied_; }
@@ -83,6 +89,9 @@ class Trainer {
   /// Sets the counters of a resumed state. A scaler that the state does not have keeps its initial scale.
   void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
                const std::optional<precision::ScalerState>& scaler);
+
+  /// Returns the overflow that stopped the last advance(), or null.
+  const std::optional<Overflow>& overflow() const { return overflow_; }
 
   /// Sets the source of ParameterHealth::never_moved.
   void set_start(runtime::CountUnchanged unchanged) { unchanged_ = std::move(unchanged); }
@@ -171,7 +180,8 @@ class Trainer {
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;
   runtime::CountUnchanged unchanged_;
-  std::int64_t first_row_ = 0;  // first row of the current micro-batch
+  std::optional<Overflow> overflow_;  // of the last step
+  std::int64_t first_row_ = 0;        // first row of the current micro-batch
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
   std::vector<config::StepRange> passed_over_;
   std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass

@@ -52,6 +52,9 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
   if (first) {
     overflow.what = first->text();
     overflow.scope = first->scope;
+    overflow.op = first->op;
+    overflow.pass = first->pass;
+    overflow.inputs = first->inputs;
     overflow.cure = first->cure();
     overflow.forward = first->pass == "forward";
     for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
@@ -63,6 +66,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
     overflow.cure = {"--set", "precision.reduce=f32"};
   }
   if (origins.empty()) origins.assign(rows.origin.begin(), rows.origin.end());
+  overflow.origins = origins;
   constexpr std::size_t kMost = 16;
   const std::size_t shown = std::min(origins.size(), kMost);
   overflow.rows = fmt::format(
@@ -74,6 +78,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
 
 void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
   Overflow overflow = find_overflow(rows);
+  overflow_ = overflow;
   const bool skips = config_.run.on_nonfinite == "skip";
   if (!scaler_ && !skips) stop_non_finite(overflow, report.loss);
   report.skipped = true;

@@ -1,0 +1,40 @@
+// Audits: a few steps under observation, and what the precision did in them.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <stop_token>
+#include <string>
+
+#include "mantissa/api/config.h"
+#include "mantissa/api/data.h"
+#include "mantissa/api/hardware.h"
+
+namespace mantissa::api {
+
+struct AuditOptions {
+  std::int64_t steps = 20;  // from the beginning; at most run.steps
+  bool try_cures = true;    // replay the steps with each cure
+  Hardware hardware;
+  Data data;  // from memory, in place of the config's source
+};
+
+struct AuditReport {
+  std::string text;  // the verdict and the findings, for people
+  std::string json;  // audit.json (docs/cli.md)
+  std::string html;  // report.html: one page without references to other files
+  std::int64_t findings = 0;
+  std::int64_t steps = 0;  // that ran
+  bool interrupted = false;
+};
+
+/// Called after each step with its loss.
+using OnAuditStep = std::function<void(std::int64_t step, std::int64_t steps, double loss)>;
+
+/// Trains `options.steps` steps of a run without writing anything, observes every value of the plan, and
+/// returns what it saw. The steps have the bits of a run that is not observed. Throws ConfigError, FileError
+/// and ResourceError as train() does. A run that stops is a finding.
+AuditReport audit(const Config& config, const AuditOptions& options = {}, const OnAuditStep& on_step = {},
+                  std::stop_token stop = {});
+
+}  // namespace mantissa::api

@@ -1,0 +1,42 @@
+// mantissa audit
+#include <fmt/format.h>
+
+#include "mantissa/api/error.h"
+#include "mantissa/cli/common.h"
+#include "mantissa/cli/fit.h"
+#include "mantissa/cli/signal_stop.h"
+#include "mantissa/cli/terminal.h"
+#include "mantissa/io/atomic.h"
+#include "mantissa/io/file.h"
+
+namespace mantissa::cli {
+
+int audit(const Arguments& a) {
+  const api::Config config = api::Config::load(a.at(0), a.texts("--set"), precision_of(a));
+  tell(a, config.notes(), config.warnings());
+  api::AuditOptions options;
+  options.steps = a.integer("--steps", 1, std::int64_t{1} << 40);
+  options.try_cures = !a.has("--no-cures");
+  options.hardware = hardware_of(a);
+  const std::filesystem::path out =
+      a.has("--out") ? a.text("--out") : std::filesystem::path(a.at(0)).stem().string() + "-audit";
+  const SignalStop signals;
+  const bool quiet = a.has("--quiet") || a.has("--json");
+  const api::AuditReport report = api::audit(
+      config, options,
+      [&](std::int64_t step, std::int64_t steps, double loss) {
+        if (!quiet) fmt::print(stderr, "step {} of {}, loss {:.4f}\n", step, steps, loss);
+      },
+      signals.token());
+  io::make_directories(out);
+  io::write_file_atomic(out / "audit.json", report.json);
+  io::write_file_atomic(out / "report.html", report.html);
+  if (a.has("--json")) {
+    fmt::print("{}\n", report.json);
+  } else {
+    fmt::print("{}\nreport  {}\n", report.text, (out / "report.html").string());
+  }
+  return report.interrupted ? kInterrupted : 0;
+}
+
+}  // namespace mantissa::cli

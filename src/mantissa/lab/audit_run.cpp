@@ -1,0 +1,126 @@
+#include "mantissa/lab/audit_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/lab/causes.h"
+#include "mantissa/lab/findings.h"
+#include "mantissa/lab/record.h"
+#include "mantissa/plan/explain.h"
+#include "mantissa/runtime/observer.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// The masters before the first step, in memory.
+class Start {
+ public:
+  explicit Start(train::Trainer& trainer) : device_(trainer.device()) {
+    for (std::size_t i = 0; i < trainer.program().slots.size(); ++i) {
+      const plan::Slot& slot = trainer.program().slots[i];
+      const Matrix master = trainer.weights().master(i);
+      std::vector<std::byte>& bytes =
+          bytes_.emplace_back(static_cast<std::size_t>(slot.shape.count()) * bytes_of(master.type));
+      device_.download(bytes, static_cast<const std::byte*>(master.data));
+      names_.push_back(slot.name);
+    }
+  }
+  std::optional<std::int64_t> unchanged(const plan::Slot& slot, ConstMatrix master) const {
+    const auto at = std::ranges::find(names_, slot.name);
+    if (at == names_.end()) return std::nullopt;
+    const std::vector<std::byte>& start = bytes_[static_cast<std::size_t>(at - names_.begin())];
+    if (start.size() != static_cast<std::size_t>(slot.shape.count()) * bytes_of(master.type))
+      return std::nullopt;
+    std::vector<std::byte> staging;
+    const auto now = device_.view(static_cast<const std::byte*>(master.data), start.size(), staging);
+    return kernels::count_equal(device_.host(), slot.shape.count(), start.data(), master.type, now.data(),
+                                master.type);
+  }
+
+ private:
+  const runtime::Device& device_;
+  std::vector<std::string> names_;
+  std::vector<std::vector<std::byte>> bytes_;
+};
+
+/// Returns true for at most `most` of `steps` steps, the first and the last among them.
+bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
+  if (steps <= most) return true;
+  if (step == steps) return true;
+  const auto at = [&](std::int64_t s) { return s * (most - 1) / steps; };
+  return step == 1 || at(step) != at(step - 1);
+}
+
+void describe(Audit& audit, const train::Trainer& trainer) {
+  const plan::Program& program = trainer.program();
+  audit.preset = program.policy.preset();
+  audit.policy = program.policy.line();
+  for (const plan::Slot& slot : program.slots) audit.parameters += slot.shape.count();
+  audit.model = fmt::format("{} {}", trainer.model().model_type,
+                            parameters_text(static_cast<double>(audit.parameters)));
+  audit.title = fmt::format("{} under {}", trainer.config().run.name, audit.preset);
+  audit.plan = plan::plan_rows(program);
+  const std::vector<plan::PlanRow> update = plan::update_rows(*program.update);
+  audit.plan.insert(audit.plan.end(), update.begin(), update.end());
+}
+
+}  // namespace
+
+Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
+                const std::stop_token& stop) {
+  const auto begin = std::chrono::steady_clock::now();
+  Audit audit;
+  config::RunConfig config = source.config;
+  config.log.health_interval = 1;
+  const std::int64_t steps = std::min(options.steps, config.run.steps);
+  train::Trainer trainer(config, source.model, source.data, source.device);
+  describe(audit, trainer);
+  const Start start(trainer);
+  trainer.set_start(
+      [&](const plan::Slot& slot, ConstMatrix master) { return start.unchanged(slot, master); });
+  Record record(audit);
+  std::vector<Finding> found = data_findings(source, steps);
+  try {
+    for (std::int64_t step = 1; step <= steps && !stop.stop_requested(); ++step) {
+      std::optional<runtime::Observer> observer;
+      if (is_observed(step, steps, options.observed))
+        observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
+      const std::optional<train::StepReport> r = trainer.advance(stop);
+      if (!r) break;
+      record.add_step(*r);
+      if (observer) record.add_values(step, trainer.program(), observer->take());
+      if (r->overflow && found.empty()) found.push_back(nonfinite_finding(*r->overflow, step));
+      audit.steps = step;
+      if (on_step) on_step(*r, steps);
+    }
+  } catch (const RunStopped& e) {
+    audit.stopped = e.message();
+    if (trainer.overflow()) {
+      std::erase_if(found, [](const Finding& f) { return f.kind == "nonfinite"; });
+      found.push_back(nonfinite_finding(*trainer.overflow(), trainer.step() + 1));
+    }
+  }
+  for (Finding& f : find_problems(audit, config)) found.push_back(std::move(f));
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
+  audit.findings = std::move(found);
+  const Thresholds limits;
+  audit.thresholds = {{"overflow", limits.overflow},
+                      {"saturation", limits.saturation},
+                      {"underflow", limits.underflow},
+                      {"updates_lost", limits.updates_lost},
+                      {"bias", limits.bias},
+                      {"interior", limits.interior},
+                      {"cancellation", limits.cancellation},
+                      {"scale_fall", limits.scale_fall}};
+  if (options.tries_cures) try_cures(audit, source, stop);
+  audit.verdict = verdict_of(audit);
+  audit.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return audit;
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,149 @@
+#include "mantissa/lab/causes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/counted.h"
+#include "mantissa/lab/findings.h"
+#include "mantissa/run/cures.h"
+
+namespace mantissa::lab {
+namespace {
+
+constexpr std::size_t kMostTried = 6;  // findings whose cures are tried
+
+bool same_place(const Finding& a, const Finding& b) {
+  return a.kind == b.kind && a.scope == b.scope && a.op == b.op && a.pass == b.pass;
+}
+
+/// Returns the audit of the steps up to one after `step`, with the cure; null if the policy refuses it.
+std::optional<Audit> repeated(const AuditSource& source, const Cure& cure, std::int64_t step,
+                              const std::stop_token& stop) {
+  try {
+    const config::RunConfig changed = run::with_cure(source.config, cure);
+    AuditOptions options;
+    options.steps = step + 1;
+    options.tries_cures = false;
+    return audit_run({changed, source.model, source.data, source.device}, options, {}, stop);
+  } catch (const ConfigError&) {
+    return std::nullopt;
+  } catch (const DtypeError&) {
+    return std::nullopt;
+  }
+}
+
+/// True if the finding is gone and the cure has brought nothing worse.
+bool cures(const Audit& audit, const Finding& finding) {
+  return audit.stopped.empty() && std::ranges::none_of(audit.findings, [&](const Finding& f) {
+           return same_place(f, finding) || f.severity > finding.severity;
+         });
+}
+
+/// Tries the finding's own cure, and for lack of it others that suit its kind. Keeps the first that works.
+void try_finding(Finding& finding, const AuditSource& source, const std::stop_token& stop) {
+  std::vector<Cure> candidates;
+  if (finding.cure) candidates.push_back(*finding.cure);
+  const bool scaled = config::scaler_options(source.config).has_value();
+  if (finding.kind == "underflow" && finding.pass == "backward" && !scaled)
+    candidates.insert(candidates.begin(), {{"--set", "precision.loss_scale=dynamic"}});
+  if (finding.kind == "nonfinite" || finding.kind == "overflow")
+    candidates.push_back({{"--precision", "bf16-mixed"}});
+  if (finding.kind == "nonfinite" || finding.kind == "overflow" || finding.kind == "saturation")
+    candidates.push_back({{"--precision", "32-true"}});
+  for (Cure& candidate : candidates) {
+    if (stop.stop_requested()) return;
+    const std::optional<Audit> after = repeated(source, candidate, finding.step, stop);
+    if (!after || !cures(*after, finding)) continue;
+    candidate.tested = true;
+    finding.cure = std::move(candidate);
+    return;
+  }
+  if (finding.kind != "nonfinite") return;
+  // In f32 as well: the precision is not the cause.
+  const Cure slower{
+      {"--precision", "32-true", "--set", fmt::format("optimizer.lr={:g}", source.config.optimizer.lr / 10)}};
+  const std::optional<Audit> after = repeated(source, slower, finding.step, stop);
+  finding.rule.reset();
+  finding.cure.reset();
+  finding.text += "; it happens in f32 too, so the precision is not the cause";
+  if (!after || !cures(*after, finding)) return;
+  finding.cure = Cure{{"--set", fmt::format("optimizer.lr={:g}", source.config.optimizer.lr / 10)}, {}, true};
+  finding.text += ": a learning rate ten times lower prevents it";
+}
+
+}  // namespace
+
+std::vector<Finding> data_findings(const AuditSource& source, std::int64_t steps) {
+  std::vector<Finding> found;
+  if (source.data.training_rows() == 0) return found;  // from a callback
+  std::int64_t empty = 0, rows = 0;
+  Finding masked;
+  for (std::int64_t step = 1; step <= steps; ++step) {
+    text::StepData data;
+    try {
+      data = source.data.step(step, source.config.batch.global_batch_size);
+    } catch (const ConfigError& e) {
+      Finding none;
+      none.kind = "no_labels";
+      none.pass = "forward";
+      none.step = step;
+      none.share = 1;
+      none.severity = 110;
+      none.text = fmt::format("step {}: {}", step, e.message());
+      return {none};
+    }
+    for (std::int64_t r = 0; r < data.rows; ++r, ++rows) {
+      const std::span<const float> weights = data.weights_of(r);
+      const std::span<const std::int32_t> targets = data.targets_of(r);
+      bool counts = weights.empty() && targets.empty();
+      for (std::size_t i = 0; i < std::max(weights.size(), targets.size()); ++i) {
+        const bool target = targets.empty() || targets[i] >= 0, weight = weights.empty() || weights[i] != 0;
+        counts = counts || (target && weight);
+      }
+      if (counts) continue;
+      if (empty++ == 0) masked.step = step;
+      if (masked.step == step) masked.rows.push_back(data.origin[static_cast<std::size_t>(r)]);
+    }
+  }
+  if (empty == 0) return found;
+  masked.kind = "masked_row";
+  masked.pass = "forward";
+  masked.share = static_cast<double>(empty) / static_cast<double>(rows);
+  masked.severity = 35;
+  masked.text = fmt::format("{} of {} of the data have no label that counts: they train nothing", empty,
+                            counted(rows, "row"));
+  found.push_back(std::move(masked));
+  return found;
+}
+
+void try_cures(Audit& audit, const AuditSource& source, const std::stop_token& stop) {
+  std::size_t tried = 0;
+  for (Finding& f : audit.findings) {
+    if (tried == kMostTried) return;
+    if (f.kind == "no_labels" || f.kind == "masked_row" || f.kind == "cancellation") continue;
+    try_finding(f, source, stop);
+    ++tried;
+  }
+}
+
+std::string verdict_of(const Audit& audit) {
+  const std::string what = fmt::format("{} of {}", counted(audit.steps, "step"), audit.title);
+  if (audit.findings.empty()) {
+    return fmt::format(
+        "{} showed no problem: no value left the range of its format, no format lost more than its "
+        "share of gradients or updates, and every step was applied.",
+        what);
+  }
+  const Finding& first = audit.findings.front();
+  std::string text =
+      fmt::format("{} showed {}. The worst: {}.", what,
+                  counted(static_cast<std::int64_t>(audit.findings.size()), "problem"), first.text);
+  if (first.cure && first.cure->tested)
+    text += " A cure was tried on the same steps, and the problem was gone.";
+  if (!audit.stopped.empty()) text += " The run stopped there.";
+  return text;
+}
+
+}  // namespace mantissa::lab
