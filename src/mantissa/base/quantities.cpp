@@ -17,6 +17,11 @@ std::string human_seconds(double seconds) {
   return fmt::format("{:.1f} h", seconds / 3600);
 }
 
+std::string percent_text(double share) {
+  const bool whole = share == 0 || share >= 0.9995 || (share >= 0.0995 && share <= 0.99);
+  return fmt::format("{:.{}f} %", 100 * share, whole ? 0 : 1);
+}
+
 std::string parameters_text(double count) {
   return count < 1e6   ? fmt::format("{:.0f}K", count / 1e3)
          : count < 1e9 ? fmt::format("{:.1f}M", count / 1e6)

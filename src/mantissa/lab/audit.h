@@ -37,9 +37,10 @@ struct ValueStep {
   std::optional<double> overflowed{};  // finite before rounding, beyond the format's range after it
   std::optional<double> error_rms{};   // of the rounding, relative to the rms of the values
   std::optional<double>
-      error_mean{};                   // signed, relative to the rms of the values: a bias if it is not near 0
-  std::optional<double> max_ulp{};    // the largest error, in units of the format's last place
-  std::optional<double> cancelled{};  // of sums: elements below 1/64 of their largest term
+      error_mean{};  // signed, relative to the rms of the values: a bias if it is not near 0
+  std::optional<double> error_inward{};    // the mean decrease of the magnitude, relative to the rms
+  std::optional<double> max_ulp{};         // the largest error, in units of the format's last place
+  std::optional<double> cancelled{};       // of sums: elements below 1/64 of their largest term
   std::optional<double> interior_error{};  // of intermediate results in a lowered format, relative to the rms
 };
 

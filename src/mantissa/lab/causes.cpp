@@ -45,9 +45,11 @@ bool cures(const Audit& audit, const Finding& finding) {
 void try_finding(Finding& finding, const AuditSource& source, const std::stop_token& stop) {
   std::vector<Cure> candidates;
   if (finding.cure) candidates.push_back(*finding.cure);
-  const bool scaled = config::scaler_options(source.config).has_value();
-  if (finding.kind == "underflow" && finding.pass == "backward" && !scaled)
-    candidates.insert(candidates.begin(), {{"--set", "precision.loss_scale=dynamic"}});
+  const std::optional<precision::ScalerOptions> scaler = config::scaler_options(source.config);
+  const bool adapts = scaler && scaler->rule != precision::ScalerRule::constant;
+  if (finding.kind == "underflow" && finding.pass == "backward" && !adapts)
+    candidates.insert(candidates.begin(), {{"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
+                                                            : "precision.loss_scale=dynamic"}});
   if (finding.kind == "nonfinite" || finding.kind == "overflow")
     candidates.push_back({{"--precision", "bf16-mixed"}});
   if (finding.kind == "nonfinite" || finding.kind == "overflow" || finding.kind == "saturation")
@@ -62,15 +64,17 @@ void try_finding(Finding& finding, const AuditSource& source, const std::stop_to
   }
   if (finding.kind != "nonfinite") return;
   // In f32 as well: the precision is not the cause.
-  const Cure slower{
-      {"--precision", "32-true", "--set", fmt::format("optimizer.lr={:g}", source.config.optimizer.lr / 10)}};
-  const std::optional<Audit> after = repeated(source, slower, finding.step, stop);
   finding.rule.reset();
   finding.cure.reset();
   finding.text += "; it happens in f32 too, so the precision is not the cause";
-  if (!after || !cures(*after, finding)) return;
-  finding.cure = Cure{{"--set", fmt::format("optimizer.lr={:g}", source.config.optimizer.lr / 10)}, {}, true};
-  finding.text += ": a learning rate ten times lower prevents it";
+  for (const double factor : {1e-1, 1e-2, 1e-4, 1e-8}) {
+    const std::string lr = fmt::format("optimizer.lr={:g}", source.config.optimizer.lr * factor);
+    const std::optional<Audit> after = repeated(source, {{"--set", lr}}, finding.step, stop);
+    if (!after || !after->stopped.empty()) continue;
+    finding.cure = Cure{{"--set", lr}, {}, true};
+    finding.text += fmt::format(": a learning rate of {:g} prevents it", source.config.optimizer.lr * factor);
+    return;
+  }
 }
 
 }  // namespace

@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/counted.h"
+#include "mantissa/base/quantities.h"
 #include "mantissa/numeric/round.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/train/health_watch.h"
 
 namespace mantissa::lab {
 namespace {
-
-std::string percent(double share) {
-  return fmt::format("{:.{}f} %", 100 * share, share > 0.995 || share < 0.1 ? 1 : 0);
-}
 
 /// Returns "model.layers.3.mlp.down_proj matmul forward", with the operand's or result's name.
 std::string place(const ValueSeries& v) {
@@ -28,8 +26,10 @@ class Search {
 
   /// `measure` returns a value's figure in a step, or null. Figures above `limit` are a problem; `write`
   /// completes the finding of the largest one.
+  /// A problem that `lasts` must occur in at least two observed steps, and a quarter of them: delayed scales
+  /// start at 1, and so lose values in the first step.
   template <class Measure, class Write>
-  void find(double limit, const Measure& measure, const Write& write) {
+  void find(double limit, bool lasts, const Measure& measure, const Write& write) {
     struct Worst {
       std::string key;
       const ValueSeries* value;
@@ -43,20 +43,23 @@ class Search {
       const ValueStep* most = nullptr;
       double figure = 0;
       std::int64_t first = 0;
+      std::size_t times = 0;
       for (const ValueStep& s : v.steps) {
         const std::optional<double> here = measure(v, s);
         if (!here || !(*here > limit)) continue;
+        ++times;
         if (first == 0) first = s.step;
         if (most == nullptr || *here > figure) most = &s, figure = *here;
       }
       if (most == nullptr) continue;
-      const std::string key = fmt::format("{} {} {} {}", train::patterns_of({v.scope}), v.op, v.pass, v.name);
+      if (lasts && v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4)) continue;
+      const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
       auto group = std::ranges::find(worst, key, &Worst::key);
       if (group == worst.end()) {
         worst.push_back({key, &v, most, first, figure, 1});
         continue;
       }
-      ++group->scopes;
+      group->scopes += group->value->scope != v.scope ? 1 : 0;
       group->first = std::min(group->first, first);
       if (figure > group->figure) group->value = &v, group->step = most, group->figure = figure;
     }
@@ -69,7 +72,7 @@ class Search {
       f.share = w.figure;
       f.evidence = {{"absmax", w.step->absmax}, {"absmin", w.step->absmin}, {"rms", w.step->rms}};
       write(f, *w.value, *w.step, w.figure);
-      if (w.scopes > 1) f.text += fmt::format("; so do {} other layers", w.scopes - 1);
+      if (w.scopes > 1) f.text += fmt::format("; the same in {} more", counted(w.scopes - 1, "layer"));
       found_.push_back(std::move(f));
     }
   }
@@ -86,7 +89,7 @@ std::string rule_for(const ValueSeries& v) {
 
 void find_overflow(Search& search, const Thresholds& t) {
   search.find(
-      t.overflow,
+      t.overflow, false,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         // A format without infinity, or a saturating one, stores the largest value: that is saturation.
         return s.inf + s.nan > 0 && v.steps.size() > 0 ? s.overflowed : std::nullopt;
@@ -96,10 +99,10 @@ void find_overflow(Search& search, const Thresholds& t) {
         f.severity = 80 + 10 * share;
         f.rule = rule_for(v);
         f.text = fmt::format("{} exceeds the range of {} in {} of its values", place(v), name(v.format),
-                             percent(share));
+                             percent_text(share));
       });
   search.find(
-      t.saturation,
+      t.saturation, true,
       [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
         return s.inf + s.nan == 0 ? s.overflowed : std::nullopt;
       },
@@ -108,29 +111,29 @@ void find_overflow(Search& search, const Thresholds& t) {
         f.severity = 60 + 15 * share;
         f.rule = rule_for(v);
         f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
-                             percent(share), place(v), traits(v.format).max_finite, name(v.format));
+                             percent_text(share), place(v), traits(v.format).max_finite, name(v.format));
       });
 }
 
 void find_underflow(Search& search, const Thresholds& t) {
   search.find(
-      t.underflow, [](const ValueSeries&, const ValueStep& s) { return s.flushed; },
+      t.underflow, true, [](const ValueSeries&, const ValueStep& s) { return s.flushed; },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "underflow";
         f.severity = 40 + 20 * share;
         f.rule = rule_for(v);
         f.evidence["flushed"] = share;
-        f.text = fmt::format("{} of {} becomes zero: {} has no number between 0 and {:.2g}", percent(share),
-                             place(v), name(v.format), ulp(0, v.format));
+        f.text = fmt::format("{} of {} becomes zero: {} has no number between 0 and {:.2g}",
+                             percent_text(share), place(v), name(v.format), ulp(0, v.format));
       });
 }
 
 void find_errors(Search& search, const Thresholds& t) {
   search.find(
-      t.bias,
+      t.bias, true,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         if (!s.error_rms || *s.error_rms == 0 || v.elements < 4096) return std::nullopt;
-        const double ratio = std::abs(*s.error_mean) / *s.error_rms;
+        const double ratio = std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) / *s.error_rms;
         // Independent errors without a bias have a mean of about rms / √n.
         return ratio * std::sqrt(static_cast<double>(v.elements)) > 16 ? std::optional(ratio) : std::nullopt;
       },
@@ -140,14 +143,17 @@ void find_errors(Search& search, const Thresholds& t) {
         f.rule = rule_for(v);
         f.share = 1;
         f.evidence["error_mean"] = *s.error_mean;
+        f.evidence["error_inward"] = *s.error_inward;
         f.evidence["error_rms"] = *s.error_rms;
+        const bool inward = std::abs(*s.error_inward) > std::abs(*s.error_mean);
+        const char* where = !inward ? "" : *s.error_inward > 0 ? " toward zero" : " away from zero";
         f.text = fmt::format(
-            "the rounding of {} to {} has a bias of {:.2g} of the value's rms, {:.0f} % of the "
-            "rounding's own error: it adds up over layers and steps",
-            place(v), name(v.format), *s.error_mean, 100 * ratio);
+            "the rounding of {} to {} is biased{}: its mean error is {:.2g} of the value's rms, "
+            "{:.0f} % of its rms error, and adds up over layers and steps",
+            place(v), name(v.format), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
       });
   search.find(
-      t.interior,
+      t.interior, true,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         if (!s.interior_error || v.interior.empty()) return std::nullopt;
         return *s.interior_error / std::ldexp(1.0, -9) * std::sqrt(3.0);  // uniform rounding to bf16
@@ -165,13 +171,13 @@ void find_errors(Search& search, const Thresholds& t) {
             place(v), v.interior, *s.interior_error, ratio);
       });
   search.find(
-      t.cancellation, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
+      t.cancellation, true, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "cancellation";
         f.severity = 10 + 10 * share;
         f.text = fmt::format(
             "{} of the sums in {} are below 1/64 of their terms, so 6 of their leading bits cancel",
-            percent(share), place(v));
+            percent_text(share), place(v));
       });
 }
 
@@ -231,6 +237,24 @@ void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Findin
   }
 }
 
+/// Keeps the worst findings of a kind in a pass, and tells how many more there are.
+void shorten(std::vector<Finding>& found) {
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto same = [&](const Finding& f) { return f.kind == found[i].kind && f.pass == found[i].pass; };
+    const auto before = static_cast<std::size_t>(
+        std::count_if(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(i), same));
+    const auto after = static_cast<std::size_t>(
+        std::count_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(), same));
+    if (before + 1 != kMost || after == 0) continue;
+    found[i].text += fmt::format("; {} more places have the same problem", after);
+    const Finding kept = found[i];
+    found.erase(std::remove_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(),
+                               [&](const Finding& f) { return f.kind == kept.kind && f.pass == kept.pass; }),
+                found.end());
+  }
+}
+
 }  // namespace
 
 Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
@@ -265,6 +289,7 @@ std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& 
     if (f.rule && !f.cure) f.cure = Cure{{"--rule", *f.rule}};
   }
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
+  shorten(found);
   return found;
 }
 

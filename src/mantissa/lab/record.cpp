@@ -42,6 +42,7 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
     v.overflowed = share(c.overflowed, c.count);
     v.error_rms = c.relative_error();
     v.error_mean = c.relative_bias();
+    v.error_inward = c.relative_inward();
     v.max_ulp = c.max_ulp;
   }
   if (c.sums > 0) v.cancelled = share(c.cancelled, c.sums);

@@ -57,6 +57,7 @@ void ValueCounts::add_errors(const double* was, const double* values, std::size_
     const double error = y - x;
     if (error == 0) continue;
     error_sum += error;
+    error_inward += std::abs(x) - std::abs(y);
     error_squares += error * error;
     const int exponent = x == 0 ? least : std::max(exponent_of(x), least);
     max_ulp = std::max(max_ulp, std::ldexp(std::abs(error), bits - exponent));
@@ -89,6 +90,7 @@ void ValueCounts::merge(const ValueCounts& other) {
   flushed += other.flushed;
   overflowed += other.overflowed;
   error_sum += other.error_sum;
+  error_inward += other.error_inward;
   error_squares += other.error_squares;
   max_ulp = std::max(max_ulp, other.max_ulp);
   before.merge(other.before);
@@ -108,6 +110,11 @@ double ValueCounts::relative_error() const {
 double ValueCounts::relative_bias() const {
   const double size = rms();
   return size == 0 || compared == 0 ? 0 : error_sum / static_cast<double>(compared) / size;
+}
+
+double ValueCounts::relative_inward() const {
+  const double size = rms();
+  return size == 0 || compared == 0 ? 0 : error_inward / static_cast<double>(compared) / size;
 }
 
 }  // namespace mantissa

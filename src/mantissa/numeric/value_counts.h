@@ -28,7 +28,8 @@ struct ValueCounts {
   std::uint64_t overflowed =
       0;  // finite before, inf or nan after, or larger than the largest finite value before
   double error_sum = 0, error_squares = 0;
-  double max_ulp = 0;  // in units of the format's last place at the value before
+  double error_inward = 0;  // Σ |before| − |after|
+  double max_ulp = 0;       // in units of the format's last place at the value before
   Binades before{};
 
   // Of values that are a sum of two terms:
@@ -49,6 +50,8 @@ struct ValueCounts {
   /// Return the error relative to rms(); 0 if all values are zero.
   double relative_error() const;
   double relative_bias() const;
+  /// The mean decrease of the magnitude; positive for rounding toward zero.
+  double relative_inward() const;
 };
 
 }  // namespace mantissa

@@ -101,13 +101,15 @@ void Observer::see_result(ObservedValue& value, const graph::Call& call, const g
   // A gradient that is added to that of earlier micro-batches cannot be repeated.
   if (!is_exact(out, call.arithmetic) && !call.accumulate)
     wide = RepeatedStep::wide(repeated, *value.step, value.index);
+  // A result that is added to a sum in f32 is rounded before.
+  const Scalar rounded = holds(out.rounded, out.type) ? out.type : out.rounded;
   const graph::Argument& addend = repeated.addend;
   if (addend.data != nullptr && !overwrites(call, addend) &&
       addend.rows * addend.width == out.rows * out.width)
     term = widened(addend, call.ctx);
   add_parts(call.ctx, stored.size(), value.counts, [&](ValueCounts& part, std::size_t from, std::size_t n) {
     part.add(stored.data() + from, n, out.type);
-    if (wide) part.add_errors(wide->data() + from, stored.data() + from, n, out.type);
+    if (wide) part.add_errors(wide->data() + from, stored.data() + from, n, rounded);
     if (term) part.add_sums(stored.data() + from, term->data() + from, n);
   });
   if (holds(value.step->interior, call.arithmetic) || call.accumulate) return;

@@ -7,7 +7,7 @@
 #include <cctype>
 #include <cmath>
 
-#include "mantissa/base/counted.h"
+#include "mantissa/base/quantities.h"
 #include "mantissa/numeric/round.h"
 
 namespace mantissa::train {
@@ -24,10 +24,6 @@ std::string pattern_of(std::string_view name) {
     at = dot + 1;
   }
   return pattern;
-}
-
-std::string percent(double share) {
-  return fmt::format("{:.{}f} %", 100 * share, share > 0.995 || share < 0.1 ? 1 : 0);
 }
 
 /// Returns the arguments that give every parameter in `names` f32 in `field`.
@@ -156,9 +152,9 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
     }
   }
   for (const Found& f : found) {
-    std::string text = fmt::format("{} of the updates of {} were lost", percent(f.part / f.of), who(f));
+    std::string text = fmt::format("{} of the updates of {} were lost", percent_text(f.part / f.of), who(f));
     if (f.counted > 0)
-      text += fmt::format(", and {} of the elements equal their start", percent(f.never / f.counted));
+      text += fmt::format(", and {} of the elements equal their start", percent_text(f.never / f.counted));
     text += fmt::format(": numbers in {} near {:.2g} are {:.2g} apart, and the learning rate is {:.2g}",
                         name(f.master), f.absmax, ulp(f.absmax, f.master), lr_);
     std::vector<Cure> cures = {{started_over(rules_for(f.names, "params"))},
@@ -171,9 +167,9 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
 
 void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
   const auto say = [&](const Found& f, const char* kind, std::string_view what) {
-    said.push_back(finding(f, kind,
-                           fmt::format("{} of the gradients of {} {}", percent(f.part / f.of), who(f), what),
-                           {{started_over(rules_for(f.names, "grads"))}}));
+    said.push_back(finding(
+        f, kind, fmt::format("{} of the gradients of {} {}", percent_text(f.part / f.of), who(f), what),
+        {{started_over(rules_for(f.names, "grads"))}}));
   };
   for (const Found& f : above([](const Sums& s) { return s.flushed; }, limits_.grads_flushed))
     say(f, "underflow", "became zero: they are at most half the smallest number of their format");
@@ -185,7 +181,7 @@ void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
   for (const Found& f : above([](const Sums& s) { return s.beyond; }, limits_.saturated)) {
     std::string text =
         fmt::format("{} of {} exceed, under their scale, the range of the format in which products read them",
-                    percent(f.part / f.of), who(f));
+                    percent_text(f.part / f.of), who(f));
     said.push_back(
         finding(f, "saturation", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
   }

@@ -1,0 +1,204 @@
+// Audits of runs with planted faults: each is among the first findings with its place, a healthy run has
+// none, the cure works, and observing changes no bit.
+#include "mantissa/lab/audit_run.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "mantissa/data/rows.h"
+#include "mantissa/kernels/context.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// Two layers on puzzles.
+constexpr const char* kConfig = R"(
+[run]
+name = "small"
+steps = 40
+[model]
+hidden_size = 32
+intermediate_size = 48
+num_hidden_layers = 2
+num_attention_heads = 2
+vocab_size = 256
+tie_word_embeddings = true
+[data]
+source = "kk"
+sequence_length = 64
+[batch]
+global_batch_size = 4
+micro_batch_size = 2
+[optimizer]
+lr = 1e-3
+[schedule]
+warmup_steps = 2
+)";
+
+struct SmallRun {
+  explicit SmallRun(const std::string& policy, std::vector<std::string> rules = {},
+                    const std::vector<std::string>& changes = {})
+      : device(runtime::open_device({.threads = 2})),
+        config(config::parse_config(kConfig, "run.toml", changes, {policy, std::move(rules)})),
+        model(weights::find_model(config.model)),
+        rows(data::load_dataset(config, model.config, {})) {}
+  Audit audit(std::int64_t steps = 8, bool tries = false) const {
+    return audit_run({config, model, rows, *device}, {.steps = steps, .tries_cures = tries});
+  }
+  std::shared_ptr<const runtime::Device> device;
+  config::RunConfig config;
+  weights::ModelSource model;
+  text::Dataset rows;
+};
+
+std::string list(const Audit& audit) {
+  std::string text;
+  for (const Finding& f : audit.findings) text += f.kind + ": " + f.text + "\n";
+  return text;
+}
+
+TEST(Audit, IsSilentOnAHealthyRun) {
+  for (const std::string policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-mixed compute=mxfp8",
+                                   "bf16-true rounding=stochastic", "bf16-true kahan=true"}) {
+    const Audit audit = SmallRun(policy).audit();
+    EXPECT_TRUE(audit.findings.empty()) << policy << "\n" << list(audit);
+    EXPECT_EQ(audit.steps, 8);
+    EXPECT_EQ(audit.points.size(), 8U);
+    EXPECT_EQ(audit.observed.size(), 8U);
+    EXPECT_NE(audit.verdict.find("showed no problem"), std::string::npos);
+  }
+}
+
+TEST(Audit, ChangesNoBit) {
+  for (const std::string policy : {"bf16-mixed", "16-mixed", "fp8-hybrid", "bf16-true"}) {
+    const SmallRun s(policy);
+    train::Trainer plain(s.config, s.model, s.rows, *s.device);
+    std::vector<double> losses;
+    for (int i = 0; i < 5; ++i) losses.push_back(plain.advance()->loss);
+    const Audit audit = s.audit(5);
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_EQ(audit.points[i].loss, losses[i]) << policy << i;
+  }
+}
+
+TEST(Audit, ObservesSomeStepsOfALongRun) {
+  const SmallRun s("bf16-mixed");
+  const Audit audit = audit_run({s.config, s.model, s.rows, *s.device}, {.steps = 30, .observed = 4});
+  EXPECT_EQ(audit.points.size(), 30U);
+  EXPECT_LE(audit.observed.size(), 4U);
+  EXPECT_EQ(audit.observed.front(), 1);
+  EXPECT_EQ(audit.observed.back(), 30);
+}
+
+/// The figures of a value are those of its stored numbers and of the numbers before rounding.
+TEST(Audit, HasTheErrorsOfTheFormats) {
+  const Audit audit = SmallRun("bf16-mixed").audit(2);
+  bool seen = false;
+  for (const ValueSeries& v : audit.values) {
+    for (const ValueStep& s : v.steps) {
+      if (!s.max_ulp || v.format == Scalar::f32) continue;  // f32: a sum with a rounded term
+      EXPECT_LE(*s.max_ulp, 0.5) << v.scope << v.op << v.name << ": rounding to nearest";
+      EXPECT_LE(*s.error_rms, 0x1p-8) << v.scope << v.op;
+      seen = true;
+    }
+    if (v.format != Scalar::f32) {
+      EXPECT_TRUE(v.steps[0].error_rms) << v.scope << v.op << v.pass << v.name;
+    }
+  }
+  EXPECT_TRUE(seen);
+}
+
+struct Fault {
+  const char* what;
+  std::string policy;
+  std::vector<std::string> rules, changes;
+  std::string kind, scope, op, pass;
+};
+
+class Faults : public ::testing::TestWithParam<Fault> {};
+
+TEST_P(Faults, AreFirstWithACureThatWorks) {
+  const Fault& fault = GetParam();
+  const SmallRun s(fault.policy, fault.rules, fault.changes);
+  const Audit audit = s.audit(8, true);
+  ASSERT_FALSE(audit.findings.empty());
+  const Finding& f = audit.findings.front();
+  EXPECT_EQ(f.kind, fault.kind) << list(audit);
+  EXPECT_NE(f.scope.find(fault.scope), std::string::npos) << list(audit);
+  EXPECT_EQ(f.op, fault.op) << list(audit);
+  EXPECT_EQ(f.pass, fault.pass) << list(audit);
+  EXPECT_GE(f.step, 1);
+  ASSERT_TRUE(f.cure) << list(audit);
+  EXPECT_TRUE(f.cure->tested) << list(audit);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Planted, Faults,
+    ::testing::Values(Fault{"a learning rate at which bf16 weights stop moving",
+                            "bf16-true",
+                            {},
+                            {"optimizer.lr=1e-6"},
+                            "rounded_away",
+                            "model",
+                            "update",
+                            "update"},
+                      Fault{"a softmax in f16",
+                            "32-true",
+                            {R"({match = "model.layers.1.*", op = "softmax", compute = "f16"})"},
+                            {},
+                            "error",
+                            "model.layers.1.self_attn",
+                            "softmax",
+                            "backward"},
+                      Fault{"gradients below f16",
+                            "16-mixed loss_scale=none",
+                            {},
+                            {"model.initializer_range=0.002"},
+                            "underflow",
+                            "model.layers.",
+                            "attention",
+                            "backward"},
+                      Fault{"a scale that is too low",
+                            "16-mixed loss_scale=0.0001",
+                            {},
+                            {},
+                            "underflow",
+                            "lm_head",
+                            "log_prob",
+                            "backward"},
+                      Fault{"e4m3 without scales",
+                            "bf16-mixed",
+                            {"model.layers.1.mlp.down_proj: compute=e4m3 scaling=none operand=gradient"},
+                            {},
+                            "underflow",
+                            "model.layers.1.mlp.down_proj",
+                            "quantize",
+                            "backward"},
+                      Fault{"activations rounded toward zero",
+                            "bf16-mixed",
+                            {"model.layers.0.mlp.*: rounding=toward_zero"},
+                            {},
+                            "bias",
+                            "model.layers.0.mlp",
+                            "cast",
+                            "forward"}),
+    [](const auto& fault) {
+      std::string name = fault.param.what;
+      for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';
+      return name;
+    });
+
+TEST(Audit, TellsALearningRateFromAPrecision) {
+  const Audit audit =
+      SmallRun("bf16-mixed", {}, {"optimizer.lr=1e7", "optimizer.max_grad_norm=0"}).audit(8, true);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "nonfinite") << list(audit);
+  EXPECT_NE(audit.findings[0].text.find("so the precision is not the cause"), std::string::npos)
+      << list(audit);
+  EXPECT_FALSE(audit.findings[0].rule);
+  ASSERT_TRUE(audit.findings[0].cure);
+  EXPECT_EQ(audit.findings[0].cure->arguments.at(0), "--set");
+}
+
+}  // namespace
+}  // namespace mantissa::lab
