@@ -35,7 +35,8 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
   write(folder / "typo.toml", tiny_config(2, "32-true") + "[log]\nintervall = 2\n");
   const std::pair<const char*, const char*> cases[] = {
       {"trian good.toml", "did you mean train"},
-      {"audit good.toml", "unavailable in this version"},
+      {"audit nowhere", "nowhere"},
+      {"audit good.toml --data x", "states its own data"},
       {"train", "CONFIG"},
       {"train missing.toml", "missing.toml"},
       {"train typo.toml", "interval"},

@@ -1,27 +1,92 @@
 #include "mantissa/api/audit.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 #include "mantissa/api/internal.h"
+#include "mantissa/config/options.h"
 #include "mantissa/lab/audit_run.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::api {
+namespace {
 
-AuditReport audit(const Config& config, const AuditOptions& options, const OnAuditStep& on_step,
-                  std::stop_token stop) {
+AuditReport report_of(const Config& config, const weights::ModelSource& model, data::Memory data,
+                      const AuditOptions& options, const OnAuditStep& on_step, const std::stop_token& stop) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
-  const weights::ModelSource model = weights::find_model(run.model);
-  const text::Dataset rows = data::load_dataset(run, model.config, memory_of(options.data));
+  const text::Dataset rows = data::load_dataset(run, model.config, std::move(data));
   const lab::Audit audit = lab::audit_run(
       {run, model, rows, *device}, {.steps = options.steps, .tries_cures = options.try_cures},
       [&](const train::StepReport& step, std::int64_t steps) {
         if (on_step) on_step(step.step, steps, step.loss);
       },
       stop);
-  return {lab::to_text(audit), lab::to_json(audit),
-          lab::to_html(audit), static_cast<std::int64_t>(audit.findings.size()),
-          audit.steps,         stop.stop_requested()};
+  return {.text = lab::to_text(audit),
+          .json = lab::to_json(audit),
+          .html = lab::to_html(audit),
+          .notes = config.impl().told.notes,
+          .findings = static_cast<std::int64_t>(audit.findings.size()),
+          .steps = audit.steps,
+          .interrupted = stop.stop_requested()};
+}
+
+/// Returns ids that are drawn uniformly, enough for some steps.
+std::vector<std::int32_t> random_ids(std::int64_t vocabulary, std::int64_t count) {
+  const RandomStream stream(1, RandomUse::initial_weights, hash_name("audit"), 0);
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::uint32_t bits = stream.bits(static_cast<std::uint64_t>(i));
+    ids.push_back(static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(vocabulary)));
+  }
+  return ids;
+}
+
+}  // namespace
+
+AuditReport audit(const Config& config, const AuditOptions& options, const OnAuditStep& on_step,
+                  std::stop_token stop) {
+  return report_of(config, weights::find_model(config.impl().run.model), memory_of(options.data), options,
+                   on_step, stop);
+}
+
+AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,
+                        const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
+  constexpr std::int64_t kRows = 4;
+  const weights::ModelSource source = weights::find_model(model);
+  const std::int64_t length = std::min(text.sequence_length, source.config.max_position_embeddings);
+  const bool bytes = source.config.vocab_size == 256;
+  std::vector<std::string> files = text.files;
+  if (files.empty()) files = {"kk"};
+  for (std::string& file : files)
+    file = config::toml_text(file == "kk" ? file : std::filesystem::absolute(file).string());
+  Precision used = precision;
+  if (!used.policy && used.deepspeed.empty()) used.policy = "16-mixed";
+  const std::string toml = fmt::format(
+      "[run]\nname = {}\nsteps = {}\n[model]\npath = {}\n[data]\nsource = [{}]\nformat = {}\nsequence_length "
+      "= {}\n"
+      "[optimizer]\nlr = 1e-5\n[schedule]\nname = \"constant\"\nwarmup_steps = 0\n",
+      config::toml_text(std::filesystem::absolute(model).filename().string()), options.steps,
+      config::toml_text(std::filesystem::absolute(model).string()), fmt::join(files, ", "),
+      config::toml_text(text.format), length);
+  const std::vector<std::string> batch = {fmt::format("batch.global_batch_size={}", kRows),
+                                          fmt::format("batch.micro_batch_size={}", kRows)};
+  const Config config = Config::parse(toml, batch, used);
+  data::Memory memory = memory_of(options.data);
+  const bool random = text.files.empty() && !memory.any() && !bytes;
+  if (random)
+    memory.tokens = random_ids(source.config.vocab_size, (length + 1) * kRows * (options.steps + 1) * 2);
+  AuditReport report = report_of(config, source, std::move(memory), options, on_step, stop);
+  if (random) {
+    report.notes.emplace_back(
+        "the ids are random: the weights are audited, but activations and losses are not those of text; give "
+        "--data");
+  }
+  return report;
 }
 
 }  // namespace mantissa::api

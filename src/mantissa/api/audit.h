@@ -2,13 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 #include "mantissa/api/config.h"
 #include "mantissa/api/data.h"
 #include "mantissa/api/hardware.h"
+#include "mantissa/api/precision.h"
 
 namespace mantissa::api {
 
@@ -20,12 +23,20 @@ struct AuditOptions {
 };
 
 struct AuditReport {
-  std::string text;  // the verdict and the findings, for people
-  std::string json;  // audit.json (docs/cli.md)
-  std::string html;  // report.html: one page without references to other files
+  std::string text;                // the verdict and the findings, for people
+  std::string json;                // audit.json (docs/cli.md)
+  std::string html;                // report.html: one page without references to other files
+  std::vector<std::string> notes;  // how the steps were chosen
   std::int64_t findings = 0;
   std::int64_t steps = 0;  // that ran
   bool interrupted = false;
+};
+
+/// The text of an audit of a model.
+struct AuditText {
+  std::vector<std::string> files;  // none: puzzles if the ids are bytes, else random ids
+  std::string format = "auto";
+  std::int64_t sequence_length = 128;
 };
 
 /// Called after each step with its loss.
@@ -36,5 +47,10 @@ using OnAuditStep = std::function<void(std::int64_t step, std::int64_t steps, do
 /// and ResourceError as train() does. A run that stops is a finding.
 AuditReport audit(const Config& config, const AuditOptions& options = {}, const OnAuditStep& on_step = {},
                   std::stop_token stop = {});
+/// Trains a model for a few steps of four sequences at a low learning rate (1e-5), under `precision` or, if
+/// that names no policy, 16-mixed. A DeepSpeed file's other settings are used, except those of the batch.
+AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,
+                        const AuditOptions& options, const OnAuditStep& on_step = {},
+                        std::stop_token stop = {});
 
 }  // namespace mantissa::api

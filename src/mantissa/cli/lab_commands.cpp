@@ -12,22 +12,30 @@
 namespace mantissa::cli {
 
 int audit(const Arguments& a) {
-  const api::Config config = api::Config::load(a.at(0), a.texts("--set"), precision_of(a));
-  tell(a, config.notes(), config.warnings());
+  const std::filesystem::path what = a.at(0);
   api::AuditOptions options;
-  options.steps = a.integer("--steps", 1, std::int64_t{1} << 40);
+  options.steps = a.has("--steps") || is_config(what) ? a.integer("--steps", 1, std::int64_t{1} << 40) : 3;
   options.try_cures = !a.has("--no-cures");
   options.hardware = hardware_of(a);
-  const std::filesystem::path out =
-      a.has("--out") ? a.text("--out") : std::filesystem::path(a.at(0)).stem().string() + "-audit";
+  const std::filesystem::path out = a.has("--out") ? a.text("--out") : what.stem().string() + "-audit";
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");
-  const api::AuditReport report = api::audit(
-      config, options,
-      [&](std::int64_t step, std::int64_t steps, double loss) {
-        if (!quiet) fmt::print(stderr, "step {} of {}, loss {:.4f}\n", step, steps, loss);
-      },
-      signals.token());
+  const auto tell_step = [&](std::int64_t step, std::int64_t steps, double loss) {
+    if (!quiet) fmt::print(stderr, "step {} of {}, loss {:.4f}\n", step, steps, loss);
+  };
+  api::AuditReport report;
+  if (is_config(what)) {
+    if (a.has("--data"))
+      throw ConfigError("--data: a config states its own data; --set data.source=… changes it");
+    const api::Config config = api::Config::load(what, a.texts("--set"), precision_of(a));
+    tell(a, config.notes(), config.warnings());
+    report = api::audit(config, options, tell_step, signals.token());
+  } else {
+    if (a.has("--set")) throw ConfigError("--set: only for configs; a model has none");
+    const api::AuditText text{.files = a.texts("--data"), .format = "auto"};
+    report = api::audit_model(what, text, precision_of(a), options, tell_step, signals.token());
+    tell(a, report.notes, {});
+  }
   io::make_directories(out);
   io::write_file_atomic(out / "audit.json", report.json);
   io::write_file_atomic(out / "report.html", report.html);

@@ -25,8 +25,9 @@ const std::vector<Option>& option_rows() {
       {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train"},
       {"--dry-run", nothing, "", "", "print the plan without training", "train"},
       // audit
-      {"--steps", one, "N", "20", "steps from the beginning of the run", "audit"},
-      {"--out", one, "DIR", "", "directory of the report; default: the config's name with -audit", "audit"},
+      {"--steps", one, "N", "20", "steps from the beginning of the run; 3 for a model", "audit"},
+      {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or MODEL with -audit",
+       "audit"},
       {"--no-cures", nothing, "", "", "do not replay the steps with each cure", "audit"},
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},
@@ -41,7 +42,7 @@ const std::vector<Option>& option_rows() {
        "generate"},
       {"--seed", one, "S", "1", "seed of the draws", "generate"},
       // eval
-      {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert"},
+      {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
       {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval"},
       {"--puzzles", one, "N", "20", "held-out puzzles to answer, if the data are puzzles", "eval"},
       // trace
@@ -135,8 +136,9 @@ const std::vector<Command>& command_rows() {
        "A config is explained as training; a model as generation or, with --deepspeed, as training."},
       {"audit",
        "run a few steps under observation, and report what the precision did",
-       {{"CONFIG", "a run's config, a TOML file"}},
-       "Writes report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
+       {{"CONFIG|MODEL", "a run's config (.toml), a model directory, or a run"}},
+       "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
+       "report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
       {"inspect",
        "describe a checkpoint: ranges, origin, and the loss of a cast to each format",
        {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},

@@ -10,7 +10,7 @@ namespace mantissa::run {
 namespace {
 
 constexpr std::int64_t kSteps = 3;  // that a cure must survive
-constexpr int kMostJoined = 8;      // rules that join the first
+constexpr int kMostJoined = 3;      // rules that join the first
 
 bool has(const Cure& cure, std::string_view argument) {
   return std::ranges::find(cure.arguments, argument) != cure.arguments.end();
@@ -50,6 +50,7 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
 
 /// Adds the rules of the first cure of `stopped` that has some. Returns false if there are no new ones.
 bool join_rules(Cure& cure, const RunStopped& stopped) {
+  if (!has(cure, "--rule")) return false;
   for (const Cure& next : stopped.cures()) {
     if (!can_try(next) || !has(next, "--rule")) continue;
     bool added = false;
@@ -62,6 +63,16 @@ bool join_rules(Cure& cure, const RunStopped& stopped) {
     return added;
   }
   return false;
+}
+
+/// Returns the cure with its first rule for the whole model, or null if its rules are no "SCOPE: fields".
+std::optional<Cure> for_all_scopes(const Cure& cure) {
+  const auto option = std::ranges::find(cure.arguments, "--rule");
+  if (option == cure.arguments.end()) return std::nullopt;
+  const std::string& rule = *(option + 1);
+  const std::size_t colon = rule.find(": ");
+  if (colon == std::string::npos || rule.front() == '{') return std::nullopt;
+  return Cure{{"--resume", "--rule", "*" + rule.substr(colon)}};
 }
 
 }  // namespace
@@ -82,20 +93,29 @@ std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, co
   const bool repeats = replay.data.training_rows() > 0;  // rows from a callback may come only once
   if (!repeats || 2 * (replay.used_bytes + replay.data.bytes()) > runtime::machine_memory_bytes())
     return cures;
-  std::vector<Cure> good;
+  std::vector<Cure> good, failed;
   for (Cure cure : cures) {
     if (!can_try(cure)) {
       good.push_back(std::move(cure));
       continue;
     }
+    const Cure alone = cure;
     std::optional<RunStopped> stopped = replay_with(cure, replay, stop);
-    for (int joined = 0; stopped && has(cure, "--rule") && joined < kMostJoined && join_rules(cure, *stopped);
-         ++joined)
+    for (int joined = 0; stopped && joined < kMostJoined && join_rules(cure, *stopped); ++joined)
       stopped = replay_with(cure, replay, stop);
-    if (stopped) continue;
-    cure.tested = !stop.stop_requested();
-    good.push_back(std::move(cure));
+    if (const std::optional<Cure> all = stopped ? for_all_scopes(alone) : std::nullopt) {
+      cure = *all;
+      stopped = replay_with(cure, replay, stop);
+    }
+    if (!stopped) {
+      cure.tested = !stop.stop_requested();
+      good.push_back(std::move(cure));
+    } else if (has(alone, "--rule")) {
+      failed.push_back(alone);
+      failed.back().effect = "tried: not enough alone";
+    }
   }
+  good.insert(good.end(), failed.begin(), failed.end());
   return good;
 }
 

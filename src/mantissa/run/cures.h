@@ -31,11 +31,12 @@ struct Replay {
 config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
                             std::vector<std::string> overrides = {});
 
-/// Continues from the state with the arguments of each cure, for up to three steps. Drops the cures under
-/// which the run stops again; a rule is first joined by the rule that cures the next stop, up to eight times.
-/// Marks the others with Cure::tested. Cures with a stated side effect, and those that start over, are passed
-/// on as they are. So are all cures if a replay would need more memory than the machine has or if the data
-/// comes from a callback, and those that are left when `stop` requests an end.
+/// Continues from the state with the arguments of each cure, for up to three steps, and marks the cures under
+/// which the run does not stop again with Cure::tested. A rule is first joined by the rules that cure the
+/// next stops, up to three, and then applied to the whole model. Rules that fail even so are passed on last,
+/// and tell it; other cures that fail are dropped. Cures with a stated side effect, and those that start
+/// over, are passed on as they are. So are all cures if a replay would need more memory than the machine has
+/// or if the data comes from a callback, and those that are left when `stop` requests an end.
 std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop);
 
 }  // namespace mantissa::run
