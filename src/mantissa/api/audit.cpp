@@ -7,6 +7,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/config/options.h"
+#include "mantissa/io/state.h"
 #include "mantissa/lab/audit_run.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/precision/supported.h"
@@ -14,14 +15,22 @@
 namespace mantissa::api {
 namespace {
 
+/// The part of a run that is replayed.
+struct Replay {
+  std::filesystem::path run, state;
+  std::int64_t from = 1;
+};
+
 AuditReport report_of(const Config& config, const weights::ModelSource& model, data::Memory data,
-                      const AuditOptions& options, const OnAuditStep& on_step, const std::stop_token& stop) {
+                      const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
+                      const std::stop_token& stop) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
   const text::Dataset rows = data::load_dataset(run, model.config, std::move(data));
   const lab::Audit audit = lab::audit_run(
-      {run, model, rows, *device}, {.steps = options.steps, .tries_cures = options.try_cures},
+      {run, model, rows, *device, replay.run, replay.state, replay.from},
+      {.steps = options.steps, .tries_cures = options.try_cures},
       [&](const train::StepReport& step, std::int64_t steps) {
         if (on_step) on_step(step.step, steps, step.loss);
       },
@@ -50,8 +59,29 @@ std::vector<std::int32_t> random_ids(std::int64_t vocabulary, std::int64_t count
 
 AuditReport audit(const Config& config, const AuditOptions& options, const OnAuditStep& on_step,
                   std::stop_token stop) {
-  return report_of(config, weights::find_model(config.impl().run.model), memory_of(options.data), options,
+  return report_of(config, weights::find_model(config.impl().run.model), memory_of(options.data), {}, options,
                    on_step, stop);
+}
+
+AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, const Precision& precision,
+                         const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
+  const Config config = Config::load(run / "config.toml", {}, precision);
+  const std::int64_t steps = config.impl().run.run.steps;
+  Replay replay{run, {}, 1};
+  std::int64_t before = 0;
+  for (const io::FoundState& s : io::find_states(run)) {
+    if (s.step >= (from > 0 ? from : steps)) break;
+    before = s.step;
+    replay.state = s.path;
+  }
+  replay.from = from > 0 ? from : before + 1;
+  if (replay.from > steps)
+    throw ConfigError(fmt::format("--from-step {}: the run has {} steps", replay.from, steps));
+  AuditReport report = report_of(config, weights::find_model(config.impl().run.model),
+                                 memory_of(options.data), replay, options, on_step, stop);
+  report.notes.push_back(fmt::format(
+      "replayed from {}", replay.state.empty() ? "the beginning of the run" : replay.state.string()));
+  return report;
 }
 
 AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,
@@ -80,7 +110,7 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
   const bool random = text.files.empty() && !memory.any() && !bytes;
   if (random)
     memory.tokens = random_ids(source.config.vocab_size, (length + 1) * kRows * (options.steps + 1) * 2);
-  AuditReport report = report_of(config, source, std::move(memory), options, on_step, stop);
+  AuditReport report = report_of(config, source, std::move(memory), {}, options, on_step, stop);
   if (random) {
     report.notes.emplace_back(
         "the ids are random: the weights are audited, but activations and losses are not those of text; give "

@@ -47,6 +47,12 @@ using OnAuditStep = std::function<void(std::int64_t step, std::int64_t steps, do
 /// and ResourceError as train() does. A run that stops is a finding.
 AuditReport audit(const Config& config, const AuditOptions& options = {}, const OnAuditStep& on_step = {},
                   std::stop_token stop = {});
+/// Replays steps of a run from a saved state, with the bits that they had, under observation: from step
+/// `from`, or, with 0, from the newest state that is followed by a step. `precision` replaces the run's
+/// policy if it has one. Throws FileError if the directory has no config.toml, or no state before `from`.
+AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, const Precision& precision,
+                         const AuditOptions& options, const OnAuditStep& on_step = {},
+                         std::stop_token stop = {});
 /// Trains a model for a few steps of four sequences at a low learning rate (1e-5), under `precision` or, if
 /// that names no policy, 16-mixed. A DeepSpeed file's other settings are used, except those of the batch.
 AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,

@@ -30,6 +30,13 @@ int audit(const Arguments& a) {
     const api::Config config = api::Config::load(what, a.texts("--set"), precision_of(a));
     tell(a, config.notes(), config.warnings());
     report = api::audit(config, options, tell_step, signals.token());
+  } else if (a.has("--from-step")) {
+    const std::string from = a.text("--from-step");
+    if (!a.has("--steps")) options.steps = 20;
+    report =
+        api::audit_replay(what, from == "last-good" ? 0 : a.integer("--from-step", 1, std::int64_t{1} << 40),
+                          precision_of(a), options, tell_step, signals.token());
+    tell(a, report.notes, {});
   } else {
     if (a.has("--set")) throw ConfigError("--set: only for configs; a model has none");
     const api::AuditText text{.files = a.texts("--data"), .format = "auto"};

@@ -28,6 +28,7 @@ const std::vector<Option>& option_rows() {
       {"--steps", one, "N", "20", "steps from the beginning of the run; 3 for a model", "audit"},
       {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or MODEL with -audit",
        "audit"},
+      {"--from-step", one, "N|last-good", "", "replay a run from a step, or from its newest state", "audit"},
       {"--no-cures", nothing, "", "", "do not replay the steps with each cure", "audit"},
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},
@@ -136,7 +137,7 @@ const std::vector<Command>& command_rows() {
        "A config is explained as training; a model as generation or, with --deepspeed, as training."},
       {"audit",
        "run a few steps under observation, and report what the precision did",
-       {{"CONFIG|MODEL", "a run's config (.toml), a model directory, or a run"}},
+       {{"CONFIG|RUN|MODEL", "a run's config (.toml), a run directory, or a model directory"}},
        "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
        "report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
       {"inspect",

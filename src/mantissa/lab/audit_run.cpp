@@ -8,11 +8,14 @@
 #include <cstring>
 
 #include "mantissa/base/quantities.h"
+#include "mantissa/io/state.h"
 #include "mantissa/lab/causes.h"
 #include "mantissa/lab/findings.h"
 #include "mantissa/lab/record.h"
 #include "mantissa/plan/explain.h"
+#include "mantissa/run/directory.h"
 #include "mantissa/runtime/observer.h"
+#include "mantissa/weights/start.h"
 
 namespace mantissa::lab {
 namespace {
@@ -69,6 +72,30 @@ void describe(Audit& audit, const train::Trainer& trainer) {
   audit.plan.insert(audit.plan.end(), update.begin(), update.end());
 }
 
+/// Sets the source of ParameterHealth::never_moved: the file of a run, or a copy of the first weights.
+class StartOf {
+ public:
+  StartOf(train::Trainer& trainer, const AuditSource& source) {
+    const std::filesystem::path file = source.run / "start.safetensors";
+    if (!source.run.empty() && std::filesystem::exists(file)) {
+      file_.emplace(file);
+      trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
+        return file_->unchanged(slot, master, device);
+      });
+    } else if (trainer.step() == 0) {
+      copy_.emplace(trainer);
+      trainer.set_start(
+          [this](const plan::Slot& slot, ConstMatrix master) { return copy_->unchanged(slot, master); });
+    }
+  }
+  StartOf(const StartOf&) = delete;
+  StartOf& operator=(const StartOf&) = delete;
+
+ private:
+  std::optional<weights::StartWeights> file_;
+  std::optional<Start> copy_;
+};
+
 }  // namespace
 
 Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
@@ -77,26 +104,30 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Audit audit;
   config::RunConfig config = source.config;
   config.log.health_interval = 1;
-  const std::int64_t steps = std::min(options.steps, config.run.steps);
-  train::Trainer trainer(config, source.model, source.data, source.device);
+  std::optional<io::StateReader> state;
+  if (!source.state.empty()) state.emplace(source.state);
+  train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);
+  if (state) run::restore(trainer, *state, source.state);
   describe(audit, trainer);
-  const Start start(trainer);
-  trainer.set_start(
-      [&](const plan::Slot& slot, ConstMatrix master) { return start.unchanged(slot, master); });
+  const StartOf start(trainer, source);
+  const std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
+  const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
   Record record(audit);
-  std::vector<Finding> found = data_findings(source, steps);
+  std::vector<Finding> found = data_findings(source, last);
   try {
-    for (std::int64_t step = 1; step <= steps && !stop.stop_requested(); ++step) {
+    while (trainer.step() < last && !stop.stop_requested()) {
+      const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
       std::optional<runtime::Observer> observer;
-      if (is_observed(step, steps, options.observed))
+      if (nth >= 1 && is_observed(nth, steps, options.observed))
         observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
       const std::optional<train::StepReport> r = trainer.advance(stop);
       if (!r) break;
+      if (on_step) on_step(*r, last);
+      if (nth < 1) continue;
       record.add_step(*r);
       if (observer) record.add_values(step, trainer.program(), observer->take());
       if (r->overflow && found.empty()) found.push_back(nonfinite_finding(*r->overflow, step));
-      audit.steps = step;
-      if (on_step) on_step(*r, steps);
+      ++audit.steps;
     }
   } catch (const RunStopped& e) {
     audit.stopped = e.message();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <stop_token>
 
@@ -14,7 +15,7 @@
 namespace mantissa::lab {
 
 struct AuditOptions {
-  std::int64_t steps = 20;     // from the beginning; at most run.steps
+  std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
   std::int64_t observed = 20;  // at most so many of them, evenly spread
   bool tries_cures = true;
 };
@@ -25,6 +26,9 @@ struct AuditSource {
   const weights::ModelSource& model;
   const text::Dataset& data;
   const runtime::Device& device;
+  std::filesystem::path run = {};    // the directory of a run to replay; empty: a run from the beginning
+  std::filesystem::path state = {};  // its state to continue from; empty: the beginning
+  std::int64_t from = 1;             // the first step of the audit, after that of the state
 };
 
 /// Called after each step.

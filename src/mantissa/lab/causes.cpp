@@ -24,9 +24,11 @@ std::optional<Audit> repeated(const AuditSource& source, const Cure& cure, std::
   try {
     const config::RunConfig changed = run::with_cure(source.config, cure);
     AuditOptions options;
-    options.steps = step + 1;
+    options.steps = step - source.from + 2;
     options.tries_cures = false;
-    return audit_run({changed, source.model, source.data, source.device}, options, {}, stop);
+    const AuditSource again{changed,    source.model, source.data, source.device,
+                            source.run, source.state, source.from};
+    return audit_run(again, options, {}, stop);
   } catch (const ConfigError&) {
     return std::nullopt;
   } catch (const DtypeError&) {
@@ -79,12 +81,12 @@ void try_finding(Finding& finding, const AuditSource& source, const std::stop_to
 
 }  // namespace
 
-std::vector<Finding> data_findings(const AuditSource& source, std::int64_t steps) {
+std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last) {
   std::vector<Finding> found;
   if (source.data.training_rows() == 0) return found;  // from a callback
   std::int64_t empty = 0, rows = 0;
   Finding masked;
-  for (std::int64_t step = 1; step <= steps; ++step) {
+  for (std::int64_t step = source.from; step <= last; ++step) {
     text::StepData data;
     try {
       data = source.data.step(step, source.config.batch.global_batch_size);

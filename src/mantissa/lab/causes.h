@@ -10,8 +10,8 @@
 
 namespace mantissa::lab {
 
-/// Returns the findings of the data of the first `steps` steps: no labels, or rows without any.
-std::vector<Finding> data_findings(const AuditSource& source, std::int64_t steps);
+/// Returns the findings of the data of the audit's steps up to `last`: no labels, or rows without any.
+std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last);
 
 /// Repeats the steps up to a finding with its cure, for the first findings, and marks the cures under which
 /// it is gone. A non-finite value that remains in f32 has another cause than the precision: its finding tells

@@ -55,6 +55,10 @@ std::optional<std::vector<double>> RepeatedStep::wide(graph::Call call, const pl
     out.stride = 0;
     out.type = out.rounded = call.arithmetic;
   }
+  if (step.op->alias >= 0) {  // the op continues the values of this input
+    const graph::Argument& continued = call.inputs[static_cast<std::size_t>(step.op->alias)];
+    kernels::copy_columns(call.ctx, continued.rows, continued.width, continued.in(), outputs[0].out());
+  }
   call.outputs = outputs;
   call.accumulate = false;
   call.losses = nullptr;
