@@ -95,7 +95,7 @@ TEST(Program, JsonIsAloneOnStandardOutput) {
   for (const char* arguments :
        {"explain run.toml --json", "explain --target v100 run.toml --target h100 --json",
         "train run.toml --dry-run --target a100 --json", "train run.toml --out r --json",
-        "eval r/model --data kk --puzzles 0 --json", "inspect r --json",
+        "eval r/model --data kk --puzzles 0 --json", "inspect r --json", "diff r r --json",
         "convert r half --dtype bf16 --data kk --json", "explain r/model --target tpu-v5e --json",
         "generate r/model --prompt Ada --max-new-tokens 3 --json", "doctor --json"}) {
     const Result r = mantissa(folder, arguments);

@@ -8,6 +8,7 @@
 #include "mantissa/api/config.h"
 #include "mantissa/api/convert.h"
 #include "mantissa/api/data.h"
+#include "mantissa/api/diff.h"
 #include "mantissa/api/doctor.h"
 #include "mantissa/api/error.h"
 #include "mantissa/api/evaluate.h"

@@ -61,6 +61,7 @@ int run_command(const Arguments& a) {
       {"explain", explain},
       {"audit", audit},
       {"inspect", inspect},
+      {"diff", diff},
       {"convert", convert},
       {"loss-scale", loss_scale},
       {"data kk", data_kk},

@@ -38,6 +38,7 @@ int trace(const Arguments& a);
 int explain(const Arguments& a);
 int audit(const Arguments& a);
 int inspect(const Arguments& a);
+int diff(const Arguments& a);
 int convert(const Arguments& a);
 int loss_scale(const Arguments& a);
 int data_kk(const Arguments& a);

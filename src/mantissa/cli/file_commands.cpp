@@ -1,11 +1,14 @@
-// mantissa inspect, convert, loss-scale
+// mantissa inspect, diff, convert, loss-scale
 #include <fmt/format.h>
 
+#include <cstdio>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "mantissa/api/error.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
+#include "mantissa/cli/output.h"
 #include "mantissa/cli/terminal.h"
 
 namespace mantissa::cli {
@@ -43,6 +46,24 @@ int inspect(const Arguments& a) {
   const api::Inspection i = api::inspect(a.at(0), hardware_of(a));
   fmt::print("{}\n", a.has("--json") ? i.json : fit(i.text, terminal_columns()));
   return 0;
+}
+
+int diff(const Arguments& a) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const auto limit = static_cast<std::size_t>(a.integer("--limit", 1, kMost));
+  try {
+    const api::Diff d = api::diff({a.at(0), a.at(1), a.has("--bitwise"), limit, hardware_of(a)});
+    fmt::print("{}\n", a.has("--json")    ? d.json
+                       : a.has("--quiet") ? d.verdict
+                                          : fit(d.text, terminal_columns()));
+    flush_output();
+    return d.equal ? 0 : 1;
+  } catch (const ResourceError& e) {  // exit code 1 means that A and B differ
+    throw FileError(e.message());
+  } catch (const std::system_error& e) {  // thrown by fmt::print
+    if (std::ferror(stdout) == 0) throw;
+    throw FileError(fmt::format("standard output: cannot be written: {}", e.code().message()));
+  }
 }
 
 int convert(const Arguments& a) {

@@ -9,9 +9,9 @@ namespace {
 // Commands with a policy, commands that use hardware options, and commands that print results.
 constexpr std::string_view kPolicy = "train, generate, eval, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, eval, trace, explain, audit, inspect, convert, doctor";
+    "train, generate, eval, trace, explain, audit, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
-    "train, generate, eval, trace, explain, audit, inspect, convert, loss-scale, data kk, doctor";
+    "train, generate, eval, trace, explain, audit, inspect, diff, convert, loss-scale, data kk, doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -54,6 +54,9 @@ const std::vector<Option>& option_rows() {
       {"--values", one, "GLOB", "", "also write these values of the plan", "trace"},
       {"--unconverted", each, "NAME", "", "keep these tensors in the format they were rounded to; repeatable",
        "trace"},
+      // diff
+      {"--bitwise", nothing, "", "", "compare bytes instead of values, and print one line", "diff"},
+      {"--limit", one, "N", "6", "largest number of tensors in the text", "diff"},
       // convert
       {"--dtype", one, "FORMAT", "",
        "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4; default: tensors keep "
@@ -143,6 +146,11 @@ const std::vector<Command>& command_rows() {
       {"inspect",
        "describe a checkpoint: ranges, origin, and the loss of a cast to each format",
        {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},
+      {"diff",
+       "find the first step, op or tensor that differs between two runs, checkpoints or traces",
+       {{"A", "a run, a state, a model directory, a safetensors file, or a trace"},
+        {"B", "the same kind of thing"}},
+       "Exit code 0: equal; 1: different; 2: A or B cannot be read, or they cannot be compared."},
       {"convert",
        "rewrite a checkpoint in another format, and report the errors",
        {{"IN", "a safetensors file, a model directory, a state, or a run"},

@@ -1,0 +1,34 @@
+// The order in which a pass computes the tensors of a trace.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/io/checkpoint.h"
+
+namespace mantissa::lab {
+
+/// A tensor's origin: "model.layers.3.mlp.down_proj" and "matmul".
+struct TracedOp {
+  std::string scope,
+      op;  // op: also the result's name, "rope.q"; "" for logits, losses and gradients of weights
+};
+
+/// Splits the name of a tensor of a trace ("value.model.norm.rmsnorm") at its op, the last word that is an op
+/// of this program, or at the last dot. The scope of other tensors is their whole name.
+TracedOp traced_op(std::string_view name);
+
+/// Returns true if the file is a trace: it has logits or log_probs, or only values and gradients.
+bool is_trace(const io::WeightFiles& files);
+
+/// Returns the tensors' names in order: values of the forward pass, logits, log_probs, loss, values of the
+/// backward pass, and the gradients of the weights from the last to the first. Values keep the order of the
+/// file.
+std::vector<std::string> trace_order(const io::WeightFiles& files);
+
+/// Returns true if this program wrote the file, so that its values are in the order of the plan. Other
+/// writers sort names.
+bool has_plan_order(const io::WeightFiles& files);
+
+}  // namespace mantissa::lab
