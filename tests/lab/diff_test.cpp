@@ -90,6 +90,13 @@ TEST_F(Traces, NamesOfOpsAreSplitAtTheOp) {
   EXPECT_EQ(split("value.x"), "x ");
 }
 
+TEST_F(Traces, ControlCharactersInNamesAreNotPrinted) {
+  const Diff found = compare({{"value.a\nb.\x1b[2J", {1}}}, {{"value.a\nb.\x1b[2J", {2}}});
+  EXPECT_EQ(verdict(found),
+            "different: the first op that differs is a?b ?[2J: 1 of 1 values, at most 4.19e+06 ulp of f32");
+  EXPECT_EQ(to_text(found, 6).find('\x1b'), std::string::npos);
+}
+
 TEST_F(Traces, AndCheckpointsAreNotComparable) {
   write("trace.safetensors", {{"logits", {1}}});
   write("weights.safetensors", {{"w", {1}}});

@@ -13,7 +13,7 @@ struct Inspection {
   std::string text, json;
 };
 /// Describes the tensors of a safetensors file, a model directory, a state, or a run: shapes, dtypes, ranges,
-/// origin, and the loss of a cast to each format. Throws FileError.
+/// origin, outliers, and the loss of a cast to each format. Throws FileError.
 Inspection inspect(const std::filesystem::path& path, const Hardware& hardware = {});
 
 }  // namespace mantissa::api

@@ -144,7 +144,7 @@ const std::vector<Command>& command_rows() {
        "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
        "report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
       {"inspect",
-       "describe a checkpoint: ranges, origin, and the loss of a cast to each format",
+       "describe a checkpoint: ranges, origin, outliers, and the loss of a cast to each format",
        {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},
       {"diff",
        "find the first step, op or tensor that differs between two runs, checkpoints or traces",

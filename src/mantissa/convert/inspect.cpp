@@ -3,6 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "mantissa/convert/channel_stats.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/convert/source.h"
 #include "mantissa/io/checkpoint.h"
@@ -29,6 +34,23 @@ std::string origin_of(const io::WeightFiles& files, const Survey& all) {
   return said.empty() ? "unknown" : fmt::format("{}", fmt::join(said, "; "));
 }
 
+void add_channels(const io::WeightFiles& files, const io::TensorInfo& matrix, const kernels::Context& ctx,
+                  std::vector<Outlier>& outliers) {
+  const std::vector<Outlier> found = channel_outliers(matrix.name, channel_stats(files, matrix, ctx));
+  outliers.insert(outliers.end(), found.begin(), found.end());
+}
+
+void add_layers(Inspection& inspection) {
+  std::vector<MatrixSize> matrices;
+  for (const InspectedTensor& t : inspection.tensors) {
+    if (!t.seen || t.tensor.shape.size() != 2 || t.seen->values.finite() == 0) continue;
+    const ValueStats& v = t.seen->values;
+    matrices.push_back({t.tensor.name, v.rms(), std::max(std::abs(v.min), std::abs(v.max))});
+  }
+  const std::vector<Outlier> found = layer_outliers(matrices);
+  inspection.outliers.insert(inspection.outliers.end(), found.begin(), found.end());
+}
+
 }  // namespace
 
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx) {
@@ -42,7 +64,10 @@ Inspection inspect(const std::filesystem::path& path, const kernels::Context& ct
     if (!io::scalar_of(tensor.dtype) || tensor.count() == 0) continue;
     row.seen = survey(files, tensor, ctx);
     out.all.merge(*row.seen);
+    if (has_channels(tensor)) add_channels(files, tensor, ctx, out.outliers);
   }
+  add_layers(out);
+  std::ranges::stable_sort(out.outliers, std::ranges::greater(), &Outlier::ratio);
   out.bytes = files.bytes();
   out.origin = origin_of(files, out.all);
   out.metadata = files.metadata();

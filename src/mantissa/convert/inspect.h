@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/convert/outliers.h"
 #include "mantissa/convert/survey.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/context.h"
@@ -23,7 +24,8 @@ struct InspectedTensor {
 struct Inspection {
   std::filesystem::path path;
   std::vector<InspectedTensor> tensors;
-  Survey all;  // of all tensors together
+  Survey all;                     // of all tensors together
+  std::vector<Outlier> outliers;  // the largest ratio first
   std::uint64_t values = 0, bytes = 0;
   std::string origin;
   std::map<std::string, std::string> metadata;

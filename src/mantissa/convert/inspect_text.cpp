@@ -111,6 +111,68 @@ nlohmann::json row_json(const InspectedTensor& row) {
   return json;
 }
 
+std::string_view against_text(Outlier::Against against) {
+  switch (against) {
+    case Outlier::Against::rows:
+      return "rows";
+    case Outlier::Against::columns:
+      return "columns";
+    case Outlier::Against::layers:
+      return "layers";
+  }
+  return "";
+}
+
+/// Returns a magnitude as a share of the range of `format`.
+std::string range_text(double magnitude, Scalar format) {
+  const double part = magnitude / traits(format).max_finite;
+  return part > 1 ? fmt::format("overflows {}", name(format))
+                  : fmt::format("{:.2g} % of {}", 100 * part, name(format));
+}
+
+std::string outlier_text(const Outlier& o) {
+  const bool layers = o.against == Outlier::Against::layers;
+  const std::string_view what = o.against == Outlier::Against::columns ? "column" : "row";
+  std::string text = o.tensor;
+  if (!layers) text += fmt::format(" {} {}", what, *o.index);
+  text += fmt::format(": {} {:.4g} × the median {}'s", o.of_absmax ? "largest value" : "RMS", o.ratio,
+                      layers ? "other layer" : what);
+  text += fmt::format("; largest {:.3g} ({}, {})", o.absmax, range_text(o.absmax, Scalar::e4m3),
+                      range_text(o.absmax, Scalar::f16));
+  if (layers) return text;
+  return text + fmt::format("; products up to {:.2g} ({})", o.large_product(),
+                            range_text(o.large_product(), Scalar::f16));
+}
+
+/// Returns the outliers with the largest ratios, one a line, or "" without outliers.
+std::string outliers_text(const std::vector<Outlier>& outliers) {
+  constexpr std::size_t kMost = 8;
+  if (outliers.empty()) return {};
+  std::string text = "\noutliers\n";
+  for (std::size_t i = 0; i < std::min(kMost, outliers.size()); ++i) text += outlier_text(outliers[i]) + "\n";
+  if (outliers.size() > kMost) text += fmt::format("… and {} more (--json)\n", outliers.size() - kMost);
+  return text;
+}
+
+nlohmann::json outlier_json(const Outlier& o) {
+  const bool layers = o.against == Outlier::Against::layers;
+  const nlohmann::json none;
+  nlohmann::json overflows = nlohmann::json::array();
+  for (const Scalar format : {Scalar::e4m3, Scalar::e5m2, Scalar::f16}) {
+    if (o.absmax > traits(format).max_finite) overflows.push_back(name(format));
+  }
+  return {{"tensor", o.tensor},
+          {"axis", layers ? none : nlohmann::json(o.against == Outlier::Against::rows ? "row" : "column")},
+          {"index", o.index ? nlohmann::json(*o.index) : none},
+          {"rms", o.rms},
+          {"absmax", o.absmax},
+          {"ratio", o.ratio},
+          {"of", o.of_absmax ? "absmax" : "rms"},
+          {"against", against_text(o.against)},
+          {"overflows", std::move(overflows)},
+          {"large_product", layers ? none : nlohmann::json(o.large_product())}};
+}
+
 std::string casts_text(const Survey& all) {
   std::string text = fmt::format("\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "a cast to", "max error",
                                  "rms error", "relative", "overflows", "vanish");
@@ -139,7 +201,7 @@ std::string to_text(const Inspection& i) {
     overflows.add(t.tensor.name, *t.seen);
     vanished.add(t.tensor.name, *t.seen);
   }
-  return text + casts_text(i.all) + overflows.text(width) + vanished.text(width);
+  return text + outliers_text(i.outliers) + casts_text(i.all) + overflows.text(width) + vanished.text(width);
 }
 
 std::string to_json(const Inspection& i) {
@@ -149,8 +211,10 @@ std::string to_json(const Inspection& i) {
                          {"origin", i.origin},
                          {"metadata", i.metadata},
                          {"casts", json_of(i.all)},
-                         {"tensors", nlohmann::json::array()}};
+                         {"tensors", nlohmann::json::array()},
+                         {"outliers", nlohmann::json::array()}};
   for (const InspectedTensor& t : i.tensors) json["tensors"].push_back(row_json(t));
+  for (const Outlier& o : i.outliers) json["outliers"].push_back(outlier_json(o));
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

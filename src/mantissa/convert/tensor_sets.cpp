@@ -59,17 +59,19 @@ DifferentTensor describe(const TensorSide& a, const TensorSide& b, const Compare
 
 /// Returns the names of `these` that `others` lacks, with their nearest names among those that `these` lacks.
 std::vector<UnmatchedTensor> unmatched(const TensorSet& these, const TensorSet& others) {
+  // A search takes the product of the numbers and lengths of the names.
+  constexpr std::size_t kMostCandidates = 500, kMostSearches = 100, kLongestName = 200;
   const std::set<std::string> known(these.names.begin(), these.names.end());
+  const std::set<std::string> present(others.names.begin(), others.names.end());
   std::vector<std::string> candidates;
   for (const std::string& name : others.names) {
-    if (!known.contains(name)) candidates.push_back(name);
+    if (!known.contains(name) && name.size() <= kLongestName && candidates.size() < kMostCandidates)
+      candidates.push_back(name);
   }
-  constexpr std::size_t kMostCandidates = 1000;  // a search takes quadratic time
-  const std::set<std::string> present(others.names.begin(), others.names.end());
   std::vector<UnmatchedTensor> missing;
   for (const std::string& name : these.names) {
     if (present.contains(name)) continue;
-    const bool search = candidates.size() <= kMostCandidates && missing.size() <= kMostCandidates;
+    const bool search = missing.size() < kMostSearches && name.size() <= kLongestName;
     missing.push_back({name, search ? nearest(name, candidates).value_or("") : ""});
   }
   return missing;

@@ -18,7 +18,7 @@ constexpr std::size_t kLabel = 9;  // columns of "metrics  "
 
 /// Lines that begin at `indent` columns.
 std::string line(std::string_view text, std::size_t indent) {
-  return wrapped(std::string(indent, ' ') + std::string(text), indent, kColumns) + "\n";
+  return wrapped(std::string(indent, ' ') + on_one_line(std::string(text)), indent, kColumns) + "\n";
 }
 
 std::string kind_text(const convert::DifferentTensor& t) {
@@ -177,8 +177,8 @@ std::string state_text(const Diff& d, std::size_t limit) {
 
 std::string to_text(const Diff& d, std::size_t limit) {
   if (d.bitwise) return verdict(d);
-  std::string text = fmt::format("A  {}  ({})\nB  {}  ({})\n", d.a.path.string(), name(d.a.kind),
-                                 d.b.path.string(), name(d.b.kind));
+  std::string text = on_one_line(fmt::format("A  {}  ({})", d.a.path.string(), name(d.a.kind))) + "\n" +
+                     on_one_line(fmt::format("B  {}  ({})", d.b.path.string(), name(d.b.kind))) + "\n";
   text += wrapped(verdict(d), 2, kColumns) + "\n";
   if (d.runs) text += run_text(*d.runs, limit, d.bitwise);
   if (d.states) text += state_text(d, limit);

@@ -78,6 +78,17 @@ std::string of_equal_runs(const RunDifferences& r) {
   return text;
 }
 
+std::string sentence(const Diff& d) {
+  if (d.equal()) {
+    if (d.runs) return "equal: " + of_equal_runs(*d.runs);
+    return "equal: " + of_equal(d.states ? d.states->tensors : *d.tensors);
+  }
+  if (d.runs) return "different: " + of_runs(*d.runs, d.bitwise);
+  if (d.states && d.states->equal(d.bitwise)) return "different: " + of_config(d.config);
+  if (d.states) return "different: " + of_state(*d.states, d.bitwise);
+  return "different: " + of_different(*d.tensors, d.bitwise, d.is_trace());
+}
+
 }  // namespace
 
 std::string extent_text(const convert::DifferentTensor& t, bool bitwise) {
@@ -107,15 +118,15 @@ std::string short_text(const nlohmann::json& value) {
   return text;
 }
 
-std::string verdict(const Diff& d) {
-  if (d.equal()) {
-    if (d.runs) return "equal: " + of_equal_runs(*d.runs);
-    return "equal: " + of_equal(d.states ? d.states->tensors : *d.tensors);
+std::string on_one_line(std::string text) {
+  for (char& c : text) {
+    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
   }
-  if (d.runs) return "different: " + of_runs(*d.runs, d.bitwise);
-  if (d.states && d.states->equal(d.bitwise)) return "different: " + of_config(d.config);
-  if (d.states) return "different: " + of_state(*d.states, d.bitwise);
-  return "different: " + of_different(*d.tensors, d.bitwise, d.is_trace());
+  return text;
+}
+
+std::string verdict(const Diff& d) {
+  return on_one_line(sentence(d));
 }
 
 }  // namespace mantissa::lab

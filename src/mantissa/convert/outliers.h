@@ -1,0 +1,59 @@
+// Outliers among weights: rows and columns of a matrix that are much larger than the others, and matrices
+// that are much larger than those of the other layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "mantissa/convert/channel_stats.h"
+#include "mantissa/io/safetensors.h"
+
+namespace mantissa::convert {
+
+/// The ratio of an outlier's root mean square to the median's. The largest of a million rows of 16 normal
+/// values is 2.1 times the median, the largest row or column of the trained model of examples/demo.toml 4.0
+/// times. At 8, an 8-bit format with one scale for all rows loses three binades of the others.
+inline constexpr double kOutlierRatio = 8;
+/// The ratio of a matrix's largest magnitude to the median of the other layers. Single weights vary more than
+/// a root mean square: 32 is five binades.
+inline constexpr double kOutlierAbsmaxRatio = 32;
+
+struct Outlier {
+  enum class Against { rows, columns, layers };
+  std::string tensor;
+  Against against = Against::rows;
+  std::optional<std::uint64_t> index = std::nullopt;  // of the row or column
+  double rms = 0;
+  double absmax = 0;
+  double ratio = 0;        // to the median
+  bool of_absmax = false;  // `ratio` is that of the largest magnitudes, otherwise of `rms`
+  double norm = 0;  // root of the sum of squares of a row or column: the RMS of its products with independent
+                    // inputs of RMS 1
+
+  /// Returns the magnitude that one of 16,000 normal products with inputs of RMS 1 exceeds (four standard
+  /// deviations).
+  double large_product() const { return 4 * norm; }
+};
+
+/// A matrix with its magnitudes, to compare with those of other layers.
+struct MatrixSize {
+  std::string tensor;
+  double rms = 0, absmax = 0;
+};
+
+/// True if rows and columns of the tensor are examined: it has two dimensions of 8 to kMostChannels, and
+/// floating-point values.
+bool has_channels(const io::TensorInfo& tensor);
+
+/// Returns the rows and columns of at least 16 elements whose RMS is kOutlierRatio times the median of those
+/// that are not zero, or more. If more than an eighth of them are that large, the values have no typical size
+/// and none is an outlier.
+std::vector<Outlier> channel_outliers(const std::string& tensor, const ChannelStats& stats);
+
+/// Returns the matrices whose RMS (or largest magnitude) is kOutlierRatio (kOutlierAbsmaxRatio) times the
+/// median of the same tensor in the other layers, or more. Layers are numbers between dots of a name.
+std::vector<Outlier> layer_outliers(const std::vector<MatrixSize>& matrices);
+
+}  // namespace mantissa::convert
