@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "io/temporary.h"
 #include "mantissa/base/error.h"
@@ -170,6 +171,52 @@ TEST_F(Metrics, DamagedFilesAreErrorsWithTheirLine) {
         std::string("{\"step\":0}\n"), std::string(100'000, '[') + "\n"}) {
     const std::string message = test::message_of<FileError>([&] { compare(line + broken, line); });
     EXPECT_NE(message.find("a:2"), std::string::npos) << message;
+  }
+}
+
+/// Changes up to five bytes of `text`.
+std::string mutated(std::string text, std::mt19937& random) {
+  for (auto left = 1 + random() % 5; left > 0; --left) {
+    const std::size_t at = random() % text.size();
+    constexpr std::string_view kSigns = "\"{}[],:-e9\n";
+    if (random() % 2 == 0) text[at] = static_cast<char>(random() % 256);
+    if (random() % 2 == 0) text.insert(at, 1, kSigns[random() % kSigns.size()]);
+    if (random() % 4 == 0) text.resize(at + 1);
+  }
+  return text;
+}
+
+TEST_F(Metrics, DamagedFilesEqualThemselvesOrAreErrors) {
+  const std::string good =
+      "{\"step\":1,\"loss\":5.5,\"health\":{\"w\":{\"updates_lost\":0.5}}}\n{\"step\":2,\"loss\":null}\n"
+      "{\"step\":2,\"validation_loss\":4}\n";
+  std::mt19937 random(1);
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = mutated(good, random);
+    try {
+      EXPECT_TRUE(compare(text, text).equal()) << text;
+    } catch (const Error&) {
+    }
+  }
+}
+
+TEST_F(Traces, DamagedFilesEqualThemselvesOrAreErrors) {
+  write("a.safetensors", {{"logits", {1, 2}}, {"value.lm_head.matmul", {3}}, {"grad.w", {}}});
+  const std::string good = test::contents_of(folder / "a.safetensors");
+  std::mt19937 random(2);
+  for (int i = 0; i < 500; ++i) {
+    test::put(folder / "b.safetensors", mutated(good, random));
+    for (const bool bitwise : {false, true}) {
+      try {
+        const Diff same =
+            diff(folder / "b.safetensors", folder / "b.safetensors", bitwise, *runtime::cpu({}));
+        EXPECT_TRUE(same.equal()) << i;
+        const Diff other =
+            diff(folder / "a.safetensors", folder / "b.safetensors", bitwise, *runtime::cpu({}));
+        EXPECT_TRUE(nlohmann::json::accept(to_json(other)) && !to_text(other, 6).empty()) << i;
+      } catch (const Error&) {
+      }
+    }
   }
 }
 
