@@ -18,7 +18,8 @@ bool is_op_word(std::string_view word) {
 
 /// Returns true if the backward pass computes the value: "…matmul.dx", "…attention.grad.q".
 bool is_backward(std::string_view name) {
-  for (const std::string_view word : split_words(traced_op(name).op, ".")) {
+  const std::string op = traced_op(name).op;
+  for (const std::string_view word : split_words(op, ".")) {
     if (word == "grad" || word == "dx" || word == "dw") return true;
   }
   return false;
