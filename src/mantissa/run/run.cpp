@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/base/words.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
@@ -186,6 +187,8 @@ class Run {
       return trainer_.advance(stop_);
     } catch (const RunStopped& e) {
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
+      const std::vector<std::string> audit = {"mantissa", "audit", out_.string(), "--from-step", "last-good"};
+      tell(fmt::format("to see why, with the values of every op: {}", shell_words(audit)));
       throw RunStopped(e.message(), tried_cures(e.cures()));
     }
   }
