@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -176,6 +177,40 @@ TEST(Health, FindsUpdatesThatBf16LosesAndACureThatWorks) {
   for (const std::string policy :
        {"32-true", "bf16-mixed", "bf16-true rounding=stochastic", "bf16-true kahan=true"})
     EXPECT_TRUE(run(folder / policy, 4, policy, {"log.health_interval=1"}).findings.empty()) << policy;
+}
+
+/// Selected values are logged without a change of bits, and a resumed run continues their file.
+TEST(Observations, AreThoseOfTheSelectedValues) {
+  const TemporaryFolder folder;
+  const std::vector<std::string> some = {"log.observe=model.layers.0.mlp; *: op=softmax pass=backward",
+                                         "log.observe_interval=2"};
+  const Summary seen = run(folder / "a", 5, "bf16-mixed", some);
+  EXPECT_EQ(run(folder / "b", 5, "bf16-mixed", {}).weights_xxh64, seen.weights_xxh64);
+  EXPECT_FALSE(std::filesystem::exists(folder / "b/observations.jsonl"));
+  std::istringstream lines(read_all(folder / "a/observations.jsonl"));
+  std::map<std::int64_t, int> count;
+  for (std::string line; std::getline(lines, line);) {
+    const nlohmann::json o = nlohmann::json::parse(line);
+    ++count[o["step"]];
+    const std::string scope = o["scope"];
+    EXPECT_TRUE(scope.find("model.layers.0.mlp") == 0 || o["pass"] == "backward") << line;
+    std::uint64_t elements = 0;
+    for (const auto& [exponent, n] : o["binades"].items()) elements += n.get<std::uint64_t>();
+    const double zeros = o["zeros"].get<double>() * o["count"].get<double>();
+    EXPECT_NEAR(static_cast<double>(elements) + zeros, o["count"].get<double>(), 0.5) << line;
+    if (o["format"] == "bf16") {
+      EXPECT_LE(o["max_ulp"], 0.5) << line;
+    }
+  }
+  ASSERT_EQ(count.size(), 3U);  // steps 1, 2 and 4
+  EXPECT_EQ(count[1], count[2]);
+  EXPECT_EQ(count[2], count[4]);
+
+  TrainOptions resumed = into(folder / "a");
+  resumed.resume = 3;
+  const std::string whole = read_all(folder / "a/observations.jsonl");
+  train(Config::parse(tiny_config(5, "bf16-mixed"), some), resumed);
+  EXPECT_EQ(read_all(folder / "a/observations.jsonl"), whole);
 }
 
 TEST(Health, IsForeseenByExplain) {

@@ -265,6 +265,13 @@ std::vector<Option> fixed_table() {
        [](RunConfig& c) -> Slot { return &c.log.health_interval; },
        "steps between measurements of what roundings lose; 0: none",
        {.min = 0, .max = kMany}},
+      {"log", "observe", [](RunConfig& c) -> Slot { return &c.log.observe; },
+       "values whose statistics are logged: \"SCOPE; SCOPE: op=softmax pass=backward\""},
+      {"log",
+       "observe_interval",
+       [](RunConfig& c) -> Slot { return &c.log.observe_interval; },
+       "steps between these observations",
+       {.min = 1, .max = kMany}},
   };
 }
 

@@ -114,6 +114,8 @@ struct LogSection {
   std::int64_t interval = 1;
   bool tensorboard = true;
   std::int64_t health_interval = 10;
+  std::string observe;  // scopes, as in rules; empty: nothing
+  std::int64_t observe_interval = 100;
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };
 

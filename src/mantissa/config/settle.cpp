@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/observed.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/steps.h"
@@ -54,11 +55,13 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
 }
 
-void check_skipped(const RunConfig& config, const Entries& entries) {
-  const Entry* entry = entries.find("run", "skip_batches");
+/// Calls `parse`, and refuses the entry of the key if it throws.
+template <class Parse>
+void check_text(const Entries& entries, std::string_view section, std::string_view key, const Parse& parse) {
+  const Entry* entry = entries.find(section, key);
   if (entry == nullptr) return;
   try {
-    parse_steps(config.run.skip_batches);
+    parse();
   } catch (const ConfigError& e) {
     refuse(*entry, e.what());
   }
@@ -110,7 +113,8 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
-  check_skipped(config, entries);
+  check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
+  check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
   settle_batch(config, entries, divided);
   settle_optimizer(config, entries);

@@ -1,53 +1,29 @@
 #include "mantissa/lab/record.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 namespace mantissa::lab {
 namespace {
 
-double share(std::uint64_t part, std::uint64_t of) {
-  return of == 0 ? 0 : static_cast<double>(part) / static_cast<double>(of);
-}
-
-/// Returns the name of a value among those of its step: an operand, a result of several, or "".
-std::string name_of(const plan::Program& program, const runtime::ObservedValue& v) {
-  const plan::Step& step = *v.step;
-  if (v.factor) {
-    const auto& operands = step.op->operands;
-    return v.index < operands.size() ? std::string(operands[v.index]) : "operand";
-  }
-  if (step.outputs.size() == 1) return "";
-  const std::string& name = program.buffer(step.outputs[v.index]).name;
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string::npos ? name : name.substr(dot + 1);
-}
-
 ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
-  const ValueCounts& c = value.counts;
   ValueStep v;
   v.step = step;
-  v.absmax = c.absmax;
-  v.absmin = std::isfinite(c.absmin) ? c.absmin : 0;
-  v.mean = c.mean();
-  v.rms = c.rms();
-  v.zeros = share(c.zeros, c.count);
-  v.subnormal = share(c.subnormal, c.count);
-  v.saturated = share(c.saturated, c.count);
-  v.inf = share(c.inf, c.count);
-  v.nan = share(c.nan, c.count);
-  if (c.compared > 0) {
-    v.flushed = share(c.flushed, c.count);
-    v.overflowed = share(c.overflowed, c.count);
-    v.error_rms = c.relative_error();
-    v.error_mean = c.relative_bias();
-    v.error_inward = c.relative_inward();
-    v.max_ulp = c.max_ulp;
+  const std::pair<std::string_view, double*> always[] = {
+      {"absmax", &v.absmax}, {"absmin", &v.absmin},       {"mean", &v.mean},           {"rms", &v.rms},
+      {"zeros", &v.zeros},   {"subnormal", &v.subnormal}, {"saturated", &v.saturated}, {"inf", &v.inf},
+      {"nan", &v.nan}};
+  const std::pair<std::string_view, std::optional<double>*> some[] = {
+      {"flushed", &v.flushed},       {"overflowed", &v.overflowed},        {"error_rms", &v.error_rms},
+      {"error_mean", &v.error_mean}, {"error_inward", &v.error_inward},    {"max_ulp", &v.max_ulp},
+      {"cancelled", &v.cancelled},   {"interior_error", &v.interior_error}};
+  for (const auto& [name, figure] : runtime::figures(value)) {
+    for (const auto& [key, field] : always) {
+      if (key == name) *field = figure;
+    }
+    for (const auto& [key, field] : some) {
+      if (key == name) *field = figure;
+    }
   }
-  if (c.sums > 0) v.cancelled = share(c.cancelled, c.sums);
-  if (value.interior > 0 && v.rms > 0)
-    v.interior_error = std::sqrt(value.interior_squares / static_cast<double>(value.interior)) / v.rms;
   return v;
 }
 
@@ -76,7 +52,7 @@ void Record::add_step(const train::StepReport& r) {
 ValueSeries& Record::series_of(const plan::Program& program, const runtime::ObservedValue& value) {
   const plan::Step& step = *value.step;
   const std::string pass(precision::name(plan::pass_of(step.phase)));
-  const std::string name = name_of(program, value), op(step.op->op);
+  const std::string name = runtime::name_of(program, value), op(step.op->op);
   const auto [at, is_new] = series_.try_emplace({step.scope, op, pass, name}, audit_.values.size());
   if (is_new) {
     ValueSeries& s = audit_.values.emplace_back();

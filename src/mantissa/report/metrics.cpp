@@ -82,6 +82,11 @@ std::string health_object(const std::vector<TensorHealth>& health) {
 
 }  // namespace
 
+AppendFile append_after(const std::filesystem::path& path, std::int64_t step) {
+  std::int64_t validated = 0;
+  return open_at(path, step, validated);
+}
+
 std::string metrics_line(const StepMetrics& m) {
   std::string more;
   for (const auto& [name, value] : m.more)

@@ -40,6 +40,11 @@ struct StepMetrics {
 std::string metrics_line(const StepMetrics& metrics);
 std::string validation_line(std::int64_t step, double loss);
 
+/// Opens a file of lines with a "step" to append: keeps those up to `step`, or none for 0, and removes a last
+/// line that a crash truncated. Throws FileError if a kept line has no step, or if the file cannot be
+/// written.
+AppendFile append_after(const std::filesystem::path& path, std::int64_t step);
+
 /// Returns for each step of a metrics.jsonl, in order, whether it was skipped. Throws FileError if a line is
 /// not a metrics line or a step is missing.
 std::vector<bool> read_skipped(const std::filesystem::path& path);

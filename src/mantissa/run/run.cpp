@@ -17,6 +17,7 @@
 #include "mantissa/report/summary.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/run/journal.h"
+#include "mantissa/run/observations.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/train/health_watch.h"
 #include "mantissa/train/resume.h"
@@ -135,6 +136,7 @@ class Run {
   Result loop() {
     const Clock::time_point start = Clock::now();
     Journal journal(config_, out_, trainer_.step());
+    observations_.emplace(config_, out_, trainer_.step());
     Result result;
     saved_ = trainer_.step();
     const std::int64_t tokens_before = trainer_.tokens();
@@ -183,9 +185,13 @@ class Run {
 
   /// Runs a step. If it fails, saves the state before it.
   std::optional<train::StepReport> advance_or_save() {
+    observations_->begin(trainer_);
     try {
-      return trainer_.advance(stop_);
+      std::optional<train::StepReport> report = trainer_.advance(stop_);
+      observations_->end(trainer_, report.has_value());
+      return report;
     } catch (const RunStopped& e) {
+      observations_->end(trainer_, false);
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
       const std::vector<std::string> audit = {"mantissa", "audit", out_.string(), "--from-step", "last-good"};
       tell(fmt::format("to see why, with the values of every op: {}", shell_words(audit)));
@@ -280,6 +286,7 @@ class Run {
   std::size_t predicted_peak_ = 0;
   std::int64_t saved_ = 0;
   std::optional<weights::StartWeights> start_;
+  std::optional<Observations> observations_;
 };
 
 }  // namespace

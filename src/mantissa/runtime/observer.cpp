@@ -39,6 +39,48 @@ void add_parts(const kernels::Context& ctx, std::size_t n, ValueCounts& to, cons
 
 }  // namespace
 
+std::string name_of(const plan::Program& program, const ObservedValue& v) {
+  const plan::Step& step = *v.step;
+  if (v.factor) {
+    const auto& operands = step.op->operands;
+    return v.index < operands.size() ? std::string(operands[v.index]) : "operand";
+  }
+  if (step.outputs.size() == 1) return "";
+  const std::string& name = program.buffer(step.outputs[v.index]).name;
+  const std::size_t dot = name.rfind('.');
+  return dot == std::string::npos ? name : name.substr(dot + 1);
+}
+
+std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value) {
+  const ValueCounts& c = value.counts;
+  const auto share = [](std::uint64_t part, std::uint64_t of) {
+    return of == 0 ? 0 : static_cast<double>(part) / static_cast<double>(of);
+  };
+  std::vector<std::pair<std::string_view, double>> all = {{"absmax", c.absmax},
+                                                          {"absmin", std::isfinite(c.absmin) ? c.absmin : 0},
+                                                          {"mean", c.mean()},
+                                                          {"rms", c.rms()},
+                                                          {"zeros", share(c.zeros, c.count)},
+                                                          {"subnormal", share(c.subnormal, c.count)},
+                                                          {"saturated", share(c.saturated, c.count)},
+                                                          {"inf", share(c.inf, c.count)},
+                                                          {"nan", share(c.nan, c.count)}};
+  if (c.compared > 0) {
+    all.insert(all.end(), {{"flushed", share(c.flushed, c.count)},
+                           {"overflowed", share(c.overflowed, c.count)},
+                           {"error_rms", c.relative_error()},
+                           {"error_mean", c.relative_bias()},
+                           {"error_inward", c.relative_inward()},
+                           {"max_ulp", c.max_ulp}});
+  }
+  if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
+  if (value.interior > 0 && c.rms() > 0) {
+    all.emplace_back("interior_error",
+                     std::sqrt(value.interior_squares / static_cast<double>(value.interior)) / c.rms());
+  }
+  return all;
+}
+
 Observer::Observer(Executor& executor, const std::function<bool(const plan::Step&)>& wanted)
     : executor_(executor) {
   const plan::Program& program = executor.program();

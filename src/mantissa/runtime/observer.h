@@ -5,6 +5,9 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mantissa/numeric/value_counts.h"
@@ -25,6 +28,14 @@ struct ObservedValue {
   double interior_squares = 0;
   std::uint64_t interior = 0;
 };
+
+/// Returns the name of a value among those of its step: that of the operand, or of one of several results;
+/// "".
+std::string name_of(const plan::Program& program, const ObservedValue& value);
+
+/// Returns the figures of a value by name, as in observations.jsonl (docs/cli.md): shares of its elements,
+/// and errors relative to its rms.
+std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
 /// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded a
 /// second time, without rounding, so an observed run takes two to three times as long.

@@ -1,0 +1,66 @@
+#include "mantissa/run/observations.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/config/observed.h"
+#include "mantissa/precision/rule.h"
+#include "mantissa/report/metrics.h"
+
+namespace mantissa::run {
+namespace {
+
+bool is_selected(const std::vector<precision::Rule>& rules, const plan::Step& step, std::int64_t at) {
+  const precision::Use use{step.scope, step.op->op, plan::pass_of(step.phase), at};
+  const precision::Use interior{step.scope, step.op->interior, plan::pass_of(step.phase), at};
+  return std::ranges::any_of(rules, [&](const precision::Rule& r) {
+    return precision::matches(r, use) || (!step.op->interior.empty() && precision::matches(r, interior));
+  });
+}
+
+}  // namespace
+
+std::string observation_line(std::int64_t step, const plan::Program& program,
+                             const runtime::ObservedValue& value) {
+  std::string line = fmt::format(
+      R"({{"step":{},"scope":{},"op":"{}","pass":"{}","name":{},"format":"{}","count":{})", step,
+      nlohmann::json(value.step->scope).dump(), value.step->op->op,
+      precision::name(plan::pass_of(value.step->phase)),
+      nlohmann::json(runtime::name_of(program, value)).dump(), name(value.format), value.counts.count);
+  for (const auto& [key, figure] : runtime::figures(value))
+    line += fmt::format(",\"{}\":{:.9g}", key, figure);
+  std::string binades;
+  for (int e = Binades::kLeast; e <= Binades::kMost; ++e) {
+    if (const std::uint64_t n = value.counts.binades.at(e))
+      binades += fmt::format("{}\"{}\":{}", binades.empty() ? "" : ",", e, n);
+  }
+  return line + ",\"binades\":{" + binades + "}}";
+}
+
+Observations::Observations(const config::RunConfig& config, const std::filesystem::path& out,
+                           std::int64_t step)
+    : interval_(config.log.observe_interval), selected_(config::parse_observed(config.log.observe)) {
+  if (!selected_.empty()) file_.emplace(report::append_after(out / "observations.jsonl", step));
+}
+
+void Observations::begin(train::Trainer& trainer) {
+  const std::int64_t step = trainer.step() + 1;
+  if (!file_ || (step % interval_ != 0 && step != 1)) return;
+  observer_.emplace(trainer.next_executor(),
+                    [&](const plan::Step& s) { return is_selected(selected_, s, trainer.step()); });
+}
+
+void Observations::end(train::Trainer& trainer, bool completed) {
+  if (!observer_) return;
+  std::string lines;
+  for (const runtime::ObservedValue& value : observer_->take()) {
+    if (value.counts.count > 0) lines += observation_line(trainer.step(), trainer.program(), value) + '\n';
+  }
+  observer_.reset();
+  if (completed) file_->write(lines);
+}
+
+}  // namespace mantissa::run
