@@ -1,0 +1,42 @@
+// One page without references to other files: it needs no network, and shows everything without scripts.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mantissa/report/html.h"
+
+namespace mantissa::report {
+
+struct Section {
+  std::string id;       // of the link
+  std::string link;     // its short text
+  std::string heading;  // text
+  std::string intro;    // text of one or two sentences, or ""
+  std::string body;     // HTML
+};
+
+struct Page {
+  std::string kind;      // text: "audit"
+  std::string title;     // text
+  std::string subtitle;  // text
+  std::string summary;   // HTML above the links to the sections
+  std::vector<Section> sections;
+};
+
+/// Returns the whole page.
+std::string to_html(const Page& page);
+
+/// Returns the style sheet and the script of every page.
+std::string page_style();
+std::string page_script();
+
+enum class Status { good, warning, bad, unknown };
+
+/// Returns the verdict: a mark, its meaning in words, and a paragraph. Both texts are text.
+std::string verdict_html(Status status, const std::string& words, const std::string& paragraph);
+
+/// Returns the mark alone, whose shape differs for each status.
+std::string status_mark(Status status);
+
+}  // namespace mantissa::report
