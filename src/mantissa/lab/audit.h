@@ -81,13 +81,35 @@ struct Finding {
   double severity = 0;                   // findings are sorted by it, the worst first
 };
 
+/// An input of the op whose result was the first that is not finite.
+struct InputRange {
+  std::string name = {};  // "x", "weight"; or ""
+  std::optional<Scalar> format{};
+  std::optional<double> absmin{};  // of the finite values that are not zero
+  double absmax = 0;               // of the finite values
+};
+
+/// The first inf or NaN of the run.
+struct FirstNonFinite {
+  std::int64_t step = 0;
+  std::string scope, op, pass;
+  Scalar format = Scalar::f32;  // as stored
+  double value = 0;             // before rounding to the format, if known; otherwise inf or NaN
+  std::int64_t channel = -1;    // in the last dimension, or −1
+  std::vector<InputRange> inputs = {};
+  std::vector<std::int64_t> rows = {};  // data rows of that batch
+  std::string text = {};                // one sentence with what else is known, or ""
+};
+
 struct Audit {
-  std::string title;           // "run.toml under bf16-true"
-  std::string command;         // that made it
-  std::string preset, policy;  // "bf16-true", and the whole line
-  std::string model;           // "llama 24M"
-  std::string verdict;         // one paragraph
-  std::string stopped = {};    // the message with which the run stopped, or ""
+  std::string title;             // "run.toml under bf16-true"
+  std::string command;           // that made it
+  std::string run_command = {};  // that a cure's arguments are appended to; empty: `command`
+  std::string preset, policy;    // "bf16-true", and the whole line
+  std::string model;             // "llama 24M"
+  std::string verdict;           // one paragraph
+  std::string stopped = {};      // the message with which the run stopped, or ""
+  std::optional<FirstNonFinite> first_non_finite = {};
   std::int64_t steps = 0, parameters = 0;
   std::vector<std::int64_t> observed;  // steps
   std::vector<StepPoint> points;

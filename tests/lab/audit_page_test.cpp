@@ -1,0 +1,188 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "lab/synthetic_audit.h"
+#include "mantissa/lab/audit.h"
+#include "report/well_formed.h"
+
+namespace mantissa::lab {
+namespace {
+
+using test::fault_of;
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+
+bool has(const std::string& html, const std::string& text) {
+  return html.find(text) != std::string::npos;
+}
+
+// "nan" as a number would print it: not a part of a word.
+bool shows_nan(const std::string& html) {
+  for (std::size_t at = html.find("nan"); at != std::string::npos; at = html.find("nan", at + 1))
+    if (std::isalpha(static_cast<unsigned char>(html[at - 1])) == 0 &&
+        std::isalpha(static_cast<unsigned char>(html[at + 3])) == 0)
+      return true;
+  return false;
+}
+
+TEST(AuditPage, HasEverySection) {
+  const std::string html = to_html(test::synthetic_audit());
+  EXPECT_EQ(fault_of(html), "");
+  for (const char* id :
+       {"findings", "first", "course", "range", "rounding", "updates", "magnitudes", "plan", "method"})
+    EXPECT_TRUE(has(html, std::string("<section id=\"") + id + "\">")) << id;
+  for (const char* text : {"The run stopped", "Loss scale", "skipped step", "Too large", "Too small",
+                           "Size of the rounding error", "Direction of the rounding error", "Lost updates",
+                           "the same before rounding", "65\u202f504", "What the operation read",
+                           "tested by replay", "not tested", "not caused by a number format",
+                           "mantissa train run.toml --precision 16-mixed --rule "
+                           "&#39;model.layers.5.mlp.down_proj: compute=f32&#39;",
+                           "mantissa audit run.toml --precision 16-mixed --steps 20", "Thresholds"})
+    EXPECT_TRUE(has(html, text)) << text;
+}
+
+TEST(AuditPage, IsOnePageOfLessThanTwoMegabytes) {
+  const std::string html = to_html(test::synthetic_audit());
+  EXPECT_LT(html.size(), 2'000'000U);
+  for (const char* word : {"http:", "https:", "url(", "@import", " src="})
+    EXPECT_FALSE(has(html, word)) << word;
+  EXPECT_FALSE(shows_nan(html));
+}
+
+TEST(AuditPage, LongRunsAreThinned) {
+  const std::string html = to_html(test::synthetic_audit({.layers = 24, .steps = 300, .stops = false}));
+  EXPECT_EQ(fault_of(html), "");
+  EXPECT_LT(html.size(), 2'000'000U);
+}
+
+TEST(AuditPage, NoiseInEveryCellIsStillLessThanTwoMegabytes) {
+  Audit audit = test::synthetic_audit();
+  std::mt19937 random(3);
+  for (ValueSeries& v : audit.values)
+    for (ValueStep& s : v.steps) {
+      const double share = std::exp2(-static_cast<double>(random() % 20));
+      s.saturated = share;
+      s.flushed = share;
+      s.error_rms = share;
+      s.error_mean = random() % 2 == 0 ? share : -share;
+    }
+  EXPECT_LT(to_html(audit).size(), 2'500'000U);
+}
+
+TEST(AuditPage, HealthyRunIsGreenAndSaysSo) {
+  Audit audit = test::synthetic_audit({.layers = 2, .steps = 3, .stops = false});
+  audit.findings.clear();
+  const std::string html = to_html(audit);
+  EXPECT_TRUE(has(html, "verdict good"));
+  EXPECT_TRUE(has(html, "No problem found"));
+  EXPECT_FALSE(has(html, "<section id=\"first\">"));
+}
+
+TEST(AuditPage, FindingsAloneAreAmberOrRedByKind) {
+  Audit audit = test::synthetic_audit({.layers = 2, .steps = 3, .stops = false});
+  EXPECT_TRUE(has(to_html(audit), "verdict bad"));
+  std::erase_if(audit.findings, [](const Finding& f) { return f.kind != "rounded_away"; });
+  EXPECT_TRUE(has(to_html(audit), "verdict warn"));
+  EXPECT_TRUE(has(to_html(audit), "1 problem found"));
+}
+
+TEST(AuditPage, EmptyAuditIsAPage) {
+  const std::string html = to_html(Audit{});
+  EXPECT_EQ(fault_of(html), "");
+  EXPECT_TRUE(has(html, "Nothing was observed"));
+}
+
+TEST(AuditPage, OneStepAndAHundredLayersArePages) {
+  EXPECT_EQ(fault_of(to_html(test::synthetic_audit({.layers = 1, .steps = 1, .stops = false}))), "");
+  EXPECT_EQ(fault_of(to_html(test::synthetic_audit({.layers = 100, .steps = 2, .stops = true}))), "");
+}
+
+TEST(AuditPage, ValuesThatAreNotFiniteAreNotPrintedAsNan) {
+  Audit audit = test::synthetic_audit({.layers = 3, .steps = 4, .stops = true});
+  const double inf = std::numeric_limits<double>::infinity();
+  int turn = 0;
+  for (StepPoint& p : audit.points) p.loss = p.grad_norm = turn++ % 2 == 0 ? kNan : inf;
+  for (ValueSeries& v : audit.values)
+    for (ValueStep& s : v.steps) {
+      s.absmax = s.rms = s.mean = turn++ % 2 == 0 ? kNan : inf;
+      s.flushed = s.error_rms = s.error_mean = s.overflowed = kNan;
+      s.nan = 1;
+    }
+  for (ParameterSeries& p : audit.weights)
+    for (auto& [step, h] : p.steps) {
+      h.updates_lost = h.grads_flushed = h.grad_absmax = kNan;
+      h.weight_absmax = inf;
+      h.scale = inf;
+    }
+  for (Finding& f : audit.findings) f.evidence["absmax"] = f.share = kNan;
+  audit.thresholds["bias"] = kNan;
+  audit.first_non_finite->value = kNan;
+  audit.first_non_finite->inputs[0].absmax = inf;
+  const std::string html = to_html(audit);
+  EXPECT_EQ(fault_of(html), "");
+  EXPECT_FALSE(shows_nan(html));
+}
+
+TEST(AuditPage, HostileNamesStayText) {
+  const std::string evil = "</svg><script>x</script>'\"&\xff.0.w";
+  Audit audit = test::synthetic_audit({.layers = 2, .steps = 2, .stops = true});
+  audit.title = audit.command = audit.policy = audit.preset = audit.model = audit.verdict = audit.stopped =
+      evil;
+  for (ValueSeries& v : audit.values) v.scope = v.op = v.name = v.pass = v.decided_by = evil;
+  for (ParameterSeries& p : audit.weights) p.name = evil + p.name;
+  for (plan::PlanRow& r : audit.plan) r.scope = r.op = r.pass = r.stored = r.output = r.decided_by = evil;
+  for (Finding& f : audit.findings) {
+    f.kind = f.scope = f.op = f.pass = f.text = evil;
+    f.evidence[evil] = 1;
+    if (f.cure) f.cure->arguments = {evil};
+  }
+  audit.thresholds[evil] = 1;
+  FirstNonFinite& first = *audit.first_non_finite;
+  first.scope = first.op = first.pass = first.text = first.inputs[0].name = evil;
+  const std::string html = to_html(audit);
+  EXPECT_EQ(fault_of(html), "");
+  EXPECT_FALSE(has(html, "<script>x"));
+  EXPECT_TRUE(nlohmann::json::accept(to_json(audit)));
+}
+
+TEST(AuditPage, PlanSharesRowsBetweenEqualLayers) {
+  Audit audit;
+  for (int layer = 0; layer < 4; ++layer)
+    audit.plan.push_back(test::synthetic_row("model.layers." + std::to_string(layer) + ".mlp", "matmul",
+                                             "forward", layer == 2 ? "f32" : "bf16"));
+  const std::string html = to_html(audit);
+  EXPECT_TRUE(has(html, "{0-1,3}."));
+  EXPECT_TRUE(has(html, "2."));
+  EXPECT_TRUE(has(html, "<span class=\"fmt bf16\">bf16</span>"));
+}
+
+TEST(AuditJson, HasTheKeysOfTheContract) {
+  const auto json = nlohmann::ordered_json::parse(to_json(test::synthetic_audit()));
+  for (const char* key : {"policy", "steps", "thresholds", "findings"})
+    EXPECT_TRUE(json.contains(key)) << key;
+  const auto& finding = json["findings"][0];
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : finding.items()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"kind", "scope", "op", "pass", "step", "rows", "share",
+                                            "evidence", "rule", "cure", "tested", "text"}));
+  EXPECT_EQ(finding["cure"][0], "--rule");
+  EXPECT_EQ(finding["tested"], true);
+  EXPECT_TRUE(json["findings"][2]["cure"].is_null());
+  EXPECT_TRUE(json["findings"][2]["rule"].is_null());
+  EXPECT_EQ(json["findings"][2]["tested"], false);
+}
+
+TEST(AuditJson, WritesNullForNumbersThatAreNotFinite) {
+  Audit audit = test::synthetic_audit({.layers = 1, .steps = 1, .stops = false});
+  audit.findings[0].share = kNan;
+  audit.findings[0].evidence["absmax"] = std::numeric_limits<double>::infinity();
+  const auto json = nlohmann::json::parse(to_json(audit));
+  EXPECT_TRUE(json["findings"][0]["share"].is_null());
+  EXPECT_TRUE(json["findings"][0]["evidence"]["absmax"].is_null());
+}
+
+}  // namespace
+}  // namespace mantissa::lab
