@@ -30,7 +30,10 @@ AuditReport report_of(const Config& config, const weights::ModelSource& model, d
   const text::Dataset rows = data::load_dataset(run, model.config, std::move(data));
   const lab::Audit audit = lab::audit_run(
       {run, model, rows, *device, replay.run, replay.state, replay.from},
-      {.steps = options.steps, .tries_cures = options.try_cures},
+      {.steps = options.steps,
+       .tries_cures = options.try_cures,
+       .command = options.command,
+       .run_command = options.run_command},
       [&](const train::StepReport& step, std::int64_t steps) {
         if (on_step) on_step(step.step, steps, step.loss);
       },

@@ -18,6 +18,8 @@ namespace mantissa::api {
 struct AuditOptions {
   std::int64_t steps = 20;  // from the beginning; at most run.steps
   bool try_cures = true;    // replay the steps with each cure
+  // For the report: the command that made it, and the command to which it appends a cure's arguments.
+  std::string command, run_command;
   Hardware hardware;
   Data data;  // from memory, in place of the config's source
 };

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
 #include "mantissa/cli/signal_stop.h"
@@ -11,12 +12,30 @@
 
 namespace mantissa::cli {
 
+namespace {
+
+/// Returns the command of the run that an audit is about, to which cures are appended.
+std::string command_of_run(const Arguments& a) {
+  std::vector<std::string> words = {"mantissa", is_config(a.at(0)) ? "train" : "audit", a.at(0)};
+  for (const char* option : {"--precision", "--deepspeed", "--from-step"}) {
+    if (a.has(option)) words.insert(words.end(), {option, a.text(option)});
+  }
+  for (const char* option : {"--rule", "--set"}) {
+    for (const std::string& text : a.texts(option)) words.insert(words.end(), {option, text});
+  }
+  return shell_words(words);
+}
+
+}  // namespace
+
 int audit(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   api::AuditOptions options;
   options.steps = a.has("--steps") || is_config(what) ? a.integer("--steps", 1, std::int64_t{1} << 40) : 3;
   options.try_cures = !a.has("--no-cures");
   options.hardware = hardware_of(a);
+  options.command = a.with({});
+  options.run_command = command_of_run(a);
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : what.stem().string() + "-audit";
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");

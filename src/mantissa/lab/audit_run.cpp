@@ -96,6 +96,21 @@ class StartOf {
   std::optional<Start> copy_;
 };
 
+FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
+  FirstNonFinite first;
+  first.step = step;
+  first.scope = overflow.scope;
+  first.op = overflow.op;
+  first.pass = overflow.pass;
+  first.format = overflow.format;
+  first.value = overflow.value;
+  first.channel = overflow.channel;
+  for (const double most : overflow.inputs) first.inputs.push_back({.absmax = most});
+  first.rows = overflow.origins;
+  first.text = overflow.what;
+  return first;
+}
+
 }  // namespace
 
 Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
@@ -109,6 +124,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);
   if (state) run::restore(trainer, *state, source.state);
   describe(audit, trainer);
+  audit.command = options.command;
+  audit.run_command = options.run_command;
   const StartOf start(trainer, source);
   const std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
   const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
@@ -126,7 +143,10 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (nth < 1) continue;
       record.add_step(*r);
       if (observer) record.add_values(step, trainer.program(), observer->take());
-      if (r->overflow && found.empty()) found.push_back(nonfinite_finding(*r->overflow, step));
+      if (r->overflow && !audit.first_non_finite) {
+        audit.first_non_finite = first_of(*r->overflow, step);
+        found.push_back(nonfinite_finding(*r->overflow, step));
+      }
       ++audit.steps;
     }
   } catch (const RunStopped& e) {
@@ -134,6 +154,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     if (trainer.overflow()) {
       std::erase_if(found, [](const Finding& f) { return f.kind == "nonfinite"; });
       found.push_back(nonfinite_finding(*trainer.overflow(), trainer.step() + 1));
+      audit.first_non_finite = first_of(*trainer.overflow(), trainer.step() + 1);
     }
   }
   for (Finding& f : find_problems(audit, config)) found.push_back(std::move(f));

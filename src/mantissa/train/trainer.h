@@ -36,6 +36,9 @@ struct Overflow {
   std::string op = {}, pass = {};  // "matmul", "backward"
   std::vector<std::int64_t> origins = {};  // of the rows, in the data
   std::vector<double> inputs = {};         // the largest finite magnitude of each number that the op reads
+  double value = 0;                        // before rounding, if known; otherwise inf or NaN
+  Scalar format = Scalar::f32;             // in which it is stored
+  std::int64_t channel = -1;               // in the last dimension; -1: not known
   std::vector<std::string> cure =
       {};  // {"--set", "precision.reduce=f32"}, if the cure is not the scope's compute format
 };

@@ -55,6 +55,9 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
     overflow.op = first->op;
     overflow.pass = first->pass;
     overflow.inputs = first->inputs;
+    overflow.value = first->value;
+    overflow.format = first->format;
+    overflow.channel = first->channel;
     overflow.cure = first->cure();
     overflow.forward = first->pass == "forward";
     for (const std::int64_t row : first->rows) {  // held-out rows may not fill the last micro-batch
