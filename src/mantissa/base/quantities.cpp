@@ -18,6 +18,7 @@ std::string human_seconds(double seconds) {
 }
 
 std::string percent_text(double share) {
+  if (share > 0 && share < 0.0005) return fmt::format("{:.1g} %", 100 * share);
   const bool whole = share == 0 || share >= 0.9995 || (share >= 0.0995 && share <= 0.99);
   return fmt::format("{:.{}f} %", 100 * share, whole ? 0 : 1);
 }
