@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -46,8 +47,15 @@ TEST(Axis, PutsASingleValueInTheMiddle) {
 
 TEST(Axis, HasFewTicksInAscendingOrder) {
   for (const Spacing spacing : {Spacing::linear, Spacing::log2, Spacing::log10})
-    for (const auto& values :
-         {std::vector<double>{}, {1e-30, 1e30}, {2, 3}, {65536, 256}, {9.98, 10.01}, {0, 0}}) {
+    for (const auto& values : {std::vector<double>{},
+                               {1e-30, 1e30},
+                               {2, 3},
+                               {65536, 256},
+                               {-1e308, 1e308},
+                               {1e16, 1e16 + 2},
+                               {0, 5e-324},
+                               {9.98, 10.01},
+                               {0, 0}}) {
       const std::vector<Tick> ticks = Axis(spacing, values).ticks(5);
       EXPECT_LE(ticks.size(), 9U);
       for (std::size_t i = 0; i < ticks.size(); ++i) {
@@ -133,7 +141,7 @@ TEST(HeatMap, JoinsNeighboursOfEqualClassAndLeavesHoles) {
   EXPECT_EQ(test::fault_of(html), "");
   EXPECT_EQ(test::attributes_of(html, "d"),
             (std::vector<std::string>{"M0 0h2v9h-2z", "M3 0h1v9h-1z", "M4 0h1v9h-1z"}));
-  EXPECT_NE(html.find("a&lt;b\nstep 1–2: 2 % to 3 %"), std::string::npos);
+  EXPECT_NE(html.find("a&lt;b\nstep 1–2: 2\u202f% to 3\u202f%"), std::string::npos);
   EXPECT_EQ(marks_of(map, kShares), 3U);
   EXPECT_TRUE(has_missing(map));
 }
@@ -176,7 +184,7 @@ TEST(BinadeChart, DrawsBothHistogramsInsideTheBox) {
   const std::string html = to_html(chart);
   EXPECT_EQ(test::fault_of(html), "");
   EXPECT_NE(html.find("448"), std::string::npos);
-  EXPECT_NE(html.find("stored: 90 %, 900 values"), std::string::npos);
+  EXPECT_NE(html.find("stored: 90\u202f%, 900 values"), std::string::npos);
   for (const char* zone : {"class=\"lost\"", "class=\"sub\"", "class=\"over\"", "class=\"before\""})
     EXPECT_NE(html.find(zone), std::string::npos) << zone;
   for (const char* end : {"x", "y"})

@@ -30,16 +30,16 @@ TEST(NumberText, NamesValuesThatAreNotFinite) {
 }
 
 TEST(ShareText, OnlyAllIsAHundredPercentAndOnlyNothingIsZero) {
-  EXPECT_EQ(share_text(1), "100 %");
-  EXPECT_EQ(share_text(0), "0 %");
-  EXPECT_EQ(share_text(0.97), "97 %");
-  EXPECT_EQ(share_text(0.013), "1.3 %");
-  EXPECT_EQ(share_text(0.00013), "0.013 %");
+  EXPECT_EQ(share_text(1), "100\u202f%");
+  EXPECT_EQ(share_text(0), "0\u202f%");
+  EXPECT_EQ(share_text(0.97), "97\u202f%");
+  EXPECT_EQ(share_text(0.013), "1.3\u202f%");
+  EXPECT_EQ(share_text(0.00013), "0.013\u202f%");
   EXPECT_EQ(share_text(1.3e-7), "1.3e-7");
-  EXPECT_EQ(share_text(0.9991), "99.9 %");
-  EXPECT_EQ(share_text(0.9996), "99.96 %");
-  EXPECT_EQ(share_text(0.999999), "> 99.99 %");
-  EXPECT_EQ(share_text(-0.45), "−45 %");
+  EXPECT_EQ(share_text(0.9991), "99.9\u202f%");
+  EXPECT_EQ(share_text(0.9996), "99.96\u202f%");
+  EXPECT_EQ(share_text(0.999999), "> 99.99\u202f%");
+  EXPECT_EQ(share_text(-0.45), "−45\u202f%");
 }
 
 TEST(PowerText, WritesPowersOfTwoAsSuch) {
@@ -64,7 +64,7 @@ TEST(RaisedHtml, RaisesExponents) {
   EXPECT_EQ(raised_html("2^-14"), "2<sup>−14</sup>");
   EXPECT_EQ(raised_html("1.3e-5"), "1.3·10<sup>−5</sup>");
   EXPECT_EQ(raised_html("1e-6"), "10<sup>−6</sup>");
-  EXPECT_EQ(raised_html("97 %"), "97 %");
+  EXPECT_EQ(raised_html("97\u202f%"), "97\u202f%");
 }
 
 }  // namespace

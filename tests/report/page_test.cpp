@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "report/well_formed.h"
 
 namespace mantissa::report {

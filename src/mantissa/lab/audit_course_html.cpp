@@ -12,9 +12,9 @@
 namespace mantissa::lab {
 namespace {
 
-report::LineChart chart_of(const Audit& audit, std::string name, double (*value)(const StepPoint&)) {
+report::LineChart chart_of(const Audit& audit, const std::string& name, double (*value)(const StepPoint&)) {
   report::Series series{.name = name, .x = {}, .y = {}};
-  report::LineChart chart{.label = name + " by step", .y_name = std::move(name), .series = {}};
+  report::LineChart chart{.label = name + " by step", .y_name = name, .series = {}};
   for (const StepPoint& p : audit.points) {
     series.x.push_back(static_cast<double>(p.step));
     series.y.push_back(value(p));

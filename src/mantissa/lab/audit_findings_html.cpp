@@ -153,11 +153,10 @@ report::Section findings_section(const Audit& audit) {
                           .body = {}};
   if (audit.findings.empty()) {
     const bool seen = !audit.points.empty() || !audit.observed.empty();
-    section.heading = "What went wrong";
-    section.intro =
-        seen ? "Nothing: no measurement of the observed steps is beyond its threshold. The thresholds "
-               "are at the end of this page."
-             : "No step was observed, so there is nothing to judge.";
+    section.heading = "No findings";
+    section.intro = seen ? "No measurement of the observed steps is beyond its threshold. The thresholds "
+                           "are at the end of this page."
+                         : "No step was observed, so there is nothing to judge.";
     if (!audit.stopped.empty())
       section.intro = "No measurement is beyond its threshold. The next section says why the run stopped.";
   }

@@ -132,7 +132,8 @@ std::vector<const Tensor*> chosen(const std::vector<Tensor>& tensors) {
   return out;
 }
 
-std::string rows_chart(const std::vector<const Tensor*>& tensors) {
+std::string rows_chart(std::vector<const Tensor*> tensors) {
+  std::ranges::stable_sort(tensors, {}, [](const Tensor* t) { return t->place.layer; });
   const Tensor& first = *tensors.front();
   report::BinadeRows chart{.label = first.place.module + " " + first.what + ": magnitudes by power of two",
                            .row_name = first.place.layer >= 0 ? "layer" : "",
@@ -146,8 +147,6 @@ std::string rows_chart(const std::vector<const Tensor*>& tensors) {
     chart.rows.push_back({t->place.layer >= 0 ? t->place.label() : "", text, t->after, t->before});
     absmax = std::max(absmax, t->absmax);
   }
-  std::ranges::stable_sort(chart.rows, {},
-                           [](const report::BinadeRow& r) { return std::atoi(r.label.c_str()); });
   const std::string title =
       fmt::format("{} {} {}<small>{}largest {}</small>", report::module_html(first.place.module),
                   report::escaped(first.what), formats_html(std::string(name(first.format))),

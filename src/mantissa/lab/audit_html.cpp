@@ -23,7 +23,7 @@ Status overall(const Audit& audit) {
 std::string words_of(const Audit& audit, Status status) {
   if (!audit.stopped.empty()) return "The run stopped";
   const std::size_t count = audit.findings.size();
-  const std::string problems = fmt::format("{} {} found", count, count == 1 ? "problem" : "problems");
+  std::string problems = fmt::format("{} {} found", count, count == 1 ? "problem" : "problems");
   switch (status) {
     case Status::good:
       return "No problem found";

@@ -81,8 +81,15 @@ report::HeatMap module_map(const Module& module) {
   report::HeatMap map = empty_map(steps, module.name + " " + module.what + " by layer and step");
   map.height = 190;
   Rows rows = module.rows;
-  std::ranges::stable_sort(rows, {}, [](const MapRow* r) { return r->place.layer; });
+  std::ranges::stable_sort(
+      rows, {}, [](const MapRow* r) { return std::pair<int, const std::string&>(r->place.layer, r->scope); });
+  std::string scope;
   for (const MapRow* r : rows) {
+    if (r != rows.front() && r->scope == scope) {  // an op with several results, of which none has a name
+      add(map.rows.back().values, steps, *r);
+      continue;
+    }
+    scope = r->scope;
     report::HeatRow row{r->place.label(), r->scope + (r->what.empty() ? "" : " " + r->what),
                         std::vector<double>(steps.size(), std::nan(""))};
     if (r->place.layer < 0) row.label = "";

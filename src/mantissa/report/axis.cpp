@@ -11,6 +11,9 @@
 namespace mantissa::report {
 namespace {
 
+constexpr double kMost = 1e300;      // larger values are drawn at the end, so that differences are finite
+constexpr double kLeastSpan = 1e-9;  // of an axis, relative to its values
+
 // The least of 1, 2, 5 times a power of ten that is at least `least`.
 double round_step(double least) {
   const double power = std::pow(10.0, std::floor(std::log10(least)));
@@ -24,12 +27,13 @@ double round_step(double least) {
 Axis::Axis(Spacing spacing, const std::vector<double>& values, bool rounded) : spacing_(spacing) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const double v : values) {
-    if (!std::isfinite(v) || (spacing != Spacing::linear && v <= 0)) continue;
+    if (!(std::fabs(v) <= kMost) || (spacing != Spacing::linear && v <= 0)) continue;
     low = std::min(low, scaled(v));
     high = std::max(high, scaled(v));
   }
   if (low > high) return;
-  if (low == high) {  // one value lies in the middle
+  // Values that are equal, or nearly, lie in the middle: steps between them would vanish in rounding.
+  if (high - low <= kLeastSpan * std::max(std::fabs(low), std::fabs(high)) || high - low < 1 / kMost) {
     const double margin = spacing == Spacing::linear ? std::max(std::fabs(low) * 0.1, 1e-12) : 1;
     low -= margin;
     high += margin;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "mantissa/report/html.h"
 #include "mantissa/report/number_text.h"
@@ -139,7 +140,7 @@ std::string legend_html(const ColorScale& scale, bool missing) {
   std::string out =
       fmt::format("<div class=\"scale\"><span class=\"sname\">{}</span><ol>", escaped(scale.name));
   const auto entry = [&](const std::string& css, const std::string& html, const char* item = "") {
-    out += fmt::format("<li{}><i class=\"{}\"></i>{}</li>", item, css, html);
+    out += fmt::format("<li{}><i class=\"{}\"></i><span>{}</span></li>", item, css, html);
   };
   const auto bound = [&](std::size_t i) { return raised_html(escaped(scale.text(scale.bounds[i]))); };
   const std::size_t count = scale.bounds.size();

@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMostPoints = 700;  // of a line: more than the pixels of its width change nothing
 constexpr std::size_t kMostDots = 60;     // with more points, only lines are drawn
+constexpr std::size_t kMostReadings = 120;
 constexpr std::size_t kColours = 6;
 
 struct Point {
@@ -86,17 +87,17 @@ std::string area_of(std::vector<Point> lower, std::vector<Point> upper) {
   return d;
 }
 
-// Invisible columns that carry the values of a step as text.
+// Invisible columns that carry the values of a step as text. In a long series, of every n-th step.
 std::string readings(const LineChart& chart, const Axis& x) {
   if (chart.series.empty()) return "";
   const std::vector<double>& xs = chart.series.front().x;
-  if (xs.size() > 2 * kMostDots) return "";
+  const std::size_t each = (xs.size() + kMostReadings - 1) / kMostReadings;
   std::string out = "<g class=\"hit\">";
-  for (std::size_t i = 0; i < xs.size(); ++i) {
+  for (std::size_t i = 0; i < xs.size(); i += each) {
     const auto at = x.at(xs[i]);
     if (!at) continue;
-    const double left = i == 0 ? 0 : (x.at(xs[i - 1]).value_or(*at) + *at) / 2;
-    const double right = i + 1 == xs.size() ? 1 : (x.at(xs[i + 1]).value_or(*at) + *at) / 2;
+    const double left = i == 0 ? 0 : (x.at(xs[i - each]).value_or(*at) + *at) / 2;
+    const double right = i + each >= xs.size() ? 1 : (x.at(xs[i + each]).value_or(*at) + *at) / 2;
     std::string text = chart.x_name + " " + number_text(xs[i]);
     for (const Series& s : chart.series) {
       const auto found = std::ranges::find(s.x, xs[i]);
@@ -182,6 +183,9 @@ std::string to_html(const LineChart& chart) {
     for (std::size_t i = 0; i < chart.series.size(); ++i)
       legend.push_back({fmt::format("stroke s{}", i % kColours),
                         chart.series[i].name.empty() ? chart.y_name : chart.series[i].name});
+  for (std::size_t i = 0; i < chart.series.size(); ++i)
+    if (!chart.series[i].band_name.empty())
+      legend.push_back({fmt::format("band s{}", i % kColours), chart.series[i].band_name});
   if (!chart.marks.empty()) legend.push_back({"flag", chart.marks_name});
   return fmt::format(
       "<div class=\"chart\"><div class=\"yname\">{}</div><div class=\"ylabels\" "

@@ -12,6 +12,7 @@ struct Series {
   std::string name;
   std::vector<double> x, y;              // of equal length, x ascending; a y that is not finite leaves a gap
   std::vector<double> lower{}, upper{};  // of a band around the line, by x; or empty
+  std::string band_name{};               // for the legend
 };
 
 /// A step to point at, with the text to show for it.

@@ -63,7 +63,7 @@ std::string number_text(double value) {
 std::string share_text(double share) {
   if (std::isnan(share)) return kNoNumber;
   const double percent = std::fabs(share) * 100;
-  if (percent == 0) return "0 %";
+  if (percent == 0) return fmt::format("0{}%", kThinSpace);
   if (std::isinf(percent)) return sign_of(share) + "∞";
   if (percent < 1e-4) return sign_of(share) + scientific(std::fabs(share));
   std::string text;
@@ -74,7 +74,7 @@ std::string share_text(double share) {
     const bool nearly_all = percent > 99 && percent < 100;
     text = fixed(percent, nearly_all ? 1 : std::max(0, 2 - above_point));
   }
-  return sign_of(share) + text + " %";
+  return sign_of(share) + text + kThinSpace + "%";
 }
 
 std::string power_text(double value) {

@@ -17,7 +17,7 @@ std::string count_text(std::int64_t value);
 std::string number_text(double value);
 
 /// Returns a share of 1 in percent: "97 %", "0.013 %", or "1.3e-7" if it is tiny. Only 1 gives "100 %", and
-/// only 0 gives "0 %".
+/// only 0 gives "0 %". The space is a narrow no-break space.
 std::string share_text(double share);
 
 /// Returns "2^-14" if the magnitude is a power of two of at least 32, or at most 1/32, else number_text().

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kColours = R"css(
 :root{color-scheme:light dark;
---bg:#fbfaf8;--card:#fff;--ink:#1d2127;--soft:#5a626e;--faint:#8a919c;--rule:#e4e2dd;--tint:#f3f1ec;--accent:#1f5f99;
+--bg:#fbfaf8;--card:#fff;--ink:#1d2127;--soft:#5a626e;--faint:#6b737e;--rule:#e4e2dd;--tint:#f3f1ec;--accent:#1f5f99;
 --good:#1a7f5a;--good-bg:#e8f4ee;--warn:#a86200;--warn-bg:#fdf3e0;--bad:#b3261e;--bad-bg:#fbeae8;--unknown:#6b7280;--unknown-bg:#f0f0ee;
 --s0:#0b63a5;--s1:#c4570b;--s2:#12866a;--s3:#a4397f;--s4:#8a6d00;--s5:#3d3f8f;
 --c0:#efede8;--c1:#fdeabd;--c2:#fbd48a;--c3:#f7b55c;--c4:#ef9140;--c5:#dd6a2b;--c6:#bf4520;--c7:#93281b;--c8:#5f1215;
@@ -17,7 +17,7 @@ constexpr const char* kColours = R"css(
 --f64:#c9d3ee;--f32:#d9e4f6;--tf32:#d5eef0;--bf16:#d5efdc;--f16:#fdeab8;--fp8:#fbd5bd;--block:#efcfe4;
 --sub:#fdf0cf;--lost:#ebe8e2;--over:#f9d9d3;--bar:#dce8f4}
 @media (prefers-color-scheme:dark){:root{
---bg:#131519;--card:#1b1e24;--ink:#e6e7ea;--soft:#a6adb8;--faint:#7d8592;--rule:#2e333b;--tint:#22262d;--accent:#7db8ec;
+--bg:#131519;--card:#1b1e24;--ink:#e6e7ea;--soft:#a6adb8;--faint:#9098a5;--rule:#2e333b;--tint:#22262d;--accent:#7db8ec;
 --good:#5cc79b;--good-bg:#16291f;--warn:#efb04c;--warn-bg:#2d2413;--bad:#f58a80;--bad-bg:#331b1a;--unknown:#9aa2ae;--unknown-bg:#22262d;
 --s0:#62abe8;--s1:#f2954d;--s2:#4fc7a3;--s3:#e389c2;--s4:#d9bb4a;--s5:#a3a6f0;
 --c0:#262a31;--c1:#43301c;--c2:#66401d;--c3:#8b531f;--c4:#b06a26;--c5:#d2863a;--c6:#eaa95e;--c7:#f8cd92;--c8:#fff2d6;
@@ -28,7 +28,8 @@ constexpr const char* kColours = R"css(
 
 constexpr const char* kText = R"css(
 *{box-sizing:border-box}
-html{-webkit-text-size-adjust:100%;scroll-behavior:smooth;scroll-padding-top:3.5rem}
+html{-webkit-text-size-adjust:100%;scroll-padding-top:3.5rem}
+@media (prefers-reduced-motion:no-preference){html{scroll-behavior:smooth}}
 body{margin:0;background:var(--bg);color:var(--ink);font:16px/1.6 system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue",sans-serif;
 font-variant-numeric:tabular-nums}
 header,main{max-width:1180px;margin:0 auto;padding:0 24px}
@@ -37,7 +38,7 @@ h1,h2,h3{line-height:1.25;font-weight:650;letter-spacing:-.01em;overflow-wrap:an
 h1{font-size:clamp(1.6rem,1.2rem + 1.8vw,2.4rem);margin:.15em 0 .2em}
 h2{font-size:1.45rem;margin:0 0 .3em}
 h3{font-size:1rem;margin:0}
-p{margin:0 0 .8em;max-width:74ch}
+p{margin:0 0 .8em;max-width:74ch;text-wrap:pretty}
 .kicker{color:var(--soft);font-size:.85rem;letter-spacing:.06em;text-transform:uppercase;margin:0}
 .kicker b{color:var(--accent);font-weight:650}
 .sub,.intro{color:var(--soft);overflow-wrap:anywhere}
@@ -127,12 +128,14 @@ path.at{fill:none;stroke:var(--bad);stroke-width:1;stroke-dasharray:3 3;opacity:
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:4px 20px;margin:12px 0 0;padding:0;font-size:.8rem;color:var(--soft)}
 .legend li{display:flex;align-items:center;gap:7px}
 .legend i{display:inline-block;width:16px;height:12px;border-radius:3px;flex:none}
+.legend i:not(.flag,.stroke,.before,.after){box-shadow:inset 0 0 0 1px rgba(128,128,128,.3)}
+.legend .band{opacity:.3}.band.s0{background:var(--s0)}.band.s1{background:var(--s1)}.band.s2{background:var(--s2)}.band.s3{background:var(--s3)}.band.s4{background:var(--s4)}.band.s5{background:var(--s5)}
 .legend .flag{position:static;transform:none;width:0;height:0;border-radius:0}
 .legend .stroke{height:0;border-radius:0;border-top:3px solid}
 .stroke.s0{border-color:var(--s0)}.stroke.s1{border-color:var(--s1);border-top-style:dashed}.stroke.s2{border-color:var(--s2);border-top-style:dotted}
 .stroke.s3{border-color:var(--s3);border-top-style:dashed}.stroke.s4{border-color:var(--s4);border-top-style:dashed}.stroke.s5{border-color:var(--s5);border-top-style:dashed}
 .heat{display:grid;grid-template-columns:max-content minmax(0,1fr);column-gap:9px;font-size:.75rem;color:var(--soft);line-height:1.2}
-.rname{text-align:right;margin-bottom:3px}
+.rname{text-align:right;margin-bottom:6px}
 .rlabels span{display:block;height:var(--row);line-height:var(--row);font-size:11.5px;text-align:right;white-space:nowrap;max-width:9.5em;overflow-x:clip;text-overflow:ellipsis}
 .cells path:hover{stroke:var(--ink);stroke-width:1.5}
 .c0{fill:var(--c0);background:var(--c0)}.c1{fill:var(--c1);background:var(--c1)}.c2{fill:var(--c2);background:var(--c2)}
@@ -165,6 +168,7 @@ header,main{padding-left:14px;padding-right:14px}nav{padding:9px 14px}header{pad
 .card,figure{padding:16px 14px}.verdict{padding:18px 16px;gap:12px}.facts{gap:8px 22px}
 .scale ol{flex:1 1 auto;flex-wrap:wrap;gap:3px 11px}.scale li,.scale .gap{flex:0 0 auto;display:flex;align-items:center;gap:5px;padding:0}
 .scale li i,.scale .none{width:15px;margin:0}.rlabels span{max-width:7em}th,td{padding:6px 10px}
+td .mod{display:inline-block;max-width:10rem;white-space:normal}td wbr{display:inline}
 .cmd{flex-direction:column}.cmd pre{white-space:pre-wrap;overflow-wrap:anywhere}.cmd button{border-left:0;border-top:1px solid var(--rule);padding:5px 0}}
 @media print{nav,#tip,.cmd button{display:none}.card,figure{break-inside:avoid}}
 )css";
