@@ -98,7 +98,7 @@ report::Section method_section(const Audit& audit) {
   if (!audit.observed.empty()) {
     std::string steps = report::count_text(audit.observed.front());
     if (audit.observed.size() > 1)
-      steps = fmt::format("{} of {} to {}", audit.observed.size(), steps,
+      steps = fmt::format("{} from {} to {}", audit.observed.size(), steps,
                           report::count_text(audit.observed.back()));
     facts.push_back({"Observed steps", steps});
   }

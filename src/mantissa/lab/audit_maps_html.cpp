@@ -41,6 +41,8 @@ std::string share_or_none(const std::optional<double>& share) {
   return share ? report::raised_html(report::share_text(*share)) : report::kNoNumber;
 }
 
+constexpr std::size_t kScaleColumns = 2;  // the last, of copies under a scale
+
 // The parameters, the most lost updates first.
 std::string parameter_table(const Audit& audit) {
   std::vector<const ParameterSeries*> rows;
@@ -79,6 +81,13 @@ std::string parameter_table(const Audit& audit) {
                           {h.scale ? report::raised_html(report::power_text(*h.scale)) : report::kNoNumber}});
   }
   if (table.rows.empty()) return "";
+  const bool scaled = std::ranges::any_of(rows, [](const ParameterSeries* p) {
+    return p->steps.back().second.saturated || p->steps.back().second.scale;
+  });
+  if (!scaled) {
+    table.columns.resize(table.columns.size() - kScaleColumns);
+    for (auto& row : table.rows) row.resize(row.size() - kScaleColumns);
+  }
   const std::string summary = fmt::format(
       "Every parameter at the last observed step<small>{} tensors, "
       "most lost updates first</small>",

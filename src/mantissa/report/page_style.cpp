@@ -74,7 +74,7 @@ section{margin:56px 0}
 .badge{display:inline-block;font-size:.78rem;font-weight:600;padding:1px 9px;border-radius:99px;margin-left:6px;border:1px solid currentColor}
 .badge.yes{color:var(--good)}.badge.no{color:var(--soft)}
 .cmd{display:flex;align-items:stretch;border:1px solid var(--rule);border-radius:8px;background:var(--tint);overflow:hidden;margin:0 0 .9em;max-width:100%}
-.cmd pre{flex:1;min-width:0;margin:0;padding:10px 14px;overflow-x:auto;white-space:pre}
+.cmd pre{flex:1;min-width:0;margin:0;padding:10px 14px;white-space:pre-wrap;overflow-wrap:anywhere}
 .cmd button{font:inherit;font-size:.82rem;border:0;border-left:1px solid var(--rule);background:none;color:var(--accent);padding:0 14px;cursor:pointer}
 .cmd button:hover{background:var(--card)}
 details{border-top:1px solid var(--rule);margin:0}
@@ -169,7 +169,7 @@ header,main{padding-left:14px;padding-right:14px}nav{padding:9px 14px}header{pad
 .scale ol{flex:1 1 auto;flex-wrap:wrap;gap:3px 11px}.scale li,.scale .gap{flex:0 0 auto;display:flex;align-items:center;gap:5px;padding:0}
 .scale li i,.scale .none{width:15px;margin:0}.rlabels span{max-width:7em}th,td{padding:6px 10px}
 td .mod{display:inline-block;max-width:10rem;white-space:normal}td wbr{display:inline}
-.cmd{flex-direction:column}.cmd pre{white-space:pre-wrap;overflow-wrap:anywhere}.cmd button{border-left:0;border-top:1px solid var(--rule);padding:5px 0}}
+.cmd{flex-direction:column}.cmd button{border-left:0;border-top:1px solid var(--rule);padding:5px 0}}
 @media print{nav,#tip,.cmd button{display:none}.card,figure{break-inside:avoid}}
 )css";
 
