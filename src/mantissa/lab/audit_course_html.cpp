@@ -35,12 +35,11 @@ std::string threshold_name(std::string name) {
 }  // namespace
 
 report::Section course_section(const Audit& audit) {
-  report::Section section{
-      .id = "course",
-      .link = "Loss",
-      .heading = "The run, step by step",
-      .intro = "A red flag marks a step that was skipped because a gradient was not finite.",
-      .body = {}};
+  report::Section section{.id = "course",
+                          .link = "Loss",
+                          .heading = "The run, step by step",
+                          .intro = "A red flag marks a step that was skipped because a value was not finite.",
+                          .body = {}};
   if (audit.points.empty()) {
     section.intro = "No step was completed.";
     return section;
