@@ -58,7 +58,7 @@ TEST(AuditPage, LongRunsAreThinned) {
   EXPECT_LT(html.size(), 2'000'000U);
 }
 
-TEST(AuditPage, NoiseInEveryCellIsStillLessThanTwoMegabytes) {
+TEST(AuditPage, NoiseInEveryCellIsLessThanTwoAndAHalfMegabytes) {
   Audit audit = test::synthetic_audit();
   std::mt19937 random(3);
   for (ValueSeries& v : audit.values)
