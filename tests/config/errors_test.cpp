@@ -77,7 +77,7 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
        "dir/run.toml:8: unknown key \"log.warmup_step\"; did you mean \"schedule.warmup_steps\"?"},
       {"[log]\nqqqqqqqqqq = 1",
        "dir/run.toml:8: unknown key \"log.qqqqqqqqqq\" (keys of [log]: interval, tensorboard, "
-       "health_interval)"},
+       "health_interval, observe, observe_interval)"},
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
        "train, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},
