@@ -1,14 +1,9 @@
 #include "mantissa/lab/metrics_differences.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <utility>
 
-#include "mantissa/base/error.h"
-#include "mantissa/io/json.h"
+#include "mantissa/lab/metrics_file.h"
 
 namespace mantissa::lab {
 namespace {
@@ -16,61 +11,6 @@ namespace {
 /// Metrics that depend on the clock or the machine.
 constexpr std::array<std::string_view, 4> kOfMachine = {"tokens_per_second", "seconds", "peak_share",
                                                         "fallback_share"};
-
-struct StepLine {
-  std::int64_t step = 0;
-  nlohmann::json metrics;
-};
-
-/// Reads a file step by step.
-class MetricsFile {
- public:
-  explicit MetricsFile(const std::filesystem::path& path) : path_(path), in_(path, std::ios::binary) {
-    std::error_code error;
-    if (!in_ || !std::filesystem::is_regular_file(path, error))
-      throw FileError(
-          fmt::format("{}: cannot be read. Fix: give a run with its metrics.jsonl", path.string()));
-    ahead_ = read();
-  }
-
-  /// Returns the next step, with its validation; null at the end.
-  std::optional<StepLine> next() {
-    std::optional<StepLine> current = std::exchange(ahead_, std::nullopt);
-    if (!current) return std::nullopt;
-    for (ahead_ = read(); ahead_ && ahead_->step == current->step; ahead_ = read())
-      current->metrics.update(ahead_->metrics);
-    if (ahead_ && ahead_->step < current->step) {
-      throw FileError(
-          fmt::format("{}:{}: expected a step after {}, got {}. Fix: give the file as the run wrote it",
-                      path_.string(), number_, current->step, ahead_->step));
-    }
-    return current;
-  }
-
- private:
-  std::optional<StepLine> read() {
-    std::string line;
-    if (!std::getline(in_, line)) return std::nullopt;
-    ++number_;
-    const bool complete = !in_.eof();
-    const std::string where = fmt::format("{}:{}", path_.string(), number_);
-    try {
-      nlohmann::json metrics = io::parse_json(line, where);
-      const auto step = metrics.is_object() ? metrics.find("step") : metrics.end();
-      if (step == metrics.end() || !step->is_number_integer())
-        throw FileError(fmt::format("{}: is not a metrics line: it has no whole number \"step\"", where));
-      return StepLine{step->get<std::int64_t>(), std::move(metrics)};
-    } catch (const FileError&) {
-      if (complete) throw;
-      return std::nullopt;
-    }
-  }
-
-  std::filesystem::path path_;
-  std::ifstream in_;
-  std::int64_t number_ = 0;
-  std::optional<StepLine> ahead_;
-};
 
 void compare_values(const std::string& name, const nlohmann::json& a, const nlohmann::json& b,
                     std::vector<MetricDifference>& all) {
