@@ -118,13 +118,17 @@ void Arguments::add_positional(const std::string& word) {
     positionals_[0] += " " + word;  // the name of a command may have two words
     return;
   }
+  const bool repeats =
+      !command_->positionals.empty() && command_->positionals.back().name.find("…") != std::string_view::npos;
+  if (filled_ == positionals_.size() && repeats) positionals_.emplace_back();
   if (filled_ == positionals_.size())
     refuse(*command_, fmt::format("{}: unexpected argument {}", command_->name, in_quotes(word)));
   positionals_[filled_++] = word;
 }
 
 std::size_t Arguments::missing() const {
-  const auto rest = std::span(command_->positionals).subspan(filled_);
+  const std::span all(command_->positionals);
+  const auto rest = all.subspan(std::min(filled_, all.size()));
   return static_cast<std::size_t>(
       std::ranges::count_if(rest, [](const Positional& p) { return !is_optional(p); }));
 }

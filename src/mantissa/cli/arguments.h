@@ -22,6 +22,8 @@ class Arguments {
   const Command& command() const { return *command_; }
   /// Returns positional argument `i`, or "" if it was omitted.
   const std::string& at(std::size_t i) const { return positionals_.at(i); }
+  /// Returns the positional arguments that were given.
+  std::span<const std::string> given() const { return std::span(positionals_).first(filled_); }
 
   /// Returns true if the option was given. Here and below, an option that the command does not take throws
   /// InternalError.

@@ -60,6 +60,7 @@ int run_command(const Arguments& a) {
       {"trace", trace},
       {"explain", explain},
       {"audit", audit},
+      {"compare", compare},
       {"inspect", inspect},
       {"diff", diff},
       {"convert", convert},

@@ -37,6 +37,7 @@ int eval(const Arguments& a);
 int trace(const Arguments& a);
 int explain(const Arguments& a);
 int audit(const Arguments& a);
+int compare(const Arguments& a);
 int inspect(const Arguments& a);
 int diff(const Arguments& a);
 int convert(const Arguments& a);

@@ -17,7 +17,8 @@ enum class Values { none, choices, files, directories, any };
 /// Returns the possible values of an option or positional argument, by its name in the table.
 Values values_of(std::string_view argument) {
   static const std::vector<std::string_view> kFiles = {
-      "FILE", "FILES", "PATH", "CONFIG", "MODEL|CONFIG", "CONFIG|MODEL", "IN", "OUT", "HARDWARE"};
+      "FILE", "FILES", "PATH",    "CONFIG", "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
+      "IN",   "OUT",   "HARDWARE"};
   if (argument.empty()) return Values::none;
   if (argument == "DIR" || argument == "MODEL") return Values::directories;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;

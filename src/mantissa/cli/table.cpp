@@ -9,9 +9,10 @@ namespace {
 // Commands with a policy, commands that use hardware options, and commands that print results.
 constexpr std::string_view kPolicy = "train, generate, eval, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, eval, trace, explain, audit, inspect, diff, convert, doctor";
+    "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
-    "train, generate, eval, trace, explain, audit, inspect, diff, convert, loss-scale, data kk, doctor";
+    "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, data kk, "
+    "doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -30,6 +31,16 @@ const std::vector<Option>& option_rows() {
        "audit"},
       {"--from-step", one, "N|last-good", "", "replay a run from a step, or from its newest state", "audit"},
       {"--no-cures", nothing, "", "", "do not replay the steps with each cure", "audit"},
+      // compare
+      {"--precision", each, "A,B,…", "",
+       "policies, the first of which is the reference; default: the config's own; repeatable", "compare"},
+      {"--vary", each, "KEY=A,B,…", "",
+       "values of a key of the config; one run for each combination; repeatable", "compare"},
+      {"--steps", one, "N", "", "steps from the beginning of each run; default: all of run.steps", "compare"},
+      {"--seeds", one, "N", "2", "more runs of the reference with other seeds, which measure the noise",
+       "compare"},
+      {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or RUN with -compare",
+       "compare"},
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},
       {"--prompt-file", each, "FILE", "", "file with a prompt, read byte for byte; repeatable", "generate"},
@@ -96,11 +107,13 @@ const std::vector<Option>& option_rows() {
        kPolicy},
       {"--rule", list, "RULE", "",
        "'SCOPE: field=value …' for a part of the model; repeatable, later rules win", kPolicy},
+      {"--rule", list, "RULE", "", "the same, for all runs", "compare"},
       {"--deepspeed", one, "FILE", "",
        "DeepSpeed JSON: policy, loss scale, batch, clipping, optimizer, schedule", kPolicy},
+      {"--deepspeed", one, "FILE", "", "the same, for all runs", "compare"},
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
-       "train, eval, explain, audit"},
+       "train, eval, explain, audit, compare"},
       {"--target", each, "HARDWARE", "",
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
       // machine and output
@@ -143,6 +156,13 @@ const std::vector<Command>& command_rows() {
        {{"CONFIG|RUN|MODEL", "a run's config (.toml), a run directory, or a model directory"}},
        "A model is trained for a few steps at a low learning rate, by default under 16-mixed. Writes "
        "report.html, a page to read, and audit.json into --out. Trains nothing that is kept."},
+      {"compare",
+       "run policies or settings side by side, and report loss, speed and memory against the noise",
+       {{"CONFIG|RUN", "a run's config (.toml), or a run directory, the reference"},
+        {"[RUN…]", "more run directories"}},
+       "A config is trained once for each policy and setting, and again with other seeds; nothing of this is "
+       "kept. Runs are compared from their directories. Writes report.html, compare.json and compare.csv "
+       "into --out."},
       {"inspect",
        "describe a checkpoint: ranges, origin, outliers, and the loss of a cast to each format",
        {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},

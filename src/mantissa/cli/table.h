@@ -28,7 +28,7 @@ struct Option {
 };
 
 struct Positional {
-  std::string_view name;  // "MODEL"; "[COMMAND]" is optional
+  std::string_view name;  // "MODEL"; "[COMMAND]" is optional; a last "[RUN…]" takes all other words
   std::string_view description;
 };
 

@@ -1,0 +1,155 @@
+#include "mantissa/api/compare.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+
+#include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/lab/compare_directories.h"
+#include "mantissa/lab/compare_training.h"
+#include "mantissa/precision/supported.h"
+
+namespace mantissa::api {
+namespace {
+
+using Settings = std::vector<std::string>;  // "optimizer.lr=1e-3"
+
+/// Returns every combination of the values in `vary`; the last key varies first.
+std::vector<Settings> combinations(const std::vector<std::string>& vary) {
+  std::vector<Settings> all = {{}};
+  for (const std::string& entry : vary) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos || equals == 0)
+      throw ConfigError(fmt::format("--vary {}: expected section.key=value,value", in_quotes(entry)));
+    const std::vector<std::string> values = split_values(std::string_view(entry).substr(equals + 1));
+    if (std::ranges::any_of(values, &std::string::empty))
+      throw ConfigError(fmt::format("--vary {}: a value is empty", in_quotes(entry)));
+    std::vector<Settings> next;
+    for (const Settings& before : all) {
+      for (const std::string& value : values) {
+        next.push_back(before);
+        next.back().push_back(entry.substr(0, equals + 1) + value);
+      }
+    }
+    all = std::move(next);
+    constexpr std::size_t kMost = 1000;
+    if (all.size() > kMost) throw ConfigError(fmt::format("--vary: more than {} combinations", kMost));
+  }
+  return all;
+}
+
+/// Loads configs, and opens a device for each number of threads.
+class Planner {
+ public:
+  Planner(const std::filesystem::path& path, const CompareOptions& options)
+      : path_(path), options_(options) {}
+
+  lab::PlannedRun planned(const std::optional<std::string>& policy, const Settings& settings,
+                          const Settings& more = {}) {
+    Settings overrides = options_.overrides;
+    overrides.insert(overrides.end(), settings.begin(), settings.end());
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    const Config config = Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
+    precision::check_supported(config.impl().run.policy);
+    for (const std::vector<std::string>* told : {&config.notes(), &config.warnings()}) {
+      for (const std::string& note : *told) {
+        if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
+      }
+    }
+    std::string name = policy.value_or("");
+    for (const Settings* part : {&settings, &more}) {
+      for (const std::string& setting : *part) name += (name.empty() ? "" : ", ") + setting;
+    }
+    const std::int64_t threads = config.impl().run.run.threads;
+    std::shared_ptr<const runtime::Device>& device = devices_[threads];
+    if (!device) device = device_for(options_.hardware, threads);
+    return {std::move(name), settings, config.impl().run, device};
+  }
+
+  std::vector<std::string> notes;
+
+ private:
+  const std::filesystem::path& path_;
+  const CompareOptions& options_;
+  std::map<std::int64_t, std::shared_ptr<const runtime::Device>> devices_;
+};
+
+CompareReport report_of(const lab::Comparison& c) {
+  return {.verdict = c.verdict,
+          .text = lab::to_text(c),
+          .json = lab::to_json(c),
+          .html = lab::to_html(c),
+          .csv = lab::to_csv(c),
+          .notes = {},
+          .runs = static_cast<std::int64_t>(c.runs.size() + c.reseeded.size()),
+          .interrupted = false};
+}
+
+}  // namespace
+
+std::vector<std::string> split_values(std::string_view text) {
+  std::vector<std::string> values = {""};
+  int depth = 0;
+  char quote = 0;
+  for (const char c : text) {
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    } else if (c == '[' || c == '{') {
+      ++depth;
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+    if (c == ',' && quote == 0 && depth <= 0) {
+      values.emplace_back();
+    } else {
+      values.back() += c;
+    }
+  }
+  for (std::string& value : values) value = trimmed(value);
+  return values;
+}
+
+CompareReport compare(const std::filesystem::path& path, const CompareOptions& options,
+                      const OnCompareStep& on_step, std::stop_token stop) {
+  Planner planner(path, options);
+  std::vector<std::optional<std::string>> policies(options.policies.begin(), options.policies.end());
+  if (policies.empty()) policies.emplace_back();
+  const std::vector<Settings> settings = combinations(options.vary);
+  if (policies.size() * settings.size() < 2)
+    throw ConfigError("compare: there is only one run. Fix: give --precision A,B or --vary section.key=a,b");
+  lab::PlannedComparison plan;
+  plan.title = path.filename().string();
+  plan.steps = options.steps;
+  for (const std::optional<std::string>& policy : policies) {
+    for (const Settings& values : settings) plan.runs.push_back(planner.planned(policy, values));
+  }
+  for (std::int64_t i = 1; i <= options.seeds; ++i) {
+    const std::uint64_t seed = plan.runs.front().config.run.seed + static_cast<std::uint64_t>(i);
+    plan.reseeded.push_back(
+        planner.planned(policies.front(), settings.front(), {fmt::format("run.seed={}", seed)}));
+  }
+  const lab::Comparison found = lab::train_and_compare(
+      plan,
+      [&](const lab::ComparisonProgress& p) {
+        if (on_step) on_step({p.run, p.number, p.runs, p.step, p.steps, p.loss});
+      },
+      stop);
+  CompareReport report = report_of(found);
+  report.notes = std::move(planner.notes);
+  report.interrupted = stop.stop_requested();
+  return report;
+}
+
+CompareReport compare(const std::vector<std::filesystem::path>& runs, const Hardware& hardware) {
+  if (runs.size() < 2) throw ConfigError("compare: expected a config, or at least two runs");
+  return report_of(lab::compare_directories(runs, *device_for(hardware)));
+}
+
+}  // namespace mantissa::api

@@ -1,0 +1,76 @@
+// mantissa compare: files, exit codes, and arguments.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.h"
+
+namespace mantissa::testing {
+namespace {
+
+TEST(CompareProgram, WritesAReportOfPolicies) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "32-true"));
+  const Result r = mantissa(folder,
+                            "compare run.toml --precision '32-true, bf16-true rounding=stochastic' "
+                            "--precision 16-mixed --seeds 1 --steps 5");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(r.out, "32-true is the reference")) << r.out;
+  EXPECT_TRUE(has(r.err, "run 3 of 4, 16-mixed: step 5 of 5, loss ")) << r.err;
+  const nlohmann::json json = nlohmann::json::parse(read_all(folder / "run-compare/compare.json"));
+  ASSERT_EQ(json["runs"].size(), 3U);
+  EXPECT_EQ(json["runs"][1]["name"], "bf16-true rounding=stochastic");
+  EXPECT_EQ(json["runs"][2]["losses"].size(), 5U);
+  EXPECT_EQ(json["reseeded"][0]["seed"], 2);
+  EXPECT_TRUE(json["noise"].is_number());
+  EXPECT_EQ(read_all(folder / "run-compare/compare.csv").find("step,32-true,bf16-true rounding=stochastic,"),
+            0U);
+}
+
+TEST(CompareProgram, VariesSettings) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  const Result r = mantissa(folder,
+                            "compare run.toml --vary optimizer.lr=1e-3,1e-2 --vary "
+                            "'optimizer.betas=[0.9,0.95],[0.8,0.9]' --seeds 0 --json --out c");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(r.err, "");
+  const nlohmann::json json = nlohmann::json::parse(r.out);
+  ASSERT_EQ(json["runs"].size(), 4U);
+  EXPECT_EQ(json["runs"][3]["name"], "optimizer.lr=1e-2, optimizer.betas=[0.8,0.9]");
+  EXPECT_TRUE(json["noise"].is_null());
+  EXPECT_EQ(json, nlohmann::json::parse(read_all(folder / "c/compare.json")));
+}
+
+TEST(CompareProgram, ReadsRuns) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  for (const char* other : {"--out s --set run.seed=7", "--out b --precision bf16-mixed"})
+    ASSERT_EQ(mantissa(folder, std::string("train run.toml --quiet ") + other).code, 0);
+  const Result r = mantissa(folder, "compare r/ b s --json");
+  ASSERT_EQ(r.code, 0) << r.err;
+  const nlohmann::json json = nlohmann::json::parse(r.out);
+  ASSERT_EQ(json["runs"].size(), 2U);
+  EXPECT_EQ(json["runs"][1]["name"], "b (bf16-mixed)");
+  EXPECT_EQ(json["reseeded"][0]["seed"], 7);
+  EXPECT_GT(json["noise"], 0);
+  EXPECT_TRUE(std::filesystem::exists(folder / "r-compare/compare.json"));
+}
+
+TEST(CompareProgram, RefusesWhatItCannotCompare) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  for (const char* arguments :
+       {"", "run.toml", "run.toml --precision 32-true", "run.toml --precision 32-true,,bf16-mixed",
+        "run.toml --precision 32-true,bf17-mixed", "run.toml --vary optimizer.lr",
+        "run.toml --vary nothing.lr=1,2",
+        "run.toml --precision 32-true,bf16-mixed --rule 'nowhere.*: compute=f32'", "run.toml r", "r", "r s",
+        "r s --steps 3", "run.toml --precision 32-true,bf16-mixed --seeds -1"}) {
+    const Result r = mantissa(folder, std::string("compare ") + arguments);
+    EXPECT_EQ(r.code, 2) << arguments << "\n" << r.out << r.err;
+    EXPECT_NE(r.err, "") << arguments;
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::testing
