@@ -23,6 +23,7 @@ TEST(CompareProgram, WritesAReportOfPolicies) {
   EXPECT_EQ(json["runs"][2]["losses"].size(), 5U);
   EXPECT_EQ(json["reseeded"][0]["seed"], 2);
   EXPECT_TRUE(json["noise"].is_number());
+  EXPECT_EQ(read_all(folder / "run-compare/report.html").find("<!DOCTYPE html>"), 0U);
   EXPECT_EQ(read_all(folder / "run-compare/compare.csv").find("step,32-true,bf16-true rounding=stochastic,"),
             0U);
 }

@@ -9,9 +9,11 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/lab/compare_charts.h"
 #include "mantissa/lab/compare_directories.h"
 #include "mantissa/lab/compare_training.h"
 #include "mantissa/run/run.h"
+#include "report/well_formed.h"
 
 namespace mantissa::lab {
 namespace {
@@ -205,6 +207,43 @@ TEST(Compare, JsonHasNullForNumbersThatAreNotFinite) {
   EXPECT_EQ(json["runs"][1]["losses"], nlohmann::json::parse("[5.0, null]"));
   EXPECT_EQ(to_csv(c).find("step,\"a \"\"b\"\", c\",\xff\n1,"), 0U);
   EXPECT_NE(to_csv(c).find("\n2,2,\n"), std::string::npos) << to_csv(c);
+}
+
+TEST(ComparePage, IsWellFormedForAnyNamesAndNumbers) {
+  Comparison c;
+  c.title = "<b>&";
+  EXPECT_EQ(test::fault_of(to_html(c)), "");
+  c.runs = {constant("<script>", {5, 2})};
+  for (int i = 0; i < 13; ++i)
+    c.runs.push_back(constant("\"run\" & '" + std::to_string(i), {5, 2.0 + i, std::nan("")}));
+  c.runs[1].steps[2] = {3, 2, true};
+  c.runs[2].steps.clear();
+  c.runs[3].stopped = "step 4: a < b";
+  c.runs[3].stopped_at = 4;
+  c.runs[4].findings = {"97 % of <x>"};
+  c.runs[4].updates_lost = 0.97;
+  c.runs[5].weight_distance = 1e30;
+  c.runs[5].peak_bytes = 1e9;
+  c.runs[6].tokens_per_second = INFINITY;
+  c.reseeded = {constant("seed", {5, 2.25})};
+  judge(c);
+  const std::string html = to_html(c);
+  EXPECT_EQ(test::fault_of(html), "");
+  EXPECT_NE(html.find("Loss, runs 11 to 13"), std::string::npos) << "five lines and the reference in a chart";
+  EXPECT_NE(html.find("97 % of &lt;x&gt;"), std::string::npos);
+  EXPECT_EQ(html.find("http"), std::string::npos) << "it needs no network";
+}
+
+TEST(ComparePage, DrawsTheGapAsTheLastMean) {
+  const std::vector<StepDifference> all = {
+      {1, 4}, {2, std::nan("")}, {3, 2}, {4, 8}, {5, 1}, {6, 1}, {7, 1}, {8, 1}, {9, 1}, {10, 2}, {11, 4}};
+  const std::vector<StepDifference> means = trailing_means(all);
+  ASSERT_EQ(means.size(), 11U);
+  EXPECT_EQ(means[0].difference, 4);
+  EXPECT_EQ(means[1].difference, 4) << "a difference that is not finite does not count";
+  EXPECT_EQ(means[3].difference, 5);
+  EXPECT_EQ(means[10].difference, 3) << "11 steps: the last two";
+  EXPECT_EQ(means[10].step, 11);
 }
 
 class ComparedDirectories : public test::TemporaryFolder {

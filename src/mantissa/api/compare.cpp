@@ -17,7 +17,11 @@
 namespace mantissa::api {
 namespace {
 
-using Settings = std::vector<std::string>;  // "optimizer.lr=1e-3"
+/// Settings of a run: all, and those that name it because they vary.
+struct Settings {
+  std::vector<std::string> all;  // "optimizer.lr=1e-3"
+  std::vector<std::string> named;
+};
 
 /// Returns every combination of the values in `vary`; the last key varies first.
 std::vector<Settings> combinations(const std::vector<std::string>& vary) {
@@ -32,8 +36,10 @@ std::vector<Settings> combinations(const std::vector<std::string>& vary) {
     std::vector<Settings> next;
     for (const Settings& before : all) {
       for (const std::string& value : values) {
-        next.push_back(before);
-        next.back().push_back(entry.substr(0, equals + 1) + value);
+        const std::string setting = entry.substr(0, equals + 1) + value;
+        Settings& made = next.emplace_back(before);
+        made.all.push_back(setting);
+        if (values.size() > 1) made.named.push_back(setting);
       }
     }
     all = std::move(next);
@@ -49,11 +55,10 @@ class Planner {
   Planner(const std::filesystem::path& path, const CompareOptions& options)
       : path_(path), options_(options) {}
 
-  lab::PlannedRun planned(const std::optional<std::string>& policy, const Settings& settings,
-                          const Settings& more = {}) {
-    Settings overrides = options_.overrides;
-    overrides.insert(overrides.end(), settings.begin(), settings.end());
-    overrides.insert(overrides.end(), more.begin(), more.end());
+  /// Returns the run under a policy, or under the config's own.
+  lab::PlannedRun planned(const std::optional<std::string>& policy, const Settings& settings) {
+    std::vector<std::string> overrides = options_.overrides;
+    overrides.insert(overrides.end(), settings.all.begin(), settings.all.end());
     const Config config = Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
     precision::check_supported(config.impl().run.policy);
     for (const std::vector<std::string>* told : {&config.notes(), &config.warnings()}) {
@@ -61,14 +66,12 @@ class Planner {
         if (std::ranges::find(notes, note) == notes.end()) notes.push_back(note);
       }
     }
-    std::string name = policy.value_or("");
-    for (const Settings* part : {&settings, &more}) {
-      for (const std::string& setting : *part) name += (name.empty() ? "" : ", ") + setting;
-    }
+    std::vector<std::string> names = settings.named;
+    if (policy) names.insert(names.begin(), *policy);
     const std::int64_t threads = config.impl().run.run.threads;
     std::shared_ptr<const runtime::Device>& device = devices_[threads];
     if (!device) device = device_for(options_.hardware, threads);
-    return {std::move(name), settings, config.impl().run, device};
+    return {fmt::format("{}", fmt::join(names, ", ")), settings.all, config.impl().run, device};
   }
 
   std::vector<std::string> notes;
@@ -132,8 +135,10 @@ CompareReport compare(const std::filesystem::path& path, const CompareOptions& o
   }
   for (std::int64_t i = 1; i <= options.seeds; ++i) {
     const std::uint64_t seed = plan.runs.front().config.run.seed + static_cast<std::uint64_t>(i);
-    plan.reseeded.push_back(
-        planner.planned(policies.front(), settings.front(), {fmt::format("run.seed={}", seed)}));
+    Settings reseeded = settings.front();
+    reseeded.all.push_back(fmt::format("run.seed={}", seed));
+    reseeded.named.push_back(reseeded.all.back());
+    plan.reseeded.push_back(planner.planned(policies.front(), reseeded));
   }
   const lab::Comparison found = lab::train_and_compare(
       plan,

@@ -47,6 +47,7 @@ std::string summary_of(const Comparison& c) {
   Status status = good == others && healthy ? Status::good : good > 0 ? Status::warning : Status::bad;
   std::string words =
       fmt::format("{} of {} runs {} as good as the reference", good, others, good == 1 ? "is" : "are");
+  if (!healthy) words += ", but rounding lost updates or gradients";
   if (others == 0) {
     status = Status::unknown;
     words = "No run to compare with the reference";
@@ -83,6 +84,12 @@ Cell number_cell(std::optional<double> value, const Text& text, double most = 0)
   return {report::raised_html(text(number)), most > 0 ? std::clamp(number / most, 0.0, 1.0) : -1};
 }
 
+/// Returns the verdict without the reason of a stop or a divergence.
+std::string headline_of(const ComparedRun& run) {
+  const bool has_reason = run.outcome == Outcome::stopped || run.outcome == Outcome::diverged;
+  return has_reason ? run.verdict.substr(0, run.verdict.find(": ")) : run.verdict;
+}
+
 struct Largest {
   double speed = 0, memory = 0;
 };
@@ -90,8 +97,8 @@ struct Largest {
 std::vector<Cell> row_of(const ComparedRun& run, const Largest& largest) {
   const auto share = [](double v) { return v <= 1 ? report::share_text(v) : report::number_text(v) + " ×"; };
   const std::string verdict =
-      fmt::format("<span class=\"said\">{}{}</span>", report::status_mark(status_of_run(run)),
-                  report::escaped(run.verdict));
+      fmt::format("<div class=\"quiet\">{}<span>{}</span></div>", report::status_mark(status_of_run(run)),
+                  report::escaped(headline_of(run)));
   std::optional<double> gap = run.loss_gap;
   if (run.outcome == Outcome::reference) gap.reset();
   const auto skipped = static_cast<double>(run.skipped);
@@ -155,12 +162,12 @@ report::Section details_section(const Comparison& c) {
   for (const ComparedRun& run : c.runs) {
     std::string body = run.policy.empty() ? "" : report::command_box(run.policy);
     for (const std::string& setting : run.settings) body += report::command_box(setting);
-    if (!run.stopped.empty()) body += "<p>" + report::escaped(run.stopped) + "</p>";
+    body += "<p>" + report::escaped(run.verdict) + "</p>";
     for (const std::string& finding : run.findings) body += "<p>" + report::escaped(finding) + "</p>";
     const std::size_t count = run.findings.size();
     const std::string note =
         count == 0 ? "" : fmt::format("<small>{} finding{}</small>", count, count == 1 ? "" : "s");
-    const bool open = count > 0 || !run.stopped.empty();
+    const bool open = count > 0 || status_of_run(run) == Status::bad;
     section.body += report::disclosure(report::escaped(run.name) + note, body, open);
   }
   return section;
