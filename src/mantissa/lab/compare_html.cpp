@@ -90,67 +90,85 @@ std::string headline_of(const ComparedRun& run) {
   return has_reason ? run.verdict.substr(0, run.verdict.find(": ")) : run.verdict;
 }
 
-struct Largest {
-  double speed = 0, memory = 0;
-};
+using Runs = std::vector<const ComparedRun*>;
 
-std::vector<Cell> row_of(const ComparedRun& run, const Largest& largest) {
-  const auto share = [](double v) { return v <= 1 ? report::share_text(v) : report::number_text(v) + " ×"; };
-  const std::string verdict =
-      fmt::format("<div class=\"quiet\">{}<span>{}</span></div>", report::status_mark(status_of_run(run)),
-                  report::escaped(headline_of(run)));
-  std::optional<double> gap = run.loss_gap;
-  if (run.outcome == Outcome::reference) gap.reset();
-  const auto skipped = static_cast<double>(run.skipped);
-  return {
-      {report::escaped(run.name)},
-      {verdict},
-      number_cell(run.final_loss, [](double v) { return fmt::format("{:.4f}", v); }),
-      number_cell(gap, [](double v) { return (v > 0 ? "+" : "") + report::number_text(v); }),
-      number_cell(run.validation_loss, [](double v) { return fmt::format("{:.4f}", v); }),
-      number_cell(
-          run.tokens_per_second, [](double v) { return report::number_text(std::round(v)); }, largest.speed),
-      number_cell(
-          run.peak_bytes, [](double v) { return human_bytes(v); }, largest.memory),
-      number_cell(skipped, report::number_text),
-      number_cell(run.weight_distance, share, 1.0),
-      number_cell(run.updates_lost, share, 1.0)};
+/// Returns the runs and the re-seeded runs.
+Runs all_runs(const Comparison& c) {
+  Runs runs;
+  for (const std::vector<ComparedRun>* group : {&c.runs, &c.reseeded}) {
+    for (const ComparedRun& run : *group) runs.push_back(&run);
+  }
+  return runs;
 }
 
-report::Section table_section(const Comparison& c) {
-  report::Section section{
-      .id = "runs",
-      .link = "Runs",
-      .heading = "The runs in numbers",
-      .intro =
-          "The gap is the mean difference from the loss of the reference over the last tenth of the steps. "
-          "The distance is that of the final weights from those of the reference, as a share of the way "
-          "that the reference moved. Lost updates left the stored weight as it was.",
-      .body = {}};
-  report::Table table{.label = "The runs",
+std::string loss_table(const Comparison& c) {
+  report::Table table{.label = "Losses and verdicts",
                       .columns = {{"Run"},
                                   {"Verdict"},
                                   {"Final loss", true},
                                   {"Gap", true},
                                   {"Held-out loss", true},
+                                  {"Skipped steps", true}},
+                      .rows = {}};
+  const auto loss = [](double v) { return fmt::format("{:.4f}", v); };
+  for (const ComparedRun* run : all_runs(c)) {
+    const std::string verdict =
+        fmt::format("<div class=\"quiet\">{}<span>{}</span></div>", report::status_mark(status_of_run(*run)),
+                    report::escaped(headline_of(*run)));
+    std::optional<double> gap = run->loss_gap;
+    if (run->outcome == Outcome::reference) gap.reset();
+    table.rows.push_back(
+        {{report::escaped(run->name)},
+         {verdict},
+         number_cell(run->final_loss, loss),
+         number_cell(gap, [](double v) { return (v > 0 ? "+" : "") + report::number_text(v); }),
+         number_cell(run->validation_loss, loss),
+         number_cell(static_cast<double>(run->skipped), report::number_text)});
+  }
+  return to_html(table);
+}
+
+std::string cost_table(const Comparison& c) {
+  report::Table table{.label = "Speed, memory and weights",
+                      .columns = {{"Run"},
                                   {"Tokens per second", true},
                                   {"Predicted memory", true},
-                                  {"Skipped steps", true},
                                   {"Distance of weights", true},
                                   {"Lost updates", true}},
                       .rows = {}};
-  Largest largest;
-  for (const std::vector<ComparedRun>* group : {&c.runs, &c.reseeded}) {
-    for (const ComparedRun& run : *group) {
-      largest.speed = std::max(largest.speed, run.tokens_per_second.value_or(0));
-      largest.memory = std::max(largest.memory, run.peak_bytes.value_or(0));
-    }
+  double fastest = 0, largest = 0;
+  for (const ComparedRun* run : all_runs(c)) {
+    fastest = std::max(fastest, run->tokens_per_second.value_or(0));
+    largest = std::max(largest, run->peak_bytes.value_or(0));
   }
-  for (const std::vector<ComparedRun>* group : {&c.runs, &c.reseeded}) {
-    for (const ComparedRun& run : *group) table.rows.push_back(row_of(run, largest));
+  const auto share = [](double v) { return v <= 1 ? report::share_text(v) : report::number_text(v) + " ×"; };
+  for (const ComparedRun* run : all_runs(c)) {
+    table.rows.push_back(
+        {{report::escaped(run->name)},
+         number_cell(
+             run->tokens_per_second, [](double v) { return report::number_text(std::round(v)); }, fastest),
+         number_cell(
+             run->peak_bytes, [](double v) { return human_bytes(v); }, largest),
+         number_cell(run->weight_distance, share, 1),
+         number_cell(run->updates_lost, share, 1)});
   }
-  section.body = to_html(table);
-  return section;
+  return to_html(table);
+}
+
+report::Section table_section(const Comparison& c) {
+  return {
+      .id = "runs",
+      .link = "Runs",
+      .heading = "The runs in numbers",
+      .intro =
+          "The gap is the mean difference from the loss of the reference over the last tenth of the "
+          "steps.",
+      .body = loss_table(c) +
+              "<h3>Speed, memory and weights</h3>\n<p class=\"none-line\">The distance is "
+              "that of the final weights from those of the reference, as a share of the way that the "
+              "reference moved. Lost updates left the stored weight as it was. The re-seeded runs have the "
+              "work of the reference: they show how much a busy machine changes the speed.</p>\n" +
+              cost_table(c)};
 }
 
 report::Section details_section(const Comparison& c) {

@@ -177,22 +177,25 @@ const ComparedRun* best_run(const Comparison& c, std::optional<double> ComparedR
 std::string savings(const Comparison& c) {
   constexpr double kLeastSpeedup = 1.02, kLeastSaving = 0.99;
   const ComparedRun& reference = c.runs.front();
-  std::string text;
+  std::vector<std::string> parts;
   const ComparedRun* fast = best_run(c, &ComparedRun::tokens_per_second, std::greater<>());
   if (fast != nullptr && reference.tokens_per_second.value_or(0) > 0) {
     double speed = *reference.tokens_per_second;
     for (const ComparedRun& run : c.reseeded) speed = std::max(speed, run.tokens_per_second.value_or(0));
-    if (*fast->tokens_per_second > kLeastSpeedup * speed)
-      text += fmt::format(" Among the runs that are no worse, {} is the fastest ({:.2f} × the reference).",
-                          fast->name, *fast->tokens_per_second / speed);
+    const double ratio = *fast->tokens_per_second / speed;
+    if (ratio > kLeastSpeedup)
+      parts.push_back(
+          fmt::format("{} is the fastest ({:.2f} × the speed of the reference)", fast->name, ratio));
   }
   const ComparedRun* small = best_run(c, &ComparedRun::peak_bytes, std::less<>());
-  if (small != nullptr && reference.peak_bytes.value_or(0) > 0 &&
-      *small->peak_bytes < kLeastSaving * *reference.peak_bytes)
-    text +=
-        fmt::format(" Among the runs that are no worse, {} needs the least memory ({:.2f} × the reference).",
-                    small->name, *small->peak_bytes / *reference.peak_bytes);
-  return text;
+  if (small != nullptr && reference.peak_bytes.value_or(0) > 0) {
+    const double ratio = *small->peak_bytes / *reference.peak_bytes;
+    if (ratio < kLeastSaving)
+      parts.push_back(
+          fmt::format("{} needs the least memory ({:.2f} × that of the reference)", small->name, ratio));
+  }
+  if (parts.empty()) return "";
+  return fmt::format(" Among the runs that are no worse, {}.", fmt::join(parts, ", and "));
 }
 
 }  // namespace
