@@ -75,13 +75,13 @@ std::string compare_facts(const Comparison& c) {
   return report::facts_html(facts);
 }
 
-/// Returns a cell with the number as text, or a dash for NaN. `most` is that of a bar over the whole width,
+/// Returns a cell with the number as HTML, or a dash for NaN. `most` is that of a bar over the whole width,
 /// or 0 for none.
 template <class Text>
 Cell number_cell(std::optional<double> value, const Text& text, double most = 0) {
   const double number = value.value_or(std::numeric_limits<double>::quiet_NaN());
   if (!std::isfinite(number)) return {report::kNoNumber};
-  return {report::raised_html(text(number)), most > 0 ? std::clamp(number / most, 0.0, 1.0) : -1};
+  return {text(number), most > 0 ? std::clamp(number / most, 0.0, 1.0) : -1};
 }
 
 /// Returns the verdict without the reason of a stop or a divergence.
@@ -121,7 +121,8 @@ std::string loss_table(const Comparison& c) {
         {{report::escaped(run->name)},
          {verdict},
          number_cell(run->final_loss, loss),
-         number_cell(gap, [](double v) { return (v > 0 ? "+" : "") + report::number_text(v); }),
+         number_cell(
+             gap, [](double v) { return (v > 0 ? "+" : "") + report::raised_html(report::number_text(v)); }),
          number_cell(run->validation_loss, loss),
          number_cell(static_cast<double>(run->skipped), report::number_text)});
   }
@@ -141,7 +142,10 @@ std::string cost_table(const Comparison& c) {
     fastest = std::max(fastest, run->tokens_per_second.value_or(0));
     largest = std::max(largest, run->peak_bytes.value_or(0));
   }
-  const auto share = [](double v) { return v <= 1 ? report::share_text(v) : report::number_text(v) + " ×"; };
+  const auto share = [](double v) {
+    return v <= 1 ? report::raised_html(report::share_text(v))
+                  : report::raised_html(report::number_text(v)) + " ×";
+  };
   for (const ComparedRun* run : all_runs(c)) {
     table.rows.push_back(
         {{report::escaped(run->name)},

@@ -17,6 +17,11 @@ ordered_json finite_or_null(const std::optional<double>& value) {
   return value && std::isfinite(*value) ? ordered_json(*value) : ordered_json();
 }
 
+ordered_json whole_or_null(const std::optional<double>& value) {
+  const bool fits = value && std::abs(*value) <= 0x1p53;
+  return fits ? ordered_json(static_cast<std::int64_t>(*value)) : ordered_json();
+}
+
 ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise) {
   ordered_json steps = ordered_json::array(), losses = ordered_json::array();
   for (const ComparedStep& s : run.steps) {
@@ -34,7 +39,7 @@ ordered_json json_of(const ComparedRun& run, const std::optional<double>& noise)
           {"noise", finite_or_null(noise)},
           {"validation_loss", finite_or_null(run.validation_loss)},
           {"tokens_per_second", finite_or_null(run.tokens_per_second)},
-          {"peak_bytes", finite_or_null(run.peak_bytes)},
+          {"peak_bytes", whole_or_null(run.peak_bytes)},
           {"skipped", run.skipped},
           {"stopped", run.stopped.empty() ? ordered_json() : ordered_json(run.stopped)},
           {"weight_distance", finite_or_null(run.weight_distance)},
