@@ -98,7 +98,7 @@ void find_overflow(Search& search, const Thresholds& t) {
         f.kind = "overflow";
         f.severity = 80 + 10 * share;
         f.rule = rule_for(v);
-        f.text = fmt::format("{} exceeds the range of {} in {} of its values", place(v), name(v.format),
+        f.text = fmt::format("{} exceeds the range of {} in {} of its values", place(v), name(v.rounded),
                              percent_text(share));
       });
   search.find(
@@ -111,7 +111,7 @@ void find_overflow(Search& search, const Thresholds& t) {
         f.severity = 60 + 15 * share;
         f.rule = rule_for(v);
         f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
-                             percent_text(share), place(v), traits(v.format).max_finite, name(v.format));
+                             percent_text(share), place(v), traits(v.rounded).max_finite, name(v.rounded));
       });
 }
 
@@ -124,7 +124,7 @@ void find_underflow(Search& search, const Thresholds& t) {
         f.rule = rule_for(v);
         f.evidence["flushed"] = share;
         f.text = fmt::format("{} of {} becomes zero: {} has no number between 0 and {:.2g}",
-                             percent_text(share), place(v), name(v.format), ulp(0, v.format));
+                             percent_text(share), place(v), name(v.rounded), ulp(0, v.rounded));
       });
 }
 
@@ -150,7 +150,7 @@ void find_errors(Search& search, const Thresholds& t) {
         f.text = fmt::format(
             "the rounding of {} to {} is biased{}: its mean error is {:.2g} of the value's rms, "
             "{:.0f} % of its rms error, and adds up over layers and steps",
-            place(v), name(v.format), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
+            place(v), name(v.rounded), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
       });
   search.find(
       t.interior, true,

@@ -90,11 +90,12 @@ Observer::Observer(Executor& executor, const std::function<bool(const plan::Step
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const plan::Buffer& b = program.buffer(step.inputs[i].buffer);
       if (is_rounded_factor(step, step.inputs[i], b, i))
-        seen_.push_back({&step, true, i, step.inputs[i].operand.format});
+        seen_.push_back({&step, true, i, step.inputs[i].operand.format, step.inputs[i].operand.format});
     }
     for (std::size_t o = 0; o < step.outputs.size(); ++o) {
       const plan::Buffer& b = program.buffer(step.outputs[o]);
-      if (!b.integer && !b.layout().blocks) seen_.push_back({&step, false, o, b.type});
+      if (!b.integer && !b.layout().blocks)
+        seen_.push_back({&step, false, o, b.type, holds(step.rounded, b.type) ? b.type : step.rounded});
     }
   }
   executor.attach(*this);
@@ -144,7 +145,7 @@ void Observer::see_result(ObservedValue& value, const graph::Call& call, const g
   if (!is_exact(out, call.arithmetic) && !call.accumulate)
     wide = RepeatedStep::wide(repeated, *value.step, value.index);
   // A result that is added to a sum in f32 is rounded before.
-  const Scalar rounded = holds(out.rounded, out.type) ? out.type : out.rounded;
+  const Scalar rounded = value.rounded;
   const graph::Argument& addend = repeated.addend;
   if (addend.data != nullptr && !overwrites(call, addend) &&
       addend.rows * addend.width == out.rows * out.width)

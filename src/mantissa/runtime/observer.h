@@ -20,8 +20,9 @@ namespace mantissa::runtime {
 struct ObservedValue {
   const plan::Step* step = nullptr;
   bool factor = false;
-  std::size_t index = 0;  // of the output, or of the input
-  Scalar format = Scalar::f32;
+  std::size_t index = 0;         // of the output, or of the input
+  Scalar format = Scalar::f32;   // as stored
+  Scalar rounded = Scalar::f32;  // to which it is rounded: a term of a sum may be stored in f32
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
   /// count.
