@@ -133,6 +133,7 @@ void find_errors(Search& search, const Thresholds& t) {
       t.bias, true,
       [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
         if (!s.error_rms || *s.error_rms == 0 || v.elements < 4096) return std::nullopt;
+        if (*s.flushed + *s.overflowed > 0.01) return std::nullopt;  // these values explain the bias
         const double ratio = std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) / *s.error_rms;
         // Independent errors without a bias have a mean of about rms / √n.
         return ratio * std::sqrt(static_cast<double>(v.elements)) > 16 ? std::optional(ratio) : std::nullopt;
