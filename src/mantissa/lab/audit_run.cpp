@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 
 #include "mantissa/base/quantities.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/causes.h"
 #include "mantissa/lab/findings.h"
+#include "mantissa/lab/masters.h"
 #include "mantissa/lab/record.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/run/directory.h"
@@ -19,37 +19,6 @@
 
 namespace mantissa::lab {
 namespace {
-
-/// The masters before the first step, in memory.
-class Start {
- public:
-  explicit Start(train::Trainer& trainer) : device_(trainer.device()) {
-    for (std::size_t i = 0; i < trainer.program().slots.size(); ++i) {
-      const plan::Slot& slot = trainer.program().slots[i];
-      const Matrix master = trainer.weights().master(i);
-      std::vector<std::byte>& bytes =
-          bytes_.emplace_back(static_cast<std::size_t>(slot.shape.count()) * bytes_of(master.type));
-      device_.download(bytes, static_cast<const std::byte*>(master.data));
-      names_.push_back(slot.name);
-    }
-  }
-  std::optional<std::int64_t> unchanged(const plan::Slot& slot, ConstMatrix master) const {
-    const auto at = std::ranges::find(names_, slot.name);
-    if (at == names_.end()) return std::nullopt;
-    const std::vector<std::byte>& start = bytes_[static_cast<std::size_t>(at - names_.begin())];
-    if (start.size() != static_cast<std::size_t>(slot.shape.count()) * bytes_of(master.type))
-      return std::nullopt;
-    std::vector<std::byte> staging;
-    const auto now = device_.view(static_cast<const std::byte*>(master.data), start.size(), staging);
-    return kernels::count_equal(device_.host(), slot.shape.count(), start.data(), master.type, now.data(),
-                                master.type);
-  }
-
- private:
-  const runtime::Device& device_;
-  std::vector<std::string> names_;
-  std::vector<std::vector<std::byte>> bytes_;
-};
 
 /// Returns true for at most `most` of `steps` steps, the first and the last among them.
 bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
@@ -83,17 +52,28 @@ class StartOf {
         return file_->unchanged(slot, master, device);
       });
     } else if (trainer.step() == 0) {
-      copy_.emplace(trainer);
-      trainer.set_start(
-          [this](const plan::Slot& slot, ConstMatrix master) { return copy_->unchanged(slot, master); });
+      copy_ = copy_masters(trainer);
+      trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
+        return unchanged(slot, master, device);
+      });
     }
   }
   StartOf(const StartOf&) = delete;
   StartOf& operator=(const StartOf&) = delete;
 
  private:
+  std::optional<std::int64_t> unchanged(const plan::Slot& slot, ConstMatrix master,
+                                        const runtime::Device& device) const {
+    const auto start = std::ranges::find(copy_, slot.name, &MasterTensor::name);
+    if (start == copy_.end() || start->type != master.type) return std::nullopt;
+    std::vector<std::byte> staging;
+    const auto now = device.view(static_cast<const std::byte*>(master.data), start->bytes.size(), staging);
+    return kernels::count_equal(device.host(), slot.shape.count(), start->bytes.data(), start->type,
+                                now.data(), master.type);
+  }
+
   std::optional<weights::StartWeights> file_;
-  std::optional<Start> copy_;
+  Masters copy_;
 };
 
 FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
