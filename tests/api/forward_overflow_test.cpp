@@ -1,5 +1,5 @@
 // Runs with a weight that makes a value beyond f16 in the forward pass: what the run tells, when it stops,
-// and that the printed cures work. Steps that are skipped or passed over on request.
+// and that the printed cures work. Steps and batches that are skipped on request.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -132,8 +132,8 @@ TEST_F(ForwardOverflow, SkipsOrContinuesOnRequest) {
   EXPECT_NE(goes_on.weights_xxh64, skips.weights_xxh64);
 }
 
-/// A batch that is passed over changes nothing, and the schedule does not see it.
-TEST(SkipBatches, PassesOverTheirSteps) {
+/// A skipped batch changes nothing, and the schedule does not count its step.
+TEST(SkipBatches, ChangeNothingAtTheirSteps) {
   const TemporaryFolder folder;
   const auto run = [&](const std::string& out, const std::string& steps) {
     return train(

@@ -11,9 +11,9 @@ namespace mantissa::api {
 namespace {
 
 Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left) {
-  const std::string overflow = r.passed_over ? "its batch is in run.skip_batches"
-                               : r.overflow  ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows)
-                                             : "";
+  const std::string overflow = r.batch_skipped ? "its batch is in run.skip_batches"
+                               : r.overflow    ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows)
+                                               : "";
   return {r.step,       steps,        r.loss,      r.tokens, r.grad_norm,
           r.lr,         r.loss_scale, r.skipped,   overflow, r.tokens_per_second,
           r.peak_share, r.seconds,    seconds_left};

@@ -48,7 +48,7 @@ std::vector<Option> fixed_table() {
        {},
        {"stop", "skip", "continue"}},
       {"run", "skip_batches", [](RunConfig& c) -> Slot { return &c.run.skip_batches; },
-       "steps whose batch is passed over, such as \"7,9-12\""},
+       "steps whose batch is skipped, such as \"7,9-12\""},
 
       {"model",
        "path",

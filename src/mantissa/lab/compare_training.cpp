@@ -108,7 +108,7 @@ class ComparisonTraining {
         result.steps.push_back({r->step,
                                 std::isfinite(r->loss) ? r->loss : std::numeric_limits<double>::quiet_NaN(),
                                 r->skipped});
-        if (r->step > 1 && !r->passed_over) speeds.push_back(r->tokens_per_second);
+        if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
         if (!r->health.empty()) result.updates_lost = lost_share(r->health);
         health.see(*r);
         tell(result.name, *r, steps);

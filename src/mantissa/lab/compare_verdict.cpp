@@ -195,7 +195,8 @@ std::string savings(const Comparison& c) {
           fmt::format("{} needs the least memory ({:.2f} × that of the reference)", small->name, ratio));
   }
   if (parts.empty()) return "";
-  return fmt::format(" Among the runs that are no worse, {}.", fmt::join(parts, ", and "));
+  return fmt::format(" Of the runs that did at least as well as the reference, {}.",
+                     fmt::join(parts, ", and "));
 }
 
 }  // namespace

@@ -48,7 +48,8 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
   }
 }
 
-/// Adds the rules of the first cure of `stopped` that has some. Returns false if there are no new ones.
+/// Appends the rules of the first cure of `stopped` with a rule. Returns false if `cure` already has all of
+/// them.
 bool join_rules(Cure& cure, const RunStopped& stopped) {
   if (!has(cure, "--rule")) return false;
   for (const Cure& next : stopped.cures()) {

@@ -148,7 +148,7 @@ class Run {
       const std::optional<train::StepReport> r = advance_or_save();
       if (!r) break;
       if (result.steps_here == 0) result.first_loss = r->loss;
-      if (!r->passed_over) last_loss_ = r->loss;
+      if (!r->batch_skipped) last_loss_ = r->loss;
       last_overflow_ = r->overflow;
       journal.write(*r);
       tell_step(*r, start, ++result.steps_here);

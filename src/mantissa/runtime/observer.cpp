@@ -153,7 +153,7 @@ void Observer::see_result(ObservedValue& value, const graph::Call& call, const g
   add_parts(call.ctx, stored.size(), value.counts, [&](ValueCounts& part, std::size_t from, std::size_t n) {
     part.add(stored.data() + from, n, out.type);
     if (wide) part.add_errors(wide->data() + from, stored.data() + from, n, rounded);
-    // The rounding of the sum may make it zero, which is no cancellation.
+    // Compare the sum before rounding: a sum that rounding flushes to zero has not cancelled.
     if (term) part.add_sums((wide ? *wide : stored).data() + from, term->data() + from, n);
   });
   if (holds(value.step->interior, call.arithmetic) || call.accumulate) return;

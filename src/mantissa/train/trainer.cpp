@@ -45,7 +45,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       part_(part_of(done)),
       schedule_(schedule_of(config_)),
       batch_(config_.batch.leaf, config_.run.seed),
-      passed_over_(config::parse_steps(config_.run.skip_batches)) {
+      skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
@@ -156,7 +156,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
-  if (config::has_step(passed_over_, step_ + 1)) return pass_over();
+  if (config::has_step(skipped_batches_, step_ + 1)) return skip_batch();
   enter(part_of(step_));
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
@@ -207,10 +207,10 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
   if (health) r.health = health->finish(unchanged_);
 }
 
-StepReport Trainer::pass_over() {
+StepReport Trainer::skip_batch() {
   StepReport r;
   r.step = ++step_;
-  r.skipped = r.passed_over = true;
+  r.skipped = r.batch_skipped = true;
   r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
   r.lr = schedule_.at(applied_ + 1);
   if (scaler_) r.loss_scale = scaler_->scale();

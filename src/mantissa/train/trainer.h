@@ -51,8 +51,9 @@ struct StepReport {
   double grad_norm = 0;
   double lr = 0;
   std::optional<double> loss_scale{};  // the one used in this step
-  bool skipped = false;                // no weight changed: the step overflowed, or its batch was passed over
-  bool passed_over = false;            // the batch is in run.skip_batches; there is no loss and no gradient
+  bool skipped = false;                // no weight changed: the step overflowed, or its batch was skipped
+  bool batch_skipped =
+      false;  // run.skip_batches contains the step: nothing was computed, and the loss is NaN
   std::optional<Overflow> overflow{};  // of a skipped step
   double tokens_per_second = 0;
   double peak_share = 0;
@@ -150,8 +151,8 @@ class Trainer {
   /// Checks the gradients of `rows` and updates the weights, or marks the step as skipped.
   void update_weights(StepReport& report, const text::StepData& rows,
                       std::optional<runtime::HealthProbe>& health);
-  /// Passes over the batch of the next step.
-  StepReport pass_over();
+  /// Counts the next step without running its batch.
+  StepReport skip_batch();
   /// Marks the step as skipped, or throws if it cannot be.
   void overflowed(StepReport& report, const text::StepData& rows);
   [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
@@ -186,7 +187,7 @@ class Trainer {
   std::optional<Overflow> overflow_;  // of the last step
   std::int64_t first_row_ = 0;        // first row of the current micro-batch
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
-  std::vector<config::StepRange> passed_over_;
+  std::vector<config::StepRange> skipped_batches_;
   std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass
 };
 
