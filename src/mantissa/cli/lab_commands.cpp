@@ -14,6 +14,13 @@ namespace mantissa::cli {
 
 namespace {
 
+/// Returns the name of a config without its extension, or of a directory.
+std::string name_of(const std::filesystem::path& what) {
+  if (is_config(what)) return what.stem().string();
+  const std::filesystem::path whole = std::filesystem::absolute(what).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 /// Returns the command of the run that an audit is about, to which cures are appended.
 std::string command_of_run(const Arguments& a) {
   std::vector<std::string> words = {"mantissa", is_config(a.at(0)) ? "train" : "audit", a.at(0)};
@@ -36,7 +43,7 @@ int audit(const Arguments& a) {
   options.hardware = hardware_of(a);
   options.command = a.with({});
   options.run_command = command_of_run(a);
-  const std::filesystem::path out = a.has("--out") ? a.text("--out") : what.stem().string() + "-audit";
+  const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of(what) + "-audit";
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");
   const auto tell_step = [&](std::int64_t step, std::int64_t steps, double loss) {

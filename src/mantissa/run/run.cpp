@@ -147,7 +147,8 @@ class Run {
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
       const std::optional<train::StepReport> r = advance_or_save();
       if (!r) break;
-      if (result.steps_here == 0) result.first_loss = r->loss;
+      // A first batch that is skipped has no loss.
+      if (result.steps_here == 0 || std::isnan(result.first_loss)) result.first_loss = r->loss;
       if (!r->batch_skipped) last_loss_ = r->loss;
       last_overflow_ = r->overflow;
       journal.write(*r);
