@@ -18,22 +18,43 @@ bool same_place(const Finding& a, const Finding& b) {
   return a.kind == b.kind && a.scope == b.scope && a.op == b.op && a.pass == b.pass;
 }
 
-/// Returns the audit of the steps up to one after `step`, with the cure; null if the policy refuses it.
-std::optional<Audit> repeated(const AuditSource& source, const Cure& cure, std::int64_t step,
-                              const std::stop_token& stop) {
+/// Returns the audit of the steps up to one after `step`, under the config that `change` returns; null if the
+/// config is refused or `stop` requests an end.
+template <class Change>
+std::optional<Audit> repeated_under(const AuditSource& source, const Change& change, std::int64_t step,
+                                    const std::stop_token& stop) {
   try {
-    const config::RunConfig changed = run::with_cure(source.config, cure);
+    const config::RunConfig changed = change();
     AuditOptions options;
     options.steps = step - source.from + 2;
     options.tries_cures = false;
     const AuditSource again{changed,    source.model, source.data, source.device,
                             source.run, source.state, source.from};
-    return audit_run(again, options, {}, stop);
+    Audit audit = audit_run(again, options, {}, stop);
+    if (stop.stop_requested()) return std::nullopt;  // it may be incomplete
+    return audit;
   } catch (const ConfigError&) {
     return std::nullopt;
   } catch (const DtypeError&) {
     return std::nullopt;
   }
+}
+
+std::optional<Audit> repeated(const AuditSource& source, const Cure& cure, std::int64_t step,
+                              const std::stop_token& stop) {
+  return repeated_under(
+      source, [&] { return run::with_cure(source.config, cure); }, step, stop);
+}
+
+/// True if the run also stops, or skips the step, with every format in f32 and without rules.
+bool happens_in_f32(const AuditSource& source, std::int64_t step, const std::stop_token& stop) {
+  const auto in_f32 = [&] {
+    config::RunConfig config = source.config;
+    config.policy = precision::Policy();
+    return config;
+  };
+  const std::optional<Audit> audit = repeated_under(source, in_f32, step, stop);
+  return audit && (!audit->stopped.empty() || audit->first_non_finite);
 }
 
 /// True if the finding is gone and the cure has brought nothing worse.
@@ -64,8 +85,7 @@ void try_finding(Finding& finding, const AuditSource& source, const std::stop_to
     finding.cure = std::move(candidate);
     return;
   }
-  if (finding.kind != "nonfinite") return;
-  // In f32 as well: the precision is not the cause.
+  if (finding.kind != "nonfinite" || !happens_in_f32(source, finding.step, stop)) return;
   finding.rule.reset();
   finding.cure.reset();
   finding.text += "; it happens in f32 too, so the precision is not the cause";

@@ -25,9 +25,8 @@ class Search {
   Search(const Audit& audit, std::vector<Finding>& found) : audit_(audit), found_(found) {}
 
   /// `measure` returns a value's figure in a step, or null. Figures above `limit` are a problem; `write`
-  /// completes the finding of the largest one.
-  /// A problem that `lasts` must occur in at least two observed steps, and a quarter of them: delayed scales
-  /// start at 1, and so lose values in the first step.
+  /// completes the finding of the largest one. A problem that `lasts` must occur in at least two observed
+  /// steps, and a quarter of them: delayed scales start at 1, and so lose values in the first step.
   template <class Measure, class Write>
   void find(double limit, bool lasts, const Measure& measure, const Write& write) {
     struct Worst {
@@ -90,9 +89,9 @@ std::string rule_for(const ValueSeries& v) {
 void find_overflow(Search& search, const Thresholds& t) {
   search.find(
       t.overflow, false,
-      [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+      [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
         // A format without infinity, or a saturating one, stores the largest value: that is saturation.
-        return s.inf + s.nan > 0 && v.steps.size() > 0 ? s.overflowed : std::nullopt;
+        return s.inf + s.nan > 0 ? s.overflowed : std::nullopt;
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "overflow";
