@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lab/synthetic_audit.h"
-#include "mantissa/lab/audit.h"
+#include "mantissa/lab/audit/audit.h"
 #include "report/well_formed.h"
 
 namespace mantissa::lab {

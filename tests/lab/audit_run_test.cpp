@@ -1,6 +1,6 @@
 // Audits of runs with planted faults: each is among the first findings with its place, a healthy run has
 // none, the cure works, and observing changes no bit.
-#include "mantissa/lab/audit_run.h"
+#include "mantissa/lab/audit/run.h"
 
 #include <gtest/gtest.h>
 

@@ -9,9 +9,9 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
-#include "mantissa/lab/compare_charts.h"
-#include "mantissa/lab/compare_directories.h"
-#include "mantissa/lab/compare_training.h"
+#include "mantissa/lab/compare/charts.h"
+#include "mantissa/lab/compare/directories.h"
+#include "mantissa/lab/compare/training.h"
 #include "mantissa/run/run.h"
 #include "report/well_formed.h"
 

@@ -1,5 +1,5 @@
 // Traces, configs and metrics: the first difference in the order of the computation.
-#include "mantissa/lab/diff.h"
+#include "mantissa/lab/diff/diff.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "io/temporary.h"
 #include "mantissa/base/error.h"
-#include "mantissa/lab/trace_order.h"
+#include "mantissa/lab/diff/trace_order.h"
 
 namespace mantissa::lab {
 namespace {

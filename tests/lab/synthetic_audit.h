@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "mantissa/lab/audit.h"
+#include "mantissa/lab/audit/audit.h"
 
 namespace mantissa::test {
 

@@ -8,7 +8,7 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/config/options.h"
 #include "mantissa/io/state.h"
-#include "mantissa/lab/audit_run.h"
+#include "mantissa/lab/audit/run.h"
 #include "mantissa/numeric/philox.h"
 #include "mantissa/precision/supported.h"
 

@@ -10,8 +10,8 @@
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
-#include "mantissa/lab/compare_directories.h"
-#include "mantissa/lab/compare_training.h"
+#include "mantissa/lab/compare/directories.h"
+#include "mantissa/lab/compare/training.h"
 #include "mantissa/precision/supported.h"
 
 namespace mantissa::api {

@@ -1,7 +1,7 @@
 #include "mantissa/api/diff.h"
 
 #include "mantissa/api/internal.h"
-#include "mantissa/lab/diff.h"
+#include "mantissa/lab/diff/diff.h"
 
 namespace mantissa::api {
 

@@ -1,0 +1,122 @@
+// Loss, loss scale and gradient norm over the steps, and how the audit was made.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/lab/audit/sections.h"
+#include "mantissa/report/line_chart.h"
+#include "mantissa/report/number_text.h"
+
+namespace mantissa::lab {
+namespace {
+
+report::LineChart chart_of(const Audit& audit, const std::string& name, double (*value)(const StepPoint&)) {
+  report::Series series{.name = name, .x = {}, .y = {}};
+  report::LineChart chart{.label = name + " by step", .y_name = name, .series = {}};
+  for (const StepPoint& p : audit.points) {
+    series.x.push_back(static_cast<double>(p.step));
+    series.y.push_back(value(p));
+    if (p.skipped)
+      chart.marks.push_back(
+          {static_cast<double>(p.step), "skipped" + (p.overflow.empty() ? "" : ": " + p.overflow)});
+  }
+  chart.marks_name = "skipped step";
+  chart.series.push_back(std::move(series));
+  return chart;
+}
+
+std::string threshold_name(std::string name) {
+  std::ranges::replace(name, '_', ' ');
+  return name;
+}
+
+}  // namespace
+
+report::Section course_section(const Audit& audit) {
+  report::Section section{.id = "course",
+                          .link = "Loss",
+                          .heading = "The run, step by step",
+                          .intro = "A red flag marks a step that was skipped because a value was not finite.",
+                          .body = {}};
+  if (audit.points.empty()) {
+    section.intro = "No step was completed.";
+    return section;
+  }
+  const auto skipped = std::ranges::count_if(audit.points, [](const StepPoint& p) { return p.skipped; });
+  if (skipped == 0) section.intro = "No step was skipped.";
+  report::LineChart loss = chart_of(audit, "loss", [](const StepPoint& p) { return p.loss; });
+  loss.height = 260;
+  section.body += to_html(
+      report::Figure{.title = "Loss",
+                     .reading = "Lower is better. A gap in the line is a step whose loss was not finite.",
+                     .body = to_html(loss),
+                     .legend = ""});
+  section.body += "<div class=\"grid\">";
+  if (std::ranges::any_of(audit.points, [](const StepPoint& p) { return p.loss_scale.has_value(); })) {
+    report::LineChart scale = chart_of(
+        audit, "loss scale", [](const StepPoint& p) { return p.loss_scale ? *p.loss_scale : std::nan(""); });
+    scale.spacing = report::Spacing::log2;
+    scale.height = 190;
+    section.body += to_html(report::Figure{
+        .title = "Loss scale",
+        .reading =
+            "The factor that keeps small gradients from vanishing. Each overflow halves it; a scale that "
+            "falls without end does not find its cause.",
+        .body = to_html(scale),
+        .legend = ""});
+  }
+  report::LineChart norm = chart_of(audit, "gradient norm", [](const StepPoint& p) { return p.grad_norm; });
+  norm.spacing = report::Spacing::log10;
+  norm.height = 190;
+  section.body += to_html(report::Figure{
+      .title = "Gradient norm",
+      .reading =
+          "The length of the whole gradient before clipping, on a logarithmic axis. A sudden rise often "
+          "comes before an overflow.",
+      .body = to_html(norm),
+      .legend = ""});
+  section.body += "</div>\n";
+  return section;
+}
+
+report::Section method_section(const Audit& audit) {
+  report::Section section{
+      .id = "method",
+      .link = "Method",
+      .heading = "How this was measured",
+      .intro =
+          "The audit repeats training steps and looks at every value before and after its "
+          "rounding. Observing changes no bit of the run.",
+      .body = {}};
+  if (!audit.command.empty()) section.body += "<h3>Command</h3>\n" + report::command_box(audit.command);
+  if (!audit.policy.empty())
+    section.body += "<h3>Precision policy</h3>\n" + report::command_box(audit.policy);
+  std::vector<report::Fact> facts;
+  if (!audit.observed.empty()) {
+    std::string steps = report::count_text(audit.observed.front());
+    if (audit.observed.size() > 1)
+      steps = fmt::format("{} from {} to {}", audit.observed.size(), steps,
+                          report::count_text(audit.observed.back()));
+    facts.push_back({"Observed steps", steps});
+  }
+  if (audit.seconds > 0) facts.push_back({"Time", report::escaped(human_seconds(audit.seconds))});
+  facts.push_back({"Values of the plan", report::count_text(static_cast<std::int64_t>(audit.values.size()))});
+  facts.push_back(
+      {"Parameters", report::count_text(static_cast<std::int64_t>(audit.weights.size())) + " tensors"});
+  section.body += report::facts_html(facts);
+  if (audit.thresholds.empty()) return section;
+  report::Table table{
+      .label = "Thresholds", .columns = {{"Reported above"}, {"Threshold", true}}, .rows = {}};
+  for (const auto& [name, value] : audit.thresholds)
+    table.rows.push_back(
+        {{report::escaped(threshold_name(name))}, {report::raised_html(report::number_text(value))}});
+  section.body +=
+      "<h3>Thresholds</h3>\n<p class=\"none-line\">A measurement is reported as a finding only beyond "
+      "its threshold.</p>\n" +
+      to_html(table);
+  return section;
+}
+
+}  // namespace mantissa::lab

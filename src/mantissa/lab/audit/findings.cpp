@@ -1,0 +1,296 @@
+#include "mantissa/lab/audit/findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "mantissa/base/counted.h"
+#include "mantissa/base/quantities.h"
+#include "mantissa/numeric/round.h"
+#include "mantissa/runtime/nonfinite.h"
+#include "mantissa/train/health_watch.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// Returns "model.layers.3.mlp.down_proj matmul forward", with the operand's or result's name.
+std::string place(const ValueSeries& v) {
+  return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, v.name.empty() ? "" : " (" + v.name + ")");
+}
+
+/// Finds one kind of problem in values, one finding for the values that differ only in their layer.
+class Search {
+ public:
+  Search(const Audit& audit, std::vector<Finding>& found) : audit_(audit), found_(found) {}
+
+  /// `measure` returns a value's figure in a step, or null. Figures above `limit` are a problem; `write`
+  /// completes the finding of the largest one. A problem that `lasts` must occur in at least two observed
+  /// steps, and a quarter of them: delayed scales start at 1, and so lose values in the first step.
+  template <class Measure, class Write>
+  void find(double limit, bool lasts, const Measure& measure, const Write& write) {
+    struct Worst {
+      std::string key;
+      const ValueSeries* value;
+      const ValueStep* step;
+      std::int64_t first;
+      double figure;
+      int scopes;
+    };
+    std::vector<Worst> worst;
+    for (const ValueSeries& v : audit_.values) {
+      const ValueStep* most = nullptr;
+      double figure = 0;
+      std::int64_t first = 0;
+      std::size_t times = 0;
+      for (const ValueStep& s : v.steps) {
+        const std::optional<double> here = measure(v, s);
+        if (!here || !(*here > limit)) continue;
+        ++times;
+        if (first == 0) first = s.step;
+        if (most == nullptr || *here > figure) most = &s, figure = *here;
+      }
+      if (most == nullptr) continue;
+      if (lasts && v.steps.size() > 2 && times < std::max<std::size_t>(2, v.steps.size() / 4)) continue;
+      const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
+      auto group = std::ranges::find(worst, key, &Worst::key);
+      if (group == worst.end()) {
+        worst.push_back({key, &v, most, first, figure, 1});
+        continue;
+      }
+      group->scopes += group->value->scope != v.scope ? 1 : 0;
+      group->first = std::min(group->first, first);
+      if (figure > group->figure) group->value = &v, group->step = most, group->figure = figure;
+    }
+    for (const Worst& w : worst) {
+      Finding f;
+      f.scope = w.value->scope;
+      f.op = w.value->op;
+      f.pass = w.value->pass;
+      f.step = w.first;
+      f.share = w.figure;
+      f.evidence = {{"absmax", w.step->absmax}, {"absmin", w.step->absmin}, {"rms", w.step->rms}};
+      write(f, *w.value, *w.step, w.figure);
+      if (w.scopes > 1) f.text += fmt::format("; the same in {} more", counted(w.scopes - 1, "layer"));
+      found_.push_back(std::move(f));
+    }
+  }
+
+ private:
+  const Audit& audit_;
+  std::vector<Finding>& found_;
+};
+
+std::string rule_for(const ValueSeries& v) {
+  // The stored format of a value follows from the compute format of its scope.
+  return v.scope + ": compute=f32";
+}
+
+void find_overflow(Search& search, const Thresholds& t) {
+  search.find(
+      t.overflow, false,
+      [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
+        // A format without infinity, or a saturating one, stores the largest value: that is saturation.
+        return s.inf + s.nan > 0 ? s.overflowed : std::nullopt;
+      },
+      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+        f.kind = "overflow";
+        f.severity = 80 + 10 * share;
+        f.rule = rule_for(v);
+        f.text = fmt::format("{} exceeds the range of {} in {} of its values", place(v), name(v.rounded),
+                             percent_text(share));
+      });
+  search.find(
+      t.saturation, true,
+      [](const ValueSeries&, const ValueStep& s) -> std::optional<double> {
+        return s.inf + s.nan == 0 ? s.overflowed : std::nullopt;
+      },
+      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+        f.kind = "saturation";
+        f.severity = 60 + 15 * share;
+        f.rule = rule_for(v);
+        f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
+                             percent_text(share), place(v), traits(v.rounded).max_finite, name(v.rounded));
+      });
+}
+
+void find_underflow(Search& search, const Thresholds& t) {
+  search.find(
+      t.underflow, true, [](const ValueSeries&, const ValueStep& s) { return s.flushed; },
+      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+        f.kind = "underflow";
+        f.severity = 40 + 20 * share;
+        f.rule = rule_for(v);
+        f.evidence["flushed"] = share;
+        f.text = fmt::format("{} of {} becomes zero: {} has no number between 0 and {:.2g}",
+                             percent_text(share), place(v), name(v.rounded), ulp(0, v.rounded));
+      });
+}
+
+void find_errors(Search& search, const Thresholds& t) {
+  search.find(
+      t.bias, true,
+      [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+        if (!s.error_rms || *s.error_rms == 0 || v.elements < 4096) return std::nullopt;
+        if (*s.flushed + *s.overflowed > 0.01) return std::nullopt;  // these values explain the bias
+        const double ratio = std::max(std::abs(*s.error_mean), std::abs(*s.error_inward)) / *s.error_rms;
+        // Independent errors without a bias have a mean of about rms / √n.
+        return ratio * std::sqrt(static_cast<double>(v.elements)) > 16 ? std::optional(ratio) : std::nullopt;
+      },
+      [](Finding& f, const ValueSeries& v, const ValueStep& s, double ratio) {
+        f.kind = "bias";
+        f.severity = 20 + 10 * ratio;
+        f.rule = rule_for(v);
+        f.share = 1;
+        f.evidence["error_mean"] = *s.error_mean;
+        f.evidence["error_inward"] = *s.error_inward;
+        f.evidence["error_rms"] = *s.error_rms;
+        const bool inward = std::abs(*s.error_inward) > std::abs(*s.error_mean);
+        const char* where = !inward ? "" : *s.error_inward > 0 ? " toward zero" : " away from zero";
+        f.text = fmt::format(
+            "the rounding of {} to {} is biased{}: its mean error is {:.2g} of the value's rms, "
+            "{:.0f} % of its rms error, and adds up over layers and steps",
+            place(v), name(v.rounded), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
+      });
+  search.find(
+      t.interior, true,
+      [](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+        if (!s.interior_error || v.interior.empty()) return std::nullopt;
+        return *s.interior_error / std::ldexp(1.0, -9) * std::sqrt(3.0);  // uniform rounding to bf16
+      },
+      [](Finding& f, const ValueSeries& v, const ValueStep& s, double ratio) {
+        f.kind = "error";
+        f.op = v.interior;
+        f.severity = 30 + std::min(20.0, ratio);
+        f.share = 1;
+        f.rule = runtime::interior_cure(v.scope, v.interior).at(1);
+        f.evidence["interior_error"] = *s.interior_error;
+        f.text = fmt::format(
+            "{} computes its {} in a lowered format, which changes the result by {:.1g} of its rms, "
+            "{:.0f} times the error of storing it in bf16",
+            place(v), v.interior, *s.interior_error, ratio);
+      });
+  search.find(
+      t.cancellation, true, [](const ValueSeries&, const ValueStep& s) { return s.cancelled; },
+      [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
+        f.kind = "cancellation";
+        f.severity = 10 + 10 * share;
+        f.text = fmt::format(
+            "{} of the sums in {} are below 1/64 of their terms, so 6 of their leading bits cancel",
+            percent_text(share), place(v));
+      });
+}
+
+/// Findings of weights: the sentences and cures of a run's end.
+void find_lost_updates(const Audit& audit, const config::RunConfig& config, const Thresholds& t,
+                       std::vector<Finding>& found) {
+  train::HealthWatch watch(config.policy, {.updates_lost = t.updates_lost, .saturated = t.saturation});
+  for (const StepPoint& p : audit.points) {
+    train::StepReport r;
+    r.step = p.step;
+    r.lr = p.lr;
+    for (const ParameterSeries& w : audit.weights) {
+      for (const auto& [step, health] : w.steps) {
+        if (step == p.step) r.health.push_back(health);
+      }
+    }
+    watch.see(r);
+  }
+  for (const train::HealthFinding& h : watch.findings()) {
+    Finding f;
+    f.kind = h.kind;
+    f.scope = h.worst.substr(0, h.worst.rfind('.'));
+    f.op = "update";
+    f.pass = h.kind == "rounded_away" ? "update" : "backward";
+    f.step = audit.points.empty() ? 0 : audit.points.front().step;
+    f.share = h.share;
+    f.severity = (h.kind == "rounded_away" ? 50 : 45) + 20 * h.share;
+    f.text = h.warning.text;
+    if (!h.warning.cures.empty()) {
+      f.cure = h.warning.cures.front();
+      std::erase(f.cure->arguments, "--overwrite");  // an audit writes no run
+      const auto rule = std::ranges::find(f.cure->arguments, "--rule");
+      if (rule != f.cure->arguments.end()) f.rule = *(rule + 1);
+    }
+    found.push_back(std::move(f));
+  }
+}
+
+void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Finding>& found) {
+  double top = 0;
+  std::int64_t first = 0;
+  for (const StepPoint& p : audit.points) {
+    if (!p.loss_scale) continue;
+    if (*p.loss_scale >= top) top = *p.loss_scale, first = p.step;
+    if (top / *p.loss_scale < t.scale_fall) continue;
+    Finding f;
+    f.kind = "scale_collapse";
+    f.pass = "backward";
+    f.step = first;
+    f.severity = 75;
+    f.share = 1;
+    f.evidence = {{"from", top}, {"to", *p.loss_scale}};
+    f.text = fmt::format("the loss scale fell from {:g} to {:g} in {} steps", top, *p.loss_scale,
+                         p.step - first + 1);
+    found.push_back(std::move(f));
+    return;
+  }
+}
+
+/// Keeps the worst findings of a kind in a pass, and tells how many more there are.
+void shorten(std::vector<Finding>& found) {
+  constexpr std::size_t kMost = 3;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const auto same = [&](const Finding& f) { return f.kind == found[i].kind && f.pass == found[i].pass; };
+    const auto before = static_cast<std::size_t>(
+        std::count_if(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(i), same));
+    const auto after = static_cast<std::size_t>(
+        std::count_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(), same));
+    if (before + 1 != kMost || after == 0) continue;
+    found[i].text += fmt::format("; {} more places have the same problem", after);
+    const Finding kept = found[i];
+    found.erase(std::remove_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(),
+                               [&](const Finding& f) { return f.kind == kept.kind && f.pass == kept.pass; }),
+                found.end());
+  }
+}
+
+}  // namespace
+
+Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
+  Finding f;
+  f.kind = "nonfinite";
+  f.scope = overflow.scope;
+  f.op = overflow.op;
+  f.pass = overflow.pass;
+  f.step = step;
+  f.rows = overflow.origins;
+  f.severity = overflow.forward ? 100 : 90;
+  f.share = 1;
+  for (std::size_t i = 0; i < overflow.inputs.size(); ++i)
+    f.evidence[fmt::format("input_{}_absmax", i)] = overflow.inputs[i];
+  std::vector<std::string> arguments = overflow.cure;
+  if (arguments.empty() && !overflow.scope.empty()) arguments = {"--rule", overflow.scope + ": compute=f32"};
+  if (!arguments.empty() && arguments.front() == "--rule") f.rule = arguments.at(1);
+  if (!arguments.empty()) f.cure = Cure{arguments};
+  f.text = fmt::format("step {}: {}; data {}", step, overflow.what, overflow.rows);
+  return f;
+}
+
+std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config, const Thresholds& t) {
+  std::vector<Finding> found;
+  Search search(audit, found);
+  find_overflow(search, t);
+  find_underflow(search, t);
+  find_errors(search, t);
+  find_lost_updates(audit, config, t, found);
+  find_scale_fall(audit, t, found);
+  for (Finding& f : found) {
+    if (f.rule && !f.cure) f.cure = Cure{{"--rule", *f.rule}};
+  }
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
+  shorten(found);
+  return found;
+}
+
+}  // namespace mantissa::lab

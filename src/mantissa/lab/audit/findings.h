@@ -1,0 +1,33 @@
+// The problems that an audit's figures show.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "mantissa/config/run_config.h"
+#include "mantissa/lab/audit/audit.h"
+#include "mantissa/train/trainer.h"
+
+namespace mantissa::lab {
+
+/// The figures above which a problem is reported. docs/cli.md, "audit", states their meaning.
+struct Thresholds {
+  double overflow = 0;        // share of a value's elements, in any step
+  double saturation = 0.01;   // the same
+  double underflow = 0.25;    // the same: not zero before rounding, zero after it
+  double updates_lost = 0.5;  // of updates that are not zero, over the steps near the highest learning rate
+  double bias = 0.25;         // |mean error| / rms error, if that is also significant
+  double interior = 2;        // error of intermediate results / error of a bf16 rounding of the result
+  double cancellation = 0.5;  // share of sums
+  double scale_fall = 64;     // of the loss scale, without a rise in between
+};
+
+/// Returns the findings of the audit's values, weights and steps, the worst first. Equal problems of several
+/// layers are one finding, of the worst one.
+std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config,
+                                   const Thresholds& thresholds = {});
+
+/// Returns the finding of a step that overflowed, skipped or not.
+Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step);
+
+}  // namespace mantissa::lab

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/lab/audit/audit.h"
+
+namespace mantissa::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;  // writes numbers that are not finite as null
+
+Json json_of(const Finding& f) {
+  Json json;
+  json["kind"] = f.kind;
+  json["scope"] = f.scope;
+  json["op"] = f.op;
+  json["pass"] = f.pass;
+  json["step"] = f.step;
+  json["rows"] = f.rows;
+  json["share"] = f.share;
+  json["evidence"] = f.evidence;
+  json["rule"] = nullptr;
+  if (f.rule) json["rule"] = *f.rule;
+  json["cure"] = nullptr;
+  if (f.cure) json["cure"] = f.cure->arguments;
+  json["tested"] = f.cure && f.cure->tested;
+  json["text"] = f.text;
+  return json;
+}
+
+}  // namespace
+
+std::string to_json(const Audit& audit) {
+  Json json;
+  json["policy"] = audit.policy;
+  json["preset"] = audit.preset;
+  json["model"] = audit.model;
+  json["command"] = audit.command;
+  json["steps"] = audit.steps;
+  json["observed"] = audit.observed;
+  json["verdict"] = audit.verdict;
+  json["stopped"] = nullptr;
+  if (!audit.stopped.empty()) json["stopped"] = audit.stopped;
+  json["thresholds"] = audit.thresholds;
+  json["findings"] = Json::array();
+  for (const Finding& f : audit.findings) json["findings"].push_back(json_of(f));
+  // Names and messages may contain bytes that are not UTF-8.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,87 @@
+#include "mantissa/lab/audit/record.h"
+
+#include <algorithm>
+
+namespace mantissa::lab {
+namespace {
+
+ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
+  ValueStep v;
+  v.step = step;
+  const std::pair<std::string_view, double*> always[] = {
+      {"absmax", &v.absmax}, {"absmin", &v.absmin},       {"mean", &v.mean},           {"rms", &v.rms},
+      {"zeros", &v.zeros},   {"subnormal", &v.subnormal}, {"saturated", &v.saturated}, {"inf", &v.inf},
+      {"nan", &v.nan}};
+  const std::pair<std::string_view, std::optional<double>*> some[] = {
+      {"flushed", &v.flushed},       {"overflowed", &v.overflowed},        {"error_rms", &v.error_rms},
+      {"error_mean", &v.error_mean}, {"error_inward", &v.error_inward},    {"max_ulp", &v.max_ulp},
+      {"cancelled", &v.cancelled},   {"interior_error", &v.interior_error}};
+  for (const auto& [name, figure] : runtime::figures(value)) {
+    for (const auto& [key, field] : always) {
+      if (key == name) *field = figure;
+    }
+    for (const auto& [key, field] : some) {
+      if (key == name) *field = figure;
+    }
+  }
+  return v;
+}
+
+}  // namespace
+
+void Record::add_step(const train::StepReport& r) {
+  StepPoint& p = audit_.points.emplace_back();
+  p.step = r.step;
+  p.loss = r.loss;
+  p.grad_norm = r.grad_norm;
+  p.lr = r.lr;
+  p.loss_scale = r.loss_scale;
+  p.skipped = r.skipped;
+  if (r.overflow) p.overflow = r.overflow->what;
+  for (const runtime::ParameterHealth& h : r.health) {
+    auto series = std::ranges::find(audit_.weights, h.name, &ParameterSeries::name);
+    if (series == audit_.weights.end()) {
+      series = audit_.weights.insert(series, ParameterSeries{});
+      series->name = h.name;
+      series->master = h.master;
+    }
+    series->steps.emplace_back(r.step, h);
+  }
+}
+
+ValueSeries& Record::series_of(const plan::Program& program, const runtime::ObservedValue& value) {
+  const plan::Step& step = *value.step;
+  const std::string pass(precision::name(plan::pass_of(step.phase)));
+  const std::string name = runtime::name_of(program, value), op(step.op->op);
+  const auto [at, is_new] = series_.try_emplace({step.scope, op, pass, name}, audit_.values.size());
+  if (is_new) {
+    ValueSeries& s = audit_.values.emplace_back();
+    s.scope = step.scope;
+    s.op = op;
+    s.pass = pass;
+    s.name = name;
+    s.format = value.format;
+    s.rounded = value.rounded;
+    s.factor = value.factor;
+    s.interior = holds(step.interior, program.arithmetic) ? std::string() : std::string(step.op->interior);
+    s.decided_by = step.decided_by;
+  }
+  return audit_.values[at->second];
+}
+
+void Record::add_values(std::int64_t step, const plan::Program& program,
+                        const std::vector<runtime::ObservedValue>& values) {
+  audit_.observed.push_back(step);
+  for (const runtime::ObservedValue& value : values) {
+    if (value.counts.count == 0) continue;
+    ValueSeries& s = series_of(program, value);
+    if (!s.steps.empty() && s.steps.back().step == step)
+      continue;  // a step of the backward pass that repeats it
+    s.steps.push_back(value_step(step, value));
+    s.elements = static_cast<std::int64_t>(value.counts.count);
+    s.binades.merge(value.counts.binades);
+    if (value.counts.compared > 0) s.before.merge(value.counts.before);
+  }
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,158 @@
+#include "mantissa/lab/audit/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/io/state.h"
+#include "mantissa/lab/audit/causes.h"
+#include "mantissa/lab/audit/findings.h"
+#include "mantissa/lab/audit/record.h"
+#include "mantissa/lab/masters.h"
+#include "mantissa/plan/explain.h"
+#include "mantissa/run/directory.h"
+#include "mantissa/runtime/observer.h"
+#include "mantissa/weights/start.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// Returns true for at most `most` of `steps` steps, the first and the last among them.
+bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
+  if (steps <= most) return true;
+  if (step == steps) return true;
+  const auto at = [&](std::int64_t s) { return s * (most - 1) / steps; };
+  return step == 1 || at(step) != at(step - 1);
+}
+
+void describe(Audit& audit, const train::Trainer& trainer) {
+  const plan::Program& program = trainer.program();
+  audit.preset = program.policy.preset();
+  audit.policy = program.policy.line();
+  for (const plan::Slot& slot : program.slots) audit.parameters += slot.shape.count();
+  audit.model = fmt::format("{} {}", trainer.model().model_type,
+                            parameters_text(static_cast<double>(audit.parameters)));
+  audit.title = fmt::format("run \"{}\" under {}", trainer.config().run.name, audit.preset);
+  audit.plan = plan::plan_rows(program);
+  const std::vector<plan::PlanRow> update = plan::update_rows(*program.update);
+  audit.plan.insert(audit.plan.end(), update.begin(), update.end());
+}
+
+/// Sets the source of ParameterHealth::never_moved: the file of a run, or a copy of the first weights.
+class StartOf {
+ public:
+  StartOf(train::Trainer& trainer, const AuditSource& source) {
+    const std::filesystem::path file = source.run / "start.safetensors";
+    if (!source.run.empty() && std::filesystem::exists(file)) {
+      file_.emplace(file);
+      trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
+        return file_->unchanged(slot, master, device);
+      });
+    } else if (trainer.step() == 0) {
+      copy_ = copy_masters(trainer);
+      trainer.set_start([this, &device = source.device](const plan::Slot& slot, ConstMatrix master) {
+        return unchanged(slot, master, device);
+      });
+    }
+  }
+  StartOf(const StartOf&) = delete;
+  StartOf& operator=(const StartOf&) = delete;
+
+ private:
+  std::optional<std::int64_t> unchanged(const plan::Slot& slot, ConstMatrix master,
+                                        const runtime::Device& device) const {
+    const auto start = std::ranges::find(copy_, slot.name, &MasterTensor::name);
+    if (start == copy_.end() || start->type != master.type) return std::nullopt;
+    std::vector<std::byte> staging;
+    const auto now = device.view(static_cast<const std::byte*>(master.data), start->bytes.size(), staging);
+    return kernels::count_equal(device.host(), slot.shape.count(), start->bytes.data(), start->type,
+                                now.data(), master.type);
+  }
+
+  std::optional<weights::StartWeights> file_;
+  Masters copy_;
+};
+
+FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
+  FirstNonFinite first;
+  first.step = step;
+  first.scope = overflow.scope;
+  first.op = overflow.op;
+  first.pass = overflow.pass;
+  first.format = overflow.format;
+  first.value = overflow.value;
+  first.channel = overflow.channel;
+  for (const double most : overflow.inputs) first.inputs.push_back({.absmax = most});
+  first.rows = overflow.origins;
+  first.text = overflow.what;
+  return first;
+}
+
+}  // namespace
+
+Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
+                const std::stop_token& stop) {
+  const auto begin = std::chrono::steady_clock::now();
+  Audit audit;
+  config::RunConfig config = source.config;
+  config.log.health_interval = 1;
+  std::optional<io::StateReader> state;
+  if (!source.state.empty()) state.emplace(source.state);
+  train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);
+  if (state) run::restore(trainer, *state, source.state);
+  describe(audit, trainer);
+  audit.command = options.command;
+  audit.run_command = options.run_command;
+  const StartOf start(trainer, source);
+  const std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
+  const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
+  Record record(audit);
+  std::vector<Finding> found = data_findings(source, last);
+  try {
+    while (trainer.step() < last && !stop.stop_requested()) {
+      const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
+      std::optional<runtime::Observer> observer;
+      if (nth >= 1 && is_observed(nth, steps, options.observed))
+        observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
+      const std::optional<train::StepReport> r = trainer.advance(stop);
+      if (!r) break;
+      if (on_step) on_step(*r, last);
+      if (nth < 1) continue;
+      record.add_step(*r);
+      if (observer) record.add_values(step, trainer.program(), observer->take());
+      if (r->overflow && !audit.first_non_finite) {
+        audit.first_non_finite = first_of(*r->overflow, step);
+        found.push_back(nonfinite_finding(*r->overflow, step));
+      }
+      ++audit.steps;
+    }
+  } catch (const RunStopped& e) {
+    audit.stopped = e.message();
+    if (trainer.overflow()) {
+      std::erase_if(found, [](const Finding& f) { return f.kind == "nonfinite"; });
+      found.push_back(nonfinite_finding(*trainer.overflow(), trainer.step() + 1));
+      audit.first_non_finite = first_of(*trainer.overflow(), trainer.step() + 1);
+    }
+  }
+  for (Finding& f : find_problems(audit, config)) found.push_back(std::move(f));
+  std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
+  audit.findings = std::move(found);
+  const Thresholds limits;
+  audit.thresholds = {{"overflow", limits.overflow},
+                      {"saturation", limits.saturation},
+                      {"underflow", limits.underflow},
+                      {"updates_lost", limits.updates_lost},
+                      {"bias", limits.bias},
+                      {"interior", limits.interior},
+                      {"cancellation", limits.cancellation},
+                      {"scale_fall", limits.scale_fall}};
+  if (options.tries_cures) try_cures(audit, source, stop);
+  audit.verdict = verdict_of(audit);
+  audit.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return audit;
+}
+
+}  // namespace mantissa::lab

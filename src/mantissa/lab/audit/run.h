@@ -1,0 +1,44 @@
+// Runs a few steps of a training run under observation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <stop_token>
+
+#include "mantissa/config/run_config.h"
+#include "mantissa/lab/audit/audit.h"
+#include "mantissa/text/dataset.h"
+#include "mantissa/train/trainer.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::lab {
+
+struct AuditOptions {
+  std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
+  std::int64_t observed = 20;  // at most so many of them, evenly spread
+  bool tries_cures = true;
+  std::string command = {}, run_command = {};  // Audit::command, Audit::run_command
+};
+
+/// What an audit needs to run the steps, as often as it tries a cure.
+struct AuditSource {
+  const config::RunConfig& config;
+  const weights::ModelSource& model;
+  const text::Dataset& data;
+  const runtime::Device& device;
+  std::filesystem::path run = {};    // the directory of a run to replay; empty: a run from the beginning
+  std::filesystem::path state = {};  // its state to continue from; empty: the beginning
+  std::int64_t from = 1;             // the first step of the audit, after that of the state
+};
+
+/// Called after each step.
+using OnAuditStep = std::function<void(const train::StepReport& step, std::int64_t steps)>;
+
+/// Trains without writing anything, and returns what the steps showed, with findings and cures. The run that
+/// is observed has the bits of a run that is not. A run that stops is the last step of its audit. Throws
+/// ConfigError, FileError and ResourceError as a run does.
+Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step = {},
+                const std::stop_token& stop = {});
+
+}  // namespace mantissa::lab

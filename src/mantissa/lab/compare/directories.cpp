@@ -1,0 +1,170 @@
+#include "mantissa/lab/compare/directories.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/base/error.h"
+#include "mantissa/config/run_config.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/json.h"
+#include "mantissa/io/state.h"
+#include "mantissa/lab/diff/config_differences.h"
+#include "mantissa/lab/masters.h"
+#include "mantissa/lab/median.h"
+#include "mantissa/lab/metrics_file.h"
+
+namespace mantissa::lab {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_file(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+/// Returns a number of a JSON object, or null if it is missing or not a number.
+std::optional<double> number_in(const nlohmann::json& object, const char* key) {
+  if (!object.is_object()) return std::nullopt;
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+/// A run directory: the measurements, and the shares of lost updates by tensor.
+struct ReadRun {
+  fs::path path;
+  ComparedRun run;
+  std::string config_text;  // "" without a config.toml
+  nlohmann::json health;    // the last measurement
+};
+
+void read_metrics(ReadRun& r) {
+  MetricsFile file(r.path / "metrics.jsonl");
+  std::vector<double> speeds;
+  for (std::optional<StepLine> line = file.next(); line; line = file.next()) {
+    const nlohmann::json& m = line->metrics;
+    if (const std::optional<double> loss = number_in(m, "validation_loss")) r.run.validation_loss = loss;
+    if (!m.contains("loss")) continue;  // the validation of a step that was not logged
+    const bool skipped = m.contains("skipped") && m["skipped"] == true;
+    r.run.steps.push_back(
+        {line->step, number_in(m, "loss").value_or(std::numeric_limits<double>::quiet_NaN()), skipped});
+    r.run.skipped += skipped ? 1 : 0;
+    const std::optional<double> speed = number_in(m, "tokens_per_second");
+    if (speed && *speed > 0 && line->step > 1) speeds.push_back(*speed);
+    if (m.contains("health") && m["health"].is_object()) r.health = m["health"];
+  }
+  if (r.run.steps.empty())
+    throw FileError(fmt::format("{}: contains no steps. Fix: give a run that has trained",
+                                (r.path / "metrics.jsonl").string()));
+  r.run.tokens_per_second = median(std::move(speeds));
+}
+
+void read_config(ReadRun& r) {
+  const fs::path path = r.path / "config.toml";
+  if (!has_file(path)) return;
+  constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;
+  r.config_text = io::read_text_file(path, kLongest);
+  const config::RunConfig config = config::parse_config(r.config_text, path);
+  r.run.policy = config.policy.line();
+  r.run.seed = config.run.seed;
+  r.run.name += fmt::format(" ({})", config.policy.preset());
+  const std::int64_t last = r.run.steps.back().step;
+  if (last >= config.run.steps || has_file(r.path / "summary.json")) return;
+  r.run.stopped_at = last + 1;
+  r.run.stopped =
+      fmt::format("the run has {} steps and no summary.json; it stopped or still trains", config.run.steps);
+}
+
+void read_summary(ReadRun& r) {
+  const fs::path path = r.path / "summary.json";
+  if (!has_file(path)) return;
+  const nlohmann::json summary = io::read_json_file(path);
+  if (!summary.is_object()) throw FileError(fmt::format("{}: expected an object", path.string()));
+  r.run.peak_bytes = number_in(summary, "predicted_peak_bytes");
+  if (const std::optional<double> loss = number_in(summary, "validation_loss")) r.run.validation_loss = loss;
+  // metrics.jsonl lacks steps if log.interval is not 1.
+  if (const std::optional<double> skipped = number_in(summary, "skipped"); skipped && *skipped >= 0)
+    r.run.skipped = static_cast<std::int64_t>(std::min(*skipped, 0x1p53));
+}
+
+/// Returns the last weights of a run: those of its newest state, which are unrounded, else of its model.
+Masters last_weights(const fs::path& run) {
+  const std::vector<io::FoundState> states = io::find_states(run);
+  if (!states.empty()) return map_masters(states.back().path / io::kStateTensors, io::kMasterPrefix);
+  return has_file(run / "model") ? map_masters(run / "model") : Masters{};
+}
+
+/// Sets the share of all weights whose update was lost; the sizes of the tensors are those of `weights`.
+void read_lost(ReadRun& r, const Masters& weights) {
+  double lost = 0, all = 0;
+  if (!r.health.is_object()) return;
+  for (const MasterTensor& tensor : weights) {
+    const auto found = r.health.find(tensor.name);
+    const std::optional<double> share =
+        found == r.health.end() ? std::nullopt : number_in(*found, "updates_lost");
+    if (!share) continue;
+    const auto count = static_cast<double>(tensor.bytes.size() / bytes_of(tensor.type));
+    lost += *share * count;
+    all += count;
+  }
+  if (all > 0) r.run.updates_lost = lost / all;
+}
+
+ReadRun read_run(const fs::path& path) {
+  ReadRun r{.path = path, .run = {}, .config_text = {}, .health = {}};
+  r.run.name = path.string();
+  read_metrics(r);
+  read_config(r);
+  read_summary(r);
+  return r;
+}
+
+/// Lists the settings of `r` that differ from the reference. Returns true if only the seed does.
+bool compare_settings(ReadRun& r, const ReadRun& reference) {
+  if (r.config_text.empty() || reference.config_text.empty()) return false;
+  bool seed = false, other = false;
+  for (const ConfigDifference& d : compare_configs(r.config_text, r.path / "config.toml",
+                                                   reference.config_text, reference.path / "config.toml")) {
+    if (!d.counts()) continue;
+    (d.key == "run.seed" ? seed : other) = true;
+    if (!d.key.starts_with("precision."))
+      r.run.settings.push_back(fmt::format("{}={}", d.key, d.a.empty() ? "(default)" : d.a));
+  }
+  return seed && !other;
+}
+
+}  // namespace
+
+Comparison compare_directories(std::span<const fs::path> directories, const runtime::Device& device) {
+  const auto begin = std::chrono::steady_clock::now();
+  Comparison result;
+  result.title = fmt::format("{} runs", directories.size());
+  std::vector<ReadRun> runs;
+  for (const fs::path& path : directories) runs.push_back(read_run(path));
+  const fs::path first = directories.front() / "start.safetensors";
+  const Masters start = has_file(first) ? map_masters(first) : Masters{};
+  const Masters end = last_weights(directories.front());
+  const double moved = start.empty() ? 0 : distance(end, start, device).value_or(0);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    ReadRun& r = runs[i];
+    const bool reseeded = i > 0 && compare_settings(r, runs.front());
+    const Masters weights = last_weights(r.path);
+    read_lost(r, weights);
+    if (moved > 0 && !reseeded) {
+      const std::optional<double> apart = distance(weights, end, device);
+      if (apart) r.run.weight_distance = *apart / moved;
+    }
+    (reseeded ? result.reseeded : result.runs).push_back(std::move(r.run));
+  }
+  judge(result);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace mantissa::lab

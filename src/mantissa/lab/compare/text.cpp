@@ -1,0 +1,77 @@
+// A comparison as text: the verdict, and two lines for each run.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "mantissa/base/quantities.h"
+#include "mantissa/base/words.h"
+#include "mantissa/lab/compare/compare.h"
+#include "mantissa/lab/diff/diff.h"
+
+namespace mantissa::lab {
+namespace {
+
+constexpr std::size_t kScreen = 80, kIndent = 5;
+
+template <class Text>
+std::string or_dash(const std::optional<double>& value, const Text& text) {
+  return value && std::isfinite(*value) ? text(*value) : "–";
+}
+
+/// Returns two digits of a share in percent, or a factor if it is large.
+std::string share_or_dash(const std::optional<double>& value) {
+  constexpr double kMostShare = 10;
+  return or_dash(value, [](double v) {
+    const double percent = 100 * v;
+    if (v >= kMostShare) return fmt::format("{:.2g} ×", v);
+    return percent >= 9.95 ? fmt::format("{:.0f} %", percent) : fmt::format("{:.2g} %", percent);
+  });
+}
+
+std::string row(const std::string& number, const ComparedRun& run) {
+  const std::string loss = or_dash(run.final_loss, [](double v) { return fmt::format("{:.4f}", v); });
+  const std::string gap = run.outcome == Outcome::reference
+                              ? "–"
+                              : or_dash(run.loss_gap, [](double v) { return fmt::format("{:+.2g}", v); });
+  const std::string speed = or_dash(run.tokens_per_second, [](double v) { return fmt::format("{:.0f}", v); });
+  const std::string memory = or_dash(run.peak_bytes, human_bytes);
+  return fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", number, loss, gap, speed, memory,
+                     run.skipped, share_or_dash(run.weight_distance), share_or_dash(run.updates_lost));
+}
+
+std::string described(const ComparedRun& run) {
+  std::string text = on_one_line(run.name);
+  if (run.outcome == Outcome::reference && run.verdict == "the reference")
+    text += ", the reference";
+  else if (run.outcome != Outcome::unknown || run.verdict.find(run.name) == std::string::npos)
+    text += ": " + on_one_line(run.verdict);
+  text += "\n";
+  for (const std::string& finding : run.findings) text += on_one_line(finding) + "\n";
+  std::string lines;
+  for (const std::string_view line : split_words(text, "\n"))
+    lines += wrapped(std::string(kIndent, ' ') + std::string(line), kIndent, kScreen) + "\n";
+  return lines;
+}
+
+}  // namespace
+
+std::string to_text(const Comparison& c) {
+  std::string text = wrapped(on_one_line(c.verdict), 0, kScreen) + "\n\n";
+  text += fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", "", "loss", "gap", "tokens/s",
+                      "memory", "skipped", "distance", "lost");
+  for (std::size_t i = 0; i < c.runs.size(); ++i) {
+    text += row(fmt::format("{}", i + 1), c.runs[i]);
+    text += described(c.runs[i]);
+  }
+  for (const ComparedRun& run : c.reseeded) {
+    text += row("", run);
+    text += described(run);
+  }
+  text +=
+      "\nloss: mean of the last tenth of the steps. gap: from the reference, in nats.\n"
+      "distance: of the final weights from the reference's, relative to the way that\n"
+      "the reference moved. lost: updates that rounding left without effect.\n";
+  return text;
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,166 @@
+#include "mantissa/lab/compare/training.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "mantissa/base/error.h"
+#include "mantissa/cost/native.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/lab/masters.h"
+#include "mantissa/lab/median.h"
+#include "mantissa/plan/rules.h"
+#include "mantissa/train/health_watch.h"
+
+namespace mantissa::lab {
+namespace {
+
+/// The masters of the reference, and how far they moved.
+struct ReferenceWeights {
+  Masters end;
+  double moved = 0;
+};
+
+std::int64_t steps_of(const PlannedRun& run, std::int64_t most) {
+  return most > 0 ? std::min(most, run.config.run.steps) : run.config.run.steps;
+}
+
+std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t steps) {
+  config::RunConfig config = run.config;
+  if (config.log.health_interval > 0)
+    config.log.health_interval = std::min(config.log.health_interval, steps);
+  weights::ModelSource model = weights::find_model(config.model);
+  text::Dataset data = data::load_dataset(config, model.config);
+  auto trainer = std::make_unique<train::Trainer>(config, std::move(model), std::move(data), *run.device);
+  for (const cost::Part& part : trainer->parts()) {
+    plan::check_rules(*part.program);
+    if (config.native_only) cost::check_native(*part.program, *run.device);
+  }
+  return trainer;
+}
+
+/// Returns the share of all weights whose update was lost.
+double lost_share(const std::vector<runtime::ParameterHealth>& health) {
+  double lost = 0, all = 0;
+  for (const runtime::ParameterHealth& p : health) {
+    lost += p.updates_lost * static_cast<double>(p.elements);
+    all += static_cast<double>(p.elements);
+  }
+  return all > 0 ? lost / all : 0;
+}
+
+class ComparisonTraining {
+ public:
+  ComparisonTraining(const PlannedComparison& plan, const OnComparedStep& on_step,
+                     const std::stop_token& stop)
+      : plan_(plan), on_step_(on_step), stop_(stop) {}
+
+  Comparison operator()() {
+    const auto begin = std::chrono::steady_clock::now();
+    Comparison result;
+    result.title = plan_.title;
+    for (const PlannedRun& run : plan_.runs) {
+      if (std::optional<ComparedRun> done = next(run)) result.runs.push_back(std::move(*done));
+    }
+    for (const PlannedRun& run : plan_.reseeded) {
+      if (std::optional<ComparedRun> done = next(run)) result.reseeded.push_back(std::move(*done));
+    }
+    judge(result);
+    result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return result;
+  }
+
+ private:
+  /// Trains the next run. Returns null if the comparison is interrupted.
+  std::optional<ComparedRun> next(const PlannedRun& run) {
+    ++number_;
+    if (stop_.stop_requested()) return std::nullopt;
+    ComparedRun result;
+    result.name = run.name;
+    result.settings = run.settings;
+    result.policy = run.config.policy.line();
+    result.seed = run.config.run.seed;
+    const std::int64_t steps = steps_of(run, plan_.steps);
+    std::unique_ptr<train::Trainer> trainer;
+    try {
+      trainer = trainer_for(run, steps);
+    } catch (const Error& e) {
+      if (number_ == 1) throw;
+      result.stopped = e.message();
+      return result;
+    }
+    if (!train(*trainer, steps, result)) return std::nullopt;
+    return result;
+  }
+
+  /// Returns false if the comparison is interrupted.
+  bool train(train::Trainer& trainer, std::int64_t steps, ComparedRun& result) {
+    const bool is_reference = number_ == 1;
+    const Masters start = is_reference ? copy_masters(trainer) : Masters{};
+    train::HealthWatch health(trainer.config().policy);
+    std::vector<double> speeds;
+    try {
+      while (trainer.step() < steps) {
+        const std::optional<train::StepReport> r = trainer.advance(stop_);
+        if (!r) return false;
+        result.steps.push_back({r->step,
+                                std::isfinite(r->loss) ? r->loss : std::numeric_limits<double>::quiet_NaN(),
+                                r->skipped});
+        if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
+        if (!r->health.empty()) result.updates_lost = lost_share(r->health);
+        health.see(*r);
+        tell(result.name, *r, steps);
+      }
+      result.validation_loss = trainer.validate(stop_);
+    } catch (const RunStopped& e) {
+      result.stopped = e.message();
+      result.stopped_at = std::min(trainer.step() + 1, steps);
+    }
+    if (stop_.stop_requested()) return false;
+    result.skipped = trainer.skipped();
+    result.tokens_per_second = median(std::move(speeds));
+    // The process grows with every run: each has the memory that it would need as the first.
+    if (is_reference) process_bytes_ = trainer.memory().process;
+    result.peak_bytes =
+        static_cast<double>(trainer.memory().peak() - trainer.memory().process + process_bytes_);
+    for (const train::HealthFinding& f : health.findings()) result.findings.push_back(f.warning.text);
+    measure_weights(trainer, start, result);
+    return true;
+  }
+
+  void tell(std::string_view run, const train::StepReport& r, std::int64_t steps) const {
+    const auto runs = static_cast<std::int64_t>(plan_.runs.size() + plan_.reseeded.size());
+    if (on_step_) on_step_({run, number_, runs, r.step, steps, r.loss});
+  }
+
+  void measure_weights(train::Trainer& trainer, const Masters& start, ComparedRun& result) {
+    if (number_ > static_cast<std::int64_t>(plan_.runs.size())) return;  // seeds begin elsewhere
+    Masters end = copy_masters(trainer);
+    if (number_ == 1) {
+      const double moved = distance(end, start, trainer.device()).value_or(0);
+      if (moved > 0) result.weight_distance = 0;
+      reference_ = {std::move(end), moved};
+      return;
+    }
+    const std::optional<double> apart = distance(end, reference_.end, trainer.device());
+    if (apart && reference_.moved > 0) result.weight_distance = *apart / reference_.moved;
+  }
+
+  const PlannedComparison& plan_;
+  const OnComparedStep& on_step_;
+  const std::stop_token& stop_;
+  std::int64_t number_ = 0;        // of the current run, from 1
+  std::size_t process_bytes_ = 0;  // before the first run
+  ReferenceWeights reference_;
+};
+
+}  // namespace
+
+Comparison train_and_compare(const PlannedComparison& plan, const OnComparedStep& on_step,
+                             const std::stop_token& stop) {
+  return ComparisonTraining(plan, on_step, stop)();
+}
+
+}  // namespace mantissa::lab

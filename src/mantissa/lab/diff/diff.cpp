@@ -1,0 +1,68 @@
+#include "mantissa/lab/diff/diff.h"
+
+#include <algorithm>
+
+#include "mantissa/lab/diff/trace_order.h"
+
+namespace mantissa::lab {
+namespace {
+
+io::WeightFiles open(const Subject& subject, bool masters) {
+  return io::WeightFiles(subject.weights, masters ? std::string(io::kMasterPrefix) : std::string());
+}
+
+/// Returns the order of a comparison of traces: that of the plan if one of the files has it.
+std::vector<std::string> order_of_traces(const io::WeightFiles& a, const io::WeightFiles& b) {
+  std::vector<std::string> names = trace_order(a);
+  if (has_plan_order(a) || !has_plan_order(b)) return names;
+  std::vector<std::string> ordered;
+  for (std::string& name : trace_order(b)) {
+    if (a.find(name) != nullptr) ordered.push_back(std::move(name));
+  }
+  std::erase_if(names, [&](const std::string& name) { return b.find(name) != nullptr; });
+  ordered.insert(ordered.end(), names.begin(), names.end());
+  return ordered;
+}
+
+/// Compares files of tensors. Next to a checkpoint, a state stands for its masters.
+convert::TensorDifferences compare_files(const Subject& a, const Subject& b, const runtime::Device& device) {
+  using Kind = Subject::Kind;
+  const io::WeightFiles files_a = open(a, a.kind == Kind::state), files_b = open(b, b.kind == Kind::state);
+  if (a.kind == Kind::trace) {
+    return convert::compare_tensors({&files_a, order_of_traces(files_a, files_b)},
+                                    {&files_b, trace_order(files_b)}, convert::ShapeRule::rows,
+                                    device.host());
+  }
+  return convert::compare_tensors({&files_a, state_order(files_a)}, {&files_b, state_order(files_b)},
+                                  convert::ShapeRule::exact, device.host());
+}
+
+}  // namespace
+
+bool Diff::equal() const {
+  if (runs) return runs->equal(bitwise);
+  const bool same_config = std::ranges::none_of(config, &ConfigDifference::counts);
+  if (states) return same_config && states->equal(bitwise);
+  return tensors->equal(bitwise);
+}
+
+Diff diff(const std::filesystem::path& a, const std::filesystem::path& b, bool bitwise,
+          const runtime::Device& device) {
+  using Kind = Subject::Kind;
+  Diff result;
+  result.bitwise = bitwise;
+  std::tie(result.a, result.b) = matched(find_subject(a), find_subject(b));
+  if (result.a.kind == Kind::run) {
+    result.runs = compare_runs(result.a.path, result.b.path, bitwise, device);
+  } else if (result.a.kind == Kind::state && result.b.kind == Kind::state) {
+    result.states = compare_states(result.a.path, result.b.path, device);
+    result.config =
+        compare_configs(read_state_header(result.a.path).config_toml, result.a.path / "state.json",
+                        read_state_header(result.b.path).config_toml, result.b.path / "state.json");
+  } else {
+    result.tensors = compare_files(result.a, result.b, device);
+  }
+  return result;
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,140 @@
+// A comparison as JSON.
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "mantissa/io/hash.h"
+#include "mantissa/lab/diff/diff.h"
+#include "mantissa/lab/diff/trace_order.h"
+
+namespace mantissa::lab {
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no infinities and NaN: they become text.
+json number(double value) {
+  if (std::isfinite(value)) return value;
+  return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf";
+}
+
+template <class T>
+json optional(const std::optional<T>& value) {
+  return value ? json(*value) : json();
+}
+
+json json_of(const convert::DifferentTensor& t) {
+  json out = {{"name", t.name},
+              {"dtype", {io::safetensors_name(t.a.dtype), io::safetensors_name(t.b.dtype)}},
+              {"shape", {t.a.shape, t.b.shape}},
+              {"xxh64", {io::hex(t.hash_a), io::hex(t.hash_b)}},
+              {"equal_values", t.equal_values()},
+              {"count", t.comparable ? json(t.elements.count) : json()}};
+  if (!t.comparable) return out;
+  const convert::ElementDifferences& e = t.elements;
+  out["differ"] = e.differ;
+  out["nonfinite"] = e.nonfinite;
+  out["zero_signs"] = e.zero_signs;
+  out["nan_bits"] = e.nan_bits;
+  out["first"] = nullptr;
+  if (e.first) {
+    out["first"] = {{"index", convert::index_of(*e.first, t.a.shape)}};
+    if (convert::have_numbers(t.a.dtype, t.b.dtype)) {
+      out["first"]["a"] = number(e.first_a);
+      out["first"]["b"] = number(e.first_b);
+    }
+  }
+  if (!convert::have_numbers(t.a.dtype, t.b.dtype)) return out;
+  out["max_difference"] = number(e.max_abs);
+  out["mean_difference"] = number(e.mean_abs());
+  out["relative_difference"] = number(e.relative());
+  out["bias"] = number(e.bias());
+  out["max_ulp"] = t.unit ? number(e.max_ulp) : json();
+  out["unit"] = t.unit ? json(name(*t.unit)) : json();
+  return out;
+}
+
+json json_of(const std::vector<convert::UnmatchedTensor>& tensors) {
+  json out = json::array();
+  for (const convert::UnmatchedTensor& t : tensors)
+    out.push_back({{"name", t.name}, {"nearest", t.nearest.empty() ? json() : json(t.nearest)}});
+  return out;
+}
+
+json json_of(const convert::TensorDifferences& t, bool bitwise) {
+  const std::vector<const convert::DifferentTensor*> differing = t.differing(bitwise);
+  json list = json::array();
+  for (const convert::DifferentTensor& d : t.different) list.push_back(json_of(d));
+  return {{"equal", t.equal(bitwise)},
+          {"compared", t.compared},
+          {"bytes", t.bytes},
+          {"different", differing.size()},
+          {"first", differing.empty() ? json() : json(differing[0]->name)},
+          {"list", std::move(list)},
+          {"only_a", json_of(t.only_a)},
+          {"only_b", json_of(t.only_b)}};
+}
+
+json json_of(const std::vector<ConfigDifference>& config) {
+  json out = json::array();
+  for (const ConfigDifference& d : config) {
+    const auto value = [](const std::string& text) { return text.empty() ? json() : json(text); };
+    out.push_back({{"key", d.key}, {"a", value(d.a)}, {"b", value(d.b)}, {"counts", d.counts()}});
+  }
+  return out;
+}
+
+json json_of(const std::vector<MetricDifference>& metrics) {
+  json out = json::array();
+  for (const MetricDifference& d : metrics) out.push_back({{"metric", d.metric}, {"a", d.a}, {"b", d.b}});
+  return out;
+}
+
+json json_of(const MetricsDifferences& m) {
+  return {{"equal", m.equal()},
+          {"compared", m.compared},
+          {"different", m.different},
+          {"last_equal", optional(m.last_equal)},
+          {"first_different", optional(m.first_different)},
+          {"differences", json_of(m.first)},
+          {"last_step", {optional(m.last_a), optional(m.last_b)}}};
+}
+
+json json_of(const StateDifferences& s, bool bitwise) {
+  return {{"step", {s.step_a, s.step_b}},
+          {"progress", json_of(s.progress)},
+          {"tensors", json_of(s.tensors, bitwise)}};
+}
+
+}  // namespace
+
+std::string to_json(const Diff& d) {
+  json out = {{"equal", d.equal()},
+              {"bitwise", d.bitwise},
+              {"verdict", verdict(d)},
+              {"a", {{"path", d.a.path.string()}, {"kind", name(d.a.kind)}}},
+              {"b", {{"path", d.b.path.string()}, {"kind", name(d.b.kind)}}}};
+  if (d.runs) {
+    const RunDifferences& r = *d.runs;
+    out["config"] = json_of(r.config);
+    out["metrics"] = r.metrics ? json_of(*r.metrics) : json();
+    out["states"] = {{"equal", r.equal_states},
+                     {"first_different", r.state ? json_of(*r.state, d.bitwise) : json()},
+                     {"only_a", r.only_a},
+                     {"only_b", r.only_b}};
+    out["model"] = r.model ? json_of(*r.model, d.bitwise) : json();
+    out["models"] = {r.model_in_a, r.model_in_b};
+  }
+  if (d.states) {
+    out["config"] = json_of(d.config);
+    out["state"] = json_of(*d.states, d.bitwise);
+  }
+  if (d.tensors) out["tensors"] = json_of(*d.tensors, d.bitwise);
+  if (d.is_trace()) {
+    const std::vector<const convert::DifferentTensor*> differing = d.tensors->differing(d.bitwise);
+    const TracedOp op = differing.empty() ? TracedOp{} : traced_op(differing[0]->name);
+    out["first_op"] = op.op.empty() ? json() : json{{"scope", op.scope}, {"op", op.op}};
+  }
+  return out.dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,72 @@
+#include "mantissa/lab/diff/trace_order.h"
+
+#include <algorithm>
+
+#include "mantissa/base/words.h"
+#include "mantissa/convert/origin.h"
+#include "mantissa/graph/op.h"
+
+namespace mantissa::lab {
+namespace {
+
+constexpr std::string_view kValue = "value.", kGradient = "grad.";
+
+bool is_op_word(std::string_view word) {
+  const auto matches = [&](const graph::OpDef* op) { return op->id.substr(0, op->id.find('.')) == word; };
+  return std::ranges::any_of(graph::all_ops(), matches);
+}
+
+/// Returns true if the backward pass computes the value: "…matmul.dx", "…attention.grad.q".
+bool is_backward(std::string_view name) {
+  const std::string op = traced_op(name).op;
+  for (const std::string_view word : split_words(op, ".")) {
+    if (word == "grad" || word == "dx" || word == "dw") return true;
+  }
+  return false;
+}
+
+/// Returns the place of a tensor's group in the order.
+int group_of(std::string_view name) {
+  if (name.starts_with(kValue)) return is_backward(name) ? 4 : 0;
+  if (name == "logits") return 1;
+  if (name == "log_probs") return 2;
+  if (name == "loss") return 3;
+  return name.starts_with(kGradient) ? 5 : 6;
+}
+
+}  // namespace
+
+TracedOp traced_op(std::string_view name) {
+  if (!name.starts_with(kValue)) return {std::string(name), ""};
+  name.remove_prefix(kValue.size());
+  const std::vector<std::string_view> words = split_words(name, ".");
+  std::size_t at = words.size();
+  while (at > 1 && !is_op_word(words[at - 1])) --at;
+  if (at <= 1) at = words.size();  // no such word
+  if (words.size() < 2) return {std::string(name), ""};
+  const auto start = static_cast<std::size_t>(words[at - 1].data() - name.data());
+  return {std::string(name.substr(0, start - 1)), std::string(name.substr(start))};
+}
+
+bool is_trace(const io::WeightFiles& files) {
+  if (files.find("logits") != nullptr || files.find("log_probs") != nullptr) return true;
+  return !files.tensors().empty() && std::ranges::all_of(files.tensors(), [](const io::TensorInfo& t) {
+    return t.name.starts_with(kValue) || t.name.starts_with(kGradient);
+  });
+}
+
+std::vector<std::string> trace_order(const io::WeightFiles& files) {
+  std::vector<std::string> names, gradients;
+  for (const io::TensorInfo& tensor : files.tensors()) {
+    (tensor.name.starts_with(kGradient) ? gradients : names).push_back(tensor.name);
+  }
+  names.insert(names.end(), gradients.rbegin(), gradients.rend());
+  std::ranges::stable_sort(names, {}, group_of);
+  return names;
+}
+
+bool has_plan_order(const io::WeightFiles& files) {
+  return files.metadata().contains(convert::kPolicyKey);
+}
+
+}  // namespace mantissa::lab
