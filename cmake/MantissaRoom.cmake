@@ -1,6 +1,11 @@
-# Where seconds of running do not count, those of compiling do: -O1 takes a quarter less of them than -O3.
+# For code whose time of running does not count, but that of compiling does: -O1 takes a quarter less of it than -O3, and
+# for libraries under the sanitizers -O0 a third less than -O1.
 function(mantissa_compile_quickly target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  get_target_property(type ${target} TYPE)
+  if(MANTISSA_SANITIZE AND NOT type STREQUAL "EXECUTABLE")
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
 endfunction()
 
 # Headers that many files include are parsed once for all targets of a group, which are compiled alike: QUICK or not,

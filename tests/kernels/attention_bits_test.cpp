@@ -32,7 +32,7 @@ TEST_P(SameBits, OnEveryThreadCountAndInstructionSet) {
   once.forward();
   once.backward();
   for (const Simd simd : supported_sets()) {
-    for (const int threads : {1, 2, 5}) {
+    for (const int threads : mantissa::testing::thread_counts()) {
       SCOPED_TRACE(std::string(name(simd)) + ", " + std::to_string(threads) + " threads");
       Case again = Case::random(sizes, formats);
       again.forward({simd, threads});
@@ -49,7 +49,7 @@ TEST_P(SameBitsByTiles, AsByOtherUnits) {
   Case once = Case::random(sizes, formats);
   once.forward();
   once.backward();
-  for (const Simd simd : testing::tile_simds()) {
+  for (const Simd simd : kernels::testing::tile_simds()) {
     SCOPED_TRACE(name(simd));
     Case again = Case::random(sizes, formats);
     again.forward({simd, 2});
@@ -102,10 +102,11 @@ const Sizes kUnevenSizes[] = {{1, 1, 20, {63}},          {1, 1, 20, {64, 1}},   
                               {1, 1, 80, {65, 513}},     {3, 1, 48, {22, 200}, 17}, {1, 1, 5, {97}, 33},
                               {4, 2, 20, {300}, 60, 3},  {6, 2, 33, {21, 47}},      {1, 1, 16, {1030}, 31},
                               {1, 1, 112, {700}, 513, 2}};
-const Formats kBf16Formats[] = {
-    all_of(Scalar::bf16, SumOrder::tile),
-    {Scalar::e4m3, Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::bf16, Scalar::bf16, SumOrder::tile},
-    {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16, SumOrder::tile}};
+const auto kBf16Formats = mantissa::testing::cases<Formats>(
+    {{Scalar::e4m3, Scalar::bf16, Scalar::e5m2, Scalar::bf16, Scalar::bf16, Scalar::bf16, SumOrder::tile},
+     all_of(Scalar::bf16, SumOrder::tile),
+     {Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::f32, Scalar::bf16, SumOrder::tile}},
+    1);
 INSTANTIATE_TEST_SUITE_P(OfUnevenAttention, SameBitsByTiles,
                          ::testing::Combine(::testing::ValuesIn(kBf16Formats),
                                             ::testing::ValuesIn(kUnevenSizes)),
@@ -161,8 +162,12 @@ void expect_cache_gives_the_same_bits(const Formats& formats, const Sizes& sizes
 
 TEST(AttentionCache, TokenByTokenEqualsTheWholeSequence) {
   for (const Formats& formats : kBitFormats) {
-    for (const Sizes& sizes : {Sizes{8, 1, 16, {130}}, Sizes{2, 2, 64, {533}}, Sizes{8, 1, 16, {130}, 9, 2},
-                               Sizes{2, 2, 64, {533}, 20}, Sizes{3, 1, 34, {1100}, 512, 3}}) {
+    for (const Sizes& sizes : mantissa::testing::cases<Sizes>({{8, 1, 16, {130}, 9, 2},
+                                                               {8, 1, 16, {130}},
+                                                               {2, 2, 64, {533}},
+                                                               {2, 2, 64, {533}, 20},
+                                                               {3, 1, 34, {1100}, 512, 3}},
+                                                              2)) {
       expect_cache_gives_the_same_bits(
           formats, sizes, std::vector<std::int64_t>(static_cast<std::size_t>(sizes.tokens()), 1));
     }
@@ -173,7 +178,7 @@ TEST(AttentionCache, PiecesOfAnyLengthEqualTheWholeSequence) {
   expect_cache_gives_the_same_bits(all_of(Scalar::f32), {4, 2, 32, {700}}, {1, 299, 211, 2, 180, 7});
   for (const SumOrder order : {SumOrder::chain, SumOrder::tile})
     expect_cache_gives_the_same_bits(all_of(Scalar::bf16, order), {2, 1, 64, {1100}}, {511, 1, 513, 75});
-  for (const std::int64_t window : {1, 40, 511, 600}) {
+  for (const std::int64_t window : mantissa::testing::cases<std::int64_t>({600, 1, 40, 511}, 1)) {
     SCOPED_TRACE("window " + std::to_string(window));
     const Sizes sizes{4, 2, 32, {1100}, window, 3};
     expect_cache_gives_the_same_bits(all_of(Scalar::f16), sizes, {511, 1, 513, 75});
@@ -193,7 +198,7 @@ TEST(AttentionWindow, AtLeastAsLongAsTheSegmentsEqualsTheWholePrefix) {
     whole.forward({best_simd(), 2});
     whole.backward({best_simd(), 2});
     for (const std::int64_t window :
-         {std::int64_t{600}, std::int64_t{601}, std::numeric_limits<std::int64_t>::max()}) {
+         mantissa::testing::cases<std::int64_t>({std::numeric_limits<std::int64_t>::max(), 600, 601}, 1)) {
       SCOPED_TRACE("window " + std::to_string(window));
       Case windowed = Case::random({3, 1, 34, {130, 600}, window}, formats);
       windowed.forward();

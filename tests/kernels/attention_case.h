@@ -13,6 +13,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "mantissa/kernels/attention.h"
 #include "mantissa/numeric/convert.h"
 
@@ -230,12 +231,12 @@ struct Case {
 };
 
 /// The name of a test over orders of sums.
-inline std::string name_of_order(const testing::TestParamInfo<SumOrder>& info) {
+inline std::string name_of_order(const ::testing::TestParamInfo<SumOrder>& info) {
   return info.param == SumOrder::tile ? "TileOrder" : "ChainOrder";
 }
 
 /// The name of a test over formats and sizes.
-inline std::string name_of(const testing::TestParamInfo<std::tuple<Formats, Sizes>>& info) {
+inline std::string name_of(const ::testing::TestParamInfo<std::tuple<Formats, Sizes>>& info) {
   std::ostringstream text;
   text << std::get<0>(info.param) << std::get<1>(info.param);
   return text.str();

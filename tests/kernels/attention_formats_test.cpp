@@ -19,7 +19,7 @@ namespace {
 
 // ---- With a softmax in a lower format ----
 
-struct LoweredSoftmax : testing::TestWithParam<Scalar> {};
+struct LoweredSoftmax : ::testing::TestWithParam<Scalar> {};
 
 /// Scaled scores are exact quarters of integers, so the reference rounds the same numbers. With this seed
 /// none of them, capped or not, is near a tie. The remaining errors are those of f32.
@@ -71,7 +71,7 @@ TEST_P(LoweredSoftmax, RoundsScoresAfterTheSoftCap) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Attention, LoweredSoftmax,
-                         testing::Values(Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3),
+                         ::testing::Values(Scalar::bf16, Scalar::f16, Scalar::e5m2, Scalar::e4m3),
                          [](const auto& info) { return std::string(name(info.param)); });
 
 TEST(LoweredSoftmaxBits, DependNeitherOnThreadsNorOnTheInstructionSetNorOnTheTile) {
@@ -151,7 +151,7 @@ TEST(AttentionFactors, WithMorePartsAreCloserToTheExactProducts) {
   }
 }
 
-struct AttentionPartsOrder : testing::TestWithParam<SumOrder> {};
+struct AttentionPartsOrder : ::testing::TestWithParam<SumOrder> {};
 
 TEST_P(AttentionPartsOrder, GivesTheSameBitsOnEveryThreadCountInstructionSetAndTile) {
   for (const Sizes& sizes :
@@ -161,7 +161,7 @@ TEST_P(AttentionPartsOrder, GivesTheSameBitsOnEveryThreadCountInstructionSetAndT
     first.factor = Factor(Scalar::bf16, 3);
     first.forward({Simd::avx2, 1});
     first.backward({Simd::avx2, 1});
-    for (const int threads : {1, 2, 5}) {
+    for (const int threads : mantissa::testing::thread_counts()) {
       Case second = Case::random(sizes, formats);
       second.factor = first.factor;
       second.forward({best_simd(), threads});
@@ -172,7 +172,7 @@ TEST_P(AttentionPartsOrder, GivesTheSameBitsOnEveryThreadCountInstructionSetAndT
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, AttentionPartsOrder, testing::Values(SumOrder::chain, SumOrder::tile),
+INSTANTIATE_TEST_SUITE_P(Of, AttentionPartsOrder, ::testing::Values(SumOrder::chain, SumOrder::tile),
                          name_of_order);
 
 }  // namespace

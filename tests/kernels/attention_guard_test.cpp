@@ -56,9 +56,12 @@ void fill_binade(Tensor& t, int exponent) {
 }
 
 TEST(AttentionGuard, LetsTilesMultiplyOrdinaryFactors) {
-  for (const Simd simd : testing::tile_simds()) {
-    for (const Sizes& sizes : {Sizes{1, 1, 64, {kAttentionRows}}, Sizes{4, 2, 20, {300, 100}, 70},
-                               Sizes{2, 1, 80, {1100}, 0, 2}, Sizes{1, 1, 48, {513}}}) {
+  for (const Simd simd : kernels::testing::tile_simds()) {
+    for (const Sizes& sizes : mantissa::testing::cases<Sizes>({{1, 1, 64, {kAttentionRows}},
+                                                               {4, 2, 20, {300, 100}, 70},
+                                                               {2, 1, 80, {1100}, 0, 2},
+                                                               {1, 1, 48, {513}}},
+                                                              2)) {
       SCOPED_TRACE(::testing::Message() << name(simd) << " " << sizes);
       Case c = Case::random(sizes, kFormats);
       std::mt19937 random(kSeed);
@@ -72,7 +75,7 @@ TEST(AttentionGuard, LetsTilesMultiplyOrdinaryFactors) {
 }
 
 TEST(AttentionGuard, CountsNothingWhereTilesAreNotUsed) {
-  for (const Simd simd : testing::tile_simds()) {
+  for (const Simd simd : kernels::testing::tile_simds()) {
     Case few = Case::random({1, 1, 64, {kAttentionRows - 1}}, kFormats);
     EXPECT_EQ(products_of(few, simd).forward.all(), 0);
     Case of_chains = Case::random({1, 1, 64, {100}}, all_of(Scalar::bf16));
@@ -82,7 +85,7 @@ TEST(AttentionGuard, CountsNothingWhereTilesAreNotUsed) {
 }
 
 TEST(AttentionGuard, EndsAtTheSmallestExponentsWhoseSumsCannotBeSubnormal) {
-  for (const Simd simd : testing::tile_simds()) {
+  for (const Simd simd : kernels::testing::tile_simds()) {
     for (const auto& [of_q, of_k] : {std::pair{-56, -56}, {-126, 14}, {-56, -57}, {-126, 13}, {-127, 80}}) {
       SCOPED_TRACE(::testing::Message() << name(simd) << ", exponents " << of_q << " and " << of_k);
       Case c = Case::random({1, 1, 32, {100}}, kFormats);
@@ -100,7 +103,7 @@ TEST(AttentionGuard, EndsAtTheSmallestExponentsWhoseSumsCannotBeSubnormal) {
 /// add nothing to the first components, but as large numbers they would pass the guard alone.
 TEST(AttentionGuard, LooksAtTheSumsOfDqThatLaterKeysContinue) {
   constexpr std::int64_t kDim = 16, kLength = 260, kFirst = 128;
-  for (const Simd simd : testing::tile_simds()) {
+  for (const Simd simd : kernels::testing::tile_simds()) {
     Case c = Case::random({1, 1, kDim, {kLength}}, kFormats);
     for (std::int64_t t = 0; t < kLength; ++t) {
       const auto row = static_cast<std::size_t>(t * kDim);

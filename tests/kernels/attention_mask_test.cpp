@@ -39,7 +39,7 @@ std::vector<Masked> masked() {
   return all;
 }
 
-std::string name_of_masked(const testing::TestParamInfo<Masked>& info) {
+std::string name_of_masked(const ::testing::TestParamInfo<Masked>& info) {
   const Formats& f = info.param.formats;
   const std::string order = f.order == SumOrder::tile ? "TileOrder" : "ChainOrder";
   if (f.operand == Scalar::f32) return order;
@@ -48,14 +48,14 @@ std::string name_of_masked(const testing::TestParamInfo<Masked>& info) {
   return order + "_" + std::string(name(f.operand)) + "_" + set;
 }
 
-struct AttentionMask : testing::TestWithParam<Masked> {
+struct AttentionMask : ::testing::TestWithParam<Masked> {
   static Formats formats() { return GetParam().formats; }
   static Machine machine() { return GetParam().machine; }
 };
 struct AttentionWindowMask : AttentionMask {};
 
-INSTANTIATE_TEST_SUITE_P(Every, AttentionMask, testing::ValuesIn(masked()), name_of_masked);
-INSTANTIATE_TEST_SUITE_P(Every, AttentionWindowMask, testing::ValuesIn(masked()), name_of_masked);
+INSTANTIATE_TEST_SUITE_P(Every, AttentionMask, ::testing::ValuesIn(masked()), name_of_masked);
+INSTANTIATE_TEST_SUITE_P(Every, AttentionWindowMask, ::testing::ValuesIn(masked()), name_of_masked);
 
 // ---- Masked values are not read ----
 
@@ -144,10 +144,11 @@ struct Poisoned {
 
 TEST_P(AttentionWindowMask, NotANumberReachesOnlyTheQueriesThatAttendToIt) {
   const std::int64_t length = 1100;
+  using mantissa::testing::cases;
   for (const double poison :
        {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    for (const std::int64_t window : {1, 9, 100, 520}) {
-      for (const std::int64_t at : {0, 37, 515, 520}) {
+    for (const std::int64_t window : cases<std::int64_t>({520, 9, 1, 100}, 2)) {
+      for (const std::int64_t at : cases<std::int64_t>({515, 0, 37, 520}, 1)) {
         SCOPED_TRACE("window " + std::to_string(window) + ", token " + std::to_string(at));
         const Sizes sizes{2, 1, 24, {length, 20}, window, 3};
         const Poisoned keys(sizes, formats(), {&Case::k, &Case::v}, at, poison, machine());

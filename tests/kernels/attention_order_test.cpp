@@ -239,7 +239,7 @@ struct Spelled {
   }
 };
 
-struct AttentionOrder : testing::TestWithParam<std::tuple<SumOrder, Factor, Sizes>> {};
+struct AttentionOrder : ::testing::TestWithParam<std::tuple<SumOrder, Factor, Sizes>> {};
 
 /// Expects the results of both passes to be those of the stated sums, on every instruction set.
 void expect_spelled(Case& c) {
@@ -274,7 +274,7 @@ TEST_P(AttentionOrder, FollowsTheHeader) {
   expect_spelled(c);
 }
 
-std::string order_case_name(const testing::TestParamInfo<AttentionOrder::ParamType>& info) {
+std::string order_case_name(const ::testing::TestParamInfo<AttentionOrder::ParamType>& info) {
   const auto& [order, operand, sizes] = info.param;
   std::ostringstream text;
   text << (order == SumOrder::tile ? "tile_" : "chain_") << name(operand.format);
@@ -283,21 +283,27 @@ std::string order_case_name(const testing::TestParamInfo<AttentionOrder::ParamTy
   return text.str();
 }
 
-const auto kOrderSizes =
-    testing::Values(Sizes{4, 2, 34, {140}}, Sizes{1, 1, 8, {1030}}, Sizes{4, 2, 34, {140}, 0, 2},
-                    Sizes{1, 1, 8, {1030}, 300, 3}, Sizes{1, 1, 8, {1030}, 700}, Sizes{3, 1, 70, {77}},
-                    Sizes{2, 1, 64, {301}, 45, 2}, Sizes{2, 1, 48, {530}}, Sizes{1, 1, 80, {165}, 97});
+const auto kOrderSizes = ::testing::ValuesIn(mantissa::testing::cases<Sizes>({{4, 2, 34, {140}, 0, 2},
+                                                                              {1, 1, 8, {1030}, 300, 3},
+                                                                              {3, 1, 70, {77}},
+                                                                              {4, 2, 34, {140}},
+                                                                              {1, 1, 8, {1030}},
+                                                                              {1, 1, 8, {1030}, 700},
+                                                                              {2, 1, 64, {301}, 45, 2},
+                                                                              {2, 1, 48, {530}},
+                                                                              {1, 1, 80, {165}, 97}},
+                                                                             3));
 
 INSTANTIATE_TEST_SUITE_P(Every, AttentionOrder,
-                         testing::Combine(testing::Values(SumOrder::chain, SumOrder::tile),
-                                          testing::Values(Scalar::f32, Scalar::bf16), kOrderSizes),
+                         ::testing::Combine(::testing::Values(SumOrder::chain, SumOrder::tile),
+                                            ::testing::Values(Scalar::f32, Scalar::bf16), kOrderSizes),
                          order_case_name);
 
-INSTANTIATE_TEST_SUITE_P(Parts, AttentionOrder,
-                         testing::Combine(testing::Values(SumOrder::tile),
-                                          testing::Values(Factor(Scalar::bf16, 2), Factor(Scalar::bf16, 3)),
-                                          kOrderSizes),
-                         order_case_name);
+INSTANTIATE_TEST_SUITE_P(
+    Parts, AttentionOrder,
+    ::testing::Combine(::testing::Values(SumOrder::tile),
+                       ::testing::Values(Factor(Scalar::bf16, 2), Factor(Scalar::bf16, 3)), kOrderSizes),
+    order_case_name);
 
 /// Units that take subnormal factors and sums as zero must not be used here.
 TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
@@ -305,7 +311,7 @@ TEST(AttentionTileOrder, KeepsSubnormalFactorsAndSums) {
   formats.operand = Scalar::bf16;
   for (const double tiny : {0x1p-50, 0x1p-90, 0x1p-130}) {
     for (const bool of_keys : {true, false}) {
-      SCOPED_TRACE(testing::Message() << tiny << (of_keys ? " k and v" : " dO"));
+      SCOPED_TRACE(::testing::Message() << tiny << (of_keys ? " k and v" : " dO"));
       Case c = Case::random({2, 1, 16, {140}}, formats);
       for (Tensor* t : of_keys ? std::vector<Tensor*>{&c.k, &c.v} : std::vector<Tensor*>{&c.dout}) {
         std::vector<float> values = Spelled::read(*t);

@@ -23,7 +23,7 @@ namespace {
 
 // ---- Against the reference ----
 
-struct AgainstReference : testing::TestWithParam<std::tuple<Formats, Sizes>> {};
+struct AgainstReference : ::testing::TestWithParam<std::tuple<Formats, Sizes>> {};
 
 TEST_P(AgainstReference, ForwardAndBackwardWithinTheDerivedBound) {
   const auto& [formats, sizes] = GetParam();
@@ -87,7 +87,8 @@ const Sizes kSizes[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Attention, AgainstReference,
-                         testing::Combine(testing::ValuesIn(kFormats), testing::ValuesIn(kSizes)), name_of);
+                         ::testing::Combine(::testing::ValuesIn(kFormats), ::testing::ValuesIn(kSizes)),
+                         name_of);
 
 // ---- Rounding points ----
 

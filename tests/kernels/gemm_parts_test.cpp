@@ -34,7 +34,8 @@ void split(Case& x, const Parts& parts) {
 class GemmParts : public ::testing::TestWithParam<Parts> {};
 
 TEST_P(GemmParts, HaveTheStatedBits) {
-  for (const Size& size : {Size{1, 17, 256}, Size{3, 40, 70}, Size{29, 131, 600}, Size{100, 9, 513}}) {
+  for (const Size& size :
+       mantissa::testing::cases<Size>({{1, 17, 256}, {29, 131, 600}, {3, 40, 70}, {100, 9, 513}}, 2)) {
     for (const int transposes : {0, 1, 2, 3}) {
       Case x(size, kF32, transposes);
       split(x, GetParam());
@@ -59,7 +60,7 @@ TEST_P(GemmParts, HaveTheStatedBitsOverLeaves) {
 }
 
 TEST_P(GemmParts, HaveTheStatedBitsInSeveralTilesOfEachSide) {
-  for (const Size& size : {Size{530, 560, 33}, Size{800, 790, 33}}) {
+  for (const Size& size : mantissa::testing::cases<Size>({{530, 560, 33}, {800, 790, 33}}, 1)) {
     Case x(size, kF32);
     split(x, GetParam());
     expect_stated_bits(x, contexts());
@@ -230,7 +231,7 @@ TEST(GemmPartsInTileOrder, KeepSubnormalNumbers) {
 
 TEST(GemmPartsInTileOrder, AreAddedWhereAnAccumulatorRounds) {
   for (const int parts : {2, 3}) {
-    for (const std::int64_t block : {0, 96, 512}) {
+    for (const std::int64_t block : mantissa::testing::cases<std::int64_t>({96, 0, 512}, 1)) {
       Case x({33, 70, 700}, kF32, 1);
       split(x, {parts, SumOrder::tile});
       x.g.accumulator.format = Scalar::f16;

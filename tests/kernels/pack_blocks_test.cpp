@@ -84,9 +84,16 @@ TEST_P(PackedBlocks, HoldTheValuesOfQuantizeBlocks) {
 
 TEST_P(PackedBlocks, MultiplyWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
-  for (const Size& size :
-       {Size{1, 17, 256}, Size{2, 35, 600}, Size{16, 70, 333}, Size{3, 40, 70}, Size{7, 31, 97},
-        Size{64, 49, 1019}, Size{29, 131, 600}, Size{97, 67, 131}, Size{300, 9, 270}}) {
+  for (const Size& size : mantissa::testing::cases<Size>({{1, 17, 256},
+                                                          {16, 70, 333},
+                                                          {97, 67, 131},
+                                                          {2, 35, 600},
+                                                          {3, 40, 70},
+                                                          {7, 31, 97},
+                                                          {64, 49, 1019},
+                                                          {29, 131, 600},
+                                                          {300, 9, 270}},
+                                                         3)) {
     for (const int transposes : {0, 1, 2, 3}) {
       const bool ta = a_transposed(transposes), tb = b_transposed(transposes);
       const Tensor a = Tensor(Scalar::f32, ta ? size.k : size.m, ta ? size.m : size.k).fill_normal(random);

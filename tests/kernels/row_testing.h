@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/sanitized.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/tensor/extent.h"
@@ -82,12 +83,13 @@ inline bool has_tiles(Simd simd) {
   return simd == Simd::amx || simd == Simd::amx_model;
 }
 
-/// Every instruction set of this machine with one, two and five threads.
+/// Every instruction set of this machine with each number of threads.
 inline std::vector<Context> contexts() {
   std::vector<Context> all;
   for (const Simd simd : kSimds) {
     if (!is_supported(simd) || has_tiles(simd)) continue;
-    for (const int threads : {1, 2, 5}) all.push_back({.simd = simd, .threads = threads});
+    for (const int threads : mantissa::testing::thread_counts())
+      all.push_back({.simd = simd, .threads = threads});
   }
   return all;
 }

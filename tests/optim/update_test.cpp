@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/sanitized.h"
 #include "mantissa/base/error.h"
 #include "mantissa/numeric/round.h"
 #include "optim/update_case.h"
@@ -57,7 +58,7 @@ TEST_P(EveryOptimizer, HasTheSameBytesOnEveryInstructionSetAndThreadCount) {
         "16-true; {match = \"*\", pass = \"update\", compute = \"bf16\"}"}) {
     std::vector<std::byte> first;
     for (const kernels::Simd simd : {kernels::best_simd(), kernels::Simd::avx2}) {
-      for (const int threads : {1, 2, 5}) {
+      for (const int threads : mantissa::testing::thread_counts()) {
         if (simd != kernels::best_simd() && kernels::best_simd() == kernels::Simd::neon) continue;
         UpdateCase c(GetParam(), settings(), all, Policy::parse(policy), {.simd = simd, .threads = threads});
         begin(c, all);
