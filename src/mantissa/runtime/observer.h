@@ -39,7 +39,8 @@ std::string name_of(const plan::Program& program, const ObservedValue& value);
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
 /// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded a
-/// second time, without rounding, and counts every element: TIMES.
+/// second time, without rounding, and counts every element, so an observed step takes two to three times as
+/// long.
 class Observer : private StepObserver {
  public:
   /// Observes the outputs of the steps for which `wanted` returns true.
