@@ -1,8 +1,9 @@
 // A training step by kind of op: its time, its share of the machine's measured FMA peak, its bandwidth, and
 // the plan's prediction, for the models below. Each step of the plan counts with its fastest run and the peak
-// with its highest, so the figures exclude other load on the machine.
+// with its highest, so the figures exclude other load on the machine. With --observed every second run is
+// observed as under log.observe = "*", and a column has the time of an observed step.
 //
-//   bench_step [--by-shape] [--threads=N] [MODEL…] [POLICY…]
+//   bench_step [--by-shape] [--observed] [--threads=N] [MODEL…] [POLICY…]
 //   MODEL: demo, 5M, wide, 24M, 124Mx64, 124Mx256
 #include <fmt/format.h>
 
@@ -11,6 +12,7 @@
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/runtime/batch.h"
+#include "mantissa/runtime/observer.h"
 #include "mantissa/runtime/session.h"
 
 namespace {
@@ -90,19 +93,36 @@ std::string kind_of(const plan::Program& program, const plan::Step& s, bool by_s
   return kind;
 }
 
+/// What to measure.
+struct Options {
+  bool by_shape = false;
+  bool observed = false;
+};
+
 struct Spent {
-  double seconds = 0, predicted = 0, flops = 0, bytes = 0;
+  double seconds = 0, observed = 0, predicted = 0, flops = 0, bytes = 0;
   int count = 0;
 };
 
 void print(const std::string& kind, const Spent& s, const Spent& all, double peak) {
-  fmt::print("{:<36} {:>5} {:>9.3f} {:>6.1f}% {:>9.1f} {:>6.1f}% {:>7.1f} {:>9.2f}\n", kind, s.count,
+  fmt::print("{:<36} {:>5} {:>9.3f} {:>6.1f}% {:>9.1f} {:>6.1f}% {:>7.1f} {:>9.2f}", kind, s.count,
              1e3 * s.seconds, 100 * s.seconds / all.seconds, s.flops / s.seconds / 1e9,
              100 * s.flops / s.seconds / peak, s.bytes / s.seconds / 1e9, s.predicted / s.seconds);
+  if (s.observed > 0) fmt::print(" {:>9.3f} {:>6.2f}×", 1e3 * s.observed, s.observed / s.seconds);
+  fmt::print("\n");
+}
+
+/// The shortest time of each step of the plan.
+using Fastest = std::map<const plan::Step*, double>;
+
+void keep_fastest(Fastest& fastest, const plan::Step& step, double seconds) {
+  const auto [at, fresh] = fastest.try_emplace(&step, seconds);
+  if (!fresh) at->second = std::min(at->second, seconds);
 }
 
 /// Runs forward and backward a few times and prints the time of each kind of op.
-void measure(const Model& shape, const std::string& policy, bool by_shape, const kernels::Context& ctx) {
+void measure(const Model& shape, const std::string& policy, const Options& options,
+             const kernels::Context& ctx) {
   const auto planned = std::make_shared<const plan::Program>(program_of(shape, policy, ctx));
   const plan::Program& program = *planned;
   const auto device = runtime::cpu(ctx);
@@ -111,13 +131,13 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
   runtime::Session session(planned, weights);
   const runtime::Batch batch = batch_of(shape);
   session.feed(batch);
-  std::map<const plan::Step*, double> fastest;
+  Fastest plain, observed;
+  std::optional<runtime::Observer> observer;
   Clock::time_point last;
   session.executor().after_step = [&](const plan::Step& step, const graph::Call&) {
     const Clock::time_point now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last).count();
-    const auto [at, fresh] = fastest.try_emplace(&step, seconds);
-    if (!fresh) at->second = std::min(at->second, seconds);
+    keep_fastest(observer ? observed : plain, step, seconds);
     last = now;
   };
   cost::Machine machine;
@@ -126,25 +146,34 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     machine.products = now.products;  // measured once per process, as the peaks are
-    for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
-      last = Clock::now();
-      session.run(phase, batch.extent());
-    }
+    const auto run = [&] {
+      for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
+        last = Clock::now();
+        session.run(phase, batch.extent());
+      }
+    };
+    run();
+    if (!options.observed) continue;
+    observer.emplace(session.executor(), [](const plan::Step&) { return true; });
+    run();
+    observer.reset();
   }
   std::map<std::string, Spent> spent;
   Spent all;
-  for (const auto& [step, seconds] : fastest) {
-    for (Spent* s : {&spent[kind_of(program, *step, by_shape)], &all}) {
+  for (const auto& [step, seconds] : plain) {
+    for (Spent* s : {&spent[kind_of(program, *step, options.by_shape)], &all}) {
       s->seconds += seconds;
+      if (options.observed) s->observed += observed.at(step);
       s->predicted += cost::step_seconds(program, *step, shape.length, machine);
       s->flops += step->flops;
       s->bytes += step->bytes;
       ++s->count;
     }
   }
-  fmt::print("{} {}, {:.0f} GFLOP/s peak, {:.1f} GB/s\n{:<36} {:>5} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9}\n",
+  fmt::print("{} {}, {:.0f} GFLOP/s peak, {:.1f} GB/s\n{:<36} {:>5} {:>9} {:>7} {:>9} {:>7} {:>7} {:>9}{}\n",
              shape.name, policy, machine.flops_per_second / 1e9, machine.bytes_per_second / 1e9, "op",
-             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "predicted");
+             "steps", "ms", "share", "GFLOP/s", "peak", "GB/s", "predicted",
+             options.observed ? "  observed  ms" : "");
   for (const auto& [kind, s] : spent) print(kind, s, all, machine.flops_per_second);
   print("all", all, all, machine.flops_per_second);
   fmt::print("{:.0f} tokens/s without the update\n\n",
@@ -155,14 +184,16 @@ void measure(const Model& shape, const std::string& policy, bool by_shape, const
 
 int main(int argc, char** argv) {
   int threads = 0;
-  bool by_shape = false;
+  Options options;
   std::vector<const Model*> models;
   std::vector<std::string> policies;
   for (const std::string& argument : std::vector<std::string>(argv + 1, argv + argc)) {
     const auto model =
         std::find_if(kModels.begin(), kModels.end(), [&](const Model& m) { return m.name == argument; });
     if (argument == "--by-shape") {
-      by_shape = true;
+      options.by_shape = true;
+    } else if (argument == "--observed") {
+      options.observed = true;
     } else if (argument.starts_with("--threads=")) {
       threads = std::atoi(argument.c_str() + std::string_view("--threads=").size());
     } else if (model != kModels.end()) {
@@ -181,6 +212,6 @@ int main(int argc, char** argv) {
   const kernels::Context ctx = bench::context(threads);
   fmt::print("{} threads, {}\n\n", ctx.threads, kernels::name(ctx.simd));
   for (const Model* m : models) {
-    for (const std::string& policy : policies) measure(*m, policy, by_shape, ctx);
+    for (const std::string& policy : policies) measure(*m, policy, options, ctx);
   }
 }

@@ -109,6 +109,9 @@ class LaneSum {
   /// Adds a vector to vector `v` of the lanes: the elements with index v × Lanes … modulo 16.
   HWY_INLINE void AddVector(std::size_t v, hn::Vec<LaneTag<T>> x) { lanes_[v] = hn::Add(lanes_[v], x); }
 
+  /// Adds x² to vector `v` of the lanes, with one rounding.
+  HWY_INLINE void AddSquare(std::size_t v, hn::Vec<LaneTag<T>> x) { lanes_[v] = hn::MulAdd(x, x, lanes_[v]); }
+
   /// Returns the sum of the lanes by the fixed tree.
   HWY_INLINE T Total() const {
     HWY_ALIGN T joined[kVirtualLanes];

@@ -1,22 +1,9 @@
 #include "mantissa/numeric/value_counts.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 namespace mantissa {
-namespace {
-
-/// Returns the exponent of a finite value that is not zero, within the range of Binades.
-int exponent_of(double x) {
-  const auto bits = std::bit_cast<std::uint64_t>(x);
-  const int exponent =
-      static_cast<int>(bits >> 52 & 0x7ff) - 1023;  // that of f64 subnormals is too small anyway
-  return std::clamp(exponent, Binades::kLeast, Binades::kMost);
-}
-
-}  // namespace
-
 void ValueCounts::add(const double* values, std::size_t n, Scalar format) {
   const double least = std::ldexp(1.0, traits(format).min_normal_exp), most = traits(format).max_finite;
   count += n;
@@ -36,7 +23,7 @@ void ValueCounts::add(const double* values, std::size_t n, Scalar format) {
     absmin = std::min(absmin, size);
     sum += x;
     squares += x * x;
-    ++binades.at(exponent_of(x));
+    ++binades.at(Binades::exponent_of(x));
   }
 }
 
@@ -47,7 +34,7 @@ void ValueCounts::add_errors(const double* was, const double* values, std::size_
   for (std::size_t i = 0; i < n; ++i) {
     const double x = was[i], y = values[i];
     if (!std::isfinite(x)) continue;
-    if (x != 0) ++before.at(exponent_of(x));
+    if (x != 0) ++before.at(Binades::exponent_of(x));
     if (!std::isfinite(y) || (std::abs(y) == most && std::abs(x) > most)) {
       ++overflowed;
       if (!std::isfinite(y)) continue;
@@ -59,18 +46,17 @@ void ValueCounts::add_errors(const double* was, const double* values, std::size_
     error_sum += error;
     error_inward += std::abs(x) - std::abs(y);
     error_squares += error * error;
-    const int exponent = x == 0 ? least : std::max(exponent_of(x), least);
+    const int exponent = x == 0 ? least : std::max(Binades::exponent_of(x), least);
     max_ulp = std::max(max_ulp, std::ldexp(std::abs(error), bits - exponent));
   }
 }
 
 void ValueCounts::add_sums(const double* values, const double* term, std::size_t n) {
-  constexpr double kShare = 1.0 / 64;
   for (std::size_t i = 0; i < n; ++i) {
+    if (!std::isfinite(values[i]) || !std::isfinite(term[i])) continue;
     const double larger = std::max(std::abs(term[i]), std::abs(values[i] - term[i]));
-    if (!std::isfinite(larger)) continue;
     ++sums;
-    cancelled += larger > 0 && std::abs(values[i]) < kShare * larger;
+    cancelled += std::abs(values[i]) < kCancelled * larger;
   }
 }
 

@@ -8,6 +8,7 @@
 
 #include "mantissa/numeric/binades.h"
 #include "mantissa/numeric/format.h"
+#include "mantissa/numeric/simd_target.h"
 
 namespace mantissa {
 
@@ -33,14 +34,23 @@ struct ValueCounts {
   Binades before{};
 
   // Of values that are a sum of two terms:
-  std::uint64_t sums = 0, cancelled = 0;  // below 1/64 of the larger term
+  static constexpr double kCancelled = 1.0 / 64;
+  std::uint64_t sums = 0, cancelled = 0;  // cancelled: below kCancelled times the larger term
 
-  /// Adds n values of `format`.
+  /// Adds n values of `format`, one by one.
   void add(const double* values, std::size_t n, Scalar format);
   /// Adds the errors of the same values, which were `before`.
   void add_errors(const double* before, const double* values, std::size_t n, Scalar format);
   /// Counts cancellation: values[i] = (values[i] − term[i]) + term[i].
   void add_sums(const double* values, const double* term, std::size_t n);
+
+  /// The same for values and formats that f32 holds, in vectors. Sums run in f64 over 16 virtual lanes (value
+  /// i in lane i mod 16, lanes joined 8, 4, 2, 1), and the last n mod 16 values are added one by one. Every
+  /// instruction set gives the same bits. n is below 2^32.
+  void add(const float* values, std::size_t n, Scalar format, SimdTarget target = kBestTarget);
+  void add_errors(const float* before, const float* values, std::size_t n, Scalar format,
+                  SimdTarget target = kBestTarget);
+  void add_sums(const float* values, const float* term, std::size_t n, SimdTarget target = kBestTarget);
 
   void merge(const ValueCounts& other);
 

@@ -181,8 +181,10 @@ class Search {
 
   static std::optional<double> computed_wide(const graph::Call& call, const plan::Step& step,
                                              std::size_t output, std::size_t element) {
-    const std::optional<std::vector<double>> values = RepeatedStep::wide(call, step, output);
-    return values ? std::optional((*values)[element]) : std::nullopt;
+    UnroundedResults results;
+    const std::span<const graph::Argument> outputs = results.compute(call, step);
+    if (outputs.empty()) return std::nullopt;
+    return widened(outputs[output], call.ctx)[element];
   }
 
   /// Adds the rows of the values on a token axis.

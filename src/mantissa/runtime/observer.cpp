@@ -2,16 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
-#include "mantissa/kernels/quantize.h"
-#include "mantissa/kernels/thread_pool.h"
-#include "mantissa/kernels/update.h"
+#include "mantissa/runtime/count_parts.h"
 
 namespace mantissa::runtime {
 namespace {
-
-constexpr std::size_t kPart = std::size_t{1} << 14;  // elements that a thread counts at once
 
 /// True if rounding changes no value of `arithmetic`.
 bool is_exact(const graph::Argument& out, Scalar arithmetic) {
@@ -24,17 +19,6 @@ bool is_rounded_factor(const plan::Step& step, const plan::Operand& operand, con
   const bool factor = step.op->reads[std::min(i, step.op->reads.size() - 1)] == graph::Read::matmul;
   return factor && !b.integer && !b.quantization && operand.operand.parts == 1 &&
          !holds(operand.operand.format, b.type);
-}
-
-/// Adds the counts of all parts of `n` values, in order. count(counts, from, n) counts a part.
-template <class Count>
-void add_parts(const kernels::Context& ctx, std::size_t n, ValueCounts& to, const Count& count) {
-  std::vector<ValueCounts> parts((n + kPart - 1) / kPart);
-  kernels::parallel_for(ctx, static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {
-    const auto i = static_cast<std::size_t>(part);
-    count(parts[i], i * kPart, std::min(kPart, n - i * kPart));
-  });
-  for (const ValueCounts& part : parts) to.merge(part);
 }
 
 }  // namespace
@@ -85,8 +69,8 @@ Observer::Observer(Executor& executor, const std::function<bool(const plan::Step
     : executor_(executor) {
   const plan::Program& program = executor.program();
   for (const plan::Step& step : program.steps) {
-    wanted_.push_back(wanted(step));
-    if (!wanted_.back()) continue;
+    first_.push_back(seen_.size());
+    if (!wanted(step)) continue;
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const plan::Buffer& b = program.buffer(step.inputs[i].buffer);
       if (is_rounded_factor(step, step.inputs[i], b, i))
@@ -98,6 +82,7 @@ Observer::Observer(Executor& executor, const std::function<bool(const plan::Step
         seen_.push_back({&step, false, o, b.type, holds(step.rounded, b.type) ? b.type : step.rounded});
     }
   }
+  first_.push_back(seen_.size());
   executor.attach(*this);
 }
 
@@ -105,67 +90,51 @@ Observer::~Observer() {
   executor_.detach(*this);
 }
 
-void Observer::before(const plan::Step& step, graph::Call& call) {
+std::span<ObservedValue> Observer::values_of(const plan::Step& step) {
   const auto at = static_cast<std::size_t>(&step - executor_.program().steps.data());
-  wanted_[at] ? repeated_.keep(call) : repeated_.clear();
+  return std::span(seen_).subspan(first_[at], first_[at + 1] - first_[at]);
+}
+
+void Observer::before(const plan::Step& step, graph::Call& call) {
+  values_of(step).empty() ? repeated_.clear() : repeated_.keep(call);
 }
 
 void Observer::after(const plan::Step& step, const graph::Call& call) {
-  const auto first = std::ranges::find(seen_, &step, &ObservedValue::step);
-  if (first == seen_.end()) return;
-  const RepeatedStep::Before repeated(call, repeated_);
-  for (auto value = first; value != seen_.end() && value->step == &step; ++value) {
-    if (value->factor) {
-      see_factor(*value, repeated.call().inputs[value->index], call.ctx);
-    } else {
-      see_result(*value, call, repeated.call());
-    }
-  }
+  const std::span<ObservedValue> values = values_of(step);
+  if (values.empty()) return;
+  const RepeatedStep::Before before(call, repeated_);
+  const auto results = std::ranges::find(values, false, &ObservedValue::factor);
+  for (ObservedValue& value : std::span(values.begin(), results))
+    count_factor(call.ctx, before.call().inputs[value.index], value.format, value.counts);
+  see_results({results, values.end()}, call, before.call());
 }
 
-void Observer::see_factor(ObservedValue& value, const graph::Argument& factor, const kernels::Context& ctx) {
-  const std::vector<double> before = widened(factor, ctx);
-  const auto count = static_cast<std::int64_t>(before.size());
-  std::vector<double> after(before.size());
-  std::vector<std::byte> codes(before.size() * bytes_of(value.format));
-  kernels::round_to(ctx, count, before.data(), Scalar::f64, codes.data(), value.format,
-                    factor.operand.saturate, factor.operand.flush_subnormals);
-  kernels::cast(ctx, count, codes.data(), value.format, after.data(), Scalar::f64);
-  add_parts(ctx, before.size(), value.counts, [&](ValueCounts& part, std::size_t from, std::size_t n) {
-    part.add(after.data() + from, n, value.format);
-    part.add_errors(before.data() + from, after.data() + from, n, value.format);
-  });
-}
-
-void Observer::see_result(ObservedValue& value, const graph::Call& call, const graph::Call& repeated) {
-  const graph::Argument& out = call.outputs[value.index];
-  const std::vector<double> stored = widened(out, call.ctx);
-  std::optional<std::vector<double>> wide, term, exact;
+void Observer::see_results(std::span<ObservedValue> values, const graph::Call& call,
+                           const graph::Call& repeated) {
+  if (values.empty()) return;
+  const plan::Step& step = *values.front().step;
+  const auto exact = [&](const ObservedValue& v) { return is_exact(call.outputs[v.index], call.arithmetic); };
+  std::span<const graph::Argument> wide, interior;
   // A gradient that is added to that of earlier micro-batches cannot be repeated.
-  if (!is_exact(out, call.arithmetic) && !call.accumulate)
-    wide = RepeatedStep::wide(repeated, *value.step, value.index);
-  // A result that is added to a sum in f32 is rounded before.
-  const Scalar rounded = value.rounded;
+  if (!call.accumulate && !std::ranges::all_of(values, exact)) wide = wide_.compute(repeated, step);
+  if (!call.accumulate && !holds(step.interior, call.arithmetic)) {
+    graph::Call unrounded = repeated;
+    unrounded.interior = Scalar::f64;
+    interior = exact_.compute(unrounded, step);
+  }
   const graph::Argument& addend = repeated.addend;
-  if (addend.data != nullptr && !overwrites(call, addend) &&
-      addend.rows * addend.width == out.rows * out.width)
-    term = widened(addend, call.ctx);
-  add_parts(call.ctx, stored.size(), value.counts, [&](ValueCounts& part, std::size_t from, std::size_t n) {
-    part.add(stored.data() + from, n, out.type);
-    if (wide) part.add_errors(wide->data() + from, stored.data() + from, n, rounded);
-    // Compare the sum before rounding: a sum that rounding flushes to zero has not cancelled.
-    if (term) part.add_sums((wide ? *wide : stored).data() + from, term->data() + from, n);
-  });
-  if (holds(value.step->interior, call.arithmetic) || call.accumulate) return;
-  graph::Call unrounded = repeated;
-  unrounded.interior = Scalar::f64;
-  exact = RepeatedStep::wide(unrounded, *value.step, value.index);
-  if (!wide) wide = RepeatedStep::wide(repeated, *value.step, value.index);
-  for (std::size_t i = 0; exact && wide && i < exact->size(); ++i) {
-    const double error = (*wide)[i] - (*exact)[i];
-    if (!std::isfinite(error)) continue;
-    value.interior_squares += error * error;
-    ++value.interior;
+  const bool term = addend.data != nullptr && !overwrites(call, addend);
+  for (ObservedValue& value : values) {
+    const graph::Argument& out = call.outputs[value.index];
+    CountedResult result{.stored = &out, .rounded = value.rounded};
+    if (!wide.empty() && !exact(value)) result.wide = &wide[value.index];
+    if (term && addend.rows * addend.width == out.rows * out.width) result.addend = &addend;
+    count_result(call.ctx, result, value.counts);
+    if (interior.empty()) continue;
+    const ErrorStats errors =
+        count_difference(call.ctx, interior[value.index], result.wide != nullptr ? *result.wide : out);
+    value.interior_squares += errors.sum_squares;
+    value.interior += errors.measured;
   }
 }
 

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 #include <functional>
-#include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -39,7 +39,7 @@ std::string name_of(const plan::Program& program, const ObservedValue& value);
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);
 
 /// Observes an executor as long as it exists. Changes no value. Runs every step whose results are rounded a
-/// second time, without rounding, and looks at every element, so an observed step takes up to ten times as
+/// second time, without rounding, and counts every element, so an observed step takes two to three times as
 /// long.
 class Observer : private StepObserver {
  public:
@@ -56,13 +56,15 @@ class Observer : private StepObserver {
  private:
   void before(const plan::Step& step, graph::Call& call) override;
   void after(const plan::Step& step, const graph::Call& call) override;
-  void see_result(ObservedValue& value, const graph::Call& call, const graph::Call& repeated);
-  static void see_factor(ObservedValue& value, const graph::Argument& factor, const kernels::Context& ctx);
+  /// Returns the values of a step, or none if the step is not observed.
+  std::span<ObservedValue> values_of(const plan::Step& step);
+  void see_results(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
 
   Executor& executor_;
-  std::vector<bool> wanted_;  // by step
   std::vector<ObservedValue> seen_;
+  std::vector<std::size_t> first_;  // in seen_, by step, and the end
   RepeatedStep repeated_;
+  UnroundedResults wide_, exact_;
 };
 
 }  // namespace mantissa::runtime

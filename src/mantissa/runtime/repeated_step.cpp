@@ -1,11 +1,20 @@
 #include "mantissa/runtime/repeated_step.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "mantissa/kernels/columns.h"
 
 namespace mantissa::runtime {
+namespace {
+
+/// Makes room for `bytes`. Does not keep what was there.
+void grow(Storage& memory, std::size_t bytes) {
+  if (memory.size() >= bytes) return;
+  memory = Storage();  // frees the old memory before it takes more
+  memory = Storage(bytes);
+}
+
+}  // namespace
 
 std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
   std::vector<double> wide(static_cast<std::size_t>(a.rows * a.width));
@@ -19,21 +28,25 @@ bool overwrites(const graph::Call& call, const graph::Argument& in) {
 }
 
 void RepeatedStep::keep(const graph::Call& call) {
-  kept_.clear();
+  clear();
   for (const graph::Argument& in : call.inputs) keep(in, call);
   keep(call.addend, call);
 }
 
 void RepeatedStep::keep(const graph::Argument& in, const graph::Call& call) {
   if (in.integer || in.blocks || in.rows == 0 || !overwrites(call, in)) return;
+  if (kept_ == copies_.size()) copies_.emplace_back();
+  Copy& copy = copies_[kept_++];
+  copy.of = in.data;
   const auto elements = static_cast<std::size_t>((in.rows - 1) * in.row_stride() + in.width);
-  const std::size_t bytes = elements * bytes_of(in.type);
-  std::memcpy(kept_.emplace_back(in.data, Storage(bytes)).second.data(), in.data, bytes);
+  grow(copy.memory, elements * bytes_of(in.type));
+  kernels::copy_columns(call.ctx, in.rows, in.width, in.in(), {copy.memory.data(), in.type, in.row_stride()});
 }
 
 void RepeatedStep::restore(graph::Argument& in) const {
-  const auto copy = std::ranges::find(kept_, in.data, [](const auto& kept) { return kept.first; });
-  if (copy != kept_.end()) in.data = const_cast<std::byte*>(copy->second.data());
+  const auto end = copies_.begin() + static_cast<std::ptrdiff_t>(kept_);
+  const auto copy = std::find_if(copies_.begin(), end, [&](const Copy& c) { return c.of == in.data; });
+  if (copy != end) in.data = copy->memory.data();
 }
 
 RepeatedStep::Before::Before(const graph::Call& after, const RepeatedStep& step)
@@ -43,27 +56,27 @@ RepeatedStep::Before::Before(const graph::Call& after, const RepeatedStep& step)
   call_.inputs = inputs_;
 }
 
-std::optional<std::vector<double>> RepeatedStep::wide(graph::Call call, const plan::Step& step,
-                                                      std::size_t output) {
+std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, const plan::Step& step) {
   const auto lost = [&](const graph::Argument& in) { return overwrites(call, in); };
-  if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return std::nullopt;
-  std::vector<graph::Argument> outputs(call.outputs.begin(), call.outputs.end());
-  std::vector<Storage> memory;
-  for (graph::Argument& out : outputs) {
-    memory.emplace_back(static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
-    out.data = memory.back().data();
+  if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return {};
+  outputs_.assign(call.outputs.begin(), call.outputs.end());
+  if (memory_.size() < outputs_.size()) memory_.resize(outputs_.size());
+  for (std::size_t o = 0; o < outputs_.size(); ++o) {
+    graph::Argument& out = outputs_[o];
+    grow(memory_[o], static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
+    out.data = memory_[o].data();
     out.stride = 0;
     out.type = out.rounded = call.arithmetic;
   }
   if (step.op->alias >= 0) {  // the op continues the values of this input
     const graph::Argument& continued = call.inputs[static_cast<std::size_t>(step.op->alias)];
-    kernels::copy_columns(call.ctx, continued.rows, continued.width, continued.in(), outputs[0].out());
+    kernels::copy_columns(call.ctx, continued.rows, continued.width, continued.in(), outputs_[0].out());
   }
-  call.outputs = outputs;
+  call.outputs = outputs_;
   call.accumulate = false;
   call.losses = nullptr;
   step.op->run(call);
-  return widened(outputs[output], call.ctx);
+  return outputs_;
 }
 
 }  // namespace mantissa::runtime

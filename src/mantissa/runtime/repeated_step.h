@@ -1,8 +1,7 @@
 // A step of the plan, repeated with the operands that it had, to see its results before they were rounded.
 #pragma once
 
-#include <optional>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "mantissa/graph/op.h"
@@ -17,12 +16,13 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
 /// True if a result of the call lies where `in` did.
 bool overwrites(const graph::Call& call, const graph::Argument& in);
 
+/// Keeps the operands that a step overwrites. Its memory grows with the steps and is reused.
 class RepeatedStep {
  public:
   /// Copies the operands that the step overwrites. Call it before the step.
   void keep(const graph::Call& call);
   /// Forgets the copies.
-  void clear() { kept_.clear(); }
+  void clear() { kept_ = 0; }
 
   /// The step's call with the operands that it had before. Valid as long as both arguments.
   class Before {
@@ -37,16 +37,28 @@ class RepeatedStep {
     graph::Call call_;
   };
 
-  /// Returns output `output` of the call, in f64, computed again without rounding of the step's results. Null
-  /// if the step has overwritten an operand of `call`.
-  static std::optional<std::vector<double>> wide(graph::Call call, const plan::Step& step,
-                                                 std::size_t output);
-
  private:
+  struct Copy {
+    const void* of = nullptr;  // where the operand was
+    Storage memory;
+  };
   void keep(const graph::Argument& in, const graph::Call& call);
   void restore(graph::Argument& in) const;
 
-  std::vector<std::pair<const void*, Storage>> kept_;  // where each operand was, and its copy
+  std::vector<Copy> copies_;
+  std::size_t kept_ = 0;  // copies of the last step
+};
+
+/// Computes results again without rounding. Its memory grows with the steps and is reused.
+class UnroundedResults {
+ public:
+  /// Runs the call again. Returns its outputs in call.arithmetic, valid until the next call; none if the step
+  /// has overwritten an operand of `call`.
+  std::span<const graph::Argument> compute(graph::Call call, const plan::Step& step);
+
+ private:
+  std::vector<graph::Argument> outputs_;
+  std::vector<Storage> memory_;
 };
 
 }  // namespace mantissa::runtime

@@ -1,0 +1,29 @@
+// Counts the values of whole tensors in parts that stay in the cache, on all threads of a context. The counts
+// do not depend on the number of threads.
+#pragma once
+
+#include "mantissa/graph/op.h"
+#include "mantissa/numeric/error_stats.h"
+#include "mantissa/numeric/value_counts.h"
+
+namespace mantissa::runtime {
+
+/// A result to count, with tensors of as many elements.
+struct CountedResult {
+  const graph::Argument* stored = nullptr;
+  Scalar rounded = Scalar::f32;             // the format whose errors are measured
+  const graph::Argument* wide = nullptr;    // the result before rounding; null: no errors are measured
+  const graph::Argument* addend = nullptr;  // the result is a sum with it; null: cancellation is not counted
+};
+
+/// Adds the values of a result to `to`.
+void count_result(const kernels::Context& ctx, const CountedResult& result, ValueCounts& to);
+
+/// Adds the values of a factor of a product, after its rounding to `format`, and the errors of that.
+void count_factor(const kernels::Context& ctx, const graph::Argument& factor, Scalar format, ValueCounts& to);
+
+/// Returns the errors of `values` against `exact`.
+ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& exact,
+                            const graph::Argument& values);
+
+}  // namespace mantissa::runtime

@@ -1,0 +1,176 @@
+// Observers: the same counts for any number of threads and parts, and no change of the observed run.
+#include "mantissa/runtime/observer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "mantissa/kernels/thread_pool.h"
+#include "mantissa/numeric/round.h"
+#include "mantissa/runtime/count_parts.h"
+#include "runtime/program.h"
+
+namespace mantissa::runtime {
+namespace {
+
+using mantissa::testing::Compiled;
+using mantissa::testing::Data;
+using mantissa::testing::Segments;
+using mantissa::testing::tiny_llama;
+
+kernels::Context threads(int n) {
+  kernels::Context ctx{.simd = kernels::best_simd(), .threads = n};
+  ctx.pool = std::make_shared<kernels::ThreadPool>(n);
+  return ctx;
+}
+
+/// Normal numbers of rows × width, stored in `type` with `gap` elements between the rows.
+struct Tensor {
+  std::vector<double> values;
+  std::vector<std::byte> memory;
+  graph::Argument argument;
+
+  Tensor(std::int64_t rows, std::int64_t width, std::int64_t gap, Scalar type, unsigned seed) {
+    const auto stride = static_cast<std::size_t>(width + gap);
+    memory.resize(static_cast<std::size_t>(rows) * stride * bytes_of(type));
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    std::vector<double> row(static_cast<std::size_t>(width));
+    for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r) {
+      for (double& x : row) x = round_to(normal(random), type);
+      store_row(row.data(), row.size(), memory.data(), type, r * stride);
+      values.insert(values.end(), row.begin(), row.end());
+    }
+    argument.data = memory.data();
+    argument.type = argument.rounded = type;
+    argument.rows = rows;
+    argument.width = width;
+    argument.stride = width + gap;
+  }
+};
+
+void expect_same(const ValueCounts& a, const ValueCounts& b) {
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.binades.counts, b.binades.counts);
+  EXPECT_EQ(a.before.counts, b.before.counts);
+  EXPECT_EQ(a.sum, b.sum);
+  EXPECT_EQ(a.squares, b.squares);
+  EXPECT_EQ(a.compared, b.compared);
+  EXPECT_EQ(a.error_sum, b.error_sum);
+  EXPECT_EQ(a.error_inward, b.error_inward);
+  EXPECT_EQ(a.error_squares, b.error_squares);
+  EXPECT_EQ(a.max_ulp, b.max_ulp);
+  EXPECT_EQ(a.cancelled, b.cancelled);
+}
+
+/// Several parts, rows that cross their bounds, and a rest that fills no vector.
+TEST(CountParts, CountTheResultOfEveryLayoutOnAnyThreads) {
+  constexpr std::int64_t kRows = 37, kWidth = 1403;
+  const Tensor stored(kRows, kWidth, 0, Scalar::bf16, 1), strided(kRows, kWidth, 5, Scalar::bf16, 1);
+  for (const Scalar type : {Scalar::f32, Scalar::f64}) {
+    const Tensor wide(kRows, kWidth, 0, type, 1), addend(kRows, kWidth, 3, Scalar::f32, 2);
+    ValueCounts plain;
+    plain.add(stored.values.data(), stored.values.size(), Scalar::bf16);
+    plain.add_errors(wide.values.data(), stored.values.data(), stored.values.size(), Scalar::bf16);
+    plain.add_sums(wide.values.data(), addend.values.data(), addend.values.size());
+    const auto count = [&](const Tensor& tensor, int n) {
+      ValueCounts c;
+      count_result(threads(n), {&tensor.argument, Scalar::bf16, &wide.argument, &addend.argument}, c);
+      return c;
+    };
+    const ValueCounts one = count(stored, 1);
+    EXPECT_EQ(one.binades.counts, plain.binades.counts);
+    EXPECT_EQ(one.before.counts, plain.before.counts);
+    EXPECT_EQ(one.compared, plain.compared);
+    EXPECT_EQ(one.cancelled, plain.cancelled);
+    EXPECT_EQ(one.max_ulp, plain.max_ulp);
+    expect_same(count(stored, 3), one);
+    expect_same(count(strided, 1), one);
+    expect_same(count(strided, 4), one);
+  }
+}
+
+TEST(CountParts, RoundFactorsAsProductsDo) {
+  for (const Scalar type : {Scalar::f32, Scalar::f64}) {
+    Tensor factor(13, 2000, 0, type, 4);
+    for (const bool saturate : {false, true}) {
+      factor.argument.operand = Factor(Scalar::e4m3);
+      factor.argument.operand.saturate = saturate;
+      std::vector<double> rounded;
+      for (const double x : factor.values)
+        rounded.push_back(round_to(x, Scalar::e4m3, {Rounding::nearest, saturate}));
+      ValueCounts plain, counts;
+      plain.add(rounded.data(), rounded.size(), Scalar::e4m3);
+      plain.add_errors(factor.values.data(), rounded.data(), rounded.size(), Scalar::e4m3);
+      count_factor(threads(2), factor.argument, Scalar::e4m3, counts);
+      EXPECT_EQ(counts.binades.counts, plain.binades.counts);
+      EXPECT_EQ(counts.subnormal, plain.subnormal);
+      EXPECT_EQ(counts.flushed, plain.flushed);
+      EXPECT_EQ(counts.max_ulp, plain.max_ulp);
+    }
+  }
+}
+
+/// Returns what was seen of a forward and a backward pass, twice in one observation.
+std::vector<ObservedValue> observed(const Compiled& c) {
+  const std::int64_t tokens = 24;
+  const Segments rows({9, 15});
+  Data(tokens, 29, 5).feed(c, 0, static_cast<std::size_t>(tokens));
+  Observer observer(*c.executor, [](const plan::Step&) { return true; });
+  for (const bool accumulate : {false, true}) {
+    c.executor->run(graph::Phase::forward, rows.extent());
+    c.executor->run(graph::Phase::backward, rows.extent(), accumulate);
+  }
+  return observer.take();
+}
+
+/// Lowers intermediate results.
+constexpr const char* kLowered = "bf16-mixed; *: op=softmax compute=bf16";
+
+plan::CompileOptions options() {
+  plan::CompileOptions o;
+  o.longest_row = o.longest_leaf = 24;
+  return o;
+}
+
+TEST(Observers, SeeTheSameOnAnyThreads) {
+  for (const char* policy : {"64-true", "bf16-mixed", "bf16-true", "32-true compute=bf16", kLowered}) {
+    SCOPED_TRACE(policy);
+    const graph::Graph graph = model::build_log_prob(tiny_llama(true), 24, 24, true);
+    const Compiled one(graph, precision::Policy::parse(policy), options(), threads(1));
+    const Compiled three(graph, precision::Policy::parse(policy), options(), threads(3));
+    const std::vector<ObservedValue> a = observed(one), b = observed(three);
+    ASSERT_EQ(a.size(), b.size());
+    ASSERT_FALSE(a.empty());
+    EXPECT_EQ(std::ranges::any_of(a, [](const ObservedValue& v) { return v.interior_squares > 0; }),
+              policy == kLowered);
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      SCOPED_TRACE(a[i].step->scope);
+      expect_same(a[i].counts, b[i].counts);
+      EXPECT_EQ(a[i].interior, b[i].interior);
+      EXPECT_EQ(a[i].interior_squares, b[i].interior_squares);
+    }
+  }
+}
+
+TEST(Observers, ChangeNoGradient) {
+  for (const char* policy : {"bf16-mixed", "bf16-true", "16-true", kLowered}) {
+    SCOPED_TRACE(policy);
+    const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+    const Compiled seen(graph, precision::Policy::parse(policy), options()),
+        unseen(graph, precision::Policy::parse(policy), options());
+    observed(seen);
+    const Segments rows({9, 15});
+    Data(24, 29, 5).feed(unseen, 0, 24);
+    for (const bool accumulate : {false, true}) {
+      unseen.executor->run(graph::Phase::forward, rows.extent());
+      unseen.executor->run(graph::Phase::backward, rows.extent(), accumulate);
+    }
+    for (const Compiled* c : {&seen, &unseen}) c->executor->run(graph::Phase::finish, rows.extent());
+    EXPECT_TRUE(seen.gradients() == unseen.gradients());
+  }
+}
+
+}  // namespace
+}  // namespace mantissa::runtime
