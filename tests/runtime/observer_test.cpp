@@ -155,7 +155,8 @@ TEST(Observers, SeeTheSameOnAnyThreads) {
 }
 
 TEST(Observers, ChangeNoGradient) {
-  for (const char* policy : {"bf16-mixed", "bf16-true", "16-true", kLowered}) {
+  for (const char* policy : {"bf16-mixed", "bf16-true", "16-true", kLowered, "fp8-hybrid",
+                             "fp8-hybrid scaling=current", "bf16-mixed compute=nvfp4 scaling=current"}) {
     SCOPED_TRACE(policy);
     const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
     const Compiled seen(graph, precision::Policy::parse(policy), options()),
@@ -169,7 +170,32 @@ TEST(Observers, ChangeNoGradient) {
     }
     for (const Compiled* c : {&seen, &unseen}) c->executor->run(graph::Phase::finish, rows.extent());
     EXPECT_TRUE(seen.gradients() == unseen.gradients());
+    for (const plan::ScaleSlot& slot : seen.program.scales) {
+      const TensorScale &a = *seen.weights.scales().find(slot.name),
+                        &b = *unseen.weights.scales().find(slot.name);
+      EXPECT_EQ(a.scale, b.scale) << slot.name;
+      EXPECT_EQ(a.unscale, b.unscale) << slot.name;
+      EXPECT_EQ(a.amax, b.amax) << slot.name;
+    }
   }
+}
+
+/// The scale puts the largest magnitude at that of the format: nothing is lost but the last place, half of it
+/// at most.
+TEST(Observers, MeasureTheErrorsUnderAScaleOfTheSameStep) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  const Compiled c(graph, precision::Policy::parse("fp8-hybrid scaling=current"), options());
+  int quantized = 0;
+  for (const ObservedValue& v : observed(c)) {
+    if (v.step->op->op != "quantize") continue;
+    SCOPED_TRACE(v.step->scope);
+    ++quantized;
+    EXPECT_GT(v.counts.compared, 0U);
+    EXPECT_EQ(v.counts.absmax, traits(v.format).max_finite);
+    EXPECT_LE(v.counts.max_ulp, 0.5);
+    EXPECT_LE(v.counts.relative_error(), std::ldexp(1.0, -traits(v.format).mantissa_bits - 1));
+  }
+  EXPECT_GT(quantized, 0);
 }
 
 }  // namespace

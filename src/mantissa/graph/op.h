@@ -74,6 +74,7 @@ struct Call {
   const kernels::Expression* expression = nullptr;  // for pointwise ops
   Argument addend;                                  // data == nullptr: none
   bool accumulate = false;                          // weight gradients: add to the existing values
+  bool repeated = false;  // the call has run before: scales of its outputs are neither computed nor recorded
   Scalar arithmetic = Scalar::f32;
   Factor compute = Scalar::f32;   // rounding of factors that the op computes itself (P and dS in attention)
   Accumulator accumulator = {};   // for products; attention uses only its order

@@ -61,12 +61,19 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
   if (std::ranges::any_of(call.inputs, lost) || lost(call.addend)) return {};
   outputs_.assign(call.outputs.begin(), call.outputs.end());
   if (memory_.size() < outputs_.size()) memory_.resize(outputs_.size());
+  scales_.resize(outputs_.size());
   for (std::size_t o = 0; o < outputs_.size(); ++o) {
     graph::Argument& out = outputs_[o];
     grow(memory_[o], static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
     out.data = memory_[o].data();
     out.stride = 0;
     out.type = out.rounded = call.arithmetic;
+    if (out.scale == nullptr) continue;
+    // The scale that the step used: repeating a step with `current` scaling would compute one that fits the
+    // arithmetic, for the readers of the result too.
+    scales_[o] = *out.scale;
+    scales_[o].recording = false;
+    out.scale = &scales_[o];
   }
   if (step.op->alias >= 0) {  // the op continues the values of this input
     const graph::Argument& continued = call.inputs[static_cast<std::size_t>(step.op->alias)];
@@ -74,6 +81,7 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
   }
   call.outputs = outputs_;
   call.accumulate = false;
+  call.repeated = true;
   call.losses = nullptr;
   step.op->run(call);
   return outputs_;

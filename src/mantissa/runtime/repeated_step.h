@@ -59,6 +59,7 @@ class UnroundedResults {
  private:
   std::vector<graph::Argument> outputs_;
   std::vector<Storage> memory_;
+  std::vector<TensorScale> scales_;  // copies: a repeated step changes no scale
 };
 
 }  // namespace mantissa::runtime

@@ -18,7 +18,7 @@ void run(const Call& c) {
     how.blocks = static_cast<BlockFormat>(c.attributes.integer("blocks"));
   how.along_rows = c.attributes.flag("along_rows");
   how.packed = out.blocks.has_value();
-  how.current = c.attributes.flag("current");
+  how.current = c.attributes.flag("current") && !c.repeated;
   how.margin = static_cast<int>(c.attributes.integer("margin"));
   kernels::quantize(c.ctx, in.rows, in.width, in.in(), out.out(), how, out.scale, c.extent.rows);
 }
