@@ -59,8 +59,9 @@ std::string list(const Audit& audit) {
 }
 
 TEST(Audit, IsSilentOnAHealthyRun) {
-  for (const std::string policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-mixed compute=mxfp8",
-                                   "bf16-true rounding=stochastic", "bf16-true kahan=true"}) {
+  for (const std::string policy :
+       {"32-true", "bf16-mixed", "16-mixed", "bf16-mixed compute=mxfp8", "fp8-hybrid scaling=current",
+        "bf16-true rounding=stochastic", "bf16-true kahan=true"}) {
     const Audit audit = SmallRun(policy).audit();
     EXPECT_TRUE(audit.findings.empty()) << policy << "\n" << list(audit);
     EXPECT_EQ(audit.steps, 8);
@@ -71,7 +72,8 @@ TEST(Audit, IsSilentOnAHealthyRun) {
 }
 
 TEST(Audit, ChangesNoBit) {
-  for (const std::string policy : {"bf16-mixed", "16-mixed", "fp8-hybrid", "bf16-true"}) {
+  for (const std::string policy :
+       {"bf16-mixed", "16-mixed", "fp8-hybrid", "fp8-hybrid scaling=current", "bf16-true"}) {
     const SmallRun s(policy);
     train::Trainer plain(s.config, s.model, s.rows, *s.device);
     std::vector<double> losses;
@@ -96,7 +98,7 @@ TEST(Audit, HasTheErrorsOfTheFormats) {
   bool seen = false;
   for (const ValueSeries& v : audit.values) {
     for (const ValueStep& s : v.steps) {
-      if (!s.max_ulp || v.format == Scalar::f32) continue;  // f32: a sum with a rounded term
+      if (!s.max_ulp) continue;
       EXPECT_LE(*s.max_ulp, 0.5) << v.scope << v.op << v.name << ": rounding to nearest";
       EXPECT_LE(*s.error_rms, 0x1p-8) << v.scope << v.op;
       seen = true;
@@ -106,6 +108,18 @@ TEST(Audit, HasTheErrorsOfTheFormats) {
     }
   }
   EXPECT_TRUE(seen);
+}
+
+TEST(Audit, SeesWeightsThatVanishInTheFormatInWhichProductsReadThem) {
+  // Half of the least e4m3 is 2^-10.
+  const Audit audit = SmallRun("fp8-hybrid scaling=none", {}, {"model.initializer_range=5e-4"}).audit();
+  const auto found = std::ranges::find_if(audit.findings, [](const Finding& f) {
+    return f.kind == "underflow" && f.pass == "forward" && f.text.find("(weight)") != std::string::npos;
+  });
+  ASSERT_NE(found, audit.findings.end()) << list(audit);
+  EXPECT_GT(found->share, 0.5);
+  ASSERT_TRUE(found->rule);
+  EXPECT_NE(found->rule->find("compute=f32"), std::string::npos);
 }
 
 struct Fault {

@@ -198,5 +198,89 @@ TEST(Observers, MeasureTheErrorsUnderAScaleOfTheSameStep) {
   EXPECT_GT(quantized, 0);
 }
 
+/// Writes every element of a master: value(i).
+template <class Value>
+void set_master(const Compiled& c, std::string_view name, const Value& value) {
+  const auto slot = static_cast<std::size_t>(std::ranges::find(c.program.slots, name, &plan::Slot::name) -
+                                             c.program.slots.begin());
+  ASSERT_LT(slot, c.program.slots.size()) << name;
+  std::vector<double> values(c.count(slot));
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = value(i);
+  const Matrix master = c.weights.master(slot);
+  store_row(values.data(), values.size(), master.data, master.type, 0);
+}
+
+/// Returns the value of a module in the forward pass with this name.
+ObservedValue find(const Compiled& c, const std::vector<ObservedValue>& all, std::string_view scope,
+                   std::string_view name) {
+  const auto found = std::ranges::find_if(all, [&](const ObservedValue& v) {
+    return v.step->scope == scope && v.step->phase == graph::Phase::forward && name_of(c.program, v) == name;
+  });
+  EXPECT_NE(found, all.end()) << scope << " " << name;
+  return found == all.end() ? ObservedValue{} : *found;
+}
+
+TEST(Observers, SeeWhatTheCopyOfAWeightLost) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  Compiled c(graph, precision::Policy::parse("16-mixed"), options());
+  // A quarter below the least f16, a quarter beyond its range.
+  set_master(c, "model.layers.1.mlp.up_proj.weight", [](std::size_t i) {
+    return i % 4 == 0 ? 0x1p-26 : i % 4 == 1 ? 0x1p16 : 0.125;
+  });
+  c.weights.refresh_copies();
+  const std::vector<ObservedValue> all = observed(c);
+  const ObservedValue weight = find(c, all, "model.layers.1.mlp.up_proj", "weight");
+  EXPECT_EQ(weight.format, Scalar::f16);
+  EXPECT_EQ(weight.counts.count, 24U * 16) << "once, not for every micro-batch and pass";
+  EXPECT_EQ(weight.counts.zeros, weight.counts.count / 4);
+  EXPECT_EQ(weight.counts.flushed, weight.counts.count / 4);
+  EXPECT_EQ(weight.counts.overflowed, weight.counts.count / 4);
+  EXPECT_EQ(std::ranges::count_if(all,
+                                  [&](const ObservedValue& v) {
+                                    return v.kind == Observed::weight && v.step->scope == weight.step->scope;
+                                  }),
+            1);
+}
+
+TEST(Observers, CompareAScaledCopyOfAWeightWithItsScaledMaster) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  const Compiled c(graph, precision::Policy::parse("fp8-hybrid scaling=current"), options());
+  const ObservedValue weight = find(c, observed(c), "model.layers.0.mlp.up_proj", "weight");
+  EXPECT_EQ(weight.format, Scalar::e4m3);
+  EXPECT_EQ(weight.counts.absmax, 448);
+  EXPECT_LE(weight.counts.max_ulp, 0.5);
+  EXPECT_GT(weight.counts.error_squares, 0);
+}
+
+/// The products vanish in f16, the residual stream does not.
+TEST(Observers, SeeTheTermThatIsAddedToASum) {
+  for (const char* policy : {"16-mixed", "16-true"}) {
+    SCOPED_TRACE(policy);
+    const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+    Compiled c(graph, precision::Policy::parse(policy), options());
+    for (const char* name : {"model.layers.0.mlp.up_proj.weight", "model.layers.0.mlp.down_proj.weight"})
+      set_master(c, name, [](std::size_t i) { return i % 3 == 0 ? 0x1p-20 : -0x1p-19; });
+    c.weights.refresh_copies();
+    const std::vector<ObservedValue> all = observed(c);
+    const ObservedValue term = find(c, all, "model.layers.0.mlp.down_proj", "");
+    EXPECT_EQ(term.kind, Observed::term);
+    EXPECT_EQ(term.format, Scalar::f16);
+    EXPECT_EQ(term.counts.zeros, term.counts.count);
+    EXPECT_EQ(term.counts.flushed, term.counts.count);
+    EXPECT_EQ(term.counts.sums, term.counts.count);
+    EXPECT_EQ(term.counts.cancelled, 0U) << "the sum is the other term";
+    const bool rounds_sum = std::string_view(policy) == "16-true";
+    EXPECT_EQ(std::ranges::any_of(all, [](const ObservedValue& v) { return v.kind == Observed::sum; }),
+              rounds_sum);
+    if (!rounds_sum) continue;
+    const ObservedValue sum = find(c, all, "model.layers.0.mlp.down_proj", "sum");
+    EXPECT_EQ(sum.counts.zeros, 0U);
+    EXPECT_EQ(sum.counts.error_squares, 0) << "a sum with zeros is exact";
+    const ObservedValue other = find(c, all, "model.layers.1.mlp.down_proj", "sum");
+    EXPECT_GT(other.counts.error_squares, 0);
+    EXPECT_LE(other.counts.max_ulp, 0.5);
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::runtime

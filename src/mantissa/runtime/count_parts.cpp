@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <vector>
 
 #include "mantissa/kernels/quantize.h"
@@ -16,6 +17,9 @@ constexpr std::size_t kPiece = std::size_t{1} << 11;  // elements whose conversi
 template <class T>
 using Piece = std::array<T, kPiece>;
 
+template <class T>
+constexpr Scalar kTypeOf = sizeof(T) == sizeof(double) ? Scalar::f64 : Scalar::f32;
+
 std::size_t elements(const graph::Argument& a) {
   return static_cast<std::size_t>(a.rows * a.width);
 }
@@ -24,10 +28,9 @@ std::size_t elements(const graph::Argument& a) {
 /// they lie in memory like this.
 template <class T>
 const T* view(const graph::Argument& a, std::size_t from, std::size_t n, Piece<T>& piece) {
-  constexpr Scalar kType = sizeof(T) == sizeof(double) ? Scalar::f64 : Scalar::f32;
   const auto width = static_cast<std::size_t>(a.width), stride = static_cast<std::size_t>(a.row_stride());
   if (stride == width) {
-    if (a.type == kType) return static_cast<const T*>(a.data) + from;
+    if (a.type == kTypeOf<T>) return static_cast<const T*>(a.data) + from;
     load_row(a.data, a.type, from, n, piece.data());
     return piece.data();
   }
@@ -70,22 +73,72 @@ ValueCounts result_counts(const kernels::Context& ctx, const CountedResult& r) {
       });
 }
 
+/// Rounds n values to `format`. Overflow and subnormals are those of `how`.
 template <class T>
-ValueCounts factor_counts(const kernels::Context& ctx, const graph::Argument& factor, Scalar format) {
+void round_piece(const kernels::Context& ctx, const T* values, std::size_t n, const Factor& how,
+                 Scalar format, T* rounded) {
   kernels::Context one_thread = ctx;  // a part is converted by the thread that counts it
   one_thread.threads = 1;
-  return count_parts<ValueCounts>(
-      ctx, elements(factor), [&](ValueCounts& counts, std::size_t from, std::size_t n) {
-        constexpr Scalar kType = sizeof(T) == sizeof(double) ? Scalar::f64 : Scalar::f32;
-        Piece<T> before_piece, after;
-        Piece<double> codes;  // enough for every format
-        const T* before = view(factor, from, n, before_piece);
-        kernels::round_to(one_thread, static_cast<std::int64_t>(n), before, kType, codes.data(), format,
-                          factor.operand.saturate, factor.operand.flush_subnormals);
-        load_row(codes.data(), format, 0, n, after.data());
-        counts.add(after.data(), n, format);
-        counts.add_errors(before, after.data(), n, format);
-      });
+  Piece<double> codes;  // enough for every format
+  kernels::round_to(one_thread, static_cast<std::int64_t>(n), values, kTypeOf<T>, codes.data(), format,
+                    how.saturate, how.flush_subnormals);
+  load_row(codes.data(), format, 0, n, rounded);
+}
+
+template <class T>
+ValueCounts factor_counts(const kernels::Context& ctx, const graph::Argument& factor, Scalar format) {
+  return count_parts<ValueCounts>(ctx, elements(factor),
+                                  [&](ValueCounts& counts, std::size_t from, std::size_t n) {
+                                    Piece<T> before_piece, after;
+                                    const T* before = view(factor, from, n, before_piece);
+                                    round_piece(ctx, before, n, factor.operand, format, after.data());
+                                    counts.add(after.data(), n, format);
+                                    counts.add_errors(before, after.data(), n, format);
+                                  });
+}
+
+template <class T>
+ValueCounts weight_counts(const kernels::Context& ctx, const graph::Argument& master,
+                          const graph::Argument& copy) {
+  const float scale = copy.scale == nullptr ? 1.0F : copy.scale->scale;
+  return count_parts<ValueCounts>(ctx, elements(copy),
+                                  [&](ValueCounts& counts, std::size_t from, std::size_t n) {
+                                    Piece<T> before_piece, after_piece, scaled;
+                                    const T* before = view(master, from, n, before_piece);
+                                    const T* after = view(copy, from, n, after_piece);
+                                    if (scale != 1) {
+                                      for (std::size_t i = 0; i < n; ++i) scaled[i] = before[i] * T{scale};
+                                      before = scaled.data();
+                                    }
+                                    counts.add(after, n, copy.type);
+                                    counts.add_errors(before, after, n, copy.type);
+                                  });
+}
+
+/// Counts the term, or the sum if `stored` is not null.
+template <class T>
+ValueCounts term_counts(const kernels::Context& ctx, const CountedTerm& t, const graph::Argument* stored) {
+  return count_parts<ValueCounts>(ctx, elements(*t.wide),
+                                  [&](ValueCounts& counts, std::size_t from, std::size_t n) {
+                                    Piece<T> wide_piece, addend_piece, stored_piece, term, sum;
+                                    const T* wide = view(*t.wide, from, n, wide_piece);
+                                    const T* addend = view(*t.addend, from, n, addend_piece);
+                                    round_piece(ctx, wide, n, Factor(t.rounded), t.rounded, term.data());
+                                    for (std::size_t i = 0; i < n; ++i) sum[i] = term[i] + addend[i];
+                                    if (stored != nullptr) {
+                                      const T* values = view(*stored, from, n, stored_piece);
+                                      counts.add(values, n, stored->type);
+                                      counts.add_errors(sum.data(), values, n, stored->type);
+                                      return;
+                                    }
+                                    counts.add(term.data(), n, t.rounded);
+                                    counts.add_errors(wide, term.data(), n, t.rounded);
+                                    counts.add_sums(sum.data(), addend, n);
+                                  });
+}
+
+bool any_f64(std::initializer_list<Scalar> types) {
+  return std::ranges::find(types, Scalar::f64) != types.end();
 }
 
 }  // namespace
@@ -99,8 +152,27 @@ void count_result(const kernels::Context& ctx, const CountedResult& r, ValueCoun
 
 void count_factor(const kernels::Context& ctx, const graph::Argument& factor, Scalar format,
                   ValueCounts& to) {
-  const bool f64 = factor.type == Scalar::f64 || format == Scalar::f64;
-  to.merge(f64 ? factor_counts<double>(ctx, factor, format) : factor_counts<float>(ctx, factor, format));
+  to.merge(any_f64({factor.type, format}) ? factor_counts<double>(ctx, factor, format)
+                                          : factor_counts<float>(ctx, factor, format));
+}
+
+void count_weight(const kernels::Context& ctx, Matrix master, const graph::Argument& copy, ValueCounts& to) {
+  graph::Argument before = copy;
+  before.data = master.data;
+  before.type = master.type;
+  to.merge(any_f64({master.type, copy.type}) ? weight_counts<double>(ctx, before, copy)
+                                             : weight_counts<float>(ctx, before, copy));
+}
+
+void count_term(const kernels::Context& ctx, const CountedTerm& t, ValueCounts& to) {
+  to.merge(any_f64({t.wide->type, t.addend->type}) ? term_counts<double>(ctx, t, nullptr)
+                                                   : term_counts<float>(ctx, t, nullptr));
+}
+
+void count_sum(const kernels::Context& ctx, const CountedTerm& t, const graph::Argument& stored,
+               ValueCounts& to) {
+  to.merge(any_f64({t.wide->type, t.addend->type, stored.type}) ? term_counts<double>(ctx, t, &stored)
+                                                                : term_counts<float>(ctx, t, &stored));
 }
 
 ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& exact,

@@ -22,6 +22,24 @@ void count_result(const kernels::Context& ctx, const CountedResult& result, Valu
 /// Adds the values of a factor of a product, after its rounding to `format`, and the errors of that.
 void count_factor(const kernels::Context& ctx, const graph::Argument& factor, Scalar format, ValueCounts& to);
 
+/// Adds the values of a copy of a weight, as stored, and the errors of rounding `master`, under the copy's
+/// scale if it has one.
+void count_weight(const kernels::Context& ctx, Matrix master, const graph::Argument& copy, ValueCounts& to);
+
+/// A term of a sum: a product that its kernel rounds before it adds it.
+struct CountedTerm {
+  const graph::Argument* wide = nullptr;  // before rounding
+  Scalar rounded = Scalar::f32;
+  const graph::Argument* addend = nullptr;  // the other term
+};
+
+/// Adds the values of a term as it is added, the errors of its rounding, and the cancellation of the sum.
+void count_term(const kernels::Context& ctx, const CountedTerm& term, ValueCounts& to);
+
+/// Adds the values of the sum, which is `stored`, and the errors of its own rounding.
+void count_sum(const kernels::Context& ctx, const CountedTerm& term, const graph::Argument& stored,
+               ValueCounts& to);
+
 /// Returns the errors of `values` against `exact`.
 ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& exact,
                             const graph::Argument& values);

@@ -21,18 +21,44 @@ bool is_rounded_factor(const plan::Step& step, const plan::Operand& operand, con
          !holds(operand.operand.format, b.type);
 }
 
+/// Returns the master of a copy of a weight that rounding may have changed; null for other buffers.
+const plan::Buffer* master_of(const plan::Program& program, const plan::Buffer& b) {
+  if (b.home != plan::Home::copy || b.layout().blocks) return nullptr;
+  const plan::Slot& slot = program.slots.at(static_cast<std::size_t>(b.slot));
+  const plan::Buffer& master = program.buffer(slot.master_buffer);
+  return holds(b.type, master.type) ? nullptr : &master;
+}
+
+/// True if the kernel rounds its result before it adds it to a sum.
+bool rounds_term(const plan::Step& step, Scalar arithmetic) {
+  return step.addend != plan::kNoBuffer && !holds(step.rounded, arithmetic);
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);  // npos + 1 is 0
+}
+
 }  // namespace
 
 std::string name_of(const plan::Program& program, const ObservedValue& v) {
   const plan::Step& step = *v.step;
-  if (v.factor) {
-    const auto& operands = step.op->operands;
-    return v.index < operands.size() ? std::string(operands[v.index]) : "operand";
+  switch (v.kind) {
+    case Observed::weight: {
+      const std::int32_t slot = program.buffer(step.inputs[v.index].buffer).slot;
+      return last_part(program.slots.at(static_cast<std::size_t>(slot)).name);
+    }
+    case Observed::factor: {
+      const auto& operands = step.op->operands;
+      return v.index < operands.size() ? std::string(operands[v.index]) : "operand";
+    }
+    case Observed::sum:
+      return "sum";
+    case Observed::term:
+      return "";
+    case Observed::result:
+      break;
   }
-  if (step.outputs.size() == 1) return "";
-  const std::string& name = program.buffer(step.outputs[v.index]).name;
-  const std::size_t dot = name.rfind('.');
-  return dot == std::string::npos ? name : name.substr(dot + 1);
+  return step.outputs.size() == 1 ? "" : last_part(program.buffer(step.outputs[v.index]).name);
 }
 
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value) {
@@ -68,22 +94,45 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
 Observer::Observer(Executor& executor, const std::function<bool(const plan::Step&)>& wanted)
     : executor_(executor) {
   const plan::Program& program = executor.program();
+  std::vector<bool> seen_weights(program.buffers.size());
   for (const plan::Step& step : program.steps) {
     first_.push_back(seen_.size());
     if (!wanted(step)) continue;
-    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-      const plan::Buffer& b = program.buffer(step.inputs[i].buffer);
-      if (is_rounded_factor(step, step.inputs[i], b, i))
-        seen_.push_back({&step, true, i, step.inputs[i].operand.format, step.inputs[i].operand.format});
-    }
-    for (std::size_t o = 0; o < step.outputs.size(); ++o) {
-      const plan::Buffer& b = program.buffer(step.outputs[o]);
-      if (!b.integer && !b.layout().blocks)
-        seen_.push_back({&step, false, o, b.type, holds(step.rounded, b.type) ? b.type : step.rounded});
-    }
+    add_operands(step, seen_weights);
+    add_results(step);
   }
   first_.push_back(seen_.size());
   executor.attach(*this);
+}
+
+void Observer::add_operands(const plan::Step& step, std::vector<bool>& seen_weights) {
+  const plan::Program& program = executor_.program();
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const plan::Operand& operand = step.inputs[i];
+    const plan::Buffer& b = program.buffer(operand.buffer);
+    const auto id = static_cast<std::size_t>(operand.buffer);
+    if (!seen_weights[id] && master_of(program, b) != nullptr) {
+      seen_weights[id] = true;
+      seen_.push_back({&step, Observed::weight, i, b.type, b.type});
+    }
+    if (is_rounded_factor(step, operand, b, i))
+      seen_.push_back({&step, Observed::factor, i, operand.operand.format, operand.operand.format});
+  }
+}
+
+void Observer::add_results(const plan::Step& step) {
+  const plan::Program& program = executor_.program();
+  for (std::size_t o = 0; o < step.outputs.size(); ++o) {
+    const plan::Buffer& b = program.buffer(step.outputs[o]);
+    if (b.integer || b.layout().blocks) continue;
+    if (rounds_term(step, program.arithmetic)) {
+      seen_.push_back({&step, Observed::term, o, step.rounded, step.rounded});
+      if (!holds(b.type, program.arithmetic)) seen_.push_back({&step, Observed::sum, o, b.type, b.type});
+    } else {
+      seen_.push_back(
+          {&step, Observed::result, o, b.type, holds(step.rounded, b.type) ? b.type : step.rounded});
+    }
+  }
 }
 
 Observer::~Observer() {
@@ -103,15 +152,41 @@ void Observer::after(const plan::Step& step, const graph::Call& call) {
   const std::span<ObservedValue> values = values_of(step);
   if (values.empty()) return;
   const RepeatedStep::Before before(call, repeated_);
-  const auto results = std::ranges::find(values, false, &ObservedValue::factor);
-  for (ObservedValue& value : std::span(values.begin(), results))
-    count_factor(call.ctx, before.call().inputs[value.index], value.format, value.counts);
-  see_results({results, values.end()}, call, before.call());
+  const auto results = std::ranges::find(values, false, &ObservedValue::is_operand);
+  for (ObservedValue& value : std::span(values.begin(), results)) see_operand(value, before.call());
+  if (results == values.end()) return;
+  const bool term = results->kind == Observed::term;
+  (this->*(term ? &Observer::see_term : &Observer::see_results))({results, values.end()}, call,
+                                                                 before.call());
+}
+
+void Observer::see_operand(ObservedValue& value, const graph::Call& repeated) {
+  const graph::Argument& operand = repeated.inputs[value.index];
+  if (value.kind == Observed::factor) return count_factor(repeated.ctx, operand, value.format, value.counts);
+  const plan::Program& program = executor_.program();
+  const plan::Buffer& copy = program.buffer(value.step->inputs[value.index].buffer);
+  const Matrix master = executor_.buffer(program.slots[static_cast<std::size_t>(copy.slot)].master_buffer);
+  // A set of weights for inference may lack masters.
+  if (master.data == nullptr || value.counts.count > 0) return;
+  count_weight(repeated.ctx, master, operand, value.counts);
+}
+
+void Observer::see_term(std::span<ObservedValue> values, const graph::Call& call,
+                        const graph::Call& repeated) {
+  const plan::Step& step = *values.front().step;
+  graph::Call alone = repeated;
+  alone.addend = {};
+  const std::span<const graph::Argument> product = wide_.compute(alone, step);
+  if (product.empty() || overwrites(call, repeated.addend)) return;
+  for (ObservedValue& value : values) {
+    const CountedTerm term{&product[0], step.rounded, &repeated.addend};
+    value.kind == Observed::term ? count_term(call.ctx, term, value.counts)
+                                 : count_sum(call.ctx, term, call.outputs[0], value.counts);
+  }
 }
 
 void Observer::see_results(std::span<ObservedValue> values, const graph::Call& call,
                            const graph::Call& repeated) {
-  if (values.empty()) return;
   const plan::Step& step = *values.front().step;
   const auto exact = [&](const ObservedValue& v) { return is_exact(call.outputs[v.index], call.arithmetic); };
   std::span<const graph::Argument> wide, interior;

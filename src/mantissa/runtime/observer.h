@@ -16,22 +16,33 @@
 
 namespace mantissa::runtime {
 
-/// A result of a step, or a factor that its product rounds while it reads it, and what was seen of it.
+/// The values of a step that are observed.
+enum class Observed : std::uint8_t {
+  weight,  // a copy of a weight in a lower format, at the first step that reads it
+  factor,  // an operand that its product rounds while it reads it
+  term,    // the result of a product that is rounded before the kernel adds it to a sum
+  sum,     // that sum, if it is rounded too
+  result,  // any other result
+};
+
+/// A value of a step and its counts.
 struct ObservedValue {
   const plan::Step* step = nullptr;
-  bool factor = false;
-  std::size_t index = 0;         // of the output, or of the input
-  Scalar format = Scalar::f32;   // as stored
-  Scalar rounded = Scalar::f32;  // to which it is rounded: a term of a sum may be stored in f32
+  Observed kind = Observed::result;
+  std::size_t index = 0;         // of the output; for weights and factors, of the input
+  Scalar format = Scalar::f32;   // as stored; of a term, as added
+  Scalar rounded = Scalar::f32;  // to which it is rounded
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
   /// count.
   double interior_squares = 0;
   std::uint64_t interior = 0;
+
+  bool is_operand() const { return kind == Observed::weight || kind == Observed::factor; }
 };
 
 /// Returns the name of a value among those of its step: that of the operand, or of one of several results;
-/// "".
+/// "sum" for a sum with a rounded term; otherwise "".
 std::string name_of(const plan::Program& program, const ObservedValue& value);
 
 /// Returns the figures of a value by name, as in observations.jsonl (docs/cli.md): shares of its elements,
@@ -50,7 +61,8 @@ class Observer : private StepObserver {
   Observer& operator=(const Observer&) = delete;
 
   /// Returns what was seen since the last call, in the order of the plan. Values of several micro-batches are
-  /// added up. Integers and packed blocks are not observed.
+  /// added up, except weights, which are the same in all of them. Integers and packed blocks are not
+  /// observed.
   std::vector<ObservedValue> take();
 
  private:
@@ -58,7 +70,12 @@ class Observer : private StepObserver {
   void after(const plan::Step& step, const graph::Call& call) override;
   /// Returns the values of a step, or none if the step is not observed.
   std::span<ObservedValue> values_of(const plan::Step& step);
+  void add_operands(const plan::Step& step, std::vector<bool>& seen_weights);
+  void add_results(const plan::Step& step);
+  void see_operand(ObservedValue& value, const graph::Call& repeated);
   void see_results(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
+  /// Sees a term and its sum.
+  void see_term(std::span<ObservedValue> values, const graph::Call& call, const graph::Call& repeated);
 
   Executor& executor_;
   std::vector<ObservedValue> seen_;

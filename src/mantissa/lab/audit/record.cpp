@@ -62,7 +62,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.name = name;
     s.format = value.format;
     s.rounded = value.rounded;
-    s.factor = value.factor;
+    s.factor = value.is_operand();
     s.interior = holds(step.interior, program.arithmetic) ? std::string() : std::string(step.op->interior);
     s.decided_by = step.decided_by;
   }
