@@ -122,6 +122,26 @@ TEST(Audit, SeesWeightsThatVanishInTheFormatInWhichProductsReadThem) {
   EXPECT_NE(found->rule->find("compute=f32"), std::string::npos);
 }
 
+/// Current scaling puts the largest magnitude at that of the format, or a rounding of f32 beyond it.
+TEST(Audit, CountsNoSaturationUnderAScaleThatFits) {
+  for (const std::string policy : {"fp8-hybrid scaling=current", "fp8-hybrid scaling=none"}) {
+    const Audit audit = SmallRun(policy).audit();
+    int copies = 0;
+    for (const ParameterSeries& p : audit.weights) {
+      for (const auto& [step, health] : p.steps) {
+        if (!health.saturated) continue;
+        ++copies;
+        EXPECT_EQ(*health.saturated, 0) << policy << " " << p.name << " in step " << step;
+        EXPECT_EQ(health.scale.has_value(), policy == "fp8-hybrid scaling=current");
+      }
+    }
+    EXPECT_GE(copies, 8 * 14) << policy << ": 7 matrices in each of 2 layers, 8 steps";
+    for (const ValueSeries& v : audit.values) {
+      for (const ValueStep& s : v.steps) EXPECT_EQ(s.overflowed.value_or(0), 0) << v.scope << v.name;
+    }
+  }
+}
+
 struct Fault {
   const char* what;
   std::string policy;

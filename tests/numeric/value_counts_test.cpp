@@ -54,7 +54,7 @@ TEST(ValueCounts, MeasuresTheErrorsOfARounding) {
       after[i] = round_to(before[i], format, mode);
       const double error = after[i] - before[i];
       flushed += before[i] != 0 && after[i] == 0;
-      overflowed += std::abs(before[i]) > traits(format).max_finite;
+      overflowed += std::abs(before[i]) > overflow_bound(format);
       squares += error * error;
       sum += error;
       inward += std::abs(before[i]) - std::abs(after[i]);
@@ -113,6 +113,30 @@ TEST(ValueCounts, OfPartsAddUp) {
   EXPECT_EQ(first.binades.counts, whole.binades.counts);
   EXPECT_EQ(first.absmax, whole.absmax);
   EXPECT_EQ(first.absmin, whole.absmin);
+}
+
+/// One rounding beyond the largest value, as under a scale that puts the largest magnitude there.
+TEST(ValueCounts, CountNoOverflowThatIsWithinTheRounding) {
+  for (const Scalar format : {Scalar::e4m3, Scalar::e5m2, Scalar::f16}) {
+    SCOPED_TRACE(name(format));
+    const double most = traits(format).max_finite, bound = overflow_bound(format);
+    const std::vector<double> before(16, std::nextafter(static_cast<float>(most), 1e9F));
+    const std::vector<double> beyond(16, std::nextafter(static_cast<float>(bound), 1e9F));
+    const std::vector<double> after(16, most);
+    const std::vector<float> before_f32(before.begin(), before.end()),
+        beyond_f32(beyond.begin(), beyond.end());
+    const std::vector<float> after_f32(after.begin(), after.end());
+    EXPECT_EQ(round_to(before[0], format, {Rounding::nearest, true}), most);
+    ValueCounts f64, f32;
+    f64.add_errors(before.data(), after.data(), 16, format);
+    f32.add_errors(before_f32.data(), after_f32.data(), 16, format);
+    EXPECT_EQ(f64.overflowed, 0U);
+    EXPECT_EQ(f32.overflowed, 0U);
+    f64.add_errors(beyond.data(), after.data(), 16, format);
+    f32.add_errors(beyond_f32.data(), after_f32.data(), 16, format);
+    EXPECT_EQ(f64.overflowed, 16U);
+    EXPECT_EQ(f32.overflowed, 16U);
+  }
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/round.h"
 #include "mantissa/numeric/value_counts.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -159,6 +160,9 @@ void CountErrors(const float* HWY_RESTRICT before, const float* HWY_RESTRICT val
   const WideBits db;
   const auto infinity = hn::Set(di, kInfinityCode), zero = hn::Zero(di);
   const auto largest = hn::Set(di, CodeOf(traits(format).max_finite));
+  // f32 cannot hold its own bound, and a finite x does not exceed the largest value.
+  const auto bound =
+      hn::Set(di, CodeOf(format == Scalar::f32 ? traits(format).max_finite : overflow_bound(format)));
   const auto normal = hn::Set(dw, std::ldexp(1.0, traits(format).min_normal_exp));
   const auto exponent_mask = hn::Set(db, std::uint64_t{0x7ff} << 52);
   Exponents exponents;
@@ -174,7 +178,7 @@ void CountErrors(const float* HWY_RESTRICT before, const float* HWY_RESTRICT val
       const auto both = hn::Lt(hn::Max(x_code, y_code), infinity);
       zeros.Add(hn::Eq(x_code, zero));
       compared.Add(both);
-      beyond.Add(hn::And(both, hn::And(hn::Eq(y_code, largest), hn::Gt(x_code, largest))));
+      beyond.Add(hn::And(both, hn::And(hn::Eq(y_code, largest), hn::Gt(x_code, bound))));
       flushed.Add(hn::And(both, hn::And(hn::Eq(y_code, zero), hn::Gt(x_code, zero))));
       const auto kept = hn::RebindMask(d, both);
       const Halves was(hn::IfThenElseZero(kept, x)), is(hn::IfThenElseZero(kept, y));

@@ -125,4 +125,9 @@ double ulp(double value, Scalar s) {
   return std::ldexp(1.0, exponent - t.mantissa_bits);
 }
 
+double overflow_bound(Scalar s) {
+  const double largest = traits(s).max_finite;
+  return largest + ulp(largest, s) / 2;
+}
+
 }  // namespace mantissa

@@ -34,4 +34,9 @@ double round_to(double value, Scalar s, RoundingMode mode = {}, std::uint32_t ra
 /// the exponents continue as if unbounded.
 double ulp(double value, Scalar s);
 
+/// Returns the largest finite value of `s` plus half of its last place. Rounding to nearest changes
+/// magnitudes up to it by half a last place at most; larger ones overflow or saturate. It is infinite for
+/// f64.
+double overflow_bound(Scalar s);
+
 }  // namespace mantissa

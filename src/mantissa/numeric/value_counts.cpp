@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/numeric/round.h"
+
 namespace mantissa {
 void ValueCounts::add(const double* values, std::size_t n, Scalar format) {
   const double least = std::ldexp(1.0, traits(format).min_normal_exp), most = traits(format).max_finite;
@@ -28,14 +30,14 @@ void ValueCounts::add(const double* values, std::size_t n, Scalar format) {
 }
 
 void ValueCounts::add_errors(const double* was, const double* values, std::size_t n, Scalar format) {
-  const double most = traits(format).max_finite;
+  const double most = traits(format).max_finite, bound = overflow_bound(format);
   // The distance of neighbouring values is 2^(e − bits) for a value with exponent e ≥ the smallest normal.
   const int bits = traits(format).mantissa_bits, least = traits(format).min_normal_exp;
   for (std::size_t i = 0; i < n; ++i) {
     const double x = was[i], y = values[i];
     if (!std::isfinite(x)) continue;
     if (x != 0) ++before.at(Binades::exponent_of(x));
-    if (!std::isfinite(y) || (std::abs(y) == most && std::abs(x) > most)) {
+    if (!std::isfinite(y) || (std::abs(y) == most && std::abs(x) > bound)) {
       ++overflowed;
       if (!std::isfinite(y)) continue;
     }

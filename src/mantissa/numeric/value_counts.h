@@ -26,8 +26,8 @@ struct ValueCounts {
   // Of values that were also given before rounding:
   std::uint64_t compared = 0;  // finite before and after
   std::uint64_t flushed = 0;   // not zero before, zero after
-  std::uint64_t overflowed =
-      0;  // finite before, inf or nan after, or larger than the largest finite value before
+  // finite before; inf or nan after, or the largest finite value instead of one beyond overflow_bound()
+  std::uint64_t overflowed = 0;
   double error_sum = 0, error_squares = 0;
   double error_inward = 0;  // Σ |before| − |after|
   double max_ulp = 0;       // in units of the format's last place at the value before

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/kernels/quantize.h"
+#include "mantissa/numeric/round.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -85,15 +86,18 @@ void HealthProbe::measure_copies(std::size_t slot) {
   const Matrix master = weights.master(slot);
   for (const plan::BufferId id : program.slots[slot].copies) {
     const plan::Buffer& copy = program.buffer(id);
-    if (!copy.quantization || copy.quantization->scale < 0 || copy.quantization->blocks) continue;
-    const TensorScale* scale = weights.scale(program, copy.quantization->scale);
-    if (scale == nullptr) continue;
-    const double limit = traits(copy.type).max_finite / static_cast<double>(scale->scale);
+    const bool scaled = copy.quantization && copy.quantization->scale >= 0;
+    if (bytes_of(copy.type) > 1 || (copy.quantization && copy.quantization->blocks)) continue;
+    const TensorScale* scale = scaled ? weights.scale(program, copy.quantization->scale) : nullptr;
+    if (scaled && scale == nullptr) continue;
+    const double factor = scaled ? static_cast<double>(scale->scale) : 1;
+    // A scale of this step puts the largest magnitude at that of the format, give or take a rounding.
+    const double limit = overflow_bound(copy.type) / factor;
     const std::int64_t beyond =
         kernels::count_beyond(training_.device().host(), health.elements, master.data, master.type, limit);
     health.saturated =
         std::max(health.saturated.value_or(0), share(beyond, static_cast<double>(health.elements)));
-    health.scale = static_cast<double>(scale->scale);
+    if (scaled) health.scale = factor;
   }
 }
 

@@ -27,8 +27,8 @@ struct ParameterHealth {
   double grad_absmax = 0;               // unscaled, before clipping
   double weight_absmax = 0;             // after the update
   std::optional<double> never_moved{};  // equal to the start of the run; null: not known
-  std::optional<double> saturated{};    // of a copy under a scale: beyond its format's range
-  std::optional<double> scale{};        // of that copy
+  std::optional<double> saturated{};    // of a copy in 8 bits, not in blocks: beyond its format's range
+  std::optional<double> scale{};        // of that copy, if it has one
 };
 
 /// Returns how many elements of a slot's master equal those of the start of the run, or null if that is not
