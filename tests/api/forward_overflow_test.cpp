@@ -118,6 +118,31 @@ TEST_F(ForwardOverflow, CuresAreTriedAndWork) {
   }
 }
 
+/// A rule after which the gradients overflow in every step cures nothing, though the run does not stop at
+/// once.
+TEST_F(ForwardOverflow, ACureIsTestedOnlyIfStepsAreApplied) {
+  const Summary base = train(Config::parse(tiny_config(2, "32-true")), into(folder_ / "head-base"));
+  enlarge(base.model, "model.embed_tokens.weight", 17, 1e6F);
+  model_ = base.model;
+  const RunStopped e = stopped("h", 12, "16-mixed");
+  ASSERT_FALSE(e.cures().empty());
+  ASSERT_TRUE(e.cures().front().tested) << e.what();
+  for (const Cure& cure : e.cures()) {
+    if (!cure.tested) continue;
+    Precision precision;
+    for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+      if (cure.arguments[i] == "--rule") precision.rules.push_back(cure.arguments[i + 1]);
+      if (cure.arguments[i] == "--precision") precision.policy = cure.arguments[i + 1];
+    }
+    std::filesystem::copy(folder_ / "h", folder_ / "i", std::filesystem::copy_options::recursive);
+    TrainOptions options = into(folder_ / "i");
+    options.resume = 0;
+    const Summary s = train(Config::parse(config(12, "16-mixed"), {}, precision), options);
+    EXPECT_LE(s.skipped, 6) << cure.arguments.back();
+    std::filesystem::remove_all(folder_ / "i");
+  }
+}
+
 TEST_F(ForwardOverflow, SkipsOrContinuesOnRequest) {
   const Summary skips = train(
       Config::parse(config(6, "16-true loss_scale=none"), std::vector<std::string>{"run.on_nonfinite=skip"}),

@@ -8,6 +8,7 @@
 
 #include "mantissa/data/rows.h"
 #include "mantissa/kernels/context.h"
+#include "mantissa/run/cures.h"
 
 namespace mantissa::lab {
 namespace {
@@ -44,7 +45,13 @@ struct SmallRun {
         model(weights::find_model(config.model)),
         rows(data::load_dataset(config, model.config, {})) {}
   Audit audit(std::int64_t steps = 8, bool tries = false) const {
-    return audit_run({config, model, rows, *device}, {.steps = steps, .tries_cures = tries});
+    return audit_run({config, model, rows, *device},
+                     {.steps = steps, .tries_cures = tries, .trial_seconds = 1e6});
+  }
+  /// Returns the audit of the same steps with a cure.
+  Audit under(const Cure& cure, std::int64_t steps) const {
+    const config::RunConfig cured = run::with_cure(config, cure);
+    return audit_run({cured, model, rows, *device}, {.steps = steps, .tries_cures = false});
   }
   std::shared_ptr<const runtime::Device> device;
   config::RunConfig config;
@@ -164,6 +171,8 @@ TEST_P(Faults, AreFirstWithACureThatWorks) {
   EXPECT_GE(f.step, 1);
   ASSERT_TRUE(f.cure) << list(audit);
   EXPECT_TRUE(f.cure->tested) << list(audit);
+  const Audit cured = s.under(*f.cure, 8);
+  EXPECT_EQ(std::ranges::find(cured.findings, f.kind, &Finding::kind), cured.findings.end()) << list(cured);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -226,12 +235,83 @@ TEST(Audit, TellsALearningRateFromAPrecision) {
   const Audit audit =
       SmallRun("bf16-mixed", {}, {"optimizer.lr=1e7", "optimizer.max_grad_norm=0"}).audit(8, true);
   ASSERT_FALSE(audit.findings.empty());
-  EXPECT_EQ(audit.findings[0].kind, "nonfinite") << list(audit);
+  EXPECT_EQ(audit.findings[0].kind, "learning_rate") << list(audit);
   EXPECT_NE(audit.findings[0].text.find("so the precision is not the cause"), std::string::npos)
       << list(audit);
   EXPECT_FALSE(audit.findings[0].rule);
   ASSERT_TRUE(audit.findings[0].cure);
   EXPECT_EQ(audit.findings[0].cure->arguments.at(0), "--set");
+}
+
+/// A cure for one layer of a finding that groups several would move it to the next.
+TEST(Audit, CuresAllLayersOfAFinding) {
+  const SmallRun s("32-true", {"*: op=softmax compute=f16"});
+  const Audit audit = s.audit(4, true);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "error") << list(audit);
+  ASSERT_TRUE(audit.findings[0].cure) << list(audit);
+  const Audit cured = s.under(*audit.findings[0].cure, 4);
+  EXPECT_TRUE(cured.findings.empty()) << list(cured);
+}
+
+TEST(Audit, OffersScalesFirstWhereTheyAreMissing) {
+  const SmallRun s("fp8-hybrid scaling=none");
+  const Audit audit = s.audit(6, true);
+  ASSERT_FALSE(audit.findings.empty());
+  const Finding& f = audit.findings[0];
+  ASSERT_TRUE(f.cure) << list(audit);
+  EXPECT_EQ(f.cure->arguments, (std::vector<std::string>{"--rule", "*: scaling=delayed"})) << list(audit);
+}
+
+TEST(Audit, CountsNoStepBeforeADelayedScaleHasHistory) {
+  for (const std::int64_t steps : {1, 2, 3}) {
+    const Audit audit = SmallRun("fp8-hybrid").audit(steps);
+    EXPECT_TRUE(audit.findings.empty()) << steps << "\n" << list(audit);
+  }
+}
+
+TEST(Audit, TestsALearningRateOverAllSteps) {
+  const SmallRun s("32-true", {}, {"optimizer.lr=1e3", "optimizer.max_grad_norm=0"});
+  const Audit audit = s.audit(20, true);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "learning_rate") << list(audit);
+  ASSERT_TRUE(audit.findings[0].cure) << list(audit);
+  const Audit cured = s.under(*audit.findings[0].cure, 20);
+  EXPECT_TRUE(cured.stopped.empty() && cured.findings.empty()) << list(cured);
+}
+
+TEST(Audit, BlamesTheLearningRateAndNotF16) {
+  const Audit audit = SmallRun("16-mixed", {}, {"optimizer.lr=50"}).audit(20, true);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "learning_rate") << list(audit);
+  ASSERT_TRUE(audit.findings[0].cure) << list(audit);
+  EXPECT_EQ(audit.findings[0].cure->arguments.at(1).find("optimizer.lr="), 0U);
+}
+
+TEST(Audit, NamesTheFirstStepOfAnOverflowThatStopsTheRunLater) {
+  const SmallRun s("16-mixed", {}, {"model.initializer_range=60"});
+  const Audit audit = s.audit(8);
+  ASSERT_FALSE(audit.stopped.empty()) << list(audit);
+  ASSERT_FALSE(audit.findings.empty());
+  EXPECT_EQ(audit.findings[0].kind, "nonfinite") << list(audit);
+  EXPECT_EQ(audit.findings[0].step, 1);
+  ASSERT_TRUE(audit.first_non_finite);
+  EXPECT_EQ(audit.first_non_finite->step, 1);
+}
+
+TEST(Audit, IsSilentWhileAHighLossScaleLooksForItsValue) {
+  const SmallRun s("16-mixed", {},
+                   {"precision.loss_scale.initial_scale_power=24", "precision.loss_scale.hysteresis=1"});
+  const Audit audit = s.audit(20);
+  EXPECT_TRUE(audit.findings.empty()) << list(audit);
+  EXPECT_NE(audit.verdict.find("while the loss scale looked for its value"), std::string::npos)
+      << audit.verdict;
+}
+
+TEST(Audit, TellsThatEveryBatchWasSkipped) {
+  const Audit audit = SmallRun("32-true", {}, {"run.skip_batches=1-4"}).audit(4);
+  EXPECT_EQ(audit.verdict.find("every step was applied"), std::string::npos) << audit.verdict;
+  EXPECT_NE(audit.verdict.find("skips every batch"), std::string::npos) << audit.verdict;
 }
 
 }  // namespace

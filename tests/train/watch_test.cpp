@@ -20,29 +20,24 @@ StepReport scaled(std::int64_t step, double scale, const char* scope = nullptr) 
   return r;
 }
 
-TEST(Watch, WarnsOnceThatTheScaleKeepsFalling) {
+TEST(Watch, IsSilentWhileAHighScaleLooksForItsValue) {
   Watch watch;
-  EXPECT_TRUE(watch.see(scaled(1, 1024, "a")).empty());
-  EXPECT_TRUE(watch.see(scaled(2, 1024)).empty());
-  EXPECT_TRUE(watch.see(scaled(3, 512, "a")).empty());
-  const std::vector<Warning> said = watch.see(scaled(9, 256, "a"));
-  ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0].str(),
-            "the loss scale fell 4x in 9 steps, always a. Fix: --resume --rule 'a: compute=f32'");
-  EXPECT_TRUE(watch.see(scaled(10, 128, "a")).empty());
+  std::int64_t step = 0;
+  for (double scale = 0x1p30; scale > 64; scale /= 2)
+    EXPECT_TRUE(watch.see(scaled(++step, scale, "a")).empty());
 }
 
-TEST(Watch, PassesOnACureThatIsNotTheScopesCompute) {
+TEST(Watch, WarnsOnceThatStepsOverflowAtALowScale) {
   Watch watch;
-  std::vector<Warning> said;
-  for (const double scale : {1024, 512, 256}) {
-    StepReport step = scaled(1, scale, "a");
-    step.overflow->cure = {"--rule", "a: grads=f32"};
-    said = watch.see(step);
-  }
+  EXPECT_TRUE(watch.see(scaled(1, 256, "a")).empty());
+  EXPECT_TRUE(watch.see(scaled(2, 256)).empty());
+  EXPECT_TRUE(watch.see(scaled(3, 128, "a")).empty());
+  const std::vector<Warning> said = watch.see(scaled(9, 64, "a"));
   ASSERT_EQ(said.size(), 1U);
-  ASSERT_EQ(said[0].cures.size(), 1U);
-  EXPECT_EQ(said[0].cures[0].arguments, (std::vector<std::string>{"--resume", "--rule", "a: grads=f32"}));
+  EXPECT_EQ(said[0].str(),
+            "the loss scale fell 4x in 9 steps, always a, and steps still overflow at 64: smaller gradients "
+            "may become zero");
+  EXPECT_TRUE(watch.see(scaled(10, 32, "a")).empty());
 }
 
 TEST(Watch, IsSilentIfTheScaleRisesInBetween) {
@@ -55,17 +50,17 @@ TEST(Watch, IsSilentIfTheScaleRisesInBetween) {
   }
 }
 
-TEST(Watch, WaitsLongerIfOpsAlternate) {
+TEST(Watch, TellsThatSeveralOpsOverflow) {
   Watch watch;
-  double scale = 4096;
+  double scale = 512;
   std::vector<Warning> said;
   for (std::int64_t step = 1; said.empty() && step < 20; ++step) {
     said = watch.see(scaled(step, scale, step % 2 == 0 ? "a" : "b"));
     scale /= 2;
   }
   ASSERT_EQ(said.size(), 1U);
-  EXPECT_EQ(said[0].str(),
-            "the loss scale fell 64x in 7 steps, by several ops. Fix: --resume --precision bf16-mixed");
+  EXPECT_EQ(said[0].text.find("the loss scale fell 8x in 4 steps, by several ops"), 0U) << said[0].text;
+  EXPECT_TRUE(said[0].cures.empty());
 }
 
 TEST(Watch, WarnsOnceThatNoWeightMoves) {
@@ -91,8 +86,19 @@ TEST(Watch, WarnsOnceOfANonFiniteLossWithFiniteGradients) {
   Watch watch;
   StepReport r = scaled(2, 8);
   r.loss = std::nan("");
-  EXPECT_EQ(watch.see(r).size(), 1U);
+  const std::vector<Warning> said = watch.see(r);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].str(), "step 2: the loss is nan, but the gradients are finite");
   EXPECT_TRUE(watch.see(r).empty());
+}
+
+TEST(Watch, DoesNotCallGradientsFiniteThatAreNot) {
+  Watch watch;
+  StepReport r = scaled(2, 8);
+  r.loss = r.grad_norm = std::nan("");
+  const std::vector<Warning> said = watch.see(r);
+  ASSERT_EQ(said.size(), 1U);
+  EXPECT_EQ(said[0].str(), "step 2: the loss is nan, and the gradients are not finite: the weights are lost");
 }
 
 }  // namespace

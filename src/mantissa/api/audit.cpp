@@ -33,7 +33,7 @@ AuditReport report_of(const Config& config, const weights::ModelSource& model, d
       {.steps = options.steps,
        .tries_cures = options.try_cures,
        .command = options.command,
-       .run_command = options.run_command},
+       .cure_command = options.cure_command},
       [&](const train::StepReport& step, std::int64_t steps) {
         if (on_step) on_step(step.step, steps, step.loss);
       },
@@ -80,8 +80,16 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
   replay.from = from > 0 ? from : before + 1;
   if (replay.from > steps)
     throw ConfigError(fmt::format("--from-step {}: the run has {} steps", replay.from, steps));
+  AuditOptions continued = options;
+  if (options.cure_command) {
+    continued.cure_command = [&](Cure cure) {
+      const std::string from = replay.state.empty() ? "--overwrite" : fmt::format("--resume={}", before);
+      cure.arguments.insert(cure.arguments.begin(), from);
+      return options.cure_command(cure);
+    };
+  }
   AuditReport report = report_of(config, weights::find_model(config.impl().run.model),
-                                 memory_of(options.data), replay, options, on_step, stop);
+                                 memory_of(options.data), replay, continued, on_step, stop);
   report.notes.push_back(fmt::format(
       "replayed from {}", replay.state.empty() ? "the beginning of the run" : replay.state.string()));
   return report;

@@ -10,6 +10,7 @@
 
 #include "mantissa/api/config.h"
 #include "mantissa/api/data.h"
+#include "mantissa/api/error.h"
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/precision.h"
 
@@ -18,8 +19,9 @@ namespace mantissa::api {
 struct AuditOptions {
   std::int64_t steps = 20;  // from the beginning; at most run.steps
   bool try_cures = true;    // replay the steps with each cure
-  // For the report: the command that made it, and the command to which it appends a cure's arguments.
-  std::string command, run_command;
+  // For the report: the command that made it, and that of the run with a cure.
+  std::string command = {};
+  std::function<std::string(const Cure& cure)> cure_command = {};
   Hardware hardware;
   Data data;  // from memory, in place of the config's source
 };

@@ -19,6 +19,7 @@ class Arguments {
   /// an unknown command or option, with a suggestion, and for missing values.
   Arguments(std::string program, std::span<const std::string> words);
 
+  const std::string& program() const { return program_; }
   const Command& command() const { return *command_; }
   /// Returns positional argument `i`, or "" if it was omitted.
   const std::string& at(std::size_t i) const { return positionals_.at(i); }

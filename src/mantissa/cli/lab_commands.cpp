@@ -21,28 +21,55 @@ std::string name_of(const std::filesystem::path& what) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
-/// Returns the command of the run that an audit is about, to which cures are appended.
-std::string command_of_run(const Arguments& a) {
-  std::vector<std::string> words = {"mantissa", is_config(a.at(0)) ? "train" : "audit", a.at(0)};
-  for (const char* option : {"--precision", "--deepspeed", "--from-step"}) {
+/// Returns the command of the run that an audit is about, with a cure. The cure of a model is that of its
+/// audit: no run exists yet.
+std::string with_cure(const Arguments& a, const Cure& cure) {
+  const std::filesystem::path what = a.at(0);
+  if (!is_config(what) && !a.has("--from-step")) return a.with(cure);
+  std::vector<std::string> words = {"train"};
+  if (is_config(what)) {
+    words.push_back(a.at(0));
+  } else {
+    words.insert(words.end(), {(what / "config.toml").string(), "--out", a.at(0)});
+  }
+  for (const char* option : {"--precision", "--deepspeed"}) {
     if (a.has(option)) words.insert(words.end(), {option, a.text(option)});
   }
   for (const char* option : {"--rule", "--set"}) {
     for (const std::string& text : a.texts(option)) words.insert(words.end(), {option, text});
   }
-  return shell_words(words);
+  return Arguments(a.program(), words).with(cure);
+}
+
+/// Throws for --from-step where there is no run.
+void check_replays(const Arguments& a) {
+  const std::filesystem::path what = a.at(0);
+  if (!a.has("--from-step")) return;
+  if (is_config(what)) {
+    throw ConfigError(
+        fmt::format("--from-step: {} is a config, whose audit begins at step 1; to begin later, name "
+                    "the directory of its run: mantissa audit RUN --from-step {}",
+                    what.string(), a.text("--from-step")));
+  }
+  if (!std::filesystem::exists(what / "config.toml")) {
+    throw ConfigError(
+        fmt::format("--from-step: {} has no config.toml, so it is not the directory of a run; "
+                    "audit a model without --from-step",
+                    what.string()));
+  }
 }
 
 }  // namespace
 
 int audit(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
+  check_replays(a);
   api::AuditOptions options;
   options.steps = a.has("--steps") || is_config(what) ? a.integer("--steps", 1, std::int64_t{1} << 40) : 3;
   options.try_cures = !a.has("--no-cures");
   options.hardware = hardware_of(a);
   options.command = a.with({});
-  options.run_command = command_of_run(a);
+  options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of(what) + "-audit";
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");

@@ -1,7 +1,9 @@
 #include "mantissa/run/cures.h"
 
 #include <algorithm>
+#include <cmath>
 
+#include "mantissa/base/words.h"
 #include "mantissa/io/state.h"
 #include "mantissa/run/directory.h"
 #include "mantissa/runtime/process.h"
@@ -9,15 +11,22 @@
 namespace mantissa::run {
 namespace {
 
-constexpr std::int64_t kSteps = 3;  // that a cure must survive
-constexpr int kMostJoined = 3;      // rules that join the first
+constexpr std::int64_t kApplied = 3;     // steps that a cure must complete, or the patience if that is more
+constexpr std::int64_t kSearching = 4;   // steps that a dynamic loss scale may skip before that
+constexpr int kMostJoined = 3;           // rules that join the first
+constexpr std::int64_t kFromStart = 20;  // steps that a replay from the beginning may need before the stop
 
 bool has(const Cure& cure, std::string_view argument) {
   return std::ranges::find(cure.arguments, argument) != cure.arguments.end();
 }
 
-bool can_try(const Cure& cure) {
-  return cure.effect.empty() && has(cure, "--resume");
+bool starts_over(const Cure& cure) {
+  return has(cure, "--overwrite");
+}
+
+bool can_try(const Cure& cure, const Replay& replay) {
+  const bool alternative = !cure.effect.empty() && !starts_over(cure);  // it hides the problem, and tells so
+  return !alternative && (!starts_over(cure) || replay.stopped <= kFromStart);
 }
 
 /// Returns the config of a replay with the cure.
@@ -29,16 +38,53 @@ config::RunConfig replayed(const config::RunConfig& config, const Cure& cure) {
   return config::scaler_options(changed) ? with_cure(config, cure, {no_health, impatient}) : changed;
 }
 
+/// Returns the error of a step that changed no weight, with the rule for the value that was not finite.
+RunStopped skipped_step(const train::StepReport& step) {
+  std::vector<Cure> cures;
+  if (step.overflow && !step.overflow->cure.empty()) {
+    std::vector<std::string> arguments = step.overflow->cure;
+    arguments.insert(arguments.begin(), "--resume");
+    cures.push_back({std::move(arguments)});
+  }
+  return RunStopped("a step was skipped", std::move(cures));
+}
+
+/// Runs the steps from `trainer`'s up to the failed one, and then until enough steps were applied. Throws
+/// RunStopped if one of them fails.
+void run_steps(train::Trainer& trainer, const Replay& replay, const std::stop_token& stop) {
+  const std::int64_t needed = std::max(kApplied, replay.config.loss_scale.forward_overflow_patience);
+  std::int64_t applied = 0, searching = 0;
+  while (trainer.step() < replay.config.run.steps && applied < needed) {
+    const bool repeats = trainer.step() + 1 < replay.stopped;  // a step that the run completed
+    const std::optional<train::StepReport> r = trainer.advance(stop);
+    if (!r) return;
+    if (r->batch_skipped || (repeats && r->skipped)) continue;
+    if (!r->skipped) {
+      if (!std::isfinite(r->loss)) throw RunStopped("the loss is not finite");
+      applied += repeats ? 0 : 1;
+      searching = 0;
+      continue;
+    }
+    const std::optional<precision::LossScaler>& scaler = trainer.scaler();
+    const bool adapts = scaler && scaler->options().rule != precision::ScalerRule::constant;
+    const bool last = trainer.step() == replay.config.run.steps;
+    const bool backward = r->overflow && !r->overflow->forward;
+    if (!adapts || !backward || last || ++searching > kSearching) throw skipped_step(*r);
+  }
+}
+
 /// Runs a few steps with the cure. Returns the error with which the run stops, or null.
 std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, const std::stop_token& stop) {
   try {
     std::optional<io::StateReader> state;
-    if (!replay.state.empty()) state.emplace(replay.state);
+    if (!replay.state.empty() && !starts_over(cure)) state.emplace(replay.state);
     train::Trainer trainer(replayed(replay.config, cure), replay.source, replay.data, replay.device,
                            state ? state->header().step : 0);
     if (state) restore(trainer, *state, replay.state);
-    const std::int64_t last = std::min(trainer.step() + kSteps, replay.config.run.steps);
-    while (trainer.step() < last && trainer.advance(stop)) {
+    run_steps(trainer, replay, stop);
+    if (replay.validates) {
+      const std::optional<double> loss = trainer.validate(stop);
+      if (loss && !std::isfinite(*loss)) return RunStopped("the loss on held-out rows is not finite");
     }
     return std::nullopt;
   } catch (const RunStopped& e) {
@@ -53,7 +99,7 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
 bool join_rules(Cure& cure, const RunStopped& stopped) {
   if (!has(cure, "--rule")) return false;
   for (const Cure& next : stopped.cures()) {
-    if (!can_try(next) || !has(next, "--rule")) continue;
+    if (!next.effect.empty() || !has(next, "--rule")) continue;
     bool added = false;
     for (std::size_t i = 0; i + 1 < next.arguments.size(); ++i) {
       if (next.arguments[i] != "--rule" || has(cure, next.arguments[i + 1])) continue;
@@ -90,16 +136,17 @@ config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
   return config::parse_config(config.to_toml(), "config.toml", overrides, precision);
 }
 
-std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
+Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
+  Tried result;
   const bool repeats = replay.data.training_rows() > 0;  // rows from a callback may come only once
-  if (!repeats || 2 * (replay.used_bytes + replay.data.bytes()) > runtime::machine_memory_bytes())
-    return cures;
-  std::vector<Cure> good, failed;
-  for (Cure cure : cures) {
-    if (!can_try(cure)) {
-      good.push_back(std::move(cure));
-      continue;
-    }
+  const bool fits = 2 * (replay.used_bytes + replay.data.bytes()) <= runtime::machine_memory_bytes();
+  std::vector<Cure> untried;
+  const auto tell_untried = [&](Cure cure) {
+    if (cure.effect.empty() || starts_over(cure))
+      cure.effect += cure.effect.empty() ? "not tried" : "; not tried";
+    untried.push_back(std::move(cure));
+  };
+  const auto attempt = [&](Cure cure) {
     const Cure alone = cure;
     std::optional<RunStopped> stopped = replay_with(cure, replay, stop);
     for (int joined = 0; stopped && joined < kMostJoined && join_rules(cure, *stopped); ++joined)
@@ -108,16 +155,28 @@ std::vector<Cure> tried(const std::vector<Cure>& cures, const Replay& replay, co
       cure = *all;
       stopped = replay_with(cure, replay, stop);
     }
-    if (!stopped) {
-      cure.tested = !stop.stop_requested();
-      good.push_back(std::move(cure));
-    } else if (has(alone, "--rule")) {
-      failed.push_back(alone);
-      failed.back().effect = "tried: not enough alone";
-    }
+    if (stop.stop_requested()) return tell_untried(alone);
+    if (stopped) return result.failed.push_back(alone);
+    cure.tested = true;
+    result.cures.push_back(std::move(cure));
+  };
+  for (const Cure& cure : cures) repeats&& fits&& can_try(cure, replay) ? attempt(cure) : tell_untried(cure);
+  const Cure plain{{"--resume", "--precision", "32-true"}};
+  const bool has_plain = std::ranges::find(cures, plain.arguments, &Cure::arguments) != cures.end();
+  if (result.cures.empty() && !result.failed.empty() && !has_plain) attempt(plain);
+  result.cures.insert(result.cures.end(), untried.begin(), untried.end());
+  return result;
+}
+
+std::string failed_text(const std::vector<Cure>& failed) {
+  std::string text;
+  for (const Cure& cure : failed) {
+    std::vector<std::string> arguments = cure.arguments;
+    std::erase(arguments, "--resume");
+    std::erase(arguments, "--overwrite");
+    text += (text.empty() ? "" : ", ") + shell_words(arguments);
   }
-  good.insert(good.end(), failed.begin(), failed.end());
-  return good;
+  return text;
 }
 
 }  // namespace mantissa::run

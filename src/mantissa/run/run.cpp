@@ -162,7 +162,11 @@ class Run {
     if (!stop_.stop_requested()) finish(result, journal);
     result.interrupted = result.model.empty();
     if (!result.interrupted) {
-      for (train::HealthFinding& f : health_.findings()) result.findings.push_back(std::move(f.warning));
+      for (train::HealthFinding& f : health_.findings()) {
+        // Whether a whole run with the cure is healthy, only that run shows.
+        for (Cure& cure : f.warning.cures) cure.effect = "starts over; not tried";
+        result.findings.push_back(std::move(f.warning));
+      }
     }
     if (result.interrupted && saved_ != trainer_.step()) save_state();
     result.skipped = trainer_.skipped();
@@ -196,16 +200,23 @@ class Run {
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
       const std::vector<std::string> audit = {"mantissa", "audit", out_.string(), "--from-step", "last-good"};
       tell(fmt::format("to see why, with the values of every op: {}", shell_words(audit)));
-      throw RunStopped(e.message(), tried_cures(e.cures()));
+      throw_tried(e, trainer_.step() > 0 ? io::find_states(out_).back().path : "", trainer_.step() + 1,
+                  false);
     }
   }
 
-  std::vector<Cure> tried_cures(const std::vector<Cure>& cures) const {
-    const std::filesystem::path state = trainer_.step() > 0 ? io::find_states(out_).back().path : "";
-    return tried(
-        cures,
-        {config_, trainer_.source(), trainer_.data(), trainer_.device(), state, trainer_.memory().peak()},
-        stop_);
+  /// Throws the error with the cures that worked in a replay from `state`.
+  [[noreturn]] void throw_tried(const RunStopped& e, const std::filesystem::path& state, std::int64_t step,
+                                bool validates) const {
+    Tried after = tried(e.cures(),
+                        {config_, trainer_.source(), trainer_.data(), trainer_.device(), state, step,
+                         validates, trainer_.memory().peak()},
+                        stop_);
+    const bool none = !after.failed.empty() && std::ranges::none_of(after.cures, &Cure::tested);
+    throw RunStopped(
+        none ? fmt::format("{}; no cure that was tried works: {}", e.message(), failed_text(after.failed))
+             : e.message(),
+        std::move(after.cures));
   }
 
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
@@ -224,10 +235,11 @@ class Run {
   std::optional<double> validated(Journal& journal) {
     try {
       return trainer_.validate(stop_);
-    } catch (const RunStopped&) {
+    } catch (const RunStopped& e) {
       journal.write_validation(trainer_.step(), std::numeric_limits<double>::quiet_NaN());
       if (saved_ != trainer_.step()) save_state();
-      throw;
+      const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
+      throw_tried(e, io::find_states(out_).back().path, trainer_.step() + 1, at_end);
     }
   }
 
@@ -259,6 +271,12 @@ class Run {
 
   /// A run whose last step was skipped for a non-finite forward pass has no result.
   [[noreturn]] void stop_at_last_loss() const {
+    if (trainer_.applied() == 0 && !last_overflow_) {
+      throw RunStopped(
+          fmt::format("all {} batches were skipped as run.skip_batches requests, so nothing was "
+                      "trained and there is no model; skip fewer batches",
+                      trainer_.step()));
+    }
     std::string message =
         fmt::format("step {}: the loss of the last step is {}", trainer_.step(), std::abs(last_loss_));
     if (last_overflow_) {
@@ -268,7 +286,8 @@ class Run {
     std::vector<io::FoundState> before = io::find_states(out_);
     std::erase_if(before, [&](const io::FoundState& s) { return s.step >= trainer_.step(); });
     const std::string from = before.empty() ? "--overwrite" : fmt::format("--resume={}", before.back().step);
-    throw RunStopped(message, {{{from, "--precision", "32-true"}}});
+    const std::filesystem::path state = before.empty() ? "" : before.back().path;
+    throw_tried(RunStopped(message, {{{from, "--precision", "32-true"}}}), state, trainer_.step(), false);
   }
 
   train::Trainer& trainer_;

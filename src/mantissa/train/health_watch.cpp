@@ -63,9 +63,8 @@ std::string patterns_of(const std::vector<std::string>& names) {
 
 std::string HealthWatch::who(const Found& f) {
   const std::string_view one = f.vectors ? "vector" : "matrix", many = f.vectors ? "vectors" : "matrices";
-  const std::string count =
-      f.names.size() == 1 ? std::string(one) : fmt::format("{} {}", f.names.size(), many);
-  return fmt::format("the {} {}", count, patterns_of(f.names));
+  if (f.names.size() == 1) return fmt::format("the {} {}", one, f.names.front());
+  return fmt::format("the {} {} {}", f.names.size(), many, patterns_of(f.names));
 }
 
 HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::ParameterHealth& p,

@@ -1,4 +1,5 @@
-// Warnings during a run, each reported once with its cure.
+// Warnings during a run, each reported once. They offer no cure, since none can be tried while the run goes
+// on.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +27,8 @@ class Watch {
 
   struct Fall {  // a fall of the loss scale without a rise in between
     double from = 0, to = 0;
-    std::int64_t first = 0, last = 0;    // steps
-    std::string scope;                   // the op that overflowed each time, or "" if they differ
-    std::vector<std::string> cure = {};  // for the last overflow
+    std::int64_t first = 0, last = 0;  // steps
+    std::string scope;                 // the op that overflowed each time, or "" if they differ
   };
   bool below_f32_;
   std::optional<Fall> fall_;

@@ -22,7 +22,7 @@ struct StepPoint {
   double loss = 0, grad_norm = 0;  // NaN if not finite, or not computed
   double lr = 0;
   std::optional<double> loss_scale{};
-  bool skipped = false;
+  bool skipped = false, batch_skipped = false;
   std::string overflow = {};  // of a skipped step, why
 };
 
@@ -51,6 +51,7 @@ struct ValueSeries {
   Scalar format = Scalar::f32;   // as stored
   Scalar rounded = Scalar::f32;  // to which it is rounded: a term of a sum may be stored in f32
   bool factor = false;           // an operand that a product rounds while it reads it, called `name`
+  bool delayed = false;          // its scale is of earlier steps
   std::string interior = {};     // intermediate results in a lowered format ("softmax"), or ""
   std::int64_t elements = 0;     // in a step
   std::string decided_by;        // the rule or preset that decided the format
@@ -78,6 +79,8 @@ struct Finding {
   std::map<std::string, double> evidence = {};
   std::optional<std::string> rule = {};  // that --rule takes
   std::optional<Cure> cure = {};         // Cure::tested: it was replayed, and the finding was gone
+  std::string command = {};              // the cure as a whole command, if the program knows it
+  std::string remark = {};               // why there is no cure, if cures were tried
   std::string text;                      // one sentence
   double severity = 0;                   // findings are sorted by it, the worst first
 };
@@ -119,6 +122,7 @@ struct Audit {
   std::vector<plan::PlanRow> plan;
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;
+  std::int64_t untried = 0;  // cures that found no time
   double seconds = 0;
 };
 

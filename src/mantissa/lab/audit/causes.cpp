@@ -6,97 +6,125 @@
 #include <cmath>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/words.h"
 #include "mantissa/lab/audit/findings.h"
-#include "mantissa/run/cures.h"
+#include "mantissa/lab/audit/trials.h"
+#include "mantissa/train/health_watch.h"
 
 namespace mantissa::lab {
 namespace {
 
 constexpr std::size_t kMostTried = 6;  // findings whose cures are tried
 
-bool same_place(const Finding& a, const Finding& b) {
-  return a.kind == b.kind && a.scope == b.scope && a.op == b.op && a.pass == b.pass;
+bool is_stop(const Finding& f) {
+  return f.kind == "nonfinite" || f.kind == "scale_collapse" || f.kind == "learning_rate";
 }
 
-/// Returns the audit of the steps up to one after `step`, under the config that `change` returns; null if the
-/// config is refused or `stop` requests an end.
-template <class Change>
-std::optional<Audit> repeated_under(const AuditSource& source, const Change& change, std::int64_t step,
-                                    const std::stop_token& stop) {
-  try {
-    const config::RunConfig changed = change();
-    AuditOptions options;
-    options.steps = step - source.from + 2;
-    options.tries_cures = false;
-    const AuditSource again{changed,    source.model, source.data, source.device,
-                            source.run, source.state, source.from};
-    Audit audit = audit_run(again, options, {}, stop);
-    if (stop.stop_requested()) return std::nullopt;  // it may be incomplete
-    return audit;
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  } catch (const DtypeError&) {
-    return std::nullopt;
+/// True if factors in 8 bits have no scale at the finding's place.
+bool lacks_scales(const Finding& f, const precision::Policy& policy) {
+  const auto pass = f.pass == "forward" ? precision::Pass::forward : precision::Pass::backward;
+  for (const std::string_view operand : {"", "input", "weight", "gradient"}) {
+    const precision::Resolved r = policy.resolve({f.scope, "matmul", pass, f.step - 1, operand});
+    if (r.scaling == precision::Scaling::none && bytes_of(r.compute->factor.format) == 1) return true;
   }
+  return false;
 }
 
-std::optional<Audit> repeated(const AuditSource& source, const Cure& cure, std::int64_t step,
-                              const std::stop_token& stop) {
-  return repeated_under(
-      source, [&] { return run::with_cure(source.config, cure); }, step, stop);
+/// Returns the rule with every number in its scope replaced by "*": for all layers.
+std::string for_all_layers(const std::string& rule, const std::string& scope) {
+  const std::size_t at = rule.find(scope);
+  std::string wide = rule;
+  if (at != std::string::npos && !scope.empty()) wide.replace(at, scope.size(), train::patterns_of({scope}));
+  return wide;
 }
 
-/// True if the run also stops, or skips the step, with every format in f32 and without rules.
-bool happens_in_f32(const AuditSource& source, std::int64_t step, const std::stop_token& stop) {
-  const auto in_f32 = [&] {
-    config::RunConfig config = source.config;
-    config.policy = precision::Policy();
-    return config;
+/// Returns the cures of a finding that may work, the likeliest and smallest first.
+std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const config::RunConfig& config) {
+  std::vector<Cure> all;
+  const auto add = [&](std::vector<std::string> arguments) {
+    if (std::ranges::find(all, arguments, &Cure::arguments) == all.end())
+      all.push_back({std::move(arguments)});
   };
-  const std::optional<Audit> audit = repeated_under(source, in_f32, step, stop);
-  return audit && (!audit->stopped.empty() || audit->first_non_finite);
-}
-
-/// True if the finding is gone and the cure has brought nothing worse.
-bool cures(const Audit& audit, const Finding& finding) {
-  return audit.stopped.empty() && std::ranges::none_of(audit.findings, [&](const Finding& f) {
-           return same_place(f, finding) || f.severity > finding.severity;
-         });
-}
-
-/// Tries the finding's own cure, and for lack of it others that suit its kind. Keeps the first that works.
-void try_finding(Finding& finding, const AuditSource& source, const std::stop_token& stop) {
-  std::vector<Cure> candidates;
-  if (finding.cure) candidates.push_back(*finding.cure);
-  const std::optional<precision::ScalerOptions> scaler = config::scaler_options(source.config);
+  const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config);
   const bool adapts = scaler && scaler->rule != precision::ScalerRule::constant;
-  if (finding.kind == "underflow" && finding.pass == "backward" && !adapts)
-    candidates.insert(candidates.begin(), {{"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
-                                                            : "precision.loss_scale=dynamic"}});
-  if (finding.kind == "nonfinite" || finding.kind == "overflow")
-    candidates.push_back({{"--precision", "bf16-mixed"}});
-  if (finding.kind == "nonfinite" || finding.kind == "overflow" || finding.kind == "saturation")
-    candidates.push_back({{"--precision", "32-true"}});
-  for (Cure& candidate : candidates) {
-    if (stop.stop_requested()) return;
-    const std::optional<Audit> after = repeated(source, candidate, finding.step, stop);
-    if (!after || !cures(*after, finding)) continue;
-    candidate.tested = true;
-    finding.cure = std::move(candidate);
-    return;
+  const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
+  if ((range || f.kind == "nonfinite") && lacks_scales(f, config.policy))
+    add({"--rule", "*: scaling=delayed"});
+  if (f.kind == "underflow" && f.pass == "backward" && !adapts)
+    add({"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
+                         : "precision.loss_scale=dynamic"});
+  std::vector<std::string> together;  // the rules of all findings of this kind
+  for (const Finding& other : audit.findings) {
+    if (other.kind != f.kind || !other.rule) continue;
+    together.insert(together.end(), {"--rule", *other.rule});
   }
-  if (finding.kind != "nonfinite" || !happens_in_f32(source, finding.step, stop)) return;
+  const bool alone = together.size() <= 2;
+  if (f.cure && alone) add(f.cure->arguments);
+  if (!alone) add(std::move(together));
+  if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
+    if (alone) add({"--rule", for_all_layers(*f.rule, f.scope)});
+    if (f.rule->ends_with(": compute=f32") && !is_stop(f)) add({"--rule", "*: compute=f32"});
+  } else if (f.cure) {
+    add(f.cure->arguments);
+  }
+  if (is_stop(f) || range) {
+    add({"--precision", "bf16-mixed"});
+    add({"--precision", "32-true"});
+  }
+  return all;
+}
+
+/// Tries lower learning rates for a run that fails, or learns nothing, in f32 too.
+void try_learning_rates(Finding& finding, const AuditSource& source, Trials& trials) {
   finding.rule.reset();
   finding.cure.reset();
   finding.text += "; it happens in f32 too, so the precision is not the cause";
-  for (const double factor : {1e-1, 1e-2, 1e-4, 1e-8}) {
-    const std::string lr = fmt::format("optimizer.lr={:g}", source.config.optimizer.lr * factor);
-    const std::optional<Audit> after = repeated(source, {{"--set", lr}}, finding.step, stop);
-    if (!after || !after->stopped.empty()) continue;
-    finding.cure = Cure{{"--set", lr}, {}, true};
-    finding.text += fmt::format(": a learning rate of {:g} prevents it", source.config.optimizer.lr * factor);
+  for (const double factor : {1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8}) {
+    const double lower = source.config.optimizer.lr * factor;
+    const Cure cure{{"--set", fmt::format("optimizer.lr={:g}", lower)}, {}, true};
+    const Trial* trial = trials.under(cure, false);
+    if (trial == nullptr) return;
+    const bool fails = std::ranges::any_of(trial->findings, is_stop);
+    if (!trial->runs || fails) continue;
+    finding.cure = cure;
+    finding.kind = "learning_rate";
+    finding.text += fmt::format(": a learning rate of {:g} prevents it", lower);
     return;
   }
+}
+
+bool happens_in_f32(Trials& trials) {
+  const Trial* trial = trials.in_f32();
+  return trial != nullptr && (!trial->runs || std::ranges::any_of(trial->findings, is_stop));
+}
+
+/// Keeps the first cure that works, or tells which ones do not.
+void try_finding(Finding& finding, const Audit& audit, const AuditSource& source, Trials& trials) {
+  const bool stops = is_stop(finding), rate = stops && has_large_rate(audit);
+  if (rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials);
+  if (finding.kind == "learning_rate") return;
+  std::string failed;
+  bool missed = false;
+  for (Cure& candidate : candidates_of(finding, audit, source.config)) {
+    const Trial* trial = trials.under(candidate, !stops && finding.kind != "rounded_away");
+    missed = missed || trial == nullptr;
+    if (trial == nullptr) continue;
+    if (!trials.cures(*trial, finding)) {
+      failed += (failed.empty() ? "" : ", ") + shell_words(candidate.arguments);
+      continue;
+    }
+    candidate.tested = true;
+    if (candidate.arguments.front() == "--rule") finding.rule = candidate.arguments.at(1);
+    finding.cure = std::move(candidate);
+    return;
+  }
+  finding.cure.reset();
+  finding.rule.reset();
+  if (!failed.empty()) finding.remark = "no cure that was tried works: " + failed;
+  if (stops && !rate && happens_in_f32(trials)) return try_learning_rates(finding, source, trials);
+  if (missed)
+    finding.remark += fmt::format("{}there was no time to try {}", failed.empty() ? "" : "; ",
+                                  failed.empty() ? "its cures" : "others");
 }
 
 }  // namespace
@@ -144,18 +172,45 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
   return found;
 }
 
-void try_cures(Audit& audit, const AuditSource& source, const std::stop_token& stop) {
+void try_cures(Audit& audit, const AuditSource& source, const CureTrials& options,
+               const std::stop_token& stop) {
+  const Audit before = [&] {  // without its values, which no trial needs
+    Audit copy;
+    copy.points = audit.points;
+    copy.weights = audit.weights;
+    copy.findings = audit.findings;
+    copy.seconds = audit.seconds;
+    return copy;
+  }();
+  Trials trials(before, source, options.steps, options.seconds, stop);
   std::size_t tried = 0;
   for (Finding& f : audit.findings) {
-    if (tried == kMostTried) return;
     if (f.kind == "no_labels" || f.kind == "masked_row" || f.kind == "cancellation") continue;
-    try_finding(f, source, stop);
-    ++tried;
+    if (tried++ < kMostTried && !stop.stop_requested()) {
+      try_finding(f, before, source, trials);
+    } else {
+      f.cure.reset();
+      f.rule.reset();
+      f.remark = "its cures were not tried";
+    }
   }
+  audit.untried = trials.missed();
 }
 
 std::string verdict_of(const Audit& audit) {
   const std::string what = fmt::format("{} of {}", counted(audit.steps, "step"), audit.title);
+  const auto skipped = std::ranges::count_if(audit.points, &StepPoint::skipped);
+  const auto batches = std::ranges::count_if(audit.points, &StepPoint::batch_skipped);
+  if (batches > 0 && batches == std::ssize(audit.points))
+    return fmt::format("{} showed nothing: run.skip_batches skips every batch.", what);
+  if (audit.findings.empty() && skipped > 0) {
+    return fmt::format(
+        "{} showed no problem: no value left the range of its format in the steps that were applied, and no "
+        "format lost more than its share of gradients or updates. {} skipped{}{}.",
+        what, counted(skipped, "step", "was", "were"),
+        batches > 0 ? fmt::format(", {} of them as run.skip_batches requests", batches) : "",
+        skipped > batches ? ", while the loss scale looked for its value" : "");
+  }
   if (audit.findings.empty()) {
     return fmt::format(
         "{} showed no problem: no value left the range of its format, no format lost more than its "
@@ -168,6 +223,8 @@ std::string verdict_of(const Audit& audit) {
                   counted(static_cast<std::int64_t>(audit.findings.size()), "problem"), first.text);
   if (first.cure && first.cure->tested)
     text += " A cure was tried on the same steps, and the problem was gone.";
+  if (audit.untried > 0)
+    text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
   if (!audit.stopped.empty()) text += " The run stopped there.";
   return text;
 }

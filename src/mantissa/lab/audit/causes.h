@@ -13,10 +13,16 @@ namespace mantissa::lab {
 /// Returns the findings of the data of the audit's steps up to `last`: no labels, or rows without any.
 std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last);
 
-/// Repeats the steps up to a finding with its cure, for the first findings, and marks the cures under which
-/// it is gone. A non-finite value that remains in f32 has another cause than the precision: its finding tells
-/// so, with a lower learning rate as the cure.
-void try_cures(Audit& audit, const AuditSource& source, const std::stop_token& stop);
+struct CureTrials {
+  std::int64_t steps = 20;  // of the audit
+  double seconds = 25;      // after which no trial begins
+};
+
+/// Repeats the audit's steps with cures, for the first findings, and keeps those under which no finding of
+/// the kind is left. A cure that does not work is removed, and the finding tells it. What remains in f32 has
+/// another cause than the precision: its finding tells so, with a lower learning rate as the cure.
+void try_cures(Audit& audit, const AuditSource& source, const CureTrials& options,
+               const std::stop_token& stop);
 
 /// Returns one paragraph about all findings.
 std::string verdict_of(const Audit& audit);

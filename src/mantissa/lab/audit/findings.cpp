@@ -22,7 +22,8 @@ std::string place(const ValueSeries& v) {
 /// Finds one kind of problem in values, one finding for the values that differ only in their layer.
 class Search {
  public:
-  Search(const Audit& audit, std::vector<Finding>& found) : audit_(audit), found_(found) {}
+  Search(const Audit& audit, std::vector<Finding>& found)
+      : audit_(audit), found_(found), searches_(scale_searches(audit)) {}
 
   /// `measure` returns a value's figure in a step, or null. Figures above `limit` are a problem; `write`
   /// completes the finding of the largest one. A problem that `lasts` must occur in at least two observed
@@ -35,7 +36,7 @@ class Search {
       const ValueStep* step;
       std::int64_t first;
       double figure;
-      int scopes;
+      std::vector<std::string> scopes;
     };
     std::vector<Worst> worst;
     for (const ValueSeries& v : audit_.values) {
@@ -44,6 +45,8 @@ class Search {
       std::int64_t first = 0;
       std::size_t times = 0;
       for (const ValueStep& s : v.steps) {
+        if (searches_ && v.pass == "backward" && skipped(s.step)) continue;
+        if (v.delayed && s.step == audit_.points.front().step) continue;  // its scale may have no history yet
         const std::optional<double> here = measure(v, s);
         if (!here || !(*here > limit)) continue;
         ++times;
@@ -55,10 +58,10 @@ class Search {
       const std::string key = fmt::format("{} {} {}", train::patterns_of({v.scope}), v.op, v.pass);
       auto group = std::ranges::find(worst, key, &Worst::key);
       if (group == worst.end()) {
-        worst.push_back({key, &v, most, first, figure, 1});
+        worst.push_back({key, &v, most, first, figure, {v.scope}});
         continue;
       }
-      group->scopes += group->value->scope != v.scope ? 1 : 0;
+      if (std::ranges::find(group->scopes, v.scope) == group->scopes.end()) group->scopes.push_back(v.scope);
       group->first = std::min(group->first, first);
       if (figure > group->figure) group->value = &v, group->step = most, group->figure = figure;
     }
@@ -71,14 +74,24 @@ class Search {
       f.share = w.figure;
       f.evidence = {{"absmax", w.step->absmax}, {"absmin", w.step->absmin}, {"rms", w.step->rms}};
       write(f, *w.value, *w.step, w.figure);
-      if (w.scopes > 1) f.text += fmt::format("; the same in {} more", counted(w.scopes - 1, "layer"));
+      if (w.scopes.size() > 1) {
+        f.text += fmt::format("; the same in {} more", counted(w.scopes.size() - 1, "layer"));
+        const std::size_t at = f.rule ? f.rule->find(f.scope) : std::string::npos;
+        if (at != std::string::npos) f.rule->replace(at, f.scope.size(), train::patterns_of({f.scope}));
+      }
       found_.push_back(std::move(f));
     }
   }
 
  private:
+  bool skipped(std::int64_t step) const {
+    const auto point = std::ranges::find(audit_.points, step, &StepPoint::step);
+    return point != audit_.points.end() && point->skipped;
+  }
+
   const Audit& audit_;
   std::vector<Finding>& found_;
+  bool searches_;
 };
 
 std::string rule_for(const ValueSeries& v) {
@@ -222,7 +235,7 @@ void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Findin
   for (const StepPoint& p : audit.points) {
     if (!p.loss_scale) continue;
     if (*p.loss_scale >= top) top = *p.loss_scale, first = p.step;
-    if (top / *p.loss_scale < t.scale_fall) continue;
+    if (top / *p.loss_scale < t.scale_fall || *p.loss_scale > t.scale_low) continue;
     Finding f;
     f.kind = "scale_collapse";
     f.pass = "backward";
@@ -237,6 +250,36 @@ void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Findin
   }
 }
 
+/// Finds a run that learns nothing at a high learning rate.
+void find_learning_rate(const Audit& audit, std::int64_t vocabulary, std::vector<Finding>& found) {
+  constexpr std::size_t kFewest = 8;  // applied steps
+  std::vector<const StepPoint*> applied;
+  for (const StepPoint& p : audit.points) {
+    if (!p.skipped && std::isfinite(p.loss)) applied.push_back(&p);
+  }
+  if (applied.size() < kFewest || !has_large_rate(audit)) return;
+  double sum = 0;
+  const std::size_t late = applied.size() / 4;
+  for (std::size_t i = applied.size() - late; i < applied.size(); ++i) sum += applied[i]->loss;
+  const double last = sum / static_cast<double>(late), first = applied.front()->loss;
+  const double chance = std::log(static_cast<double>(vocabulary));
+  if (last < first && last < 0.98 * chance) return;
+  Finding f;
+  f.kind = "learning_rate";
+  f.pass = "update";
+  f.step = applied.front()->step;
+  f.severity = 85;
+  f.share = 1;
+  double lr = 0;
+  for (const StepPoint* p : applied) lr = std::max(lr, p->lr);
+  f.evidence = {{"first_loss", first}, {"last_loss", last}, {"chance_loss", chance}, {"lr", lr}};
+  f.text = fmt::format(
+      "at a learning rate of {:g} the model does not learn: the loss is {:.4g} at first and "
+      "{:.4g} at the end, and {:.4g} for ids drawn at random",
+      lr, first, last, chance);
+  found.push_back(std::move(f));
+}
+
 /// Keeps the worst findings of a kind in a pass, and tells how many more there are.
 void shorten(std::vector<Finding>& found) {
   constexpr std::size_t kMost = 3;
@@ -247,7 +290,7 @@ void shorten(std::vector<Finding>& found) {
     const auto after = static_cast<std::size_t>(
         std::count_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(), same));
     if (before + 1 != kMost || after == 0) continue;
-    found[i].text += fmt::format("; {} more places have the same problem", after);
+    found[i].text += fmt::format("; {} the same problem", counted(after, "more place", "has", "have"));
     const Finding kept = found[i];
     found.erase(std::remove_if(found.begin() + static_cast<std::ptrdiff_t>(i) + 1, found.end(),
                                [&](const Finding& f) { return f.kind == kept.kind && f.pass == kept.pass; }),
@@ -277,7 +320,31 @@ Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
   return f;
 }
 
-std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config, const Thresholds& t) {
+bool scale_searches(const Audit& audit) {
+  constexpr double kHigh = 65536;  // where a run usually begins
+  if (audit.points.empty() || !audit.stopped.empty()) return false;
+  const StepPoint &first = audit.points.front(), &last = audit.points.back();
+  if (!first.loss_scale || !last.loss_scale || !(*last.loss_scale < *first.loss_scale)) return false;
+  return !last.skipped || *last.loss_scale >= kHigh;
+}
+
+bool has_large_rate(const Audit& audit) {
+  for (const StepPoint& p : audit.points) {
+    std::int64_t matrices = 0, large = 0;
+    for (const ParameterSeries& w : audit.weights) {
+      for (const auto& [step, health] : w.steps) {
+        if (step != p.step || health.vector) continue;
+        ++matrices;
+        large += p.lr > 0.1 * health.weight_absmax ? 1 : 0;
+      }
+    }
+    if (2 * large > matrices) return true;
+  }
+  return false;
+}
+
+std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config,
+                                   std::int64_t vocabulary, const Thresholds& t) {
   std::vector<Finding> found;
   Search search(audit, found);
   find_overflow(search, t);
@@ -285,6 +352,7 @@ std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& 
   find_errors(search, t);
   find_lost_updates(audit, config, t, found);
   find_scale_fall(audit, t, found);
+  find_learning_rate(audit, vocabulary, found);
   for (Finding& f : found) {
     if (f.rule && !f.cure) f.cure = Cure{{"--rule", *f.rule}};
   }

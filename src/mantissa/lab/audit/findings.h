@@ -20,12 +20,21 @@ struct Thresholds {
   double interior = 2;        // error of intermediate results / error of a bf16 rounding of the result
   double cancellation = 0.5;  // share of sums
   double scale_fall = 64;     // of the loss scale, without a rise in between
+  double scale_low = 64;      // and its value then: from a high start, a scale falls to its place
 };
 
 /// Returns the findings of the audit's values, weights and steps, the worst first. Equal problems of several
 /// layers are one finding, of the worst one.
 std::vector<Finding> find_problems(const Audit& audit, const config::RunConfig& config,
-                                   const Thresholds& thresholds = {});
+                                   std::int64_t vocabulary, const Thresholds& thresholds = {});
+
+/// Returns true if steps were skipped only because the loss scale began too high: it fell, and the last step
+/// was applied, or the scale is still high.
+bool scale_searches(const Audit& audit);
+
+/// Returns true if a step changes most matrices by more than a tenth of their largest elements, as far as the
+/// learning rate tells.
+bool has_large_rate(const Audit& audit);
 
 /// Returns the finding of a step that overflowed, skipped or not.
 Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step);

@@ -43,7 +43,7 @@ std::string words(std::string name) {
   if (name == "lr") return "Learning rate";
   if (name == "absmax") return "Largest magnitude";
   if (name == "absmin") return "Smallest magnitude";
-  std::ranges::replace(name, '_', ' ');
+  if (name.find(' ') == std::string::npos) std::ranges::replace(name, '_', ' ');
   if (!name.empty() && name.front() >= 'a' && name.front() <= 'z')
     name.front() = static_cast<char>(name.front() - 'a' + 'A');
   return name;
@@ -90,14 +90,18 @@ std::string place_html(const Finding& f) {
 // The cure as a command that runs as it stands.
 std::string cure_html(const Audit& audit, const Finding& f) {
   if (!f.cure || f.cure->arguments.empty())
-    return "<p class=\"none-line\">No option of the command line cures this.</p>\n";
+    return fmt::format(
+        "<p class=\"none-line\">{}.</p>\n",
+        report::escaped(f.remark.empty() ? "No option of the command line cures this" : words(f.remark)));
   const std::string arguments = shell_words(f.cure->arguments);
   const std::string& start = audit.run_command.empty() ? audit.command : audit.run_command;
   const bool whole = f.cure->arguments.front() == "mantissa" || start.empty();
   const char* badge = f.cure->tested ? "<span class=\"badge yes\">✓ tested by replay</span>"
                                      : "<span class=\"badge no\">not tested</span>";
   std::string out = fmt::format("<p class=\"cure\">Cure {}</p>\n{}", badge,
-                                report::command_box(whole ? arguments : start + " " + arguments));
+                                report::command_box(!f.command.empty() ? f.command
+                                                    : whole            ? arguments
+                                                                       : start + " " + arguments));
   if (!f.cure->effect.empty())
     out += fmt::format("<p class=\"none-line\">{}</p>\n", report::escaped(words(f.cure->effect)));
   return out;

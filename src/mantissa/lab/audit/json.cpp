@@ -24,7 +24,7 @@ Json json_of(const Finding& f) {
   json["cure"] = nullptr;
   if (f.cure) json["cure"] = f.cure->arguments;
   json["tested"] = f.cure && f.cure->tested;
-  json["text"] = f.text;
+  json["text"] = f.remark.empty() ? f.text : f.text + "; " + f.remark;
   return json;
 }
 

@@ -27,6 +27,14 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
   return v;
 }
 
+/// True if the value is in a format with a scale that follows from earlier steps.
+bool has_delayed_scale(const plan::Program& program, const runtime::ObservedValue& value) {
+  const std::int32_t buffer =
+      value.factor ? value.step->inputs[value.index].buffer : value.step->outputs[value.index];
+  const std::optional<plan::Quantization>& q = program.buffer(buffer).quantization;
+  return q && q->scale >= 0 && !program.scales[static_cast<std::size_t>(q->scale)].current;
+}
+
 }  // namespace
 
 void Record::add_step(const train::StepReport& r) {
@@ -37,6 +45,7 @@ void Record::add_step(const train::StepReport& r) {
   p.lr = r.lr;
   p.loss_scale = r.loss_scale;
   p.skipped = r.skipped;
+  p.batch_skipped = r.batch_skipped;
   if (r.overflow) p.overflow = r.overflow->what;
   for (const runtime::ParameterHealth& h : r.health) {
     auto series = std::ranges::find(audit_.weights, h.name, &ParameterSeries::name);
@@ -63,6 +72,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.format = value.format;
     s.rounded = value.rounded;
     s.factor = value.is_operand();
+    s.delayed = has_delayed_scale(program, value);
     s.interior = holds(step.interior, program.arithmetic) ? std::string() : std::string(step.op->interior);
     s.decided_by = step.decided_by;
   }

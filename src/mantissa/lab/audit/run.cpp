@@ -22,8 +22,9 @@ namespace {
 
 /// Returns true for at most `most` of `steps` steps, the first and the last among them.
 bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
-  if (steps <= most) return true;
-  if (step == steps) return true;
+  if (most == 0) return false;
+  if (steps <= most || step == steps) return true;
+  if (most == 1) return false;
   const auto at = [&](std::int64_t s) { return s * (most - 1) / steps; };
   return step == 1 || at(step) != at(step - 1);
 }
@@ -91,6 +92,38 @@ FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
   return first;
 }
 
+/// The overflows of an audit, each with the first step of its place.
+class Overflows {
+ public:
+  void add(const train::Overflow& overflow, std::int64_t step) {
+    const auto same = [&](const auto& o) {
+      return o.first.scope == overflow.scope && o.first.op == overflow.op && o.first.pass == overflow.pass;
+    };
+    const auto known = std::ranges::find_if(all_, same);
+    at_ = static_cast<std::size_t>(known - all_.begin());
+    if (known == all_.end()) all_.emplace_back(overflow, step);
+  }
+
+  /// Adds the finding: of the overflow that stopped the run, otherwise of the first one. A loss scale that
+  /// found its value by skipping steps is not a problem.
+  void report(Audit& audit, std::vector<Finding>& found) {
+    if (all_.empty()) return;
+    const auto forward = [](const auto& o) { return o.first.forward; };
+    if (scale_searches(audit) && std::ranges::none_of(all_, forward)) return;
+    if (audit.stopped.empty()) {
+      const auto worst = std::ranges::find_if(all_, forward);
+      at_ = worst == all_.end() ? 0 : static_cast<std::size_t>(worst - all_.begin());
+    }
+    const auto& [overflow, step] = all_[at_];
+    audit.first_non_finite = first_of(overflow, step);
+    found.push_back(nonfinite_finding(overflow, step));
+  }
+
+ private:
+  std::vector<std::pair<train::Overflow, std::int64_t>> all_;
+  std::size_t at_ = 0;
+};
+
 }  // namespace
 
 Audit audit_run(const AuditSource& source, const AuditOptions& options, const OnAuditStep& on_step,
@@ -110,6 +143,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   const std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
   const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
   Record record(audit);
+  Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
   try {
     while (trainer.step() < last && !stop.stop_requested()) {
@@ -123,21 +157,16 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (nth < 1) continue;
       record.add_step(*r);
       if (observer) record.add_values(step, trainer.program(), observer->take());
-      if (r->overflow && !audit.first_non_finite) {
-        audit.first_non_finite = first_of(*r->overflow, step);
-        found.push_back(nonfinite_finding(*r->overflow, step));
-      }
+      if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
     }
   } catch (const RunStopped& e) {
     audit.stopped = e.message();
-    if (trainer.overflow()) {
-      std::erase_if(found, [](const Finding& f) { return f.kind == "nonfinite"; });
-      found.push_back(nonfinite_finding(*trainer.overflow(), trainer.step() + 1));
-      audit.first_non_finite = first_of(*trainer.overflow(), trainer.step() + 1);
-    }
+    if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
   }
-  for (Finding& f : find_problems(audit, config)) found.push_back(std::move(f));
+  overflows.report(audit, found);
+  for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
+    found.push_back(std::move(f));
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
   audit.findings = std::move(found);
   const Thresholds limits;
@@ -148,10 +177,18 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
                       {"bias", limits.bias},
                       {"interior", limits.interior},
                       {"cancellation", limits.cancellation},
-                      {"scale_fall", limits.scale_fall}};
-  if (options.tries_cures) try_cures(audit, source, stop);
+                      {"scale_fall", limits.scale_fall},
+                      {"scale_low", limits.scale_low}};
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  audit.seconds = seconds();
+  if (options.tries_cures) try_cures(audit, source, {steps, options.trial_seconds}, stop);
+  for (Finding& f : audit.findings) {
+    if (f.cure && options.cure_command) f.command = options.cure_command(*f.cure);
+  }
   audit.verdict = verdict_of(audit);
-  audit.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  audit.seconds = seconds();
   return audit;
 }
 

@@ -18,7 +18,9 @@ struct AuditOptions {
   std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
   std::int64_t observed = 20;  // at most so many of them, evenly spread
   bool tries_cures = true;
-  std::string command = {}, run_command = {};  // Audit::command, Audit::run_command
+  double trial_seconds = 25;                                  // after which no cure is tried
+  std::string command = {}, run_command = {};                 // Audit::command, Audit::run_command
+  std::function<std::string(const Cure&)> cure_command = {};  // Finding::command
 };
 
 /// What an audit needs to run the steps, as often as it tries a cure.

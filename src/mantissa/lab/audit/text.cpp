@@ -10,10 +10,11 @@ std::string to_text(const Audit& audit) {
   for (std::size_t i = 0; i < audit.findings.size(); ++i) {
     const Finding& f = audit.findings[i];
     text += fmt::format("\n{:>3}  {:<15} {}\n", i + 1, f.kind, f.text);
-    if (f.cure) {
-      text += fmt::format("     cure{}: {}\n", f.cure->tested ? " (tested)" : " (not tested)",
-                          shell_words(f.cure->arguments));
-    }
+    const std::string command = !f.cure ? "" : f.command.empty() ? shell_words(f.cure->arguments) : f.command;
+    if (f.cure)
+      text +=
+          fmt::format("     cure{}:\n        {}\n", f.cure->tested ? " (tested)" : " (not tested)", command);
+    if (!f.remark.empty()) text += fmt::format("     {}\n", f.remark);
   }
   return text;
 }

@@ -1,0 +1,97 @@
+#include "mantissa/lab/audit/trials.h"
+
+#include <algorithm>
+
+#include "mantissa/run/cures.h"
+
+namespace mantissa::lab {
+namespace {
+
+constexpr double kSlow = 10;         // seconds of an audit of which a trial observes only the last step
+constexpr std::size_t kApplied = 3;  // steps at the end that a cure must complete
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+bool has_kind(const std::vector<Finding>& findings, const std::string& kind) {
+  return std::ranges::find(findings, kind, &Finding::kind) != findings.end();
+}
+
+/// True if the run went on to its end, and its last steps changed the weights.
+bool runs(const Audit& audit) {
+  if (!audit.stopped.empty()) return false;
+  std::size_t applied = 0;
+  for (auto p = audit.points.rbegin(); p != audit.points.rend() && applied < kApplied; ++p) {
+    if (p->batch_skipped) continue;
+    if (p->skipped) return false;
+    ++applied;
+  }
+  return applied > 0;
+}
+
+}  // namespace
+
+Trials::Trials(const Audit& audit, const AuditSource& source, std::int64_t steps, double seconds,
+               const std::stop_token& stop)
+    : audit_(audit),
+      source_(source),
+      steps_(steps),
+      seconds_(seconds),
+      stop_(stop),
+      begin_(std::chrono::steady_clock::now()) {}
+
+const Trial* Trials::find(const std::vector<std::string>& arguments, bool observed) const {
+  const auto same = [&](const Trial& t) { return t.arguments == arguments && (t.observed || !observed); };
+  const auto at = std::ranges::find_if(trials_, same);
+  return at == trials_.end() ? nullptr : &*at;
+}
+
+template <class Change>
+const Trial* Trials::run(std::vector<std::string> arguments, bool observed, const Change& change) {
+  if (const Trial* done = find(arguments, observed)) return done;
+  if (stop_.stop_requested()) return nullptr;
+  if (longest_ > 0 && seconds_since(begin_) + longest_ > seconds_) {
+    if (std::ranges::find(missed_, arguments) == missed_.end()) missed_.push_back(std::move(arguments));
+    return nullptr;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  Trial trial{std::move(arguments), observed};
+  try {
+    const config::RunConfig changed = change();
+    const std::int64_t seen = !observed ? 0 : audit_.seconds > kSlow ? 1 : AuditOptions().observed;
+    const AuditSource again{changed,     source_.model, source_.data, source_.device,
+                            source_.run, source_.state, source_.from};
+    Audit audit = audit_run(again, {.steps = steps_, .observed = seen, .tries_cures = false}, {}, stop_);
+    if (stop_.stop_requested()) return nullptr;  // it may be incomplete
+    trial.runs = lab::runs(audit);
+    trial.findings = std::move(audit.findings);
+  } catch (const Error&) {  // the config or a format does not take the cure
+  }
+  longest_ = std::max(longest_, seconds_since(begin));
+  return &trials_.emplace_back(std::move(trial));
+}
+
+const Trial* Trials::under(const Cure& cure, bool observed) {
+  return run(cure.arguments, observed, [&] { return run::with_cure(source_.config, cure); });
+}
+
+const Trial* Trials::in_f32() {
+  return run({"f32"}, false, [&] {
+    config::RunConfig config = source_.config;
+    config.policy = precision::Policy();
+    return config;
+  });
+}
+
+bool Trials::cures(const Trial& trial, const Finding& finding) const {
+  return trial.runs && std::ranges::none_of(trial.findings, [&](const Finding& f) {
+           if (f.kind == finding.kind) return true;
+           // Weights may begin to lose updates once their gradients are right: that is another problem.
+           const bool worse =
+               (f.severity > finding.severity && f.kind != "rounded_away") || f.kind == "learning_rate";
+           return worse && !has_kind(audit_.findings, f.kind);
+         });
+}
+
+}  // namespace mantissa::lab

@@ -1,0 +1,55 @@
+// Repeats the steps of an audit under cures, each once, within a limit of time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "mantissa/lab/audit/run.h"
+
+namespace mantissa::lab {
+
+/// What the steps of an audit showed under a cure.
+struct Trial {
+  std::vector<std::string> arguments;  // of the cure
+  bool observed = false;               // every value was seen; otherwise only losses, weights and stops
+  bool runs = false;  // the config takes the cure, no step stopped the run, and the last steps were applied
+  std::vector<Finding> findings = {};
+};
+
+class Trials {
+ public:
+  /// `seconds` is the time after which no trial begins; the first always does.
+  Trials(const Audit& audit, const AuditSource& source, std::int64_t steps, double seconds,
+         const std::stop_token& stop);
+
+  /// Returns the trial of a cure, or null if there is no time for it. Valid until the next call.
+  const Trial* under(const Cure& cure, bool observed);
+  /// The same with every format in f32, without rules.
+  const Trial* in_f32();
+
+  /// Returns the number of cures that found no time.
+  std::int64_t missed() const { return static_cast<std::int64_t>(missed_.size()); }
+  /// Returns true if the finding and its kind are gone everywhere, and nothing worse has come.
+  bool cures(const Trial& trial, const Finding& finding) const;
+
+ private:
+  const Trial* find(const std::vector<std::string>& arguments, bool observed) const;
+  template <class Change>
+  const Trial* run(std::vector<std::string> arguments, bool observed, const Change& change);
+
+  const Audit& audit_;
+  const AuditSource& source_;
+  std::int64_t steps_;
+  double seconds_;
+  std::stop_token stop_;
+  std::vector<Trial> trials_;
+  std::vector<std::vector<std::string>> missed_;
+  std::chrono::steady_clock::time_point begin_;
+  double longest_ = 0;  // seconds of a trial
+};
+
+}  // namespace mantissa::lab
