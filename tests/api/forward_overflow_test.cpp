@@ -109,6 +109,20 @@ TEST_F(ForwardOverflow, AWeightBeyondF16IsNamedWithItsElement) {
       << head;
 }
 
+TEST_F(ForwardOverflow, AResumedRunStopsAtTheSameStepWithTheSameMessage) {
+  const RunStopped first = stopped("a", 30, "16-mixed");
+  TrainOptions options = into(folder_ / "a");
+  options.resume = 0;
+  const std::size_t lines = read_all(folder_ / "a/metrics.jsonl").size();
+  try {
+    train(Config::parse(config(30, "16-mixed")), options);
+    ADD_FAILURE() << "the run did not stop";
+  } catch (const RunStopped& e) {
+    EXPECT_EQ(e.message(), first.message());
+  }
+  EXPECT_EQ(read_all(folder_ / "a/metrics.jsonl").size(), lines) << "no further step was counted";
+}
+
 TEST_F(ForwardOverflow, IsLeftToTheScaleWithoutPatience) {
   const RunStopped e = stopped("a", 60, "16-mixed",
                                {"precision.loss_scale.forward_overflow_patience=0",
