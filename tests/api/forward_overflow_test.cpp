@@ -89,6 +89,40 @@ TEST_F(ForwardOverflow, StopsAfterThreeStepsAndNamesTheRowOfTheWeight) {
       << one.message();
 }
 
+TEST_F(ForwardOverflow, AWeightBeyondF16IsNamedWithItsElement) {
+  const auto stop_of = [&](const std::string& tensor, const std::string& out) {
+    const std::vector<std::string> untied = {"model.tie_word_embeddings=false"};
+    model_ = train(Config::parse(tiny_config(2, "32-true"), untied), into(folder_ / (out + "-base"))).model;
+    enlarge(model_, tensor, 11, 3e7F);
+    return stopped(out, 30, "16-mixed", {"precision.loss_scale.forward_overflow_patience=1"}).message();
+  };
+  const std::string product = stop_of("model.layers.0.self_attn.v_proj.weight", "product");
+  EXPECT_TRUE(has(product,
+                  "model.layers.0.self_attn.v_proj matmul forward reads a weight beyond the range of f16: "
+                  "model.layers.0.self_attn.v_proj.weight, row 11 column "))
+      << product;
+  EXPECT_TRUE(has(product, " (f16), the largest of ")) << product;
+  // A logit of -inf is a probability of 0, so values that are not finite may appear only in later steps.
+  const std::string head = stop_of("lm_head.weight", "head");
+  EXPECT_TRUE(
+      has(head, "lm_head log_prob forward reads a weight beyond the range of f16: lm_head.weight, row 11"))
+      << head;
+}
+
+TEST_F(ForwardOverflow, AResumedRunStopsAtTheSameStepWithTheSameMessage) {
+  const RunStopped first = stopped("a", 30, "16-mixed");
+  TrainOptions options = into(folder_ / "a");
+  options.resume = 0;
+  const std::size_t lines = read_all(folder_ / "a/metrics.jsonl").size();
+  try {
+    train(Config::parse(config(30, "16-mixed")), options);
+    ADD_FAILURE() << "the run did not stop";
+  } catch (const RunStopped& e) {
+    EXPECT_EQ(e.message(), first.message());
+  }
+  EXPECT_EQ(read_all(folder_ / "a/metrics.jsonl").size(), lines) << "no further step was counted";
+}
+
 TEST_F(ForwardOverflow, IsLeftToTheScaleWithoutPatience) {
   const RunStopped e = stopped("a", 60, "16-mixed",
                                {"precision.loss_scale.forward_overflow_patience=0",

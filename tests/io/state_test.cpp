@@ -27,6 +27,7 @@ class State : public test::TemporaryFolder {
     header.seed = std::numeric_limits<std::uint64_t>::max();
     header.rng = {{"rounding", 1ULL << 63}};
     header.scaler = precision::ScalerState{0x1.000001p16, 12, -1, 2};
+    header.forward_overflows = 2;
     header.config_toml = "[run]\nname = \"é\"\n";
     header.model_config = "{}";
     header.policy = "params=f32";
@@ -82,6 +83,7 @@ TEST_F(State, ReadsWhatItWrites) {
 TEST_F(State, KeepsTheAbsenceOfAScaler) {
   StateHeader plain = header(1);
   plain.scaler.reset();
+  plain.forward_overflows = 0;
   plain.changes.clear();
   plain.rng.clear();
   write_state(folder, plain, {}, 1);

@@ -28,10 +28,12 @@ struct StateHeader {
   std::map<std::string, std::uint64_t>
       rng;  // counters, by name, of generators that are not keyed by the step
   std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
-  std::string config_toml;                       // resolved
-  std::string model_config;                      // config.json
-  std::string policy;                            // the policy's line
-  std::vector<std::string> changes;              // changes made by --resume, one entry each, oldest first
+  std::int64_t forward_overflows = 0;  // skipped steps in a row, up to `step`, that overflowed in the
+                                       // forward pass; only with a scaler
+  std::string config_toml;             // resolved
+  std::string model_config;            // config.json
+  std::string policy;                  // the policy's line
+  std::vector<std::string> changes;    // changes made by --resume, one entry each, oldest first
   friend bool operator==(const StateHeader&, const StateHeader&) = default;
 };
 

@@ -43,7 +43,8 @@ nlohmann::json json_of_header(const StateHeader& header) {
     json["scaler"] = {{"scale", header.scaler->scale},
                       {"iteration", header.scaler->iteration},
                       {"last_overflow", header.scaler->last_overflow},
-                      {"hysteresis", header.scaler->hysteresis}};
+                      {"hysteresis", header.scaler->hysteresis},
+                      {"forward_overflows", header.forward_overflows}};
   }
   return json;
 }
@@ -94,6 +95,7 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
     header.scaler = precision::ScalerState{
         scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),
         scaler.at("last_overflow").get<std::int64_t>(), scaler.at("hysteresis").get<std::int64_t>()};
+    header.forward_overflows = scaler.value("forward_overflows", std::int64_t{0});  // absent in older states
   }
   return header;
 }

@@ -121,7 +121,13 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
   for (const train::Trainer::NamedMemory& m : trainer.state_memory())
     read_memory({trainer, state, folder}, m);
   const io::StateHeader& header = state.header();
-  trainer.restore(header.step, header.applied, header.tokens, header.scaler);
+  // Another policy may cure the overflows of the forward pass, so it starts a new count.
+  const bool same = header.policy == trainer.config().policy.line();
+  trainer.restore({.step = header.step,
+                   .applied = header.applied,
+                   .tokens = header.tokens,
+                   .forward_overflows = same ? header.forward_overflows : 0},
+                  header.scaler);
 }
 
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
@@ -133,7 +139,10 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.skipped = trainer.skipped();
   header.tokens = trainer.tokens();
   header.loss = loss;
-  if (trainer.scaler()) header.scaler = trainer.scaler()->state();
+  if (trainer.scaler()) {
+    header.scaler = trainer.scaler()->state();
+    header.forward_overflows = trainer.forward_overflows();
+  }
   header.data_position = trainer.step() * config.batch.global_batch_size;
   header.seed = config.run.seed;
   header.config_toml = config.to_toml();

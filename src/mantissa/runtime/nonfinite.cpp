@@ -48,15 +48,14 @@ class Search {
              double value) {
     where_ = &step;
     output_ = output;
+    if (find_weight_beyond(step, call)) return;
     found_.scope = step.scope;
     found_.op = step.op->op;
     found_.pass = precision::name(plan::pass_of(step.phase));
     found_.format = call.outputs[output].type;
     found_.value = value;
     found_.channel = static_cast<std::int64_t>(element) % call.outputs[output].width;
-    for (const graph::Argument& in : call.inputs) {
-      if (!in.integer) found_.inputs.push_back(largest_finite(widened(in, call.ctx)));
-    }
+    add_inputs(call);
     find_weight(step, call, output);
     std::optional<Unrounded> before = beyond_operand(call, step);
     if (!before) {
@@ -73,6 +72,50 @@ class Search {
     found_.value = before->value;
     found_.format = before->format;
     if (std::isfinite(before->value)) found_.field = before->field;
+  }
+
+  /// Finds the first weight, in the order of the plan up to `last`, whose copy overflows: the copy is
+  /// infinite before any step runs. A later step may be the first whose result is not finite, because a logit
+  /// of -inf is a probability of 0.
+  bool find_weight_beyond(const plan::Step& last, const graph::Call& call) {
+    for (const plan::Step& step : program_.steps) {
+      const bool end = &step == &last;
+      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+        // A step that reads single values, such as rows of the embedding, may not have read the infinite
+        // ones.
+        const bool value = reads_value(step, i);
+        if (value && !end) continue;
+        const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
+        if (copy.home != plan::Home::copy || copy.quantization) continue;
+        const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
+        if (holds(copy.type, slot.master)) continue;
+        const Matrix master = executor_.buffer(slot.master_buffer);
+        const std::int64_t width = slot.shape.last();
+        const std::int64_t rows = slot.shape.count() / width;
+        found_.beyond = beyond_format(call.ctx, {master.data, master.type, width}, rows, copy.type);
+        if (!found_.beyond) continue;
+        found_.scope = step.scope;
+        found_.op = step.op->op;
+        found_.pass = precision::name(plan::pass_of(step.phase));
+        found_.format = copy.type;
+        found_.value = found_.beyond->value;
+        found_.field = value ? "residual" : "compute";
+        found_.weight = slot.name;
+        found_.weight_vector = slot.shape.dims().size() == 1;
+        found_.channel = found_.weight_vector ? found_.beyond->column : found_.beyond->row;
+        if (end) add_inputs(call);
+        if (end && i < found_.inputs.size()) found_.inputs[i] = std::abs(found_.value);
+        return true;
+      }
+      if (end) break;
+    }
+    return false;
+  }
+
+  void add_inputs(const graph::Call& call) {
+    for (const graph::Argument& in : call.inputs) {
+      if (!in.integer) found_.inputs.push_back(largest_finite(widened(in, call.ctx)));
+    }
   }
 
   /// Finds the weight's row or column that makes the channel, if it is much larger than the others: of the
@@ -219,13 +262,20 @@ double unsigned_nan(double value) {
 
 std::string NonFinite::text() const {
   std::string text = fmt::format("{} {} {} ", scope, op, pass);
+  if (beyond) {
+    const std::string place = weight_vector ? fmt::format("element {}", beyond->column)
+                                            : fmt::format("row {} column {}", beyond->row, beyond->column);
+    text += fmt::format("reads a weight beyond the range of {}: {}, {}: ", name(format), weight, place);
+  }
   if (std::isfinite(value)) {
     text += fmt::format("{:.2g} {} {} ({})", value, value > 0 ? ">" : "<",
                         std::copysign(traits(format).max_finite, value), name(format));
   } else {
     text += fmt::format("{} ({})", unsigned_nan(value), name(format));
   }
-  if (!weight.empty()) {
+  if (beyond) {
+    if (beyond->count > 1) text += fmt::format(", the largest of {} such elements", beyond->count);
+  } else if (!weight.empty()) {
     text += fmt::format(" in channel {}: {} {} of {} has rms {:.2g}, {:.0f} times the median {}'s", channel,
                         weight_column ? "column" : "row", channel, weight, line.rms, line.ratio,
                         weight_column ? "column" : "row");

@@ -25,11 +25,14 @@ struct NonFinite {
   std::string weight = {};          // the weight of a product, if its line of this channel is an outlier
   bool weight_column = false;       // that line is a column, not a row
   WeightLine line = {};             // that line
+  std::optional<BeyondFormat> beyond = {};  // of `weight`: the value is this element, which its copy in
+                                            // `format` cannot hold
+  bool weight_vector = false;               // `weight` has one dimension
   std::vector<std::int64_t> rows =
       {};  // data rows of the step with such values; empty if they belong to no row
 
   /// Returns for example "model.layers.3.mlp.down_proj matmul forward 8.1e4 > 65504 (f16)", followed by the
-  /// outlier of the weight, if there is one.
+  /// outlier of the weight, if there is one. Names the row and column of a weight beyond its copy's format.
   std::string text() const;
   /// Returns the rule that makes the value f32: {"--rule", "model.layers.3.mlp.down_proj: compute=f32"}, or
   /// nothing if it is f32 already.

@@ -104,11 +104,11 @@ void Trainer::enter(std::size_t part) {
   bind();
 }
 
-void Trainer::restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
-                      const std::optional<precision::ScalerState>& scaler) {
-  step_ = step;
-  applied_ = applied;
-  tokens_ = tokens;
+void Trainer::restore(const Progress& progress, const std::optional<precision::ScalerState>& scaler) {
+  step_ = progress.step;
+  applied_ = progress.applied;
+  tokens_ = progress.tokens;
+  forward_overflows_ = progress.forward_overflows;
   if (scaler_ && scaler) scaler_->restore(*scaler);
   weights_->scales().refresh();
   weights_->refresh_copies();

@@ -90,9 +90,14 @@ class Trainer {
   std::int64_t tokens() const { return tokens_; }
   /// Returns null under a policy without a loss scale.
   const std::optional<precision::LossScaler>& scaler() const { return scaler_; }
+  /// Returns the number of skipped steps in a row, up to step(), that overflowed in the forward pass.
+  std::int64_t forward_overflows() const { return forward_overflows_; }
+  /// The counters of a resumed state.
+  struct Progress {
+    std::int64_t step = 0, applied = 0, tokens = 0, forward_overflows = 0;
+  };
   /// Sets the counters of a resumed state. A scaler that the state does not have keeps its initial scale.
-  void restore(std::int64_t step, std::int64_t applied, std::int64_t tokens,
-               const std::optional<precision::ScalerState>& scaler);
+  void restore(const Progress& progress, const std::optional<precision::ScalerState>& scaler);
 
   /// Returns the overflow that stopped the last advance(), or null.
   const std::optional<Overflow>& overflow() const { return overflow_; }
@@ -157,7 +162,7 @@ class Trainer {
   void overflowed(StepReport& report, const text::StepData& rows);
   [[noreturn]] void stop_at_minimum(const Overflow& overflow) const;
   /// Throws because the forward pass overflowed in several steps in a row.
-  [[noreturn]] void stop_forward(const Overflow& overflow) const;
+  [[noreturn]] void stop_forward(const Overflow& overflow, std::int64_t in_a_row) const;
   [[noreturn]] void stop_non_finite(const Overflow& overflow, double loss) const;
   /// Throws with the message `what`, the first non-finite value, the rows and the cures.
   [[noreturn]] void stop_at_value(const std::string& what, const Overflow& overflow,

@@ -87,24 +87,24 @@ void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
   report.skipped = true;
   // The loss is not scaled, so if it is not finite, the forward pass overflowed.
   overflow.forward = overflow.forward || !std::isfinite(report.loss);
-  forward_overflows_ = overflow.forward ? forward_overflows_ + 1 : 0;
-  if (!skips && forward_overflows_ == config_.loss_scale.forward_overflow_patience) stop_forward(overflow);
+  const std::int64_t in_a_row = overflow.forward ? forward_overflows_ + 1 : 0;
+  const std::int64_t patience = config_.loss_scale.forward_overflow_patience;
+  if (!skips && patience > 0 && in_a_row >= patience) stop_forward(overflow, in_a_row);
   if (!skips && scaler_->at_minimum()) stop_at_minimum(overflow);
+  forward_overflows_ = in_a_row;
   report.overflow = std::move(overflow);
 }
 
-void Trainer::stop_forward(const Overflow& overflow) const {
+void Trainer::stop_forward(const Overflow& overflow, std::int64_t in_a_row) const {
   std::vector<Cure> cures = cures_of(overflow);
   cures.push_back(resumed({"--precision", "bf16-mixed"}));
   cures.push_back(resumed({"--set", "precision.loss_scale.forward_overflow_patience=0"},
                           "skips such steps until the loss scale is at its minimum"));
   throw RunStopped(
-      fmt::format(
-          "step {}: the forward pass overflows{}, and a lower loss scale cannot prevent it: {}; "
-          "data {}; no weight was changed by this step",
-          step_ + 1,
-          forward_overflows_ > 1 ? fmt::format(" for the {} step in a row", nth(forward_overflows_)) : "",
-          overflow.what, overflow.rows),
+      fmt::format("step {}: the forward pass overflows{}, and a lower loss scale cannot prevent it: {}; "
+                  "data {}; no weight was changed by this step",
+                  step_ + 1, in_a_row > 1 ? fmt::format(" for the {} step in a row", nth(in_a_row)) : "",
+                  overflow.what, overflow.rows),
       std::move(cures));
 }
 
