@@ -30,7 +30,7 @@ ValueStep value_step(std::int64_t step, const runtime::ObservedValue& value) {
 /// True if the value is in a format with a scale that follows from earlier steps.
 bool has_delayed_scale(const plan::Program& program, const runtime::ObservedValue& value) {
   const std::int32_t buffer =
-      value.factor ? value.step->inputs[value.index].buffer : value.step->outputs[value.index];
+      value.is_operand() ? value.step->inputs[value.index].buffer : value.step->outputs[value.index];
   const std::optional<plan::Quantization>& q = program.buffer(buffer).quantization;
   return q && q->scale >= 0 && !program.scales[static_cast<std::size_t>(q->scale)].current;
 }
