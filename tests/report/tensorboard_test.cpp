@@ -158,6 +158,48 @@ TEST_F(TensorBoard, StepsAndValidationsAreThereAtOnce) {
   EXPECT_EQ(message_of_bytes(payloads[4]).find(2)->second, "4");
 }
 
+std::vector<double> doubles_of(const std::string& bytes) {
+  std::vector<double> all;
+  for (std::string_view rest = bytes; !rest.empty();) all.push_back(take<double>(rest));
+  return all;
+}
+
+TEST_F(TensorBoard, AHistogramHasABucketForEveryPowerOfTwo) {
+  const std::vector<double> values = {
+      -6, -2, 0, 0, 0.5, 0.75, 2, 3.5, std::numeric_limits<double>::infinity()};
+  Distribution d, zeros;
+  d.add(values.data(), 3);
+  d.add(values.data() + 3, values.size() - 3);
+  const double zero = 0;
+  zeros.add(&zero, 1);
+  const std::vector<TaggedDistribution> histograms = {{"weights/a", &d}, {"weights/b", &zeros}};
+  TensorBoardWriter writer(folder);
+  writer.write_histograms(7, histograms);
+  const std::vector<std::string> payloads = payloads_of(test::contents_of(writer.path()));
+  ASSERT_EQ(payloads.size(), 3U);
+  const Message event = message_of_bytes(payloads[2]);
+  EXPECT_EQ(event.find(2)->second, "7");
+  std::map<std::string, Message> read;
+  for (const auto& [field, bytes] : message_of_bytes(event.find(5)->second)) {
+    const Message value = message_of_bytes(bytes);
+    read[value.find(1)->second] = message_of_bytes(value.find(5)->second);
+  }
+  ASSERT_EQ(read.size(), 2U);
+  const auto of = [&](const char* tag, std::uint64_t field) {
+    return doubles_of(read[tag].find(field)->second);
+  };
+  using Doubles = std::vector<double>;
+  EXPECT_EQ(of("weights/a", 1), Doubles{-6});
+  EXPECT_EQ(of("weights/a", 2), Doubles{3.5});
+  EXPECT_EQ(of("weights/a", 3), Doubles{8}) << "the finite values";
+  EXPECT_EQ(of("weights/a", 4), Doubles{-1.25});
+  EXPECT_EQ(of("weights/a", 5), Doubles{36 + 4 + 0.25 + 0.5625 + 4 + 12.25});
+  EXPECT_EQ(of("weights/a", 6), (Doubles{-4, -2, 0.5, 1, 2, 4}));
+  EXPECT_EQ(of("weights/a", 7), (Doubles{1, 1, 2, 2, 0, 2}));
+  EXPECT_EQ(of("weights/b", 3), Doubles{1});
+  EXPECT_EQ(of("weights/b", 7), Doubles{1});
+}
+
 TEST_F(TensorBoard, EveryWriterHasASeparateFile) {
   const TensorBoardWriter first(folder), second(folder);
   EXPECT_NE(first.path(), second.path());

@@ -282,5 +282,28 @@ TEST(Observers, SeeTheTermThatIsAddedToASum) {
   }
 }
 
+TEST(Observers, GiveEveryValueAnotherName) {
+  for (const char* policy : {"bf16-mixed", "bf16-true", "16-true", "fp8-hybrid", "32-true compute=bf16"}) {
+    SCOPED_TRACE(policy);
+    const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+    const Compiled c(graph, precision::Policy::parse(policy), options());
+    std::vector<std::string> names;
+    for (const ObservedValue& v : observed(c)) {
+      names.push_back(v.step->scope + " " + std::string(v.step->op->op) + " " +
+                      std::string(precision::name(pass_of(v))) + " " + name_of(c.program, v));
+    }
+    const auto has = [&](std::string_view name) { return std::ranges::find(names, name) != names.end(); };
+    for (const char* name : {"grad.q", "grad.k", "grad.v"})
+      EXPECT_TRUE(has("model.layers.0.self_attn attention backward " + std::string(name))) << name;
+    EXPECT_TRUE(has("model.layers.0.mlp swiglu backward grad.gate"));
+    EXPECT_TRUE(has("model.layers.1.mlp.up_proj matmul backward grad.weight"));
+    EXPECT_TRUE(has("model.norm rmsnorm forward rmsnorm"));
+    EXPECT_TRUE(has("lm_head log_prob forward lse"));
+    std::ranges::sort(names);
+    const auto twice = std::ranges::adjacent_find(names);
+    EXPECT_EQ(twice, names.end()) << (twice == names.end() ? "" : *twice);
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::runtime

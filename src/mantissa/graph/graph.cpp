@@ -66,6 +66,7 @@ NodeId Graph::add_node(Node node, std::span<const OutputSpec> outputs) {
   for (const OutputSpec& spec : outputs) {
     Value value;
     value.name = fmt::format("{}.{}{}{}", node.scope, node.op->id, spec.name.empty() ? "" : ".", spec.name);
+    value.label = spec.name;
     value.kind = spec.kind;
     value.role = spec.role;
     value.shape = spec.shape;

@@ -68,6 +68,7 @@ using Fill = std::function<void(Matrix, Scalar)>;
 struct Value {
   // parameters: the weight's name; inputs, constants, states: their names; otherwise "scope.op"
   std::string name;
+  std::string_view label = {};  // results of nodes: OutputSpec::name
   ValueKind kind = ValueKind::activation;
   Role role = Role::compute;
   Shape shape;

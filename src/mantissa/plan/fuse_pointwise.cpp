@@ -98,10 +98,17 @@ class Fusing {
       if (how[i].from == Wire::From::own) fused.inputs.push_back(b.inputs[i]);
     }
     fused.outputs.clear();
+    fused.labels.clear();
+    const auto add_output = [&](const Step& from, std::size_t o) {
+      const bool labelled = o < from.labels.size() && !from.labels[o].empty();
+      fused.outputs.push_back(from.outputs[o]);
+      fused.labels.push_back(labelled ? from.labels[o] : std::string(from.op->op));
+    };
     for (std::size_t o = 0; o < a.outputs.size(); ++o) {
-      if (kept[o]) fused.outputs.push_back(a.outputs[o]);
+      if (kept[o]) add_output(a, o);
     }
-    fused.outputs.insert(fused.outputs.end(), b.outputs.begin(), b.outputs.end());
+    for (std::size_t o = 0; o < b.outputs.size(); ++o) add_output(b, o);
+    if (fused.outputs.size() == 1) fused.labels.clear();
     fused.parts.clear();
     for (const Step* part : {&a, &b}) {
       if (part->parts.empty()) fused.parts.emplace_back(part->op->id);

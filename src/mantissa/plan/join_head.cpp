@@ -52,6 +52,8 @@ void join_head(Program& program) {
     both.op = &graph::find_op(forward.op->joint);
     both.inputs.erase(both.inputs.begin() + 3);  // lse, which the joint op computes itself
     both.outputs.insert(both.outputs.end(), forward.outputs.begin(), forward.outputs.end());
+    both.labels.insert(both.labels.end(), forward.labels.begin(), forward.labels.end());
+    both.forward_results = forward.outputs.size();
     forward.phase = graph::Phase::evaluate;
   }
 }

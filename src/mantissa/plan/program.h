@@ -79,6 +79,11 @@ struct Step {
   graph::Phase phase = graph::Phase::forward;
   std::vector<Operand> inputs;
   std::vector<BufferId> outputs;
+  /// Names of outputs among those of the step, for observers: "q", "grad.weight"; "" if the op has one result
+  /// of its kind. May be shorter than `outputs`.
+  std::vector<std::string> labels = {};
+  std::size_t forward_results =
+      0;  // of a gradient's step: the last outputs, which are results of the forward op
   BufferId addend = kNoBuffer;
   Scalar rounded = Scalar::f32;           // rounding of the result before the addend
   Factor compute = Scalar::f32;           // format of factors, from the policy for this use

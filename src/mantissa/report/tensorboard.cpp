@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <deque>
 #include <vector>
@@ -68,12 +70,65 @@ namespace event {
 constexpr std::uint32_t kWallTime = 1, kStep = 2, kFileVersion = 3, kSummary = 5, kSessionLog = 7;
 }
 namespace summary {
-constexpr std::uint32_t kValue = 1, kTag = 1, kSimpleValue = 2;
+constexpr std::uint32_t kValue = 1, kTag = 1, kSimpleValue = 2, kHistogram = 5;
+}
+namespace histogram {
+constexpr std::uint32_t kMin = 1, kMax = 2, kCount = 3, kSum = 4, kSquares = 5, kLimits = 6, kCounts = 7;
 }
 namespace session_log {
 constexpr std::uint32_t kStatus = 1;
 constexpr std::int64_t kStart = 1;
 }  // namespace session_log
+
+void put_double(std::string& out, std::uint32_t field, double value) {
+  put_tag(out, field, Wire::fixed64);
+  put_fixed(out, value);
+}
+void put_doubles(std::string& out, std::uint32_t field, std::span<const double> values) {
+  std::string packed;
+  for (const double x : values) put_fixed(packed, x);
+  put_bytes(out, field, packed);
+}
+
+/// The exponents of values that are not zero.
+struct Exponents {
+  int least = Binades::kMost + 1, most = Binades::kLeast - 1;
+  explicit Exponents(const Binades& b) {
+    for (int e = Binades::kLeast; e <= Binades::kMost; ++e) {
+      if (b.at(e) == 0) continue;
+      least = std::min(least, e);
+      most = e;
+    }
+  }
+  bool empty() const { return most < least; }
+};
+
+/// Returns a HistogramProto. A bucket reaches from the limit of the one before it to its own.
+std::string histogram_of(const Distribution& d) {
+  std::vector<double> limits, counts;
+  const auto add = [&](double limit, std::uint64_t count) {
+    limits.push_back(limit);
+    counts.push_back(static_cast<double>(count));
+  };
+  const Exponents negative(d.negative), positive(d.positive);
+  for (int e = negative.most; e >= negative.least; --e) add(-std::ldexp(1.0, e), d.negative.at(e));
+  if (d.zeros > 0 || !negative.empty()) {
+    const int least = !positive.empty()   ? positive.least
+                      : !negative.empty() ? negative.least
+                                          : Binades::kLeast;
+    add(std::ldexp(1.0, least), d.zeros);
+  }
+  for (int e = positive.least; e <= positive.most; ++e) add(std::ldexp(1.0, e + 1), d.positive.at(e));
+  std::string out;
+  put_double(out, histogram::kMin, d.min);
+  put_double(out, histogram::kMax, d.max);
+  put_double(out, histogram::kCount, static_cast<double>(d.count));
+  put_double(out, histogram::kSum, d.sum);
+  put_double(out, histogram::kSquares, d.squares);
+  put_doubles(out, histogram::kLimits, limits);
+  put_doubles(out, histogram::kCounts, counts);
+  return out;
+}
 
 std::string begin_event(double wall_time, std::int64_t step) {
   std::string out;
@@ -132,6 +187,20 @@ std::string scalar_event(double wall_time, std::int64_t step,
   return out;
 }
 
+std::string histogram_event(double wall_time, std::int64_t step,
+                            std::span<const TaggedDistribution> histograms) {
+  std::string values;
+  for (const auto& [tag, distribution] : histograms) {
+    std::string value;
+    put_bytes(value, summary::kTag, tag);
+    put_bytes(value, summary::kHistogram, histogram_of(*distribution));
+    put_bytes(values, summary::kValue, value);
+  }
+  std::string out = begin_event(wall_time, step);
+  put_bytes(out, event::kSummary, values);
+  return out;
+}
+
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& directory, std::int64_t resumed_step)
     : file_(new_event_file(directory)) {
   std::string version = begin_event(now(), 0);
@@ -153,6 +222,10 @@ void TensorBoardWriter::write(const StepMetrics& m) {
       scalars.emplace_back(tags.emplace_back(fmt::format("{}/{}", name, t.name)), value);
   }
   file_.write(tf_record(scalar_event(now(), m.step, scalars)));
+}
+
+void TensorBoardWriter::write_histograms(std::int64_t step, std::span<const TaggedDistribution> histograms) {
+  if (!histograms.empty()) file_.write(tf_record(histogram_event(now(), step, histograms)));
 }
 
 void TensorBoardWriter::write_validation(std::int64_t step, double loss) {

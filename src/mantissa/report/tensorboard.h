@@ -1,4 +1,4 @@
-// TensorBoard event files: the scalars of a run, written as TensorBoard's own library would.
+// TensorBoard event files: the scalars and histograms of a run, written as TensorBoard's own library would.
 //
 // A file is a sequence of records in TFRecord framing (length, its masked crc32c, bytes, their masked
 // crc32c), each an Event in protobuf's wire format.
@@ -12,6 +12,7 @@
 #include <string_view>
 #include <utility>
 
+#include "mantissa/numeric/distribution.h"
 #include "mantissa/report/append_file.h"
 #include "mantissa/report/metrics.h"
 
@@ -27,6 +28,14 @@ std::string tf_record(std::string_view payload);
 std::string scalar_event(double wall_time, std::int64_t step,
                          std::span<const std::pair<std::string_view, double>> scalars);
 
+/// A distribution and its tag. None may be empty.
+using TaggedDistribution = std::pair<std::string, const Distribution*>;
+
+/// Returns an Event with histograms of one step. Buckets are the powers of two of either sign between the
+/// smallest and the largest magnitude; zeros have a bucket between them.
+std::string histogram_event(double wall_time, std::int64_t step,
+                            std::span<const TaggedDistribution> histograms);
+
 class TensorBoardWriter {
  public:
   /// Starts a new event file in `directory`. Its first records make TensorBoard discard steps after
@@ -36,6 +45,8 @@ class TensorBoardWriter {
   /// Writes loss, grad_norm, lr, tokens_per_second, loss_scale if there is one, and health as
   /// "updates_lost/NAME" and so on.
   void write(const StepMetrics& metrics);
+  /// Writes histograms of one step.
+  void write_histograms(std::int64_t step, std::span<const TaggedDistribution> histograms);
   /// Writes validation_loss.
   void write_validation(std::int64_t step, double loss);
   const std::filesystem::path& path() const { return file_.path(); }

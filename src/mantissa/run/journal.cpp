@@ -1,5 +1,7 @@
 #include "mantissa/run/journal.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 namespace mantissa::run {
@@ -18,6 +20,19 @@ report::TensorHealth health_of(const runtime::ParameterHealth& p) {
   add("saturated", p.saturated);
   add("scale", p.scale);
   return t;
+}
+
+std::vector<report::TaggedDistribution> histograms_of(const std::vector<runtime::ParameterHealth>& health) {
+  std::vector<report::TaggedDistribution> all;
+  const auto add = [&](const char* what, const std::string& name, const Distribution& d) {
+    if (d.count > 0) all.emplace_back(fmt::format("{}/{}", what, name), &d);
+  };
+  for (const runtime::ParameterHealth& p : health) {
+    if (p.distributions == nullptr) continue;
+    add("weights", p.name, p.distributions->weight);
+    add("gradients", p.name, p.distributions->gradient);
+  }
+  return all;
 }
 
 }  // namespace
@@ -44,7 +59,9 @@ void Journal::write(const train::StepReport& r) {
   for (const objective::Metric& metric : r.metrics) m.more.emplace_back(metric.name, metric.value);
   for (const runtime::ParameterHealth& p : r.health) m.health.push_back(health_of(p));
   metrics_.write(m);
-  if (board_) board_->write(m);
+  if (!board_) return;
+  board_->write(m);
+  board_->write_histograms(m.step, histograms_of(r.health));
 }
 
 void Journal::write_validation(std::int64_t step, double loss) {

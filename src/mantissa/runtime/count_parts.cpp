@@ -185,4 +185,14 @@ ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& 
                                  });
 }
 
+Distribution count_distribution(const kernels::Context& ctx, std::int64_t count, ConstMatrix values,
+                                double factor) {
+  return count_parts<Distribution>(ctx, static_cast<std::size_t>(count),
+                                   [&](Distribution& counts, std::size_t from, std::size_t n) {
+                                     Piece<double> piece;
+                                     load_row(values.data, values.type, from, n, piece.data());
+                                     counts.add(piece.data(), n, factor);
+                                   });
+}
+
 }  // namespace mantissa::runtime

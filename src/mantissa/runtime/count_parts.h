@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mantissa/graph/op.h"
+#include "mantissa/numeric/distribution.h"
 #include "mantissa/numeric/error_stats.h"
 #include "mantissa/numeric/value_counts.h"
 
@@ -43,5 +44,9 @@ void count_sum(const kernels::Context& ctx, const CountedTerm& term, const graph
 /// Returns the errors of `values` against `exact`.
 ErrorStats count_difference(const kernels::Context& ctx, const graph::Argument& exact,
                             const graph::Argument& values);
+
+/// Returns the distribution of `count` elements times `factor`, dense.
+Distribution count_distribution(const kernels::Context& ctx, std::int64_t count, ConstMatrix values,
+                                double factor);
 
 }  // namespace mantissa::runtime

@@ -4,6 +4,7 @@
 
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/runtime/count_parts.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -19,7 +20,8 @@ bool has_range_of(Scalar s, Scalar wide) {
 
 }  // namespace
 
-HealthProbe::HealthProbe(Session& training) : training_(training) {
+HealthProbe::HealthProbe(Session& training, bool distributions)
+    : training_(training), distributions_(distributions) {
   for (const plan::Slot& slot : training.program().slots) {
     ParameterHealth health;
     health.name = slot.name;
@@ -73,6 +75,11 @@ void HealthProbe::observe_update(Executor& update, double loss_scale) {
     s.health.grad_absmax =
         static_cast<double>(kernels::absolute_maximum(ctx, s.health.elements, gradient.data, gradient.type)) /
         loss_scale;
+    if (distributions_) {
+      s.distributions = std::make_shared<ParameterDistributions>();
+      s.distributions->gradient = count_distribution(
+          ctx, s.health.elements, {gradient.data, gradient.type, gradient.ld}, 1 / loss_scale);
+    }
     measure_copies(i);
   }
   update_ = &update;
@@ -124,6 +131,11 @@ std::vector<ParameterHealth> HealthProbe::finish(const CountUnchanged& unchanged
     const Matrix master = training_.weights().master(i);
     s.health.weight_absmax =
         static_cast<double>(kernels::absolute_maximum(ctx, s.health.elements, master.data, master.type));
+    if (s.distributions != nullptr) {
+      s.distributions->weight =
+          count_distribution(ctx, s.health.elements, {master.data, master.type, master.ld}, 1);
+      s.health.distributions = s.distributions;
+    }
     const plan::Slot& slot = training_.weights().program().slots[i];
     if (unchanged) {
       if (const std::optional<std::int64_t> same = unchanged(slot, {master.data, master.type, master.ld}))

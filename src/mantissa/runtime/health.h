@@ -10,9 +10,16 @@
 #include <vector>
 
 #include "mantissa/kernels/loss_count.h"
+#include "mantissa/numeric/distribution.h"
 #include "mantissa/runtime/session.h"
 
 namespace mantissa::runtime {
+
+/// The distributions of a parameter and its gradient in a step.
+struct ParameterDistributions {
+  Distribution gradient;  // unscaled, before clipping
+  Distribution weight;    // after the update
+};
 
 /// One parameter after an optimizer step. Shares are of its elements.
 struct ParameterHealth {
@@ -29,6 +36,7 @@ struct ParameterHealth {
   std::optional<double> never_moved{};  // equal to the start of the run; null: not known
   std::optional<double> saturated{};    // of a copy in 8 bits, not in blocks: beyond its format's range
   std::optional<double> scale{};        // of that copy, if it has one
+  std::shared_ptr<const ParameterDistributions> distributions{};  // null: not measured
 };
 
 /// Returns how many elements of a slot's master equal those of the start of the run, or null if that is not
@@ -39,8 +47,8 @@ using CountUnchanged = std::function<std::optional<std::int64_t>(const plan::Slo
 /// sessions.
 class HealthProbe : private StepObserver {
  public:
-  /// Observes the gradients of `training`.
-  explicit HealthProbe(Session& training);
+  /// Observes the gradients of `training`. Measures distributions if `distributions` is set.
+  explicit HealthProbe(Session& training, bool distributions = false);
   ~HealthProbe() override;
   HealthProbe(const HealthProbe&) = delete;
   HealthProbe& operator=(const HealthProbe&) = delete;
@@ -58,6 +66,7 @@ class HealthProbe : private StepObserver {
     double rounded = 0;                             // gradients that were rounded, over all micro-batches
     std::unique_ptr<kernels::RangeCounter> losses;  // of these
     bool updated = false;
+    std::shared_ptr<ParameterDistributions> distributions = {};
   };
   void before(const plan::Step& step, graph::Call& call) override;
   void see_gradient(const plan::Step& step, graph::Call& call);
@@ -65,6 +74,7 @@ class HealthProbe : private StepObserver {
   void measure_copies(std::size_t slot);
 
   Session& training_;
+  bool distributions_;
   Executor* update_ = nullptr;
   std::vector<Seen> seen_;  // by slot
 };

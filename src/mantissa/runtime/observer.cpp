@@ -58,7 +58,13 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
     case Observed::result:
       break;
   }
+  if (v.index < step.labels.size()) return step.labels[v.index];
   return step.outputs.size() == 1 ? "" : last_part(program.buffer(step.outputs[v.index]).name);
+}
+
+precision::Pass pass_of(const ObservedValue& v) {
+  const bool forward = !v.is_operand() && v.index + v.step->forward_results >= v.step->outputs.size();
+  return forward ? precision::Pass::forward : plan::pass_of(v.step->phase);
 }
 
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value) {
@@ -115,7 +121,12 @@ void Observer::add_operands(const plan::Step& step, std::vector<bool>& seen_weig
       seen_weights[id] = true;
       seen_.push_back({&step, Observed::weight, i, b.type, b.type});
     }
-    if (is_rounded_factor(step, operand, b, i))
+    // The products of a module's backward pass both read its gradient.
+    const auto same = [&](const ObservedValue& v) {
+      return v.kind == Observed::factor && v.step->inputs[v.index].buffer == operand.buffer &&
+             v.format == operand.operand.format && v.step->scope == step.scope;
+    };
+    if (is_rounded_factor(step, operand, b, i) && std::ranges::none_of(seen_, same))
       seen_.push_back({&step, Observed::factor, i, operand.operand.format, operand.operand.format});
   }
 }

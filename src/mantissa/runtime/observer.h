@@ -45,6 +45,10 @@ struct ObservedValue {
 /// "sum" for a sum with a rounded term; otherwise "".
 std::string name_of(const plan::Program& program, const ObservedValue& value);
 
+/// Returns the pass to which a value belongs. That of a result of the forward pass is forward, even if a step
+/// of the backward pass computes it.
+precision::Pass pass_of(const ObservedValue& value);
+
 /// Returns the figures of a value by name, as in observations.jsonl (docs/cli.md): shares of its elements,
 /// and errors relative to its rms.
 std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& value);

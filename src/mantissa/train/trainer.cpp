@@ -162,7 +162,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
   std::optional<runtime::HealthProbe> health;
-  if (measures_health(r.step)) health.emplace(*session_);
+  if (measures_health(r.step)) health.emplace(*session_, config_.log.tensorboard);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
   if (stop.stop_requested()) return std::nullopt;
   r.loss = outcome.loss;

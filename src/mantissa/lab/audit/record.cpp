@@ -60,7 +60,7 @@ void Record::add_step(const train::StepReport& r) {
 
 ValueSeries& Record::series_of(const plan::Program& program, const runtime::ObservedValue& value) {
   const plan::Step& step = *value.step;
-  const std::string pass(precision::name(plan::pass_of(step.phase)));
+  const std::string pass(precision::name(runtime::pass_of(value)));
   const std::string name = runtime::name_of(program, value), op(step.op->op);
   const auto [at, is_new] = series_.try_emplace({step.scope, op, pass, name}, audit_.values.size());
   if (is_new) {

@@ -132,6 +132,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Audit audit;
   config::RunConfig config = source.config;
   config.log.health_interval = 1;
+  config.log.tensorboard = false;  // no histograms
   std::optional<io::StateReader> state;
   if (!source.state.empty()) state.emplace(source.state);
   train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);

@@ -29,6 +29,7 @@ std::int64_t steps_of(const PlannedRun& run, std::int64_t most) {
 
 std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t steps) {
   config::RunConfig config = run.config;
+  config.log.tensorboard = false;  // no histograms
   if (config.log.health_interval > 0)
     config.log.health_interval = std::min(config.log.health_interval, steps);
   weights::ModelSource model = weights::find_model(config.model);
