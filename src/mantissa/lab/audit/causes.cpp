@@ -48,9 +48,9 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config);
   const bool adapts = scaler && scaler->rule != precision::ScalerRule::constant;
   const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
-  if ((range || f.kind == "nonfinite") && lacks_scales(f, config.policy))
-    add({"--rule", "*: scaling=delayed"});
-  if (f.kind == "underflow" && f.pass == "backward" && !adapts)
+  const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
+  if (unscaled) add({"--rule", "*: scaling=delayed"});
+  if (f.kind == "underflow" && f.pass == "backward" && !adapts && !unscaled)
     add({"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
                          : "precision.loss_scale=dynamic"});
   std::vector<std::string> together;  // the rules of all findings of this kind
