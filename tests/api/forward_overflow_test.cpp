@@ -156,7 +156,7 @@ TEST_F(ForwardOverflow, CuresAreTriedAndWork) {
 /// once.
 TEST_F(ForwardOverflow, ACureIsTestedOnlyIfStepsAreApplied) {
   const Summary base = train(Config::parse(tiny_config(2, "32-true")), into(folder_ / "head-base"));
-  enlarge(base.model, "model.embed_tokens.weight", 17, 1e6F);
+  enlarge(base.model, "model.embed_tokens.weight", 32, 3e6F);
   model_ = base.model;
   const RunStopped e = stopped("h", 12, "16-mixed");
   ASSERT_FALSE(e.cures().empty());

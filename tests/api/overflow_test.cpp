@@ -71,11 +71,7 @@ TEST(Overflow, TheScaleFallsUntilStepsAreApplied) {
   EXPECT_EQ(seen[0].overflow.find("lm_head log_prob backward "), 0U) << seen[0].overflow;
   EXPECT_NE(seen[0].overflow.find(" of kk)"), std::string::npos) << seen[0].overflow;
   EXPECT_EQ(seen.back().overflow, "");
-  ASSERT_FALSE(warnings.empty());
-  EXPECT_EQ(warnings[0].find("the loss scale fell 4x in 4 steps, always lm_head. Fix: --resume --rule "
-                             "'lm_head: compute=f32'"),
-            0U)
-      << warnings[0];
+  EXPECT_TRUE(warnings.empty()) << "a scale that began too high looks for its value: " << warnings[0];
 }
 
 TEST(Overflow, AtTheMinimumTheRunStopsWithTheCauseAndTheCures) {
@@ -173,7 +169,7 @@ TEST(Overflow, AnOverflowOfLoweredIntermediateResultsIsReportedWithTheRuleThatRa
   goes_on("norms", large, norms, "*: op=statistics compute=f32");
   // The root of the second moment is 0 in e4m3, and so is eps.
   const std::string update = "32-true; *: op=update compute=e4m3";
-  const std::string broken = stopped(update, {}, folder / "update", R"({match = "model.)");
+  const std::string broken = stopped(update, {}, folder / "update", R"({match = "*")");
   EXPECT_NE(broken.find("the update in e4m3 would make model."), std::string::npos) << broken;
   EXPECT_NE(broken.find(R"(op = "update", compute = "f32"}')"), std::string::npos) << broken;
   goes_on("update", {}, update, "*: op=update compute=f32");

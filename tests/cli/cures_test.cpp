@@ -128,6 +128,38 @@ TEST(Cures, OfARunWithoutABatchIsToSkipFewer) {
   EXPECT_FALSE(has(r.err, "32-true")) << r.err;
 }
 
+TEST(Cures, OfAnAuditOfARunContinueTheRun) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(6, "16-mixed"));
+  ASSERT_EQ(mantissa(folder,
+                     "train run.toml --out 'a b' --set model.initializer_range=60 --set "
+                     "schedule.warmup_steps=0 --quiet")
+                .code,
+            1);
+  const Result audit = mantissa(folder, "audit 'a b' --from-step last-good --quiet");
+  ASSERT_EQ(audit.code, 0) << audit.err;
+  const std::vector<std::string> commands = commands_in(audit.out);
+  ASSERT_FALSE(commands.empty()) << audit.out;
+  EXPECT_EQ(commands[0].find(MANTISSA_BINARY_DIR "/mantissa train 'a b/config.toml' --out 'a b' --resume="),
+            0U)
+      << commands[0];
+  const Result mended = shell(folder, commands[0]);
+  EXPECT_EQ(mended.code, 0) << commands[0] << "\n" << mended.err;
+}
+
+TEST(Audit, BeginsLaterOnlyInARun) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  const Result config = mantissa(folder, "audit run.toml --from-step 2");
+  EXPECT_EQ(config.code, 2);
+  EXPECT_TRUE(has(config.err, "name the directory of its run: mantissa audit RUN --from-step 2"))
+      << config.err;
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const Result model = mantissa(folder, "audit r/model --from-step 2");
+  EXPECT_EQ(model.code, 2);
+  EXPECT_TRUE(has(model.err, "r/model has no config.toml")) << model.err;
+}
+
 TEST(Cures, OfResultsThatAreNotFinite) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));

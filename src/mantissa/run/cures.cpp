@@ -112,13 +112,18 @@ bool join_rules(Cure& cure, const RunStopped& stopped) {
   return false;
 }
 
-/// Returns the cure with its first rule for the whole model, or null if its rules are no "SCOPE: fields".
+/// Returns the cure with its first rule for the whole model, or null if that has no scope.
 std::optional<Cure> for_all_scopes(const Cure& cure) {
   const auto option = std::ranges::find(cure.arguments, "--rule");
   if (option == cure.arguments.end()) return std::nullopt;
-  const std::string& rule = *(option + 1);
+  std::string rule = *(option + 1);
+  if (rule.starts_with("{match = \"")) {
+    const std::size_t scope = rule.find('"') + 1;
+    rule.replace(scope, rule.find('"', scope) - scope, "*");
+    return Cure{{"--resume", "--rule", rule}};
+  }
   const std::size_t colon = rule.find(": ");
-  if (colon == std::string::npos || rule.front() == '{') return std::nullopt;
+  if (colon == std::string::npos) return std::nullopt;
   return Cure{{"--resume", "--rule", "*" + rule.substr(colon)}};
 }
 

@@ -48,9 +48,9 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config);
   const bool adapts = scaler && scaler->rule != precision::ScalerRule::constant;
   const bool range = f.kind == "overflow" || f.kind == "saturation" || f.kind == "underflow";
-  if ((range || f.kind == "nonfinite") && lacks_scales(f, config.policy))
-    add({"--rule", "*: scaling=delayed"});
-  if (f.kind == "underflow" && f.pass == "backward" && !adapts)
+  const bool unscaled = (range || f.kind == "nonfinite") && lacks_scales(f, config.policy);
+  if (unscaled) add({"--rule", "*: scaling=delayed"});
+  if (f.kind == "underflow" && f.pass == "backward" && !adapts && !unscaled)
     add({"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
                          : "precision.loss_scale=dynamic"});
   std::vector<std::string> together;  // the rules of all findings of this kind
@@ -61,16 +61,14 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   const bool alone = together.size() <= 2;
   if (f.cure && alone) add(f.cure->arguments);
   if (!alone) add(std::move(together));
+  if (is_stop(f) || range) add({"--precision", "bf16-mixed"});
   if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
     if (alone) add({"--rule", for_all_layers(*f.rule, f.scope)});
     if (f.rule->ends_with(": compute=f32") && !is_stop(f)) add({"--rule", "*: compute=f32"});
   } else if (f.cure) {
     add(f.cure->arguments);
   }
-  if (is_stop(f) || range) {
-    add({"--precision", "bf16-mixed"});
-    add({"--precision", "32-true"});
-  }
+  if (is_stop(f) || range) add({"--precision", "32-true"});
   return all;
 }
 
@@ -98,6 +96,19 @@ bool happens_in_f32(Trials& trials) {
   return trial != nullptr && (!trial->runs || std::ranges::any_of(trial->findings, is_stop));
 }
 
+/// Returns the cure with the rule of what goes wrong next under it, or null if there is none.
+std::optional<Cure> joined(const Cure& cure, const Trial& trial) {
+  if (cure.arguments.front() != "--rule") return std::nullopt;
+  for (const Finding& next : trial.findings) {
+    if (next.kind != "nonfinite" || !next.rule) continue;
+    if (std::ranges::find(cure.arguments, *next.rule) != cure.arguments.end()) continue;
+    Cure both = cure;
+    both.arguments.insert(both.arguments.end(), {"--rule", *next.rule});
+    return both;
+  }
+  return std::nullopt;
+}
+
 /// Keeps the first cure that works, or tells which ones do not.
 void try_finding(Finding& finding, const Audit& audit, const AuditSource& source, Trials& trials) {
   const bool stops = is_stop(finding), rate = stops && has_large_rate(audit);
@@ -105,12 +116,18 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   if (finding.kind == "learning_rate") return;
   std::string failed;
   bool missed = false;
-  for (Cure& candidate : candidates_of(finding, audit, source.config)) {
+  constexpr std::size_t kMostRules = 3;
+  std::vector<Cure> candidates = candidates_of(finding, audit, source.config);
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    Cure candidate = candidates[i];
     const Trial* trial = trials.under(candidate, !stops && finding.kind != "rounded_away");
     missed = missed || trial == nullptr;
     if (trial == nullptr) continue;
     if (!trials.cures(*trial, finding)) {
       failed += (failed.empty() ? "" : ", ") + shell_words(candidate.arguments);
+      const std::optional<Cure> more = finding.kind == "nonfinite" ? joined(candidate, *trial) : std::nullopt;
+      if (more && more->arguments.size() <= 2 * kMostRules)
+        candidates.insert(candidates.begin() + static_cast<std::ptrdiff_t>(i) + 1, *more);
       continue;
     }
     candidate.tested = true;
@@ -184,15 +201,27 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
   }();
   Trials trials(before, source, options.steps, options.seconds, stop);
   std::size_t tried = 0;
+  bool rate = false;  // the learning rate is a cause, and comes first
   for (Finding& f : audit.findings) {
     if (f.kind == "no_labels" || f.kind == "masked_row" || f.kind == "cancellation") continue;
-    if (tried++ < kMostTried && !stop.stop_requested()) {
+    if (rate) {
+      f.cure.reset();
+      f.rule.reset();
+      f.remark = "cure the learning rate first: this may follow from it";
+    } else if (tried++ < kMostTried && !stop.stop_requested()) {
       try_finding(f, before, source, trials);
+      rate = f.kind == "learning_rate" && f.cure;
     } else {
       f.cure.reset();
       f.rule.reset();
       f.remark = "its cures were not tried";
     }
+  }
+  const auto first = std::ranges::find(audit.findings, "learning_rate", &Finding::kind);
+  if (rate && first != audit.findings.end()) {  // one finding for one cause
+    audit.findings.erase(std::remove_if(first + 1, audit.findings.end(),
+                                        [](const Finding& f) { return f.kind == "learning_rate"; }),
+                         audit.findings.end());
   }
   audit.untried = trials.missed();
 }
