@@ -241,7 +241,7 @@ class Run {
     result.validation_loss = validate(journal);
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_.step()) save_state();
-    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite == "stop") stop_at_last_loss();
+    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
     result.model = out_ / "model";
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
