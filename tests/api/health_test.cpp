@@ -123,6 +123,25 @@ TEST(Health, OfUnmovedWeightsIsWhatTheFilesShow) {
   }
 }
 
+/// The rows of the embedding whose tokens do not occur have no gradient, only weight decay.
+TEST(Health, CountsNoLossOfWeightDecayAlone) {
+  const TemporaryFolder folder;
+  const auto lost = [&](const std::string& policy, const std::string& decay) {
+    const std::filesystem::path out = folder / (policy + decay);
+    run(out, 1, policy,
+        {"optimizer.lr=1e-4", "optimizer.weight_decay=" + decay, "schedule.warmup_steps=0",
+         "log.health_interval=1", "model.initializer_range=0.1", "model.tie_word_embeddings=false"});
+    return health_of(out).at(1)["model.embed_tokens.weight"]["updates_lost"].get<double>();
+  };
+  for (const std::string policy : {"bf16-true", "bf16-true kahan=true"}) {
+    const double decayed = lost(policy, "0.1");
+    EXPECT_GT(decayed, 0.05) << policy;
+    EXPECT_LT(decayed, 0.5) << policy << ": the bytes from 128 on do not occur in the puzzles";
+    // The decay may move an element that the step alone does not move.
+    EXPECT_NEAR(decayed, lost(policy, "0"), 0.02) << policy;
+  }
+}
+
 TEST(Health, GoesOnInAResumedRun) {
   const TemporaryFolder folder;
   const std::vector<std::string> changes = {"log.health_interval=1", "optimizer.lr=1e-4"};

@@ -328,5 +328,17 @@ TEST(Generation, GivesTheLogProbabilitiesThatATraceGives) {
   EXPECT_THROW(generate(folder / "run/model", o), ConfigError);
 }
 
+TEST(Rules, ThatMatchNothingAreErrorsOfAnAudit) {
+  const Precision misspelt{"16-mixed", {"modle.layers: compute=f16"}};
+  try {
+    audit(Config::parse(tiny_config(2, "32-true"), {}, misspelt), {});
+    ADD_FAILURE() << "the rule was accepted";
+  } catch (const ConfigError& e) {
+    EXPECT_NE(std::string(e.what()).find("matches nothing: did you mean \"model.layers\"?"),
+              std::string::npos)
+        << e.what();
+  }
+}
+
 }  // namespace
 }  // namespace mantissa::api

@@ -14,7 +14,8 @@ TEST(Percent, HasTheDigitsThatMatter) {
   EXPECT_EQ(percent_text(0.43), "43 %");
   EXPECT_EQ(percent_text(0.97), "97 %");
   EXPECT_EQ(percent_text(0.997), "99.7 %");
-  EXPECT_EQ(percent_text(0.9999), "100 %");
+  EXPECT_EQ(percent_text(0.9996), "99.96 %");
+  EXPECT_EQ(percent_text(0.999996), "99.99 %");
   EXPECT_EQ(percent_text(1), "100 %");
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 namespace mantissa {
 
 std::string human_bytes(double bytes) {
@@ -19,6 +21,8 @@ std::string human_seconds(double seconds) {
 
 std::string percent_text(double share) {
   if (share > 0 && share < 0.0005) return fmt::format("{:.1g} %", 100 * share);
+  // A share below 1 never reads as 100 %.
+  if (share >= 0.9995 && share < 1) return fmt::format("{:.2f} %", std::floor(1e4 * share) / 100);
   const bool whole = share == 0 || share >= 0.9995 || (share >= 0.0995 && share <= 0.99);
   return fmt::format("{:.{}f} %", 100 * share, whole ? 0 : 1);
 }

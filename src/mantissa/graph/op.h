@@ -86,6 +86,8 @@ struct Call {
   std::optional<kernels::WeightOverflow>* overflow = nullptr;
   /// For updates of a weight: if set, the call stores nothing and only counts here.
   kernels::UnmovedCount* unmoved = nullptr;
+  /// The input with the factor of weight decay, which such a count leaves out.
+  std::optional<kernels::DecayInput> decay = {};
   /// For products that round a weight gradient (OpDef::rounds_gradient): if set, counts what this loses.
   kernels::RangeCounter* losses = nullptr;
 };

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/sweep.h"
@@ -17,11 +18,18 @@ struct UnmovedCount {
   std::int64_t idle = 0;  // because their update is zero
 };
 
+/// The factor of weight decay among the inputs of a sweep, and its value without decay.
+struct DecayInput {
+  std::size_t input = 0;
+  double undecayed = 1;
+};
+
 /// Counts for output `output` of sweep(ctx, s), called before it with the same arguments. The output's memory
-/// holds the old values. The update of an element is not zero if the sweep computed in f64 gives another
-/// value than the old one; f32 arithmetic can also lose it (w + Δ = w). Under an f64 sweep no update is lost
-/// before it is stored.
-UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output);
+/// holds the old values. The update of an element is not zero if the sweep computed in f64, without the
+/// weight decay that `decay` gives, yields another value than the old one; f32 arithmetic can also lose it
+/// (w + Δ = w). Under an f64 sweep no update is lost before it is stored.
+UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output,
+                           std::optional<DecayInput> decay = {});
 
 /// Values that leave the range of a format when they are rounded to it.
 struct RangeCount {

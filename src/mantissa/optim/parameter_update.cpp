@@ -52,14 +52,15 @@ graph::ValueId ParameterUpdate::state(std::string_view kind, Shape shape) {
                                .random = kStreams[states_++]});
 }
 
-graph::ValueId ParameterUpdate::number(std::string_view name, std::function<double(const Progress&)> of) {
+graph::ValueId ParameterUpdate::number(std::string_view name, std::function<double(const Progress&)> of,
+                                       std::optional<double> undecayed) {
   std::string full = fmt::format("{}.{}", label_, name);
   if (parameter_.lr_scale != 1) full += fmt::format(" lr_scale={}", parameter_.lr_scale);
   if (parameter_.weight_decay != 0) full += fmt::format(" weight_decay={}", parameter_.weight_decay);
   if (const ValueId known = out_.graph.find(full); known != graph::kNone) return known;
   const ValueId value =
       out_.graph.add_value({.name = full, .kind = ValueKind::input, .role = Role::number, .shape = {}});
-  out_.numbers.push_back({std::move(full), std::move(of)});
+  out_.numbers.push_back({std::move(full), std::move(of), undecayed});
   return value;
 }
 
@@ -74,8 +75,10 @@ graph::ValueId ParameterUpdate::lr() {
 graph::ValueId ParameterUpdate::decay() {
   const double decay = parameter_.weight_decay, scale = parameter_.lr_scale;
   if (parameter_.compensated)
-    return number("decay", [=](const Progress& now) { return now.lr * scale * decay; });
-  return number("keep", [=](const Progress& now) { return 1 - now.lr * scale * decay; });
+    return number(
+        "decay", [=](const Progress& now) { return now.lr * scale * decay; }, 0.0);
+  return number(
+      "keep", [=](const Progress& now) { return 1 - now.lr * scale * decay; }, 1.0);
 }
 
 OutputSpec ParameterUpdate::in_place(ValueId value) const {

@@ -53,7 +53,8 @@ class ParameterUpdate {
 
   /// Declares a number that is computed in double for each run. It is one input of the graph for all
   /// parameters with the same rule, learning rate scale and decay.
-  ValueId number(std::string_view name, std::function<double(const Progress&)> of);
+  ValueId number(std::string_view name, std::function<double(const Progress&)> of,
+                 std::optional<double> undecayed = {});
   /// Return numbers that most rules use: the factor for unscaling and clipping; the learning rate; the factor
   /// of weight decay, 1 − lr·decay, or lr·decay if there is a compensation.
   ValueId gradient_factor();

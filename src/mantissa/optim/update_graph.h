@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -25,6 +26,7 @@ struct Progress {
 struct Number {
   std::string name;
   std::function<double(const Progress&)> of;
+  std::optional<double> undecayed{};  // the value without weight decay, for the factor of a decoupled decay
 };
 
 /// A parameter and the properties that its update depends on.

@@ -13,7 +13,6 @@
 #include "mantissa/io/file.h"
 #include "mantissa/io/lock.h"
 #include "mantissa/kernels/guard_count.h"
-#include "mantissa/plan/rules.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/run/journal.h"
@@ -34,10 +33,8 @@ double seconds_since(Clock::time_point start) {
 }
 
 void check_plans(const train::Trainer& trainer) {
-  for (const cost::Part& part : trainer.parts()) {
-    plan::check_rules(*part.program);
-    if (trainer.config().native_only) cost::check_native(*part.program, trainer.device());
-  }
+  if (!trainer.config().native_only) return;
+  for (const cost::Part& part : trainer.parts()) cost::check_native(*part.program, trainer.device());
 }
 
 bool is_below_f32(const plan::Program& program) {
@@ -256,7 +253,7 @@ class Run {
     result.validation_loss = validate(journal);
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_.step()) save_state();
-    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite == "stop") stop_at_last_loss();
+    if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
     result.model = out_ / "model";
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);

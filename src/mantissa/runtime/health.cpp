@@ -1,6 +1,7 @@
 #include "mantissa/runtime/health.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/numeric/round.h"
@@ -61,7 +62,8 @@ void HealthProbe::see_gradient(const plan::Step& step, graph::Call& call) {
   }
 }
 
-void HealthProbe::observe_update(Executor& update, double loss_scale) {
+void HealthProbe::observe_update(Executor& update, double loss_scale, std::vector<DecayNumber> decays) {
+  decays_ = std::move(decays);
   training_.executor().detach(*this);
   const kernels::Context& ctx = training_.device().host();
   const std::vector<plan::Slot>& slots = training_.program().slots;
@@ -114,6 +116,11 @@ void HealthProbe::see_update(const plan::Step& step, const graph::Call& call) {
   kernels::UnmovedCount unmoved;
   graph::Call counting = call;
   counting.unmoved = &unmoved;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const std::string& name = update_->program().buffer(step.inputs[i].buffer).name;
+    const auto decay = std::ranges::find(decays_, name, &DecayNumber::name);
+    if (decay != decays_.end()) counting.decay = {i, decay->undecayed};
+  }
   update_->device().run(*step.op, counting);
   Seen& s = seen_[static_cast<std::size_t>(slot - update_->program().slots.data())];
   const auto elements = static_cast<double>(s.health.elements);

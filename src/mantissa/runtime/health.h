@@ -26,10 +26,11 @@ struct ParameterHealth {
   std::string name;
   std::int64_t elements = 0;
   Scalar master = Scalar::f32;
-  bool vector = false;                  // one dimension: gains and biases
-  double updates_lost = 0;              // whose update was not zero, and whose stored weight stayed as it was
-  double updates_zero = 0;              // whose update was zero
-  double grads_flushed = 0;             // gradients that became zero when rounded to their format
+  bool vector = false;       // one dimension: gains and biases
+  double updates_lost = 0;   // whose update was not zero without weight decay, and whose stored weight stayed
+                             // as it was
+  double updates_zero = 0;   // whose update was zero without weight decay, and whose stored weight stayed
+  double grads_flushed = 0;  // gradients that became zero when rounded to their format
   double grads_saturated = 0;           // finite gradients beyond the range of their format
   double grad_absmax = 0;               // unscaled, before clipping
   double weight_absmax = 0;             // after the update
@@ -43,6 +44,12 @@ struct ParameterHealth {
 /// known.
 using CountUnchanged = std::function<std::optional<std::int64_t>(const plan::Slot& slot, ConstMatrix master)>;
 
+/// The factor of weight decay among the numbers that an update reads, and its value without decay.
+struct DecayNumber {
+  std::string name;
+  double undecayed = 1;
+};
+
 /// Observes one optimizer step. Create it before the step's first micro-batch, and destroy it before the
 /// sessions.
 class HealthProbe : private StepObserver {
@@ -54,8 +61,9 @@ class HealthProbe : private StepObserver {
   HealthProbe& operator=(const HealthProbe&) = delete;
 
   /// Measures gradients, which were multiplied by `loss_scale`, and the copies under scales. Call it when the
-  /// gradients are complete. Then observes `update`, whose next run updates the weights.
-  void observe_update(Executor& update, double loss_scale);
+  /// gradients are complete. Then observes `update`, whose next run updates the weights. `decays` are its
+  /// factors of weight decay.
+  void observe_update(Executor& update, double loss_scale, std::vector<DecayNumber> decays);
 
   /// Returns the health of every parameter that the update changed, in the order of the slots.
   std::vector<ParameterHealth> finish(const CountUnchanged& unchanged);
@@ -76,6 +84,7 @@ class HealthProbe : private StepObserver {
   Session& training_;
   bool distributions_;
   Executor* update_ = nullptr;
+  std::vector<DecayNumber> decays_;
   std::vector<Seen> seen_;  // by slot
 };
 

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/plan/rules.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
 
@@ -46,6 +47,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       schedule_(schedule_of(config_)),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
+  for (const cost::Part& part : parts_) plan::check_rules(*part.program);
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory

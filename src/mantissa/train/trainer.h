@@ -67,7 +67,8 @@ struct StepReport {
 class Trainer {
  public:
   /// Compiles the plans, allocates memory, and reads or initialises the weights. `data` holds the training
-  /// rows. `done` is the number of steps in the state that will be restored, or 0.
+  /// rows. `done` is the number of steps in the state that will be restored, or 0. Throws ConfigError if a
+  /// rule of the policy matches nothing.
   Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
           const runtime::Device& device, std::int64_t done = 0);
 

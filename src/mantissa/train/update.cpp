@@ -30,7 +30,13 @@ UpdateResult Update::apply(const UpdateStep& step, runtime::HealthProbe* probe) 
   UpdateResult result{
       optim::check_gradients(training_.device().host(), gradients_, step.max_grad_norm, step.loss_scale)};
   if (step.checks && !result.gradients.finite) return result;
-  if (probe != nullptr) probe->observe_update(executor_, step.loss_scale);
+  if (probe != nullptr) {
+    std::vector<runtime::DecayNumber> decays;
+    for (const optim::Number& number : numbers_) {
+      if (number.undecayed) decays.push_back({number.name, *number.undecayed});
+    }
+    probe->observe_update(executor_, step.loss_scale, std::move(decays));
+  }
   const optim::Progress now{step.lr, step.t, result.gradients.factor, program().arithmetic};
   executor_.hold();
   for (const optim::Number& number : numbers_) write(executor_.buffer(number.name), number.of(now));

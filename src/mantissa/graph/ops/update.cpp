@@ -84,7 +84,7 @@ void run_update(const Call& c) {
                              {c.extent.seed, c.extent.step, c.random_name}};
   if (c.unmoved != nullptr) {
     for (std::size_t o = 0; o < outputs.size(); ++o) {
-      if (c.outputs[o].weight) *c.unmoved = kernels::count_unmoved(c.ctx, sweep, o);
+      if (c.outputs[o].weight) *c.unmoved = kernels::count_unmoved(c.ctx, sweep, o, c.decay);
     }
     return;
   }

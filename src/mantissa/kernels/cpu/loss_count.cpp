@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cmath>
 #include <type_traits>
+#include <vector>
 
 #include "mantissa/kernels/cpu/sweep_tiling.h"
 #include "mantissa/kernels/cpu/tasks.h"
@@ -77,13 +78,13 @@ class ValueSink {
 };
 
 template <class T>
-UnmovedCount CountTiles(const Sweep& s, const SweepTiling& tiling, std::size_t output, std::size_t begin,
-                        std::size_t end) {
+UnmovedCount CountTiles(const Sweep& s, std::span<const PointwiseInput> undecayed, const SweepTiling& tiling,
+                        std::size_t output, std::size_t begin, std::size_t end) {
   UnmovedSink<T> unmoved(s, output);
   ValueSink exact(output);
   // Nothing is stored, so no input is overwritten; the outputs are needed only for that.
   SweepMachine<T, UnmovedSink<T>> machine(s.program, s.inputs, {}, tiling, unmoved);
-  SweepMachine<double, ValueSink> wide(s.program, s.inputs, {}, tiling, exact);
+  SweepMachine<double, ValueSink> wide(s.program, undecayed, {}, tiling, exact);
   UnmovedCount count;
   for (std::size_t tile = begin; tile < end; ++tile) {
     machine.RunTile(tile);
@@ -98,10 +99,11 @@ UnmovedCount CountTiles(const Sweep& s, const SweepTiling& tiling, std::size_t o
   return count;
 }
 
-UnmovedCount CountUnmovedTiles(const Sweep& s, const SweepTiling& tiling, std::size_t output,
-                               std::size_t begin, std::size_t end) {
-  return s.arithmetic == Scalar::f64 ? CountTiles<double>(s, tiling, output, begin, end)
-                                     : CountTiles<float>(s, tiling, output, begin, end);
+UnmovedCount CountUnmovedTiles(const Sweep& s, std::span<const PointwiseInput> undecayed,
+                               const SweepTiling& tiling, std::size_t output, std::size_t begin,
+                               std::size_t end) {
+  return s.arithmetic == Scalar::f64 ? CountTiles<double>(s, undecayed, tiling, output, begin, end)
+                                     : CountTiles<float>(s, undecayed, tiling, output, begin, end);
 }
 
 template <class T>
@@ -183,7 +185,10 @@ HWY_EXPORT(CountGradientLosses);
 HWY_EXPORT(CountBeyondElements);
 HWY_EXPORT(CountEqualElements);
 
-UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output) {
+UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t output,
+                           std::optional<DecayInput> decay) {
+  std::vector<PointwiseInput> undecayed(s.inputs.begin(), s.inputs.end());
+  if (decay) undecayed[decay->input] = {&decay->undecayed, Scalar::f64, Broadcast::everywhere};
   const auto run = HWY_DISPATCH_TABLE(CountUnmovedTiles)[ctx.target()];
   // Tiles of f64 hold half as many elements as tiles of f32, so both kinds of machine can run them.
   const SweepTiling t = sweep_tiling(s.rows, s.width, !goes_by_rows(s.inputs), Scalar::f64);
@@ -191,7 +196,7 @@ UnmovedCount count_unmoved(const Context& ctx, const Sweep& s, std::size_t outpu
   for_row_ranges(ctx, static_cast<std::int64_t>(t.tiles),
                  static_cast<std::int64_t>(std::min(t.step, t.width)),
                  [&](std::size_t begin, std::size_t end) {
-                   const UnmovedCount part = run(s, t, output, begin, end);
+                   const UnmovedCount part = run(s, undecayed, t, output, begin, end);
                    lost += part.lost;
                    idle += part.idle;
                  });

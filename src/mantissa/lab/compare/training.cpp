@@ -11,7 +11,6 @@
 #include "mantissa/data/rows.h"
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
-#include "mantissa/plan/rules.h"
 #include "mantissa/train/health_watch.h"
 
 namespace mantissa::lab {
@@ -35,9 +34,8 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   weights::ModelSource model = weights::find_model(config.model);
   text::Dataset data = data::load_dataset(config, model.config);
   auto trainer = std::make_unique<train::Trainer>(config, std::move(model), std::move(data), *run.device);
-  for (const cost::Part& part : trainer->parts()) {
-    plan::check_rules(*part.program);
-    if (config.native_only) cost::check_native(*part.program, *run.device);
+  if (config.native_only) {
+    for (const cost::Part& part : trainer->parts()) cost::check_native(*part.program, *run.device);
   }
   return trainer;
 }
