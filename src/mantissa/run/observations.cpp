@@ -13,9 +13,10 @@
 namespace mantissa::run {
 namespace {
 
-bool is_selected(const std::vector<precision::Rule>& rules, const plan::Step& step, std::int64_t at) {
-  const precision::Use use{step.scope, step.op->op, plan::pass_of(step.phase), at};
-  const precision::Use interior{step.scope, step.op->interior, plan::pass_of(step.phase), at};
+bool is_selected(const std::vector<precision::Rule>& rules, const plan::Step& step, precision::Pass pass,
+                 std::int64_t at) {
+  const precision::Use use{step.scope, step.op->op, pass, at};
+  const precision::Use interior{step.scope, step.op->interior, pass, at};
   return std::ranges::any_of(rules, [&](const precision::Rule& r) {
     return precision::matches(r, use) || (!step.op->interior.empty() && precision::matches(r, interior));
   });
@@ -48,15 +49,20 @@ Observations::Observations(const config::RunConfig& config, const std::filesyste
 void Observations::begin(train::Trainer& trainer) {
   const std::int64_t step = trainer.step() + 1;
   if (!file_ || (step % interval_ != 0 && step != 1)) return;
-  observer_.emplace(trainer.next_executor(),
-                    [&](const plan::Step& s) { return is_selected(selected_, s, trainer.step()); });
+  observer_.emplace(trainer.next_executor(), [&](const plan::Step& s) {
+    // A step of the backward pass may have results of the forward pass too.
+    return is_selected(selected_, s, plan::pass_of(s.phase), step - 1) ||
+           (s.forward_results > 0 && is_selected(selected_, s, precision::Pass::forward, step - 1));
+  });
 }
 
 void Observations::end(train::Trainer& trainer, bool completed) {
   if (!observer_) return;
   std::string lines;
+  const std::int64_t at = trainer.step() - 1;  // completed steps before this one
   for (const runtime::ObservedValue& value : observer_->take()) {
-    if (value.counts.count > 0) lines += observation_line(trainer.step(), trainer.program(), value) + '\n';
+    if (value.counts.count > 0 && is_selected(selected_, *value.step, runtime::pass_of(value), at))
+      lines += observation_line(trainer.step(), trainer.program(), value) + '\n';
   }
   observer_.reset();
   if (completed) file_->write(lines);

@@ -178,9 +178,8 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
 
 void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
   for (const Found& f : above([](const Sums& s) { return s.beyond; }, limits_.saturated)) {
-    std::string text =
-        fmt::format("{} of {} exceed the range of the format in which products read them",
-                    percent_text(f.part / f.of), who(f));
+    std::string text = fmt::format("{} of {} exceed the range of the format in which products read them",
+                                   percent_text(f.part / f.of), who(f));
     said.push_back(
         finding(f, "saturation", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
   }
