@@ -146,10 +146,11 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Record record(audit);
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
+  std::optional<runtime::Observer> observer;
   try {
     while (trainer.step() < last && !stop.stop_requested()) {
       const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
-      std::optional<runtime::Observer> observer;
+      observer.reset();
       if (nth >= 1 && is_observed(nth, steps, options.observed))
         observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
       const std::optional<train::StepReport> r = trainer.advance(stop);
@@ -164,7 +165,11 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   } catch (const RunStopped& e) {
     audit.stopped = e.message();
     if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
+    // The values of the step at which the run stopped.
+    if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
+    if (trainer.step() + 1 >= source.from) ++audit.steps;
   }
+  observer.reset();
   overflows.report(audit, found);
   for (Finding& f : find_problems(audit, config, source.model.config.vocab_size))
     found.push_back(std::move(f));
