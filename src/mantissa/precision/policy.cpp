@@ -125,6 +125,26 @@ Policy Policy::with_fields(const Fields& fields) const {
   return out;
 }
 
+std::string Policy::short_line() const {
+  if (preset_ != kCustom) return preset_;
+  std::string nearest;
+  std::size_t fewest = field_table().size() + 1;
+  for (const Preset& preset : presets()) {
+    std::string text = preset.name;
+    std::size_t different = 0;
+    for (const Field& field : field_table()) {
+      const std::string value = field_text(fields_, field);
+      if (value == field_text(preset.fields, field)) continue;
+      text += fmt::format(" {}={}", field.name, value);
+      ++different;
+    }
+    if (different >= fewest) continue;
+    fewest = different;
+    nearest = std::move(text);
+  }
+  return nearest;
+}
+
 std::string Policy::line() const {
   std::string text = fields_text(fields_, true);
   for (const Rule& rule : rules_) text += "; " + rule.str();

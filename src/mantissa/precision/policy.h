@@ -102,6 +102,9 @@ class Policy {
 
   /// Returns the name of the preset with these fields, such as "bf16-mixed", or "custom".
   const std::string& preset() const { return preset_; }
+  /// Returns preset(), or for other fields the nearest preset with those that differ: "16-mixed
+  /// loss_scale=none". Leaves rules out.
+  std::string short_line() const;
   /// Returns the fields in canonical order, without optional fields at their usual values, then the rules.
   /// Parses back to an equal value.
   std::string line() const;
