@@ -65,7 +65,10 @@ class Search {
       // True for sums with earlier values: of a gradient over micro-batches, of the residual stream in place.
       const bool sum = narrow && (of.home == plan::Home::gradient || call.addend.data != nullptr);
       const bool made_inside = before ? !std::isfinite(before->value) : !sum;
-      if (made_inside && !holds(step.interior, program_.arithmetic)) found_.interior = step.op->interior;
+      if (made_inside && !holds(step.interior, program_.arithmetic)) {
+        found_.op = found_.interior = step.op->interior;
+        found_.format = step.interior;
+      }
       if (narrow && !before) found_.field = of.field;
     }
     if (!before) return;
@@ -83,26 +86,8 @@ class Search {
       for (std::size_t i = 0; i < step.inputs.size(); ++i) {
         // A step that reads single values, such as rows of the embedding, may not have read the infinite
         // ones.
-        const bool value = reads_value(step, i);
-        if (value && !end) continue;
-        const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
-        if (copy.home != plan::Home::copy || copy.quantization) continue;
-        const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
-        if (holds(copy.type, slot.master)) continue;
-        const Matrix master = executor_.buffer(slot.master_buffer);
-        const std::int64_t width = slot.shape.last();
-        const std::int64_t rows = slot.shape.count() / width;
-        found_.beyond = beyond_format(call.ctx, {master.data, master.type, width}, rows, copy.type);
-        if (!found_.beyond) continue;
-        found_.scope = step.scope;
-        found_.op = step.op->op;
-        found_.pass = precision::name(plan::pass_of(step.phase));
-        found_.format = copy.type;
-        found_.value = found_.beyond->value;
-        found_.field = value ? "residual" : "compute";
-        found_.weight = slot.name;
-        found_.weight_vector = slot.shape.dims().size() == 1;
-        found_.channel = found_.weight_vector ? found_.beyond->column : found_.beyond->row;
+        if (reads_value(step, i) && !end) continue;
+        if (!see_weight_beyond(step, i, call.ctx)) continue;
         if (end) add_inputs(call);
         if (end && i < found_.inputs.size()) found_.inputs[i] = std::abs(found_.value);
         return true;
@@ -110,6 +95,29 @@ class Search {
       if (end) break;
     }
     return false;
+  }
+
+  /// Returns true if input `i` of the step is a copy of a weight that overflows, which is then found.
+  bool see_weight_beyond(const plan::Step& step, std::size_t i, const kernels::Context& ctx) {
+    const plan::Buffer& copy = program_.buffer(step.inputs[i].buffer);
+    if (copy.home != plan::Home::copy || copy.quantization) return false;
+    const plan::Slot& slot = program_.slots[static_cast<std::size_t>(copy.slot)];
+    if (holds(copy.type, slot.master)) return false;
+    const Matrix master = executor_.buffer(slot.master_buffer);
+    const std::int64_t width = slot.shape.last();
+    found_.beyond =
+        beyond_format(ctx, {master.data, master.type, width}, slot.shape.count() / width, copy.type);
+    if (!found_.beyond) return false;
+    found_.scope = step.scope;
+    found_.op = step.op->op;
+    found_.pass = precision::name(plan::pass_of(step.phase));
+    found_.format = copy.type;
+    found_.value = found_.beyond->value;
+    found_.field = reads_value(step, i) ? "residual" : "compute";
+    found_.weight = slot.name;
+    found_.weight_vector = slot.shape.dims().size() == 1;
+    found_.channel = found_.weight_vector ? found_.beyond->column : found_.beyond->row;
+    return true;
   }
 
   void add_inputs(const graph::Call& call) {
