@@ -61,7 +61,7 @@ struct SmallRun {
 
 std::string list(const Audit& audit) {
   std::string text;
-  for (const Finding& f : audit.findings) text += f.kind + ": " + f.text + "\n";
+  for (const Finding& f : audit.findings) text += f.kind + ": " + f.text + " " + f.remark + "\n";
   return text;
 }
 

@@ -80,7 +80,7 @@ struct Finding {
   std::optional<std::string> rule = {};  // that --rule takes
   std::optional<Cure> cure = {};         // Cure::tested: it was replayed, and the finding was gone
   std::string command = {};              // the cure as a whole command, if the program knows it
-  std::string remark = {};               // why there is no cure, if cures were tried
+  std::string remark = {};               // if no cure works: which ones were tried
   std::string text;                      // one sentence
   double severity = 0;                   // findings are sorted by it, the worst first
 };

@@ -38,6 +38,26 @@ std::string for_all_layers(const std::string& rule, const std::string& scope) {
   return wide;
 }
 
+/// True if the arguments have the rule, or the same for the whole model.
+bool contains_rule(const std::vector<std::string>& arguments, const std::string& rule) {
+  return std::ranges::any_of(arguments, [&](const std::string& a) {
+    return a == rule || (a.starts_with("*: ") && rule.ends_with(a.substr(1)));
+  });
+}
+
+/// Returns the rules that the finding proposes.
+std::vector<std::string> rules_of(const Finding& f) {
+  std::vector<std::string> rules;
+  if (f.cure) {
+    const std::vector<std::string>& words = f.cure->arguments;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (words[i - 1] == "--rule") rules.push_back(words[i]);
+    }
+  }
+  if (rules.empty() && f.rule) rules.push_back(*f.rule);
+  return rules;
+}
+
 /// Returns the cures of a finding that may work, the likeliest and smallest first.
 std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const config::RunConfig& config) {
   std::vector<Cure> all;
@@ -53,14 +73,22 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   if (f.kind == "underflow" && f.pass == "backward" && !adapts && !unscaled)
     add({"--set", scaler ? "precision.loss_scale.loss_scale=0"  // dynamic
                          : "precision.loss_scale=dynamic"});
-  std::vector<std::string> together;  // the rules of all findings of this kind
-  for (const Finding& other : audit.findings) {
-    if (other.kind != f.kind || !other.rule) continue;
-    together.insert(together.end(), {"--rule", *other.rule});
-  }
+  std::vector<std::string>
+      together;  // the rules of all findings of this kind, those for the whole model first
+  const auto collect = [&](bool whole) {
+    for (const Finding& other : audit.findings) {
+      if (other.kind != f.kind) continue;
+      for (const std::string& rule : rules_of(other)) {
+        if (rule.starts_with("*: ") == whole && !contains_rule(together, rule))
+          together.insert(together.end(), {"--rule", rule});
+      }
+    }
+  };
+  collect(true);
+  collect(false);
   const bool alone = together.size() <= 2;
   if (f.cure && alone) add(f.cure->arguments);
-  if (!alone) add(std::move(together));
+  if (!together.empty()) add(std::move(together));
   if (is_stop(f) || range) add({"--precision", "bf16-mixed"});
   if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
     if (alone) add({"--rule", for_all_layers(*f.rule, f.scope)});

@@ -121,18 +121,13 @@ std::string card(const Audit& audit, const Finding& f, std::size_t number) {
 std::string inputs_html(const FirstNonFinite& first) {
   if (first.inputs.empty()) return "";
   report::Table table{
-      .label = "Inputs of the operation",
-      .columns = {{"Input"}, {"Format"}, {"Smallest magnitude", true}, {"Largest magnitude", true}},
-      .rows = {}};
+      .label = "Inputs of the operation", .columns = {{"Input"}, {"Largest magnitude", true}}, .rows = {}};
   const double limit = traits(first.format).max_finite;
   for (std::size_t i = 0; i < first.inputs.size(); ++i) {
     const InputRange& in = first.inputs[i];
-    table.rows.push_back(
-        {{in.name.empty() ? fmt::format("{}", i + 1) : report::module_html(in.name)},
-         {in.format ? formats_html(std::string(name(*in.format))) : report::kNoNumber},
-         {in.absmin ? report::raised_html(report::number_text(*in.absmin)) : report::kNoNumber},
-         {report::raised_html(report::number_text(in.absmax)),
-          std::isfinite(in.absmax) ? in.absmax / limit : 1}});
+    table.rows.push_back({{fmt::format("{}", i + 1)},
+                          {report::raised_html(report::number_text(in.absmax)),
+                           std::isfinite(in.absmax) ? in.absmax / limit : 1}});
   }
   return "<h3>What the operation read</h3>\n<p class=\"none-line\">Finite values only. " +
          fmt::format(

@@ -26,7 +26,8 @@ class Trials {
   Trials(const Audit& audit, const AuditSource& source, std::int64_t steps, double seconds,
          const std::stop_token& stop);
 
-  /// Returns the trial of a cure, or null if there is no time for it. Valid until the next call.
+  /// Runs a cure unless it was run before. Returns its trial, which the next call may invalidate, or null if
+  /// no time is left.
   const Trial* under(const Cure& cure, bool observed);
   /// The same with every format in f32, without rules.
   const Trial* in_f32();
