@@ -115,6 +115,7 @@ TEST(Compare, RoundingToNearestLosesUpdatesThatStochasticRoundingKeeps) {
   EXPECT_NE(nearest.findings[0].find("were lost"), std::string::npos);
   EXPECT_TRUE(stochastic.findings.empty());
   EXPECT_TRUE(kahan.findings.empty());
+  EXPECT_EQ(kahan.updates_lost, 0);
   EXPECT_EQ(nearest.outcome, Outcome::worse);
   EXPECT_GT(*nearest.loss_gap, 2 * std::abs(*stochastic.loss_gap));
   EXPECT_GT(*nearest.loss_gap, 2 * std::abs(*kahan.loss_gap));

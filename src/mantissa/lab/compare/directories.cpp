@@ -41,7 +41,8 @@ struct ReadRun {
   fs::path path;
   ComparedRun run;
   std::string config_text;  // "" without a config.toml
-  nlohmann::json health;    // the last measurement
+  precision::Policy policy;
+  nlohmann::json health;  // the last measurement
 };
 
 void read_metrics(ReadRun& r) {
@@ -71,9 +72,10 @@ void read_config(ReadRun& r) {
   constexpr std::uint64_t kLongest = std::uint64_t{1} << 20;
   r.config_text = io::read_text_file(path, kLongest);
   const config::RunConfig config = config::parse_config(r.config_text, path);
+  r.policy = config.policy;
   r.run.policy = config.policy.line();
   r.run.seed = config.run.seed;
-  r.run.name += fmt::format(" ({})", config.policy.preset());
+  r.run.name += fmt::format(" ({})", config.policy.short_line());
   const std::int64_t last = r.run.steps.back().step;
   if (last >= config.run.steps || has_file(r.path / "summary.json")) return;
   r.run.stopped_at = last + 1;
@@ -100,7 +102,8 @@ Masters last_weights(const fs::path& run) {
   return has_file(run / "model") ? map_masters(run / "model") : Masters{};
 }
 
-/// Sets the share of all weights whose update was lost; the sizes of the tensors are those of `weights`.
+/// Sets the share of all weights whose update was lost, which a compensation keeps; the sizes of the tensors
+/// are those of `weights`.
 void read_lost(ReadRun& r, const Masters& weights) {
   double lost = 0, all = 0;
   if (!r.health.is_object()) return;
@@ -110,14 +113,14 @@ void read_lost(ReadRun& r, const Masters& weights) {
         found == r.health.end() ? std::nullopt : number_in(*found, "updates_lost");
     if (!share) continue;
     const auto count = static_cast<double>(tensor.bytes.size() / bytes_of(tensor.type));
-    lost += *share * count;
+    if (!r.policy.compensates(tensor.name)) lost += *share * count;
     all += count;
   }
   if (all > 0) r.run.updates_lost = lost / all;
 }
 
 ReadRun read_run(const fs::path& path) {
-  ReadRun r{.path = path, .run = {}, .config_text = {}, .health = {}};
+  ReadRun r{.path = path, .run = {}, .config_text = {}, .policy = {}, .health = {}};
   r.run.name = path.string();
   read_metrics(r);
   read_config(r);

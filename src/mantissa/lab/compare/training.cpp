@@ -40,11 +40,11 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   return trainer;
 }
 
-/// Returns the share of all weights whose update was lost.
-double lost_share(const std::vector<runtime::ParameterHealth>& health) {
+/// Returns the share of all weights whose update was lost. A compensation keeps what rounding takes.
+double lost_share(const std::vector<runtime::ParameterHealth>& health, const precision::Policy& policy) {
   double lost = 0, all = 0;
   for (const runtime::ParameterHealth& p : health) {
-    lost += p.updates_lost * static_cast<double>(p.elements);
+    if (!policy.compensates(p.name)) lost += p.updates_lost * static_cast<double>(p.elements);
     all += static_cast<double>(p.elements);
   }
   return all > 0 ? lost / all : 0;
@@ -108,7 +108,7 @@ class ComparisonTraining {
                                 std::isfinite(r->loss) ? r->loss : std::numeric_limits<double>::quiet_NaN(),
                                 r->skipped});
         if (r->step > 1 && !r->batch_skipped) speeds.push_back(r->tokens_per_second);
-        if (!r->health.empty()) result.updates_lost = lost_share(r->health);
+        if (!r->health.empty()) result.updates_lost = lost_share(r->health, trainer.config().policy);
         health.see(*r);
         tell(result.name, *r, steps);
       }
