@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mantissa/api/internal.h"
+#include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/audit/run.h"
@@ -107,14 +108,13 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
     file = config::toml_text(file == "kk" ? file : std::filesystem::absolute(file).string());
   Precision used = precision;
   if (!used.policy && used.deepspeed.empty()) used.policy = "16-mixed";
-  const std::filesystem::path whole = std::filesystem::absolute(model).lexically_normal();
-  const std::string name = (whole.has_filename() ? whole : whole.parent_path()).filename().string();
   const std::string toml = fmt::format(
       "[run]\nname = {}\nsteps = {}\n[model]\npath = {}\n[data]\nsource = [{}]\nformat = {}\nsequence_length "
       "= {}\n"
       "[optimizer]\nlr = 1e-5\n[schedule]\nname = \"constant\"\nwarmup_steps = 0\n",
-      config::toml_text(name), options.steps, config::toml_text(std::filesystem::absolute(model).string()),
-      fmt::join(files, ", "), config::toml_text(text.format), length);
+      config::toml_text(last_name(model)), options.steps,
+      config::toml_text(std::filesystem::absolute(model).string()), fmt::join(files, ", "),
+      config::toml_text(text.format), length);
   const std::vector<std::string> batch = {fmt::format("batch.global_batch_size={}", kRows),
                                           fmt::format("batch.micro_batch_size={}", kRows)};
   const Config config = Config::parse(toml, batch, used);

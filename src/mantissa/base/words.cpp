@@ -115,4 +115,9 @@ std::string list_of(std::span<const std::string> words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
+std::string last_name(const std::filesystem::path& path) {
+  const std::filesystem::path whole = std::filesystem::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 }  // namespace mantissa

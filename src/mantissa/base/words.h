@@ -1,6 +1,7 @@
 // Text helpers for parsers and their error messages.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,5 +41,8 @@ std::string wrapped(std::string_view text, std::size_t indent, std::size_t colum
 /// Joins the words for a POSIX shell. Words with characters other than letters, digits and a few signs are
 /// quoted.
 std::string shell_words(std::span<const std::string> words);
+
+/// Returns the last part of a path: "r" for "runs/r" and for "runs/r/", the folder's own name for ".".
+std::string last_name(const std::filesystem::path& path);
 
 }  // namespace mantissa

@@ -1,4 +1,5 @@
 #include "mantissa/cli/common.h"
+#include "mantissa/base/words.h"
 
 #include <fmt/format.h>
 
@@ -39,6 +40,10 @@ int report_interrupt(const SignalStop& signals, std::string_view result) {
 
 bool is_config(const std::filesystem::path& path) {
   return path.extension() == ".toml";
+}
+
+std::string name_of_run(const std::filesystem::path& path) {
+  return is_config(path) ? path.stem().string() : last_name(path);
 }
 
 }  // namespace mantissa::cli

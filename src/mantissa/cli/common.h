@@ -30,6 +30,10 @@ int report_interrupt(const SignalStop& signals, std::string_view result);
 /// Returns true if `path` names a config.
 bool is_config(const std::filesystem::path& path);
 
+/// Returns the name of a config without its extension, or of a directory: the default outputs are named after
+/// it.
+std::string name_of_run(const std::filesystem::path& path);
+
 // Each function runs a command and returns the exit code.
 int train(const Arguments& a);
 int generate(const Arguments& a);

@@ -65,17 +65,11 @@ api::CompareReport read_runs(const Arguments& a) {
   return api::compare(std::vector<std::filesystem::path>(a.given().begin(), a.given().end()), hardware_of(a));
 }
 
-/// Returns the last part of a path without its extension.
-std::string short_name(const std::filesystem::path& path) {
-  const std::filesystem::path named = path.has_filename() ? path : path.parent_path();
-  return named.stem().string();
-}
-
 }  // namespace
 
 int compare(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
-  const std::filesystem::path out = a.has("--out") ? a.text("--out") : short_name(what) + "-compare";
+  const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
   const SignalStop signals;
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
   if (report.runs == 0) return report_interrupt(signals, "no run had ended");

@@ -14,13 +14,6 @@ namespace mantissa::cli {
 
 namespace {
 
-/// Returns the name of a config without its extension, or of a directory.
-std::string name_of(const std::filesystem::path& what) {
-  if (is_config(what)) return what.stem().string();
-  const std::filesystem::path whole = std::filesystem::absolute(what).lexically_normal();
-  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
-}
-
 /// Returns the command of the run that an audit is about, with a cure. The cure of a model is that of its
 /// audit: no run exists yet.
 std::string with_cure(const Arguments& a, const Cure& cure) {
@@ -41,7 +34,7 @@ std::string with_cure(const Arguments& a, const Cure& cure) {
   return Arguments(a.program(), words).with(cure);
 }
 
-/// Throws for --from-step where there is no run.
+/// Throws ConfigError if --from-step is given for a config or a model, which have no steps to replay.
 void check_replays(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   if (!a.has("--from-step")) return;
@@ -70,7 +63,7 @@ int audit(const Arguments& a) {
   options.hardware = hardware_of(a);
   options.command = a.with({});
   options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
-  const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of(what) + "-audit";
+  const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-audit";
   const SignalStop signals;
   const bool quiet = a.has("--quiet") || a.has("--json");
   const auto tell_step = [&](std::int64_t step, std::int64_t steps, double loss) {

@@ -170,7 +170,7 @@ const std::vector<Command>& command_rows() {
       {"diff",
        "find the first step, op or tensor that differs between two runs, checkpoints or traces",
        {{"A", "a run, a state, a model directory, a safetensors file, or a trace"},
-        {"B", "the same kind of thing"}},
+        {"B", "another one of the same kind as A"}},
        "Exit code 0: equal; 1: different; 2: A or B cannot be read, or they cannot be compared."},
       {"convert",
        "rewrite a checkpoint in another format, and report the errors",

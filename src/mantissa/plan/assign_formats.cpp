@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/philox.h"
+#include "mantissa/plan/labels.h"
 #include "mantissa/plan/operand_scales.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/plan/policy_uses.h"
@@ -287,18 +288,6 @@ class Lowering {
     return {to, compute};
   }
 
-  /// Returns the name of a result among those of its node (Step::labels).
-  std::string label_of(const Node& node, const Value& value) const {
-    std::string label(value.label);
-    if (node.phase != graph::Phase::backward)
-      return label.empty() && node.outputs.size() > 1 ? std::string(node.op->op) : label;
-    if (value.kind == ValueKind::weight_gradient && value.of != graph::kNone) {
-      const std::string& parameter = graph_.value(value.of).name;
-      label = parameter.substr(parameter.rfind('.') + 1);
-    }
-    return label.empty() ? label : "grad." + label;
-  }
-
   void lower(const Node& node) {
     Step s = step_for(node);
     for (std::size_t i = 0; i < node.inputs.size(); ++i) s.inputs.push_back(operand(node, i));
@@ -315,7 +304,7 @@ class Lowering {
     for (std::size_t o = 0; o < node.outputs.size(); ++o) {
       const ValueId id = node.outputs[o];
       const Value& value = graph_.value(id);
-      s.labels.push_back(label_of(node, value));
+      s.labels.push_back(label_of(graph_, node, value));
       if (o == 0 && node.op->alias != graph::kNone) {
         buffer_of_[static_cast<std::size_t>(id)] = s.inputs[static_cast<std::size_t>(node.op->alias)].buffer;
         s.outputs.push_back(buffer(id));
