@@ -59,6 +59,20 @@ class ForwardOverflow : public ::testing::Test {
     const std::size_t from = text.find("[model]"), to = text.find("[data]");
     return text.replace(from, to - from, "[model]\npath = \"" + model_.string() + "\"\n");
   }
+  /// Continues a copy of the run `out` to step 12 with a cure.
+  Summary resumed_with(const Cure& cure, const std::string& out) const {
+    Precision precision;
+    for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
+      if (cure.arguments[i] == "--rule") precision.rules.push_back(cure.arguments[i + 1]);
+      if (cure.arguments[i] == "--precision") precision.policy = cure.arguments[i + 1];
+    }
+    const std::filesystem::path copy = folder_ / (out + "-cured");
+    std::filesystem::remove_all(copy);
+    std::filesystem::copy(folder_ / out, copy, std::filesystem::copy_options::recursive);
+    TrainOptions options = into(copy);
+    options.resume = 0;
+    return train(Config::parse(config(12, "16-mixed"), {}, precision), options);
+  }
   RunStopped stopped(const std::string& out, int steps, const std::string& policy,
                      const std::vector<std::string>& changes = {}) const {
     try {
@@ -136,19 +150,10 @@ TEST_F(ForwardOverflow, CuresAreTriedAndWork) {
   for (const Cure& cure : e.cures()) {
     if (!cure.effect.empty()) continue;
     EXPECT_TRUE(cure.tested);
-    Precision precision;
-    for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
-      if (cure.arguments[i] == "--rule") precision.rules.push_back(cure.arguments[i + 1]);
-      if (cure.arguments[i] == "--precision") precision.policy = cure.arguments[i + 1];
-    }
-    std::filesystem::copy(folder_ / "a", folder_ / "b", std::filesystem::copy_options::recursive);
-    TrainOptions options = into(folder_ / "b");
-    options.resume = 0;
-    const Summary s = train(Config::parse(config(12, "16-mixed"), {}, precision), options);
+    const Summary s = resumed_with(cure, "a");
     EXPECT_EQ(s.steps, 12);
     EXPECT_GE(s.skipped, 2) << "those before the stop";
     EXPECT_LE(s.skipped, 6) << "the scale may still have to fall";
-    std::filesystem::remove_all(folder_ / "b");
   }
 }
 
@@ -162,18 +167,7 @@ TEST_F(ForwardOverflow, ACureIsTestedOnlyIfStepsAreApplied) {
   ASSERT_FALSE(e.cures().empty());
   ASSERT_TRUE(e.cures().front().tested) << e.what();
   for (const Cure& cure : e.cures()) {
-    if (!cure.tested) continue;
-    Precision precision;
-    for (std::size_t i = 0; i + 1 < cure.arguments.size(); ++i) {
-      if (cure.arguments[i] == "--rule") precision.rules.push_back(cure.arguments[i + 1]);
-      if (cure.arguments[i] == "--precision") precision.policy = cure.arguments[i + 1];
-    }
-    std::filesystem::copy(folder_ / "h", folder_ / "i", std::filesystem::copy_options::recursive);
-    TrainOptions options = into(folder_ / "i");
-    options.resume = 0;
-    const Summary s = train(Config::parse(config(12, "16-mixed"), {}, precision), options);
-    EXPECT_LE(s.skipped, 6) << cure.arguments.back();
-    std::filesystem::remove_all(folder_ / "i");
+    if (cure.tested) EXPECT_LE(resumed_with(cure, "h").skipped, 6) << cure.arguments.back();
   }
 }
 

@@ -12,6 +12,7 @@
 #include "mantissa/numeric/error_stats.h"
 #include "mantissa/numeric/lanes-inl.h"
 #include "mantissa/numeric/power_of_two.h"
+#include "mantissa/numeric/round.h"
 #include "mantissa/numeric/value_stats.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -65,11 +66,9 @@ HWY_INLINE StatVec OneWhere(StatMask m) {
 
 /// Returns the smallest magnitude that nearest rounding cannot represent as a finite value of `s`.
 double OverflowsFrom(Scalar s) {
-  const ScalarTraits& t = traits(s);
-  const double half = std::ldexp(1.0, std::ilogb(t.max_finite) - t.mantissa_bits - 1);
-  const double tie = t.max_finite + half;  // inf for f64
+  const double tie = overflow_bound(s);  // inf for f64
   // A tie goes to the even code: past an all-ones mantissa that is infinity; e4m3's 448 is even itself.
-  return t.has_infinity ? tie : std::nextafter(tie, kInfinity);
+  return traits(s).has_infinity ? tie : std::nextafter(tie, kInfinity);
 }
 
 class ErrorLanes {

@@ -6,6 +6,7 @@
 #include "mantissa/numeric/round.h"
 
 namespace mantissa {
+
 void ValueCounts::add(const double* values, std::size_t n, Scalar format) {
   const double least = std::ldexp(1.0, traits(format).min_normal_exp), most = traits(format).max_finite;
   count += n;

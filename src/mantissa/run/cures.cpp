@@ -165,7 +165,13 @@ Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::sto
     cure.tested = true;
     result.cures.push_back(std::move(cure));
   };
-  for (const Cure& cure : cures) repeats&& fits&& can_try(cure, replay) ? attempt(cure) : tell_untried(cure);
+  for (const Cure& cure : cures) {
+    if (repeats && fits && can_try(cure, replay)) {
+      attempt(cure);
+    } else {
+      tell_untried(cure);
+    }
+  }
   const Cure plain{{"--resume", "--precision", "32-true"}};
   const bool has_plain = std::ranges::find(cures, plain.arguments, &Cure::arguments) != cures.end();
   if (result.cures.empty() && !result.failed.empty() && !has_plain) attempt(plain);

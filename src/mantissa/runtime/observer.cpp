@@ -166,9 +166,12 @@ void Observer::after(const plan::Step& step, const graph::Call& call) {
   const auto results = std::ranges::find(values, false, &ObservedValue::is_operand);
   for (ObservedValue& value : std::span(values.begin(), results)) see_operand(value, before.call());
   if (results == values.end()) return;
-  const bool term = results->kind == Observed::term;
-  (this->*(term ? &Observer::see_term : &Observer::see_results))({results, values.end()}, call,
-                                                                 before.call());
+  const std::span<ObservedValue> rest(results, values.end());
+  if (results->kind == Observed::term) {
+    see_term(rest, call, before.call());
+  } else {
+    see_results(rest, call, before.call());
+  }
 }
 
 void Observer::see_operand(ObservedValue& value, const graph::Call& repeated) {
@@ -191,8 +194,11 @@ void Observer::see_term(std::span<ObservedValue> values, const graph::Call& call
   if (product.empty() || overwrites(call, repeated.addend)) return;
   for (ObservedValue& value : values) {
     const CountedTerm term{&product[0], step.rounded, &repeated.addend};
-    value.kind == Observed::term ? count_term(call.ctx, term, value.counts)
-                                 : count_sum(call.ctx, term, call.outputs[0], value.counts);
+    if (value.kind == Observed::term) {
+      count_term(call.ctx, term, value.counts);
+    } else {
+      count_sum(call.ctx, term, call.outputs[0], value.counts);
+    }
   }
 }
 
