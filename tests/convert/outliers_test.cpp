@@ -152,6 +152,48 @@ TEST_F(Outliers, LayersAreComparedWithTheSameTensorOfTheOthers) {
   EXPECT_TRUE(outliers({layers[2]}).empty());
 }
 
+TEST_F(Outliers, AMuchSmallerLayerIsFoundAndTheOthersAreNot) {
+  std::vector<PlantedMatrix> layers;
+  for (int i = 0; i < 3; ++i)
+    layers.push_back(random_matrix("model.layers." + std::to_string(i) + ".up_proj.weight", 64, 96));
+  for (float& x : layers[1].values) x *= 0.01F;
+  std::vector<Outlier> found = outliers(layers);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].tensor, layers[1].name);
+  EXPECT_NEAR(found[0].ratio, 0.01, 1e-3);
+  std::ranges::fill(layers[1].values, 0.0F);
+  found = outliers(layers);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_EQ(found[0].tensor, layers[1].name);
+  EXPECT_EQ(found[0].ratio, 0);
+  EXPECT_NE(to_text(inspect_all(layers)).find("up_proj.weight: all values are 0"), std::string::npos);
+  for (PlantedMatrix& m : layers) std::ranges::fill(m.values, 0.0F);
+  EXPECT_TRUE(outliers(layers).empty()) << "zero in every layer";
+}
+
+TEST_F(Outliers, ElementsOfVectorsAreFound) {
+  std::vector<float> gains(96, 1.0F);
+  gains[0] = 0, gains[5] = 3;
+  const auto found = [&] {
+    io::write_safetensors(
+        folder / "v.safetensors",
+        std::vector<io::TensorToWrite>{
+            {"model.norm.weight", io::Dtype::f32, {96}, std::as_bytes(std::span(gains)), nullptr}});
+    return inspect(folder / "v.safetensors", {});
+  };
+  EXPECT_TRUE(found().outliers.empty());
+  gains[17] = -500;
+  const Inspection seen = found();
+  ASSERT_EQ(seen.outliers.size(), 1U);
+  EXPECT_EQ(seen.outliers[0].index, 17U);
+  EXPECT_EQ(seen.outliers[0].ratio, 500);
+  EXPECT_NE(to_text(seen).find("model.norm.weight element 17: magnitude 500 × the median element's"),
+            std::string::npos);
+  const nlohmann::json json = nlohmann::json::parse(to_json(seen))["outliers"][0];
+  EXPECT_EQ(json["axis"], "element");
+  EXPECT_EQ(json["large_product"], nlohmann::json());
+}
+
 TEST_F(Outliers, ZeroRowsAndValuesThatAreNotFiniteAreLeftOut) {
   PlantedMatrix m = random_matrix("w", 64, 64);
   for (std::size_t i = 0; i < 40 * 64; ++i) m.values[i] = 0;  // more than half of the rows

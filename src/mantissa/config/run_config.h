@@ -35,7 +35,7 @@ struct RunSection {
   std::int64_t steps = 0;
   std::int64_t threads = 0;
   std::string on_nonfinite = "stop";  // or "skip", "continue"
-  std::string skip_batches;           // steps, such as "7,9-12"
+  std::string skip_batches = {};      // steps, such as "7,9-12"
   friend bool operator==(const RunSection&, const RunSection&) = default;
 };
 
@@ -114,7 +114,7 @@ struct LogSection {
   std::int64_t interval = 1;
   bool tensorboard = true;
   std::int64_t health_interval = 10;
-  std::string observe;  // scopes, as in rules; empty: nothing
+  std::string observe = {};  // scopes, as in rules; empty: nothing
   std::int64_t observe_interval = 100;
   friend bool operator==(const LogSection&, const LogSection&) = default;
 };

@@ -34,20 +34,25 @@ std::string origin_of(const io::WeightFiles& files, const Survey& all) {
   return said.empty() ? "unknown" : fmt::format("{}", fmt::join(said, "; "));
 }
 
-void add_channels(const io::WeightFiles& files, const io::TensorInfo& matrix, const kernels::Context& ctx,
-                  std::vector<Outlier>& outliers) {
-  const std::vector<Outlier> found = channel_outliers(matrix.name, channel_stats(files, matrix, ctx));
-  outliers.insert(outliers.end(), found.begin(), found.end());
+/// Returns the outliers within a matrix or a vector.
+std::vector<Outlier> outliers_within(const io::WeightFiles& files, const io::TensorInfo& tensor,
+                                     const kernels::Context& ctx) {
+  if (has_channels(tensor)) return channel_outliers(tensor.name, channel_stats(files, tensor, ctx));
+  if (tensor.shape.size() != 1) return {};
+  if (tensor.count() < 1 || tensor.count() > kMostChannels) return {};
+  io::TensorInfo column = tensor;
+  column.shape.push_back(1);
+  return element_outliers(tensor.name, channel_stats(files, column, ctx).rows);
 }
 
 void add_layers(Inspection& inspection) {
-  std::vector<MatrixSize> matrices;
+  std::vector<TensorSize> tensors;
   for (const InspectedTensor& t : inspection.tensors) {
-    if (!t.seen || t.tensor.shape.size() != 2 || t.seen->values.finite() == 0) continue;
+    if (!t.seen || t.seen->values.finite() == 0) continue;
     const ValueStats& v = t.seen->values;
-    matrices.push_back({t.tensor.name, v.rms(), std::max(std::abs(v.min), std::abs(v.max))});
+    tensors.push_back({t.tensor.name, v.rms(), std::max(std::abs(v.min), std::abs(v.max))});
   }
-  const std::vector<Outlier> found = layer_outliers(matrices);
+  const std::vector<Outlier> found = layer_outliers(tensors);
   inspection.outliers.insert(inspection.outliers.end(), found.begin(), found.end());
 }
 
@@ -64,10 +69,11 @@ Inspection inspect(const std::filesystem::path& path, const kernels::Context& ct
     if (!io::scalar_of(tensor.dtype) || tensor.count() == 0) continue;
     row.seen = survey(files, tensor, ctx);
     out.all.merge(*row.seen);
-    if (has_channels(tensor)) add_channels(files, tensor, ctx, out.outliers);
+    const std::vector<Outlier> found = outliers_within(files, tensor, ctx);
+    out.outliers.insert(out.outliers.end(), found.begin(), found.end());
   }
   add_layers(out);
-  std::ranges::stable_sort(out.outliers, std::ranges::greater(), &Outlier::ratio);
+  std::ranges::stable_sort(out.outliers, std::ranges::greater(), &Outlier::distance);
   out.bytes = files.bytes();
   out.origin = origin_of(files, out.all);
   out.metadata = files.metadata();

@@ -117,6 +117,8 @@ std::string_view against_text(Outlier::Against against) {
       return "rows";
     case Outlier::Against::columns:
       return "columns";
+    case Outlier::Against::elements:
+      return "elements";
     case Outlier::Against::layers:
       return "layers";
   }
@@ -130,16 +132,39 @@ std::string range_text(double magnitude, Scalar format) {
                   : fmt::format("{:.2g} % of {}", 100 * part, name(format));
 }
 
+/// Returns what has the index, as in "row", or "" for a tensor compared with other layers'.
+std::string_view axis_text(Outlier::Against against) {
+  switch (against) {
+    case Outlier::Against::rows:
+      return "row";
+    case Outlier::Against::columns:
+      return "column";
+    case Outlier::Against::elements:
+      return "element";
+    case Outlier::Against::layers:
+      return "";
+  }
+  return "";
+}
+
+/// True for a row or a column, whose products with inputs may be large.
+bool makes_products(const Outlier& o) {
+  return o.against == Outlier::Against::rows || o.against == Outlier::Against::columns;
+}
+
 std::string outlier_text(const Outlier& o) {
-  const bool layers = o.against == Outlier::Against::layers;
-  const std::string_view what = o.against == Outlier::Against::columns ? "column" : "row";
+  const std::string_view axis = axis_text(o.against);
   std::string text = o.tensor;
-  if (!layers) text += fmt::format(" {} {}", what, *o.index);
-  text += fmt::format(": {} {:.4g} × the median {}'s", o.of_absmax ? "largest value" : "RMS", o.ratio,
-                      layers ? "other layer" : what);
+  if (o.index) text += fmt::format(" {} {}", axis, *o.index);
+  if (o.rms == 0) return text + ": all values are 0, and other layers' are not";
+  text += fmt::format(": {} {:.4g} × the median {}'s",
+                      o.index && o.of_absmax ? "magnitude"
+                      : o.of_absmax          ? "largest value"
+                                             : "RMS",
+                      o.ratio, axis.empty() ? "other layer" : axis);
   text += fmt::format("; largest {:.3g} ({}, {})", o.absmax, range_text(o.absmax, Scalar::e4m3),
                       range_text(o.absmax, Scalar::f16));
-  if (layers) return text;
+  if (!makes_products(o)) return text;
   return text + fmt::format("; products up to {:.2g} ({})", o.large_product(),
                             range_text(o.large_product(), Scalar::f16));
 }
@@ -155,14 +180,13 @@ std::string outliers_text(const std::vector<Outlier>& outliers) {
 }
 
 nlohmann::json outlier_json(const Outlier& o) {
-  const bool layers = o.against == Outlier::Against::layers;
   const nlohmann::json none;
   nlohmann::json overflows = nlohmann::json::array();
   for (const Scalar format : {Scalar::e4m3, Scalar::e5m2, Scalar::f16}) {
     if (o.absmax > traits(format).max_finite) overflows.push_back(name(format));
   }
   return {{"tensor", o.tensor},
-          {"axis", layers ? none : nlohmann::json(o.against == Outlier::Against::rows ? "row" : "column")},
+          {"axis", o.index ? nlohmann::json(axis_text(o.against)) : none},
           {"index", o.index ? nlohmann::json(*o.index) : none},
           {"rms", o.rms},
           {"absmax", o.absmax},
@@ -170,7 +194,7 @@ nlohmann::json outlier_json(const Outlier& o) {
           {"of", o.of_absmax ? "absmax" : "rms"},
           {"against", against_text(o.against)},
           {"overflows", std::move(overflows)},
-          {"large_product", layers ? none : nlohmann::json(o.large_product())}};
+          {"large_product", makes_products(o) ? nlohmann::json(o.large_product()) : none}};
 }
 
 std::string casts_text(const Survey& all) {

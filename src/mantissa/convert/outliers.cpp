@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 namespace mantissa::convert {
 namespace {
@@ -18,19 +19,22 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-void add_outliers(const std::string& tensor, const std::vector<Channel>& channels, Outlier::Against against,
-                  std::vector<Outlier>& all) {
+/// Adds the channels of at least `shortest` values whose RMS is `least` times the median, unless they are
+/// many. Returns the ones added.
+std::span<Outlier> add_outliers(const std::string& tensor, const std::vector<Channel>& channels,
+                                Outlier::Against against, std::uint64_t shortest, double least,
+                                std::vector<Outlier>& all) {
   std::vector<double> sizes;
   for (const Channel& c : channels) {
     if (c.rms() > 0) sizes.push_back(c.rms());
   }
   const double typical = median(std::move(sizes));
-  if (typical == 0) return;
+  if (typical == 0) return {};
   std::vector<Outlier> found;
   for (std::size_t i = 0; i < channels.size(); ++i) {
     const Channel& c = channels[i];
     const double ratio = c.rms() / typical;
-    if (c.count < kShortestChannel || ratio < kOutlierRatio) continue;
+    if (c.count < shortest || ratio < least) continue;
     found.push_back({.tensor = tensor,
                      .against = against,
                      .index = i,
@@ -40,7 +44,9 @@ void add_outliers(const std::string& tensor, const std::vector<Channel>& channel
                      .norm = std::sqrt(c.sum_squares)});
   }
   constexpr std::size_t kRare = 8;
-  if (found.size() * kRare <= channels.size()) all.insert(all.end(), found.begin(), found.end());
+  if (found.size() * kRare > channels.size()) return {};
+  all.insert(all.end(), found.begin(), found.end());
+  return std::span(all).last(found.size());
 }
 
 /// Returns the name with "*" in place of numbers between dots, or "" if there are none.
@@ -58,22 +64,35 @@ std::string name_in_all_layers(const std::string& name) {
   return layered ? pattern : "";
 }
 
-/// Returns one size of all matrices, in ascending order.
-std::vector<double> sorted_sizes(const std::vector<const MatrixSize*>& layers, double MatrixSize::*size) {
-  std::vector<double> sizes;
-  for (const MatrixSize* matrix : layers) sizes.push_back(matrix->*size);
-  std::ranges::sort(sizes);
-  return sizes;
-}
+/// The sizes of one tensor in all layers, in ascending order.
+class Sizes {
+ public:
+  Sizes(const std::vector<const TensorSize*>& layers, double TensorSize::*size) {
+    for (const TensorSize* tensor : layers) sorted_.push_back(tensor->*size);
+    std::ranges::sort(sorted_);
+  }
 
-/// Returns `size` as a multiple of the median of the others in `sorted`, which contains it; 0 if there is no
-/// such median.
-double ratio_to_others(double size, const std::vector<double>& sorted) {
-  if (sorted.size() < 2) return 0;
-  const auto place = static_cast<std::size_t>(std::ranges::lower_bound(sorted, size) - sorted.begin());
-  const std::size_t middle = (sorted.size() - 2) / 2;
-  const double typical = sorted[place <= middle ? middle + 1 : middle];
-  return typical > 0 ? size / typical : 0;
+  /// Returns `size` as a multiple of the median of the others: of two in the middle the one that is nearer to
+  /// it, so that half of the layers cannot make outliers of the rest. 1 if there are no others.
+  double ratio(double size) const {
+    if (sorted_.size() < 2) return 1;
+    const auto place = static_cast<std::size_t>(std::ranges::lower_bound(sorted_, size) - sorted_.begin());
+    const auto other = [&](std::size_t i) { return sorted_[i < place ? i : i + 1]; };
+    const std::size_t others = sorted_.size() - 1;
+    const double low = other((others - 1) / 2), high = other(others / 2);
+    const double typical = size > high ? high : size < low ? low : size;
+    return typical > 0 ? size / typical : 1;
+  }
+
+ private:
+  std::vector<double> sorted_;
+};
+
+bool is_outlier(const Outlier& o, std::size_t layers) {
+  constexpr std::size_t kFewest = 3;  // layers of which one can be the small one
+  if (o.rms == 0) return o.ratio == 0;
+  if (o.ratio < 1) return layers >= kFewest && o.ratio * kOutlierAbsmaxRatio <= 1;
+  return o.ratio >= (o.of_absmax ? kOutlierAbsmaxRatio : kOutlierRatio);
 }
 
 }  // namespace
@@ -86,31 +105,35 @@ bool has_channels(const io::TensorInfo& tensor) {
 
 std::vector<Outlier> channel_outliers(const std::string& tensor, const ChannelStats& stats) {
   std::vector<Outlier> all;
-  add_outliers(tensor, stats.rows, Outlier::Against::rows, all);
-  add_outliers(tensor, stats.columns, Outlier::Against::columns, all);
+  add_outliers(tensor, stats.rows, Outlier::Against::rows, kShortestChannel, kOutlierRatio, all);
+  add_outliers(tensor, stats.columns, Outlier::Against::columns, kShortestChannel, kOutlierRatio, all);
   return all;
 }
 
-std::vector<Outlier> layer_outliers(const std::vector<MatrixSize>& matrices) {
-  std::map<std::string, std::vector<const MatrixSize*>> groups;
-  for (const MatrixSize& matrix : matrices) {
-    const std::string pattern = name_in_all_layers(matrix.tensor);
-    if (!pattern.empty()) groups[pattern].push_back(&matrix);
+std::vector<Outlier> element_outliers(const std::string& tensor, const std::vector<Channel>& elements) {
+  std::vector<Outlier> all;
+  for (Outlier& o : add_outliers(tensor, elements, Outlier::Against::elements, 1, kOutlierAbsmaxRatio, all))
+    o.of_absmax = true;
+  return all;
+}
+
+std::vector<Outlier> layer_outliers(const std::vector<TensorSize>& tensors) {
+  std::map<std::string, std::vector<const TensorSize*>> groups;
+  for (const TensorSize& tensor : tensors) {
+    const std::string pattern = name_in_all_layers(tensor.tensor);
+    if (!pattern.empty()) groups[pattern].push_back(&tensor);
   }
   std::vector<Outlier> all;
   for (const auto& [pattern, layers] : groups) {
-    const std::vector<double> all_rms = sorted_sizes(layers, &MatrixSize::rms);
-    const std::vector<double> all_absmax = sorted_sizes(layers, &MatrixSize::absmax);
-    for (const MatrixSize* matrix : layers) {
-      const double rms = ratio_to_others(matrix->rms, all_rms);
-      const double absmax = ratio_to_others(matrix->absmax, all_absmax);
-      if (rms < kOutlierRatio && absmax < kOutlierAbsmaxRatio) continue;
-      all.push_back({.tensor = matrix->tensor,
-                     .against = Outlier::Against::layers,
-                     .rms = matrix->rms,
-                     .absmax = matrix->absmax,
-                     .ratio = rms >= kOutlierRatio ? rms : absmax,
-                     .of_absmax = rms < kOutlierRatio});
+    const Sizes rms(layers, &TensorSize::rms), absmax(layers, &TensorSize::absmax);
+    for (const TensorSize* tensor : layers) {
+      Outlier o{.tensor = tensor->tensor,
+                .against = Outlier::Against::layers,
+                .rms = tensor->rms,
+                .absmax = tensor->absmax,
+                .ratio = rms.ratio(tensor->rms)};
+      if (!is_outlier(o, layers.size()) && o.ratio >= 1) o.ratio = absmax.ratio(o.absmax), o.of_absmax = true;
+      if (is_outlier(o, layers.size())) all.push_back(std::move(o));
     }
   }
   return all;

@@ -1,5 +1,5 @@
-// Outliers among weights: rows and columns of a matrix that are much larger than the others, and matrices
-// that are much larger than those of the other layers.
+// Outliers among weights: rows and columns of a matrix and elements of a vector that are much larger than the
+// others, and tensors that are much larger or smaller than those of the other layers.
 #pragma once
 
 #include <cstdint>
@@ -16,29 +16,32 @@ namespace mantissa::convert {
 /// values is 2.1 times the median, the largest row or column of the trained model of examples/demo.toml 4.0
 /// times. At 8, an 8-bit format with one scale for all rows loses three binades of the others.
 inline constexpr double kOutlierRatio = 8;
-/// The ratio of a matrix's largest magnitude to the median of the other layers. Single weights vary more than
-/// a root mean square: 32 is five binades.
+/// The ratio of a single magnitude to the median: of an element of a vector to the others, of a tensor's
+/// largest to those of the other layers. Single weights vary more than a root mean square: 32 is five
+/// binades.
 inline constexpr double kOutlierAbsmaxRatio = 32;
 
 struct Outlier {
-  enum class Against { rows, columns, layers };
+  enum class Against { rows, columns, elements, layers };
   std::string tensor;
   Against against = Against::rows;
-  std::optional<std::uint64_t> index = std::nullopt;  // of the row or column
+  std::optional<std::uint64_t> index = std::nullopt;  // of the row, column or element
   double rms = 0;
   double absmax = 0;
-  double ratio = 0;        // to the median
+  double ratio = 0;        // to the median; below 1 for a tensor that is smaller than those of other layers
   bool of_absmax = false;  // `ratio` is that of the largest magnitudes, otherwise of `rms`
   double norm = 0;  // root of the sum of squares of a row or column: the RMS of its products with independent
                     // inputs of RMS 1
 
+  /// Returns how far the ratio is from 1, as a factor; infinite for a tensor of zeros.
+  double distance() const { return ratio < 1 ? 1 / ratio : ratio; }
   /// Returns the magnitude that one of 16,000 normal products with inputs of RMS 1 exceeds (four standard
   /// deviations).
   double large_product() const { return 4 * norm; }
 };
 
-/// A matrix with its magnitudes, to compare with those of other layers.
-struct MatrixSize {
+/// The magnitudes of a tensor, to compare with those of other layers.
+struct TensorSize {
   std::string tensor;
   double rms = 0, absmax = 0;
 };
@@ -52,8 +55,14 @@ bool has_channels(const io::TensorInfo& tensor);
 /// and none is an outlier.
 std::vector<Outlier> channel_outliers(const std::string& tensor, const ChannelStats& stats);
 
-/// Returns the matrices whose RMS (or largest magnitude) is kOutlierRatio (kOutlierAbsmaxRatio) times the
-/// median of the same tensor in the other layers, or more. Layers are numbers between dots of a name.
-std::vector<Outlier> layer_outliers(const std::vector<MatrixSize>& matrices);
+/// Returns the elements of a vector whose magnitude is kOutlierAbsmaxRatio times the median of those that are
+/// not zero, or more; none if they are more than an eighth. `elements`: channels of one value.
+std::vector<Outlier> element_outliers(const std::string& tensor, const std::vector<Channel>& elements);
+
+/// Returns the tensors whose RMS (or largest magnitude) is kOutlierRatio (kOutlierAbsmaxRatio) times the
+/// median of the same tensor in the other layers, or more. Also returns those whose RMS is a part of that of
+/// at least two other layers, one over kOutlierAbsmaxRatio or less, and tensors of zeros that are not zero in
+/// another layer. Layers are numbers between dots of a name.
+std::vector<Outlier> layer_outliers(const std::vector<TensorSize>& tensors);
 
 }  // namespace mantissa::convert

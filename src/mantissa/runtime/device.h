@@ -69,8 +69,8 @@ std::shared_ptr<const Device> cpu(const kernels::Context& context);
 /// The values of --device, --simd and --threads.
 struct DeviceOptions {
   std::string name = "cpu";
-  std::string instructions;  // empty: the best of this machine
-  std::int64_t threads = 0;  // 0: all cores
+  std::string instructions = {};  // empty: the best of this machine
+  std::int64_t threads = 0;       // 0: all cores
 };
 /// Returns the requested device. Throws ConfigError for a device or an instruction set that this machine
 /// lacks, and for a number of threads outside [0, 1024].
