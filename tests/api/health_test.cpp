@@ -112,13 +112,20 @@ TEST(Health, OfUnmovedWeightsIsWhatTheFilesShow) {
                     static_cast<double>(same) / static_cast<double>(before.size()), 1e-6)
             << policy << name;
         EXPECT_NEAR(h["weight_absmax"].get<double>(), absmax, 1e-6 * absmax) << name;
-        if (steps == 1) EXPECT_LE(h["updates_lost"], h["never_moved"]) << name;
-        if (steps == 1 && name != "model.embed_tokens.weight")
+        if (steps == 1) {
+          EXPECT_LE(h["updates_lost"], h["never_moved"]) << name;
+        }
+        if (steps == 1 && name != "model.embed_tokens.weight") {
           EXPECT_EQ(h["updates_lost"], h["never_moved"]) << policy << name;
+        }
         lost = std::max(lost, h["updates_lost"].get<double>());
       }
-      if (policy == "bf16-true") EXPECT_EQ(health["model.norm.weight"]["updates_lost"], 1);
-      if (policy == "32-true") EXPECT_LT(lost, 0.01);
+      if (policy == "bf16-true") {
+        EXPECT_EQ(health["model.norm.weight"]["updates_lost"], 1);
+      }
+      if (policy == "32-true") {
+        EXPECT_LT(lost, 0.01);
+      }
     }
   }
 }

@@ -69,7 +69,7 @@ AuditReport audit(const Config& config, const AuditOptions& options, const OnAud
 
 AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, const Precision& precision,
                          const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
-  const Config config = Config::load(run / "config.toml", {}, precision);
+  const Config config = Config::load(run / "config.toml", options.changes, precision);
   const std::int64_t steps = config.impl().run.run.steps;
   Replay replay{run, {}, 1};
   std::int64_t before = 0;
@@ -115,13 +115,19 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
       config::toml_text(last_name(model)), options.steps,
       config::toml_text(std::filesystem::absolute(model).string()), fmt::join(files, ", "),
       config::toml_text(text.format), length);
-  const std::vector<std::string> batch = {fmt::format("batch.global_batch_size={}", kRows),
-                                          fmt::format("batch.micro_batch_size={}", kRows)};
-  const Config config = Config::parse(toml, batch, used);
+  std::vector<std::string> changes = {fmt::format("batch.global_batch_size={}", kRows),
+                                      fmt::format("batch.micro_batch_size={}", kRows)};
+  changes.insert(changes.end(), options.changes.begin(), options.changes.end());
+  const Config config = Config::parse(toml, changes, used);
   data::Memory memory = memory_of(options.data);
-  const bool random = text.files.empty() && !memory.any() && !bytes;
-  if (random)
-    memory.tokens = random_ids(source.config.vocab_size, (length + 1) * kRows * (options.steps + 1) * 2);
+  const config::RunConfig& run = config.impl().run;
+  const bool random =
+      run.data.source == std::vector<std::string>{"kk"} && text.files.empty() && !memory.any() && !bytes;
+  if (random) {
+    memory.tokens =
+        random_ids(source.config.vocab_size,
+                   (run.data.sequence_length + 1) * run.batch.global_batch_size * (options.steps + 1) * 2);
+  }
   AuditReport report = report_of(config, source, std::move(memory), {}, options, on_step, stop);
   if (random) {
     report.notes.emplace_back(

@@ -17,8 +17,9 @@
 namespace mantissa::api {
 
 struct AuditOptions {
-  std::int64_t steps = 20;  // from the beginning; at most run.steps
-  bool try_cures = true;    // replay the steps with each cure
+  std::int64_t steps = 20;                // from the beginning; at most run.steps
+  std::vector<std::string> changes = {};  // key=value, of the config of a run or a model
+  bool try_cures = true;                  // replay the steps with each cure
   // For the report: the command that made it, and that of the run with a cure.
   std::string command = {};
   std::function<std::string(const Cure& cure)> cure_command = {};

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
@@ -60,6 +61,7 @@ int audit(const Arguments& a) {
   api::AuditOptions options;
   options.steps = a.has("--steps") || is_config(what) ? a.integer("--steps", 1, std::int64_t{1} << 40) : 3;
   options.try_cures = !a.has("--no-cures");
+  options.changes = a.texts("--set");
   options.hardware = hardware_of(a);
   options.command = a.with({});
   options.cure_command = [&a](const Cure& cure) { return with_cure(a, cure); };
@@ -84,8 +86,7 @@ int audit(const Arguments& a) {
                           precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   } else {
-    if (a.has("--set")) throw ConfigError("--set: only for configs; a model has none");
-    const api::AuditText text{.files = a.texts("--data"), .format = "auto"};
+    const api::AuditText text{.files = a.texts("--data"), .format = a.text("--format")};
     report = api::audit_model(what, text, precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   }
@@ -97,7 +98,9 @@ int audit(const Arguments& a) {
   } else {
     fmt::print("{}\nreport  {}\n", report.text, (out / "report.html").string());
   }
-  return report.interrupted ? kInterrupted : 0;
+  if (!report.interrupted) return 0;
+  return report_interrupt(signals, fmt::format("the report has {} of {}", report.steps,
+                                               counted(static_cast<std::uint64_t>(options.steps), "step")));
 }
 
 }  // namespace mantissa::cli

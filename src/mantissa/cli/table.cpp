@@ -55,7 +55,7 @@ const std::vector<Option>& option_rows() {
       {"--seed", one, "S", "1", "seed of the draws", "generate"},
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
-      {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval"},
+      {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval, audit"},
       {"--puzzles", one, "N", "20", "held-out puzzles to answer, if the data are puzzles", "eval"},
       // trace
       {"--tokens", one, "FILE", "", "safetensors file with input_ids [B, T] and optional labels", "trace"},

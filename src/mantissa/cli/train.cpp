@@ -6,6 +6,7 @@
 
 #include "mantissa/api/error.h"
 #include "mantissa/base/counted.h"
+#include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/fit.h"
 #include "mantissa/cli/terminal.h"
@@ -128,6 +129,19 @@ api::Events events_of(const Arguments& a, StepTable& table, const SignalStop& si
   return events;
 }
 
+/// Trains. If the run stops by itself, tells how to see why.
+api::Summary trained(const Arguments& a, const api::Config& config, const api::TrainOptions& options,
+                     StepTable& table, const SignalStop& signals) {
+  const std::filesystem::path out = options.out.empty() ? config.out() : options.out;
+  try {
+    return api::train(config, options, events_of(a, table, signals), signals.token());
+  } catch (const RunStopped&) {
+    const std::vector<std::string> audit = {a.program(), "audit", out.string(), "--from-step", "last-good"};
+    table.say("note    to see why, with the values of every op: " + shell_words(audit));
+    throw;
+  }
+}
+
 }  // namespace
 
 int train(const Arguments& a) {
@@ -145,8 +159,7 @@ int train(const Arguments& a) {
   if (a.has("--json")) tell(a, config.notes(), config.warnings());  // otherwise the table prints them
   const SignalStop signals;                                         // must be created before any other thread
   StepTable table(a.has("--quiet") || a.has("--json"));
-  const api::Events events = events_of(a, table, signals);
-  const api::Summary summary = api::train(config, options, events, signals.token());
+  const api::Summary summary = trained(a, config, options, table, signals);
   if (summary.interrupted && summary.steps == 0) {
     table.say(fmt::format("{:<7} stopped before the first step was completed; to continue:\n        {}",
                           signals.reason(), a.with({{"--resume"}})));

@@ -195,8 +195,6 @@ class Run {
     } catch (const RunStopped& e) {
       observations_->end(trainer_, false);
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
-      const std::vector<std::string> audit = {"mantissa", "audit", out_.string(), "--from-step", "last-good"};
-      tell(fmt::format("to see why, with the values of every op: {}", shell_words(audit)));
       throw_tried(e, trainer_.step() > 0 ? io::find_states(out_).back().path : "", trainer_.step() + 1,
                   false);
     }

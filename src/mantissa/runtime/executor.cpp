@@ -150,6 +150,7 @@ std::optional<Executor::Broken> Executor::find_broken(const Extent& extent) {
 
 void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumulate,
                         std::optional<kernels::WeightOverflow>* overflow) {
+  if (std::ranges::any_of(observers_, [&](StepObserver* o) { return !o->wants(s); })) return;
   std::vector<graph::Argument> inputs, outputs;
   for (const plan::Operand& o : s.inputs) {
     inputs.push_back(bind(o.buffer, extent));
@@ -179,7 +180,6 @@ void Executor::run_step(const plan::Step& s, const Extent& extent, bool accumula
                    .overflow = overflow};
   if (overflow != nullptr) return device_->run(*s.op, call);
   for (StepObserver* o : observers_) o->before(s, call);
-  if (before_step) before_step(s, call);
   device_->run(*s.op, call);
   for (StepObserver* o : observers_) o->after(s, call);
   if (after_step) after_step(s, call);

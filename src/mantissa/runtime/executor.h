@@ -8,6 +8,7 @@
 #include <span>
 #include <stop_token>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "mantissa/plan/program.h"
@@ -22,6 +23,8 @@ namespace mantissa::runtime {
 class StepObserver {
  public:
   virtual ~StepObserver() = default;
+  /// A step that an observer does not want does not run.
+  virtual bool wants(const plan::Step& /*step*/) { return true; }
   /// May set the counters of the call.
   virtual void before(const plan::Step& /*step*/, graph::Call& /*call*/) {}
   virtual void after(const plan::Step& /*step*/, const graph::Call& /*call*/) {}
@@ -75,9 +78,13 @@ class Executor {
   /// Adds and removes observers, which see every step in the order in which they were added.
   void attach(StepObserver& observer) { observers_.push_back(&observer); }
   void detach(StepObserver& observer) { std::erase(observers_, &observer); }
+  /// Replaces all observers. Returns those that were attached.
+  std::vector<StepObserver*> exchange(std::vector<StepObserver*> observers) {
+    return std::exchange(observers_, std::move(observers));
+  }
 
-  /// Called before and after each step, if set, and after the observers.
-  std::function<void(const plan::Step&, const graph::Call&)> before_step, after_step;
+  /// Called after each step, if set, and after the observers.
+  std::function<void(const plan::Step&, const graph::Call&)> after_step;
 
   const plan::Program& program() const { return *program_; }
   const Device& device() const { return *device_; }

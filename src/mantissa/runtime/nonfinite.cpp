@@ -5,27 +5,57 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/round.h"
 #include "mantissa/runtime/repeated_step.h"
 
 namespace mantissa::runtime {
 namespace {
 
-/// The observer of one search for a non-finite value.
-class Search {
+/// True if every value of the result is finite. May return false for others with gaps between their rows.
+bool surely_finite(const graph::Argument& a, const kernels::Context& ctx) {
+  constexpr double kAll = -1;  // below every magnitude
+  const std::int64_t count = a.rows * a.width;
+  return a.row_stride() == a.width && kernels::count_beyond(ctx, count, a.data, a.type, kAll) == count;
+}
+
+/// The observer of one search for a non-finite value: of the first step with such values, in every
+/// micro-batch.
+class Search : public StepObserver {
  public:
   Search(const Executor& executor, const std::int64_t& first_row)
       : executor_(executor), program_(executor.program()), first_row_(first_row) {}
 
-  void keep_operands(const graph::Call& call) {
-    where_ == nullptr ? repeated_.keep(call) : repeated_.clear();
+  bool wants(const plan::Step& step) override {
+    const auto forward = [](const plan::Step& s) { return s.phase == graph::Phase::forward; };
+    if (&step == &*std::ranges::find_if(program_.steps, forward)) done_ = false;  // the next micro-batch
+    return !done_;
   }
 
+  void before(const plan::Step& /*step*/, graph::Call& call) override {
+    if (where_ == nullptr) {
+      repeated_.keep(call);
+    } else {
+      repeated_.clear();
+    }
+  }
+
+  void after(const plan::Step& step, const graph::Call& call) override {
+    if (where_ == nullptr || where_ == &step) look(step, call);
+    done_ = where_ == &step;
+  }
+
+  std::optional<NonFinite> found() && {
+    if (where_ == nullptr) return std::nullopt;
+    return std::move(found_);
+  }
+
+ private:
   void look(const plan::Step& step, const graph::Call& call) {
-    if (where_ != nullptr && where_ != &step) return;
     for (std::size_t o = 0; o < call.outputs.size(); ++o) {
       // Packed blocks need no check: they are finite if the values before packing are.
       if (call.outputs[o].integer || call.outputs[o].blocks || (where_ != nullptr && o != output_)) continue;
+      if (surely_finite(call.outputs[o], call.ctx)) continue;
       const std::vector<double> values = widened(call.outputs[o], call.ctx);
       const auto bad = std::find_if(values.begin(), values.end(), [](double x) { return !std::isfinite(x); });
       if (bad == values.end()) continue;
@@ -38,12 +68,6 @@ class Search {
     }
   }
 
-  std::optional<NonFinite> found() && {
-    if (where_ == nullptr) return std::nullopt;
-    return std::move(found_);
-  }
-
- private:
   void begin(const plan::Step& step, const graph::Call& call, std::size_t output, std::size_t element,
              double value) {
     where_ = &step;
@@ -258,8 +282,23 @@ class Search {
   const std::int64_t& first_row_;
   const plan::Step* where_ = nullptr;
   std::size_t output_ = 0;
+  bool done_ = false;      // with this micro-batch
   RepeatedStep repeated_;  // operands of the step that runs
   NonFinite found_;
+};
+
+/// Makes an observer the only one while it lives.
+class Alone {
+ public:
+  Alone(Executor& executor, StepObserver& observer)
+      : executor_(executor), others_(executor.exchange({&observer})) {}
+  ~Alone() { executor_.exchange(std::move(others_)); }
+  Alone(const Alone&) = delete;
+  Alone& operator=(const Alone&) = delete;
+
+ private:
+  Executor& executor_;
+  std::vector<StepObserver*> others_;
 };
 
 }  // namespace
@@ -305,10 +344,8 @@ std::vector<std::string> interior_cure(const std::string& scope, const std::stri
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again) {
   Search search(executor, first_row);
-  executor.before_step = [&](const plan::Step&, const graph::Call& call) { search.keep_operands(call); };
-  executor.after_step = [&](const plan::Step& step, const graph::Call& call) { search.look(step, call); };
+  const Alone alone(executor, search);
   again();
-  executor.before_step = executor.after_step = nullptr;
   return std::move(search).found();
 }
 

@@ -45,7 +45,8 @@ double unsigned_nan(double value);
 /// Returns the rule that gives an op's intermediate results their usual format.
 std::vector<std::string> interior_cure(const std::string& scope, const std::string& interior);
 
-/// Calls `again` with an observer on every step of the plan and returns the first output with an inf or NaN.
+/// Calls `again`, which runs the micro-batches of a step, and returns the first output with an inf or NaN.
+/// Nothing else observes that run, and each micro-batch ends at that output: its results are incomplete.
 /// `first_row` is the first row of the current micro-batch within the optimizer step.
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again);

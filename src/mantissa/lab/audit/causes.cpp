@@ -87,8 +87,8 @@ std::vector<Cure> candidates_of(const Finding& f, const Audit& audit, const conf
   collect(true);
   collect(false);
   const bool alone = together.size() <= 2;
-  if (f.cure && alone) add(f.cure->arguments);
   if (!together.empty()) add(std::move(together));
+  if (f.cure && alone) add(f.cure->arguments);
   if (is_stop(f) || range) add({"--precision", "bf16-mixed"});
   if (f.rule && f.rule->find(f.scope) != std::string::npos && !f.scope.empty()) {
     if (alone) add({"--rule", for_all_layers(*f.rule, f.scope)});
@@ -148,14 +148,18 @@ void try_finding(Finding& finding, const Audit& audit, const AuditSource& source
   std::vector<Cure> candidates = candidates_of(finding, audit, source.config);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     Cure candidate = candidates[i];
-    const Trial* trial = trials.under(candidate, !stops && finding.kind != "rounded_away");
+    const bool observed = finding.kind != "rounded_away" && (!stops || trials.slow());
+    const Trial* trial = trials.under(candidate, observed);
     missed = missed || trial == nullptr;
     if (trial == nullptr) continue;
     if (!trials.cures(*trial, finding)) {
       failed += (failed.empty() ? "" : ", ") + shell_words(candidate.arguments);
       const std::optional<Cure> more = finding.kind == "nonfinite" ? joined(candidate, *trial) : std::nullopt;
-      if (more && more->arguments.size() <= 2 * kMostRules)
-        candidates.insert(candidates.begin() + static_cast<std::ptrdiff_t>(i) + 1, *more);
+      if (more && more->arguments.size() <= 2 * kMostRules) {
+        const std::size_t next =
+            trials.slow() ? candidates.size() : i + 1;  // policies first if time is short
+        candidates.insert(candidates.begin() + static_cast<std::ptrdiff_t>(next), *more);
+      }
       continue;
     }
     candidate.tested = true;

@@ -161,6 +161,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (observer) record.add_values(step, trainer.program(), observer->take());
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
+      if (r->skipped && !r->batch_skipped && last - step < options.applied) break;
     }
   } catch (const RunStopped& e) {
     audit.stopped = e.message();
@@ -189,7 +190,10 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   audit.seconds = seconds();
-  if (options.tries_cures) try_cures(audit, source, {steps, options.trial_seconds}, stop);
+  if (options.tries_cures) {
+    const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);
+    try_cures(audit, source, {steps, left}, stop);
+  }
   for (Finding& f : audit.findings) {
     if (f.cure && options.cure_command) f.command = options.cure_command(*f.cure);
   }

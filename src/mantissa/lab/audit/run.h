@@ -17,8 +17,11 @@ namespace mantissa::lab {
 struct AuditOptions {
   std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
   std::int64_t observed = 20;  // at most so many of them, evenly spread
+  std::int64_t applied = 0;    // if one of so many last steps is skipped, the audit ends there
   bool tries_cures = true;
-  double trial_seconds = 25;                                  // after which no cure is tried
+  // No cure is tried that would probably end later than this after the audit began, or, if the audit took
+  // long, after the first trial began.
+  double seconds = 50, trial_seconds = 25;
   std::string command = {}, run_command = {};                 // Audit::command, Audit::run_command
   std::function<std::string(const Cure&)> cure_command = {};  // Finding::command
 };

@@ -7,9 +7,9 @@
 namespace mantissa::lab {
 namespace {
 
-constexpr double kSlow = 10;           // seconds of an audit of which a trial observes only the last step
+constexpr double kSlow = 10;           // seconds of an audit
 constexpr std::int64_t kObserved = 8;  // steps that another trial observes, since that takes most of the time
-constexpr std::size_t kApplied = 3;    // steps at the end that a cure must complete
+constexpr std::int64_t kApplied = 3;   // steps at the end that a cure must complete
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -22,7 +22,7 @@ bool has_kind(const std::vector<Finding>& findings, const std::string& kind) {
 /// True if the run went on to its end, and its last steps changed the weights.
 bool runs(const Audit& audit) {
   if (!audit.stopped.empty()) return false;
-  std::size_t applied = 0;
+  std::int64_t applied = 0;
   for (auto p = audit.points.rbegin(); p != audit.points.rend() && applied < kApplied; ++p) {
     if (p->batch_skipped) continue;
     if (p->skipped) return false;
@@ -42,6 +42,10 @@ Trials::Trials(const Audit& audit, const AuditSource& source, std::int64_t steps
       stop_(stop),
       begin_(std::chrono::steady_clock::now()) {}
 
+bool Trials::slow() const {
+  return audit_.seconds > kSlow;
+}
+
 const Trial* Trials::find(const std::vector<std::string>& arguments, bool observed) const {
   const auto same = [&](const Trial& t) { return t.arguments == arguments && (t.observed || !observed); };
   const auto at = std::ranges::find_if(trials_, same);
@@ -60,10 +64,11 @@ const Trial* Trials::run(std::vector<std::string> arguments, bool observed, cons
   Trial trial{std::move(arguments), observed};
   try {
     const config::RunConfig changed = change();
-    const std::int64_t seen = !observed ? 0 : audit_.seconds > kSlow ? 1 : kObserved;
+    const std::int64_t seen = !observed ? 0 : slow() ? 1 : kObserved;
     const AuditSource again{changed,     source_.model, source_.data, source_.device,
                             source_.run, source_.state, source_.from};
-    Audit audit = audit_run(again, {.steps = steps_, .observed = seen, .tries_cures = false}, {}, stop_);
+    Audit audit = audit_run(
+        again, {.steps = steps_, .observed = seen, .applied = kApplied, .tries_cures = false}, {}, stop_);
     if (stop_.stop_requested()) return nullptr;  // it may be incomplete
     trial.runs = lab::runs(audit);
     trial.findings = std::move(audit.findings);

@@ -32,6 +32,8 @@ class Trials {
   /// The same with every format in f32, without rules.
   const Trial* in_f32();
 
+  /// True if the audit took long, so that there is time for few trials. They observe their last step only.
+  bool slow() const;
   /// Returns the number of cures that found no time.
   std::int64_t missed() const { return static_cast<std::int64_t>(missed_.size()); }
   /// Returns true if the finding and its kind are gone everywhere, and nothing worse has come.

@@ -18,14 +18,11 @@ std::string or_dash(const std::optional<double>& value, const Text& text) {
   return value && std::isfinite(*value) ? text(*value) : "–";
 }
 
-/// Returns two digits of a share in percent, or a factor if it is large.
+/// Returns a share in percent, or a factor if it is large.
 std::string share_or_dash(const std::optional<double>& value) {
   constexpr double kMostShare = 10;
-  return or_dash(value, [](double v) {
-    const double percent = 100 * v;
-    if (v >= kMostShare) return fmt::format("{:.2g} ×", v);
-    return percent >= 9.95 ? fmt::format("{:.0f} %", percent) : fmt::format("{:.2g} %", percent);
-  });
+  return or_dash(value,
+                 [](double v) { return v >= kMostShare ? fmt::format("{:.2g} ×", v) : percent_text(v); });
 }
 
 std::string row(const std::string& number, const ComparedRun& run) {
