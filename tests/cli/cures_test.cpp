@@ -160,6 +160,20 @@ TEST(Audit, BeginsLaterOnlyInARun) {
   EXPECT_TRUE(has(model.err, "r/model has no config.toml")) << model.err;
 }
 
+TEST(Audit, OfAModelTakesSettings) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const Result large = mantissa(folder, "audit r/model --steps 2 --set optimizer.lr=1e30 --no-cures --quiet");
+  EXPECT_EQ(large.code, 0) << large.err;
+  EXPECT_TRUE(has(large.out, "nonfinite") || has(large.out, "learning_rate")) << large.out;
+  write(folder / "data.txt", std::string(5000, 'x'));
+  const Result ids = mantissa(folder, "audit r/model --data data.txt --format tokens --steps 1 --quiet");
+  EXPECT_EQ(ids.code, 2) << "two bytes are an id beyond 255";
+  EXPECT_TRUE(has(ids.err, "data.txt")) << ids.err;
+  EXPECT_EQ(mantissa(folder, "audit r/model --data data.txt --steps 1 --quiet").code, 0);
+}
+
 TEST(Cures, OfResultsThatAreNotFinite) {
   const TemporaryFolder folder;
   write(folder / "run.toml", tiny_config(2, "32-true"));

@@ -9,6 +9,7 @@
 #include "mantissa/kernels/thread_pool.h"
 #include "mantissa/numeric/round.h"
 #include "mantissa/runtime/count_parts.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "runtime/program.h"
 
 namespace mantissa::runtime {
@@ -250,6 +251,36 @@ TEST(Observers, CompareAScaledCopyOfAWeightWithItsScaledMaster) {
   EXPECT_EQ(weight.counts.absmax, 448);
   EXPECT_LE(weight.counts.max_ulp, 0.5);
   EXPECT_GT(weight.counts.error_squares, 0);
+}
+
+/// The step runs again to find it, which is not a part of the observed run.
+TEST(Observers, DoNotSeeTheSearchForANonFiniteValue) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  Compiled c(graph, precision::Policy::parse("32-true"), options());
+  set_master(c, "model.layers.1.mlp.up_proj.weight", [](std::size_t i) { return i == 0 ? INFINITY : 0.125; });
+  const Segments rows({9, 15});
+  Data(24, 29, 5).feed(c, 0, 24);
+  Observer observer(*c.executor, [](const plan::Step&) { return true; });
+  int steps = 0;
+  c.executor->after_step = [&](const plan::Step&, const graph::Call&) { ++steps; };
+  const std::int64_t first_row = 0;
+  const std::optional<NonFinite> first = find_first_non_finite(*c.executor, first_row, [&] {
+    for (const bool accumulate : {false, true}) {
+      c.executor->run(graph::Phase::forward, rows.extent());
+      c.executor->run(graph::Phase::backward, rows.extent(), accumulate);
+    }
+  });
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->scope, "model.layers.1.mlp.up_proj");
+  const auto counted = [&] {
+    return std::ranges::any_of(observer.take(), [](const ObservedValue& v) { return v.counts.count > 0; });
+  };
+  EXPECT_FALSE(counted());
+  const auto is_there = [&](const plan::Step& s) { return s.scope == first->scope && s.op->op == first->op; };
+  const auto there = std::ranges::find_if(c.program.steps, is_there);
+  EXPECT_EQ(steps, 2 * (there - c.program.steps.begin() + 1)) << "each micro-batch ends there";
+  c.executor->run(graph::Phase::forward, rows.extent());
+  EXPECT_TRUE(counted()) << "attached again";
 }
 
 /// The products vanish in f16, the residual stream does not.
