@@ -9,7 +9,7 @@
 #include "mantissa/graph/builder.h"
 #include "mantissa/graph/op.h"
 
-namespace mantissa::graph {
+namespace mantissa::graph::attention_op_test {
 namespace {
 
 constexpr std::int64_t kTokens = 48, kHeadDim = 6;
@@ -65,4 +65,4 @@ TEST(AttentionOp, OnlyVisiblePairsCountAsWork) {
 }
 
 }  // namespace
-}  // namespace mantissa::graph
+}  // namespace mantissa::graph::attention_op_test

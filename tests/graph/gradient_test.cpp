@@ -14,15 +14,15 @@
 #include "mantissa/kernels/rope.h"
 #include "runtime/program.h"
 
-namespace mantissa::graph {
+namespace mantissa::graph::gradient_test {
 namespace {
 
 using mantissa::graph::testing::add_pointwise_nets;
 using mantissa::graph::testing::batch;
 using mantissa::graph::testing::check_gradients;
-using mantissa::graph::testing::kTokens;
-using mantissa::graph::testing::kVocabulary;
-using mantissa::graph::testing::kWidth;
+using mantissa::graph::testing::kNetTokens;
+using mantissa::graph::testing::kNetVocabulary;
+using mantissa::graph::testing::kNetWidth;
 using mantissa::graph::testing::Net;
 using mantissa::testing::Compiled;
 using mantissa::testing::Data;
@@ -38,13 +38,14 @@ std::map<std::string_view, Graph> nets() {
   }
   {
     Net n;
-    const ValueId table = n.weight("position.weight", {4, kWidth});
+    const ValueId table = n.weight("position.weight", {4, kNetWidth});
     all["gather, learned positions"] =
         n.finish(n.b.add("add", n.trained("x"), n.b.learned_positions("position", n.ids, table)));
   }
   for (const bool gap : {false, true}) {
     Net n;
-    const std::vector<ValueId> parts = n.b.split("qkv", n.trained("x", 3 * kWidth), {kWidth, kWidth, kWidth});
+    const std::vector<ValueId> parts =
+        n.b.split("qkv", n.trained("x", 3 * kNetWidth), {kNetWidth, kNetWidth, kNetWidth});
     const ValueId sum = n.b.add("add", parts[0], n.b.mul("mul", parts[2], n.trained("y")));
     all[gap ? "split, a part unused" : "split"] = n.finish(gap ? sum : n.b.add("more", sum, parts[1]));
   }
@@ -63,27 +64,28 @@ std::map<std::string_view, Graph> nets() {
   }
   {
     Net n;
-    all["matmul"] = n.finish(n.b.matmul("up", n.trained("x"), n.weight("up.weight", {5, kWidth})));
+    all["matmul"] = n.finish(n.b.matmul("up", n.trained("x"), n.weight("up.weight", {5, kNetWidth})));
   }
   for (const bool transposed : {false, true}) {
     Net n;
-    const ValueId w = n.weight("up.weight", transposed ? Shape{kWidth, 5} : Shape{5, kWidth});
+    const ValueId w = n.weight("up.weight", transposed ? Shape{kNetWidth, 5} : Shape{5, kNetWidth});
     all[transposed ? "matmul, transposed, bias" : "matmul, bias"] =
         n.finish(n.b.matmul("up", n.trained("x"), w, n.weight("up.bias", {5}),
                             transposed ? Builder::WeightLayout::in_out : Builder::WeightLayout::out_in));
   }
   {
     Net n;
-    all["rmsnorm"] = n.finish(n.b.rmsnorm("norm", n.trained("x"), n.weight("gain", {kWidth}), 1e-5));
+    all["rmsnorm"] = n.finish(n.b.rmsnorm("norm", n.trained("x"), n.weight("gain", {kNetWidth}), 1e-5));
   }
   {
     Net n;
-    const ValueId gain = n.weight("gain", {kWidth / 2});
+    const ValueId gain = n.weight("gain", {kNetWidth / 2});
     all["rmsnorm of heads, gain 1 + g"] = n.finish(n.b.rmsnorm("norm", n.trained("x"), gain, 1e-5, 1));
   }
   for (const bool with_bias : {true, false}) {
     Net n;
-    const ValueId gain = n.weight("gain", {kWidth}), bias = with_bias ? n.weight("bias", {kWidth}) : kNone;
+    const ValueId gain = n.weight("gain", {kNetWidth}),
+                  bias = with_bias ? n.weight("bias", {kNetWidth}) : kNone;
     all[with_bias ? "layernorm" : "layernorm without bias"] =
         n.finish(n.b.layernorm("norm", n.trained("x"), gain, bias, 1e-5));
   }
@@ -95,18 +97,18 @@ std::map<std::string_view, Graph> nets() {
   }
   for (const std::string_view op : {"rope", "attention"}) {
     Net n;
-    Builder::QueryKey qk{n.trained("q"), n.trained("k", kWidth / 2)};
-    const ValueId v = n.trained("v", kWidth / 2);
+    Builder::QueryKey qk{n.trained("q"), n.trained("k", kNetWidth / 2)};
+    const ValueId v = n.trained("v", kNetWidth / 2);
     if (op == "rope") {
       const auto table = [](bool cos) {
         return [cos](Matrix out, Scalar) {
-          std::vector<double> other(kTokens * 2);
+          std::vector<double> other(kNetTokens * 2);
           Matrix scratch{other.data(), out.type, out.ld};
-          kernels::rope_table(kTokens, 4, 10000, cos ? out : scratch, cos ? scratch : out);
+          kernels::rope_table(kNetTokens, 4, 10000, cos ? out : scratch, cos ? scratch : out);
         };
       };
-      const ValueId cos = n.b.constant("cos", {kTokens, 2}, table(true));
-      const ValueId sin = n.b.constant("sin", {kTokens, 2}, table(false));
+      const ValueId cos = n.b.constant("cos", {kNetTokens, 2}, table(true));
+      const ValueId sin = n.b.constant("sin", {kNetTokens, 2}, table(false));
       qk = n.b.rope("rope", qk, cos, sin, 4);
     }
     all[op] = n.finish(n.b.attention("attention", qk.q, qk.k, v, 2, 1));
@@ -117,7 +119,7 @@ std::map<std::string_view, Graph> nets() {
 TEST(Gradients, OfEveryDifferentiableOpAreTheDerivatives) {
   for (const auto& [name, net] : nets()) {
     SCOPED_TRACE(name);
-    check_gradients(net, kVocabulary, batch(), 64);
+    check_gradients(net, kNetVocabulary, batch(), 64);
   }
 }
 
@@ -138,9 +140,9 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
   const Segments& rows = batch();
   Net n;
   const ValueId last = n.b.row_input("rows", 2);
-  const ValueId up = n.b.matmul("trunk", n.trained("x"), n.weight("trunk.weight", {kWidth, kWidth}));
+  const ValueId up = n.b.matmul("trunk", n.trained("x"), n.weight("trunk.weight", {kNetWidth, kNetWidth}));
   const ValueId score = n.b.matmul("score", n.b.select("last", up, last),
-                                   n.weight("score.weight", {1, kWidth}), n.weight("score.bias", {1}));
+                                   n.weight("score.weight", {1, kNetWidth}), n.weight("score.bias", {1}));
   const ValueId seed = n.graph.add_value({.name = "dscore",
                                           .kind = ValueKind::input,
                                           .role = Role::arithmetic,
@@ -148,7 +150,7 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
   n.graph.mark_output("score", score);
   differentiate(n.graph, score, seed);
   Compiled c(n.graph, precision::Policy::parse("64-true"), options_for(rows));
-  const Data data(rows.tokens, kVocabulary, 3);
+  const Data data(rows.tokens, kNetVocabulary, 3);
   data.feed(c, 0, data.ids.size());
   for (std::size_t r = 0; r < 2; ++r)
     c.integers("rows")[r] = static_cast<std::int32_t>(rows.rows[r].begin + rows.rows[r].length - 1);
@@ -160,7 +162,7 @@ TEST(Gradients, OfAHeadOnSelectedRowsReachTheTrunk) {
 TEST(Gradients, OfFrozenParametersAreNotComputed) {
   const auto build = [](bool frozen) {
     Net n;
-    const ValueId w = n.weight("up.weight", {kWidth, kWidth});
+    const ValueId w = n.weight("up.weight", {kNetWidth, kNetWidth});
     n.graph.value(w).trainable = !frozen;
     return n.finish(n.b.matmul("up", n.trained("x"), w));
   };
@@ -170,7 +172,7 @@ TEST(Gradients, OfFrozenParametersAreNotComputed) {
   EXPECT_EQ(count(build(false), "matmul.dw"), 1);
   EXPECT_EQ(count(build(true), "matmul.dw"), 0);
   EXPECT_EQ(count(build(true), "matmul.dx"), 1);
-  check_gradients(build(false), kVocabulary, batch(), 64);
+  check_gradients(build(false), kNetVocabulary, batch(), 64);
 }
 
 /// A head whose weight is frozen trains the trunk, and a head alone is trained over a frozen trunk.
@@ -180,7 +182,7 @@ TEST(Gradients, OfAHeadExistOnlyForTrainedInputs) {
     Net n;
     const ValueId x = n.trained("x");
     if (!frozen_head) n.graph.value(n.graph.find("x.weight")).trainable = false;
-    const ValueId head = n.weight("head.weight", {kVocabulary, kWidth});
+    const ValueId head = n.weight("head.weight", {kNetVocabulary, kNetWidth});
     n.graph.value(head).trainable = !frozen_head;
     const ValueId log_prob = n.b.log_prob("head", x, head, n.targets);
     n.graph.mark_output("log_prob", log_prob);
@@ -189,7 +191,7 @@ TEST(Gradients, OfAHeadExistOnlyForTrainedInputs) {
                                             [](const Node& node) { return node.op->id == "log_prob.grad"; });
     ASSERT_NE(head_gradient, n.graph.nodes().end());
     EXPECT_EQ(head_gradient->outputs.size(), 1U);
-    check_gradients(n.graph, kVocabulary, batch(), 64);
+    check_gradients(n.graph, kNetVocabulary, batch(), 64);
   }
 }
 
@@ -216,7 +218,7 @@ TEST(Differentiate, NamesOpAndScopeWhereARuleIsMissing) {
 TEST(Differentiate, NamesTheOutputWhoseGradientARuleIgnores) {
   const std::string said = refusal([] {
     Net n;
-    const ValueId q = n.trained("q"), k = n.trained("k", kWidth / 2), v = n.trained("v", kWidth / 2);
+    const ValueId q = n.trained("q"), k = n.trained("k", kNetWidth / 2), v = n.trained("v", kNetWidth / 2);
     const ValueId out = n.b.attention("blocks.0.attn", q, k, v, 2, 1);
     const ValueId lse = n.graph.node(n.graph.value(out).producer).outputs[1];
     const ValueId seed = n.graph.add_value({.name = "dlse",
@@ -236,7 +238,7 @@ TEST(Differentiate, NamesTheOutputWhoseGradientARuleIgnores) {
 TEST(Differentiate, RefusesATrainableParameterWithoutAGradient) {
   const std::string said = refusal([] {
     Net n;
-    n.weight("unused.weight", {3, kWidth});
+    n.weight("unused.weight", {3, kNetWidth});
     n.finish(n.trained("x"));
   });
   EXPECT_NE(said.find("\"unused.weight\" gets no gradient"), std::string::npos) << said;
@@ -245,8 +247,9 @@ TEST(Differentiate, RefusesATrainableParameterWithoutAGradient) {
 TEST(Differentiate, TakesSeedsOfSeveralOutputs) {
   Net n;
   const ValueId x = n.trained("x");
-  const ValueId other = n.b.matmul("value", x, n.weight("value.weight", {1, kWidth}));
-  const ValueId log_prob = n.b.log_prob("head", x, n.weight("head.weight", {kVocabulary, kWidth}), n.targets);
+  const ValueId other = n.b.matmul("value", x, n.weight("value.weight", {1, kNetWidth}));
+  const ValueId log_prob =
+      n.b.log_prob("head", x, n.weight("head.weight", {kNetVocabulary, kNetWidth}), n.targets);
   const ValueId seed = n.graph.add_value({.name = "dvalue",
                                           .kind = ValueKind::input,
                                           .role = Role::arithmetic,
@@ -266,10 +269,10 @@ TEST(Gradients, OfAttentionOverAWindowWithASoftCapAreTheDerivatives) {
        {Builder::AttentionOptions{2, 1, 2}, {2, 1, 0, 0.7}, {2, 1, 3, 0.7, 1.5}}) {
     SCOPED_TRACE(fmt::format("window {} soft_cap {}", options.window, options.soft_cap));
     Net n;
-    const ValueId q = n.trained("q"), k = n.trained("k", kWidth / 2), v = n.trained("v", kWidth / 2);
-    check_gradients(n.finish(n.b.attention("attention", q, k, v, options)), kVocabulary, batch(), 64);
+    const ValueId q = n.trained("q"), k = n.trained("k", kNetWidth / 2), v = n.trained("v", kNetWidth / 2);
+    check_gradients(n.finish(n.b.attention("attention", q, k, v, options)), kNetVocabulary, batch(), 64);
   }
 }
 
 }  // namespace
-}  // namespace mantissa::graph
+}  // namespace mantissa::graph::gradient_test

@@ -5,7 +5,7 @@
 #include "mantissa/model/graphs.h"
 #include "model/tiny_families.h"
 
-namespace mantissa::graph {
+namespace mantissa::graph::model_gradients_test {
 namespace {
 
 using mantissa::graph::testing::check_gradients;
@@ -32,4 +32,4 @@ TEST_P(ModelGradients, AreTheDerivatives) {
 }
 
 }  // namespace
-}  // namespace mantissa::graph
+}  // namespace mantissa::graph::model_gradients_test

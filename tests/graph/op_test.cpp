@@ -5,7 +5,7 @@
 
 #include "graph/op_rows.h"
 
-namespace mantissa::graph::testing {
+namespace mantissa::graph::testing::op_test {
 namespace {
 
 using kernels::testing::contexts;
@@ -126,4 +126,4 @@ TEST(Registry, EveryOpHasARowAndAReference) {
 }
 
 }  // namespace
-}  // namespace mantissa::graph::testing
+}  // namespace mantissa::graph::testing::op_test

@@ -31,11 +31,11 @@ inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
 
   {
     Net n;
-    all["add, broadcast"] = n.finish(n.b.add("add", n.trained("x"), n.weight("bias", {kWidth})));
+    all["add, broadcast"] = n.finish(n.b.add("add", n.trained("x"), n.weight("bias", {kNetWidth})));
   }
   {
     Net n;
-    const ValueId gain = n.weight("gain", {kWidth});  // twice: it has two accumulators
+    const ValueId gain = n.weight("gain", {kNetWidth});  // twice: it has two accumulators
     all["mul, broadcast"] = n.finish(n.b.mul("mul", n.b.mul("mul", n.trained("x"), gain), gain));
   }
   {

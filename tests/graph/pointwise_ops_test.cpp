@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/graph/op.h"
 
-namespace mantissa::graph::testing {
+namespace mantissa::graph::testing::pointwise_ops_test {
 namespace {
 
 /// The program of `op` for operands [tokens, 4].
@@ -69,7 +69,7 @@ TEST(Graph, GivesEveryValueAUniqueName) {
 TEST(PointwiseOps, NameOperandsOfOtherShapes) {
   Net n;
   const ValueId x = n.trained("x");
-  const ValueId narrow = n.weight("narrow.bias", {kWidth - 1});
+  const ValueId narrow = n.weight("narrow.bias", {kNetWidth - 1});
   try {
     n.b.add("add", x, narrow);
     ADD_FAILURE() << "taken";
@@ -77,15 +77,15 @@ TEST(PointwiseOps, NameOperandsOfOtherShapes) {
     EXPECT_NE(std::string(e.what()).find("\"narrow.bias\" is [7]"), std::string::npos) << e.what();
     EXPECT_NE(std::string(e.what()).find("or be [8]"), std::string::npos) << e.what();
   }
-  EXPECT_THROW(n.b.swiglu("act", x, n.trained("y", kWidth - 1)), ShapeError);
+  EXPECT_THROW(n.b.swiglu("act", x, n.trained("y", kNetWidth - 1)), ShapeError);
 }
 
 TEST(PointwiseOps, RefuseTheGradientOfABroadcastThatIsNotAParameter) {
   Net n;
-  const ValueId gain = n.b.mul("gain", n.weight("a", {kWidth}), n.weight("b", {kWidth}));
+  const ValueId gain = n.b.mul("gain", n.weight("a", {kNetWidth}), n.weight("b", {kNetWidth}));
   const ValueId y = n.b.mul("mul", n.trained("x"), gain);
   EXPECT_THROW(n.finish(y), InternalError);
 }
 
 }  // namespace
-}  // namespace mantissa::graph::testing
+}  // namespace mantissa::graph::testing::pointwise_ops_test

@@ -7,7 +7,7 @@
 #include "mantissa/numeric/philox.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::activation_rounding_test {
 namespace {
 
 using testing::Batch;
@@ -99,4 +99,4 @@ TEST(ActivationRounding, OfLastTokensDependsOnTheirPositions) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::activation_rounding_test

@@ -25,7 +25,7 @@
 #include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/model_tiles.h"
 
-namespace mantissa::kernels::testing {
+namespace mantissa::kernels::testing::amx_emulator_test {
 namespace {
 
 constexpr unsigned kSeed = 20261123;
@@ -369,6 +369,6 @@ TEST(AmxFaults, EndTheProgramWithAMessage) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::testing
+}  // namespace mantissa::kernels::testing::amx_emulator_test
 
 #endif

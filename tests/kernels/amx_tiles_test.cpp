@@ -15,7 +15,7 @@
 #include "mantissa/kernels/cpu/amx_tiles.h"
 #include "mantissa/kernels/cpu/model_tiles.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::amx_tiles_test {
 namespace {
 
 constexpr unsigned kSeed = 11;
@@ -304,4 +304,4 @@ TEST_F(TileInstructions, TakeCAAndBInTheirOrder) {
 #endif
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::amx_tiles_test

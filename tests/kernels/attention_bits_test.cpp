@@ -13,7 +13,7 @@
 #include "kernels/tile_simds.h"
 #include "mantissa/kernels/attention.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_bits_test {
 namespace {
 
 void expect_same(const Case& a, const Case& b) {
@@ -212,4 +212,4 @@ TEST(AttentionWindow, AtLeastAsLongAsTheSegmentsEqualsTheWholePrefix) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_bits_test

@@ -14,7 +14,7 @@
 #include "mantissa/kernels/reference/attention.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_formats_test {
 namespace {
 
 // ---- With a softmax in a lower format ----
@@ -176,4 +176,4 @@ INSTANTIATE_TEST_SUITE_P(Of, AttentionPartsOrder, ::testing::Values(SumOrder::ch
                          name_of_order);
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_formats_test

@@ -12,7 +12,7 @@
 #include "mantissa/kernels/units.h"
 #include "mantissa/numeric/convert.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_guard_test {
 namespace {
 
 constexpr Formats kFormats = {Scalar::f32, Scalar::f32,  Scalar::f32,   Scalar::f32,
@@ -121,4 +121,4 @@ TEST(AttentionGuard, LooksAtTheSumsOfDqThatLaterKeysContinue) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_guard_test

@@ -18,7 +18,7 @@
 #include "mantissa/kernels/units.h"
 #include "mantissa/numeric/convert.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_mask_test {
 namespace {
 
 /// Formats of tensors in f32, and the set that multiplies.
@@ -303,4 +303,4 @@ TEST_P(AttentionWindowMask, DecodingReadsOnlyTheWindowOfTheCache) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_mask_test

@@ -16,7 +16,7 @@
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/row_math.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_order_test {
 namespace {
 
 /// Numbers as operands: their first parts, then further parts.
@@ -331,4 +331,4 @@ TEST(AttentionTileOrder, IsNotForF64) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_order_test

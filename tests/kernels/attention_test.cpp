@@ -18,7 +18,7 @@
 #include "mantissa/kernels/reference/attention.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels::attention_test {
+namespace mantissa::kernels::attention_test::attention_test {
 namespace {
 
 // ---- Against the reference ----
@@ -248,4 +248,4 @@ TEST(AttentionMemory, AWindowAddsOnlyTheFirstVisibleRowsOfATile) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels::attention_test
+}  // namespace mantissa::kernels::attention_test::attention_test

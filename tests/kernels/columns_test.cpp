@@ -6,7 +6,7 @@
 
 #include "kernels/row_testing.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::columns_test {
 namespace {
 
 using testing::contexts;
@@ -79,4 +79,4 @@ TEST(Columns, OfNoRowsAreNotTouched) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::columns_test

@@ -8,7 +8,7 @@
 #include "kernels/pointwise_testing.h"
 #include "mantissa/base/error.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::expression_test {
 namespace {
 
 using testing::input;
@@ -202,4 +202,4 @@ TEST(Fuse, FailsBeyondTheLimits) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::expression_test

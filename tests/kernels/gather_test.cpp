@@ -10,7 +10,7 @@
 #include "mantissa/kernels/reference/gather.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gather_test {
 namespace {
 
 using testing::Batch;
@@ -219,4 +219,4 @@ TEST(GatherBackward, KeepsRowsOfAbsentIdsWhenAccumulating) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gather_test

@@ -4,7 +4,7 @@
 
 #include "kernels/gemm_case.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_bits_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -235,4 +235,4 @@ TEST(GemmEpilogueInPlace, TheAddendMayBeCItself) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_bits_test

@@ -3,7 +3,7 @@
 
 #include "kernels/gemm_case.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_factors_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -68,4 +68,4 @@ TEST(GemmFactors, SaturateAndFlushOnLoad) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_factors_test

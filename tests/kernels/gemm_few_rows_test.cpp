@@ -10,7 +10,7 @@
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/kernels/units.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_few_rows_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -207,4 +207,4 @@ TEST(GemmGuardOfFewRows, LooksAtTheSumsOfEarlierSegments) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_few_rows_test

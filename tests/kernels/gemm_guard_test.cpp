@@ -6,7 +6,7 @@
 #include "kernels/gemm_case.h"
 #include "mantissa/kernels/guard_count.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_guard_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -133,4 +133,4 @@ TEST(GemmGuard, LooksAtTheSumsOfEarlierBlocks) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_guard_test

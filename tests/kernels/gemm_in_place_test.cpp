@@ -9,7 +9,7 @@
 #include "kernels/gemm_case.h"
 #include "mantissa/kernels/guard_count.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_in_place_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -134,4 +134,4 @@ TEST(GemmTilesInPlace, AreGuarded) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_in_place_test

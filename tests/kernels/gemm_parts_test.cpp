@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/reference/gemm.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_parts_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -267,4 +267,4 @@ TEST(GemmPartsOfOperands, MustBeEquallyMany) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_parts_test

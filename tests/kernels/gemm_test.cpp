@@ -8,7 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/reference/gemm.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -151,4 +151,4 @@ TEST(GemmErrors, HaveTheTypeOfTheMistake) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_test

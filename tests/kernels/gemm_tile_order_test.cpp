@@ -7,7 +7,7 @@
 #include "kernels/gemm_case.h"
 #include "mantissa/base/error.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gemm_tile_order_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -178,4 +178,4 @@ TEST(GemmTileOrderErrors, NameWhatItIsNotFor) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gemm_tile_order_test

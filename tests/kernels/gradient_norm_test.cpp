@@ -11,7 +11,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::gradient_norm_test {
 namespace {
 
 using testing::contexts;
@@ -104,4 +104,4 @@ TEST(ChunkedSum, AddsInOrderWithinChunksAndChunksInOrder) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::gradient_norm_test

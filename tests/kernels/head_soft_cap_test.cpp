@@ -10,7 +10,7 @@
 #include "mantissa/numeric/round.h"
 #include "mantissa/numeric/row_math.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::head_soft_cap_test {
 namespace {
 
 using namespace kernels::testing;  // NOLINT(google-build-using-namespace)
@@ -180,4 +180,4 @@ TEST(HeadSoftCap, BoundsLogitsOfAnySize) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::head_soft_cap_test

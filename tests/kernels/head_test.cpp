@@ -6,7 +6,7 @@
 #include "mantissa/kernels/reference/head.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::head_test {
 namespace {
 
 using namespace kernels::testing;  // NOLINT(google-build-using-namespace)
@@ -240,4 +240,4 @@ TEST(Head, LogSumExpOfStoredLogitsHasTheSameBits) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::head_test

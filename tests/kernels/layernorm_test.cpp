@@ -10,7 +10,7 @@
 #include "mantissa/kernels/reference/layernorm.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::layernorm_test {
 namespace {
 
 using testing::Batch;
@@ -331,4 +331,4 @@ TEST(LayerNorm, ReferenceGradientIsTheDerivative) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::layernorm_test

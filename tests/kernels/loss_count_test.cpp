@@ -11,7 +11,7 @@
 #include "mantissa/kernels/expression.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::loss_count_test {
 namespace {
 
 using testing::contexts;
@@ -137,4 +137,4 @@ TEST(Equal, CountsNumbersNotBits) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::loss_count_test

@@ -6,7 +6,7 @@
 #include "mantissa/kernels/norm.h"
 #include "mantissa/kernels/token_sum.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::norm_golden_test {
 namespace {
 
 using testing::Batch;
@@ -121,4 +121,4 @@ TEST(LayerNorm, AgreesWithPyTorch) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::norm_golden_test

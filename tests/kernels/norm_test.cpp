@@ -11,7 +11,7 @@
 #include "mantissa/kernels/reference/norm.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::norm_test {
 namespace {
 
 using testing::Batch;
@@ -365,4 +365,4 @@ TEST(RmsNorm, ReferenceGradientIsTheDerivative) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::norm_test

@@ -9,7 +9,7 @@
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/numeric/block_codes.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::pack_blocks_test {
 namespace {
 
 using namespace gemm_test;  // NOLINT(google-build-using-namespace): shared by these tests
@@ -206,4 +206,4 @@ TEST(PackedFactors, AreAnErrorInF64) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::pack_blocks_test

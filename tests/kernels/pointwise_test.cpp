@@ -12,7 +12,7 @@
 #include "mantissa/kernels/reference/pointwise.h"
 #include "mantissa/numeric/row_math.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::pointwise_test {
 namespace {
 
 using testing::contexts;
@@ -255,4 +255,4 @@ TEST(Pointwise, SwigluIsWithinTheErrorOfItsArithmetic) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::pointwise_test

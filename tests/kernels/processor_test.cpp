@@ -10,7 +10,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::processor_test {
 namespace {
 
 std::vector<std::string> system_flags() {
@@ -104,4 +104,4 @@ TEST(Processor, FormatsThatAUnitMultipliesAreNative) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::processor_test

@@ -7,7 +7,7 @@
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/expression.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::reduce_test {
 namespace {
 
 using testing::contexts;
@@ -134,4 +134,4 @@ TEST(Reduce, SumsWithoutDividing) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::reduce_test

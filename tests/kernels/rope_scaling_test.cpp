@@ -12,7 +12,7 @@
 #include "mantissa/kernels/rope.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::rope_scaling_test {
 namespace {
 
 using testing::Tensor;
@@ -163,4 +163,4 @@ TEST(RopeTable, IsMultipliedByTheAttentionFactor) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::rope_scaling_test

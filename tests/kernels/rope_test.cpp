@@ -11,7 +11,7 @@
 #include "mantissa/kernels/reference/rope.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::rope_test {
 namespace {
 
 using testing::Batch;
@@ -263,4 +263,4 @@ TEST(Rope, InverseUndoesIt) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::rope_test

@@ -7,7 +7,7 @@
 #include "kernels/update_parameter.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::stochastic_update_test {
 namespace {
 
 using testing::kKey;
@@ -89,4 +89,4 @@ TEST(StochasticUpdate, DependsOnSeedStepAndName) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::stochastic_update_test

@@ -12,7 +12,7 @@
 #include "mantissa/kernels/formulas.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::sweep_test {
 namespace {
 
 using testing::contexts;
@@ -238,4 +238,4 @@ TEST(Expression, PrintsMovesAndLosses) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::sweep_test

@@ -11,7 +11,7 @@
 
 #include "mantissa/kernels/context.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::thread_pool_test {
 namespace {
 
 TEST(ThreadPool, RunsEveryIndexOnceInManyLoopsOfAllSizes) {
@@ -68,4 +68,4 @@ TEST(ParallelFor, WorksWithAndWithoutAPool) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::thread_pool_test

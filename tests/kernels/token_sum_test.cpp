@@ -7,7 +7,7 @@
 #include "kernels/row_testing.h"
 #include "mantissa/kernels/reference/token_sum.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::token_sum_test {
 namespace {
 
 using testing::Batch;
@@ -104,4 +104,4 @@ TEST(TokenSum, DoesNotDependOnTheMicroBatchSplit) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::token_sum_test

@@ -11,7 +11,7 @@
 #include "kernels/amx_emulator.h"
 #include "mantissa/kernels/cpu/gemm_check.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::units_test {
 namespace {
 
 using enum Scalar;
@@ -132,4 +132,4 @@ TEST(Units, GemmTakesTheUnitOfItsOperands) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::units_test

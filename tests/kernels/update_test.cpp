@@ -14,7 +14,7 @@
 #include "mantissa/numeric/philox.h"
 #include "mantissa/numeric/round.h"
 
-namespace mantissa::kernels {
+namespace mantissa::kernels::update_test {
 namespace {
 
 using testing::contexts;
@@ -298,4 +298,4 @@ TEST(AdamW, AgreesWithPyTorch) {
 }
 
 }  // namespace
-}  // namespace mantissa::kernels
+}  // namespace mantissa::kernels::update_test

@@ -9,7 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/model/decoder.h"
 
-namespace mantissa::model {
+namespace mantissa::model::config_test {
 namespace {
 
 using nlohmann::json;
@@ -179,4 +179,4 @@ TEST(ModelConfig, RoundTrips) {
 }
 
 }  // namespace
-}  // namespace mantissa::model
+}  // namespace mantissa::model::config_test

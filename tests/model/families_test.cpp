@@ -6,7 +6,7 @@
 #include "mantissa/model/family.h"
 #include "model/golden.h"
 
-namespace mantissa::model {
+namespace mantissa::model::families_test {
 namespace {
 
 using mantissa::testing::expect_golden;
@@ -69,4 +69,4 @@ TEST(GoldenFamilies, CoverEveryFamilyTiedAndUntied) {
 }
 
 }  // namespace
-}  // namespace mantissa::model
+}  // namespace mantissa::model::families_test

@@ -8,7 +8,7 @@
 #include "model/description.h"
 #include "model/tiny_families.h"
 
-namespace mantissa::model {
+namespace mantissa::model::family_config_test {
 namespace {
 
 using mantissa::testing::describe;
@@ -304,4 +304,4 @@ TEST(FamilyConfig, ThePaddingIdIsReadAsTransformersReadsIt) {
 }
 
 }  // namespace
-}  // namespace mantissa::model
+}  // namespace mantissa::model::family_config_test

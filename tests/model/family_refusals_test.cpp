@@ -5,7 +5,7 @@
 #include "mantissa/model/family.h"
 #include "model/tiny_families.h"
 
-namespace mantissa::model {
+namespace mantissa::model::family_refusals_test {
 namespace {
 
 using mantissa::testing::tiny_families;
@@ -173,4 +173,4 @@ TEST(FamilyRefusals, OfAnUnknownFamilyListAllThatThereAre) {
 }
 
 }  // namespace
-}  // namespace mantissa::model
+}  // namespace mantissa::model::family_refusals_test

@@ -3,7 +3,7 @@
 
 #include "model/golden.h"
 
-namespace mantissa::model {
+namespace mantissa::model::golden_test {
 namespace {
 
 using mantissa::testing::expect_golden;
@@ -85,4 +85,4 @@ TEST(Parameters, HaveTheNamesAndShapesOfTransformers) {
 }
 
 }  // namespace
-}  // namespace mantissa::model
+}  // namespace mantissa::model::golden_test

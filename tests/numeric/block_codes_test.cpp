@@ -13,7 +13,7 @@
 
 #include "mantissa/numeric/round.h"
 
-namespace mantissa {
+namespace mantissa::block_codes_test {
 namespace {
 
 constexpr unsigned kSeed = 20261122;
@@ -194,4 +194,4 @@ INSTANTIATE_TEST_SUITE_P(Of, BlockCodes, ::testing::ValuesIn(kBlockFormats), [](
 });
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::block_codes_test

@@ -10,7 +10,7 @@
 #include "mantissa/numeric/round.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::convert_test {
 namespace {
 
 using testing::bits;
@@ -244,4 +244,4 @@ TEST_P(SlowRows, NarrowEveryNanF32AsTheScalarCode) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::convert_test

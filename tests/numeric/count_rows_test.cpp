@@ -11,7 +11,7 @@
 #include "mantissa/numeric/round.h"
 #include "mantissa/numeric/value_counts.h"
 
-namespace mantissa {
+namespace mantissa::count_rows_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -175,4 +175,4 @@ TEST(CountRows, AddToWhatWasCounted) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::count_rows_test

@@ -10,7 +10,7 @@
 #include "mantissa/numeric/round.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::encode_row_test {
 namespace {
 
 const RandomStream kStream(42, RandomUse::conversion, hash_name("lm_head.weight"), 0);
@@ -63,4 +63,4 @@ TEST_P(EncodeRow, GivesTheScalarCodesOnEveryTarget) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::encode_row_test

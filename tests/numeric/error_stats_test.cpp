@@ -8,7 +8,7 @@
 #include "mantissa/numeric/round.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::error_stats_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -161,4 +161,4 @@ TEST(ErrorStats, AreZeroWithoutValues) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::error_stats_test

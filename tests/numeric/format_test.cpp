@@ -5,7 +5,7 @@
 #include <cmath>
 #include <string>
 
-namespace mantissa {
+namespace mantissa::format_test {
 namespace {
 
 TEST(Traits, FollowFromTheBitWidths) {
@@ -63,4 +63,4 @@ TEST(ParseScalar, RejectsUnknownNames) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::format_test

@@ -15,10 +15,10 @@
 #include "mantissa/io/safetensors.h"
 #include "mantissa/numeric/scaled.h"
 
-namespace mantissa {
+namespace mantissa::golden_test {
 namespace {
 
-class GoldenBlocks : public testing::Test {
+class GoldenBlocks : public ::testing::Test {
  protected:
   std::vector<float> read(const std::string& name) const {
     const io::TensorInfo* info = file_.find(name);
@@ -91,4 +91,4 @@ TEST_F(GoldenBlocks, OfNvfp4EqualTransformerEngine) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::golden_test

@@ -9,7 +9,7 @@
 #include "mantissa/numeric/row_math.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::lanes_test {
 namespace {
 
 using testing::bits;
@@ -84,4 +84,4 @@ TEST(MaxRow, FindsTheLargestAndAnyNanInF64) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::lanes_test

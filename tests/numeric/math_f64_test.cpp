@@ -9,7 +9,7 @@
 #include "numeric/math_functions.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::math_f64_test {
 namespace {
 
 using testing::bits;
@@ -329,4 +329,4 @@ TEST_P(SlowFunctionsF64, AreWithinTheStatedErrorOnALargeSample) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::math_f64_test

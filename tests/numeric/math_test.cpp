@@ -10,7 +10,7 @@
 #include "numeric/math_functions.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::math_test {
 namespace {
 
 using testing::bits;
@@ -200,4 +200,4 @@ TEST_P(SlowFunctions, AreWithinTheStatedErrorForEveryF32) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::math_test

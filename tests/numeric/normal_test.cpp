@@ -7,7 +7,7 @@
 
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::normal_test {
 namespace {
 
 using testing::bits;
@@ -94,4 +94,4 @@ TEST(Normal, DependsOnlyOnItsIndex) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::normal_test

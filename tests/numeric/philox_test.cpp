@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-namespace mantissa {
+namespace mantissa::philox_test {
 namespace {
 
 TEST(Philox, MatchesTheTestVectorsOfRandom123) {
@@ -61,4 +61,4 @@ TEST(Uniform, HasTheMomentsOfTheUnitInterval) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::philox_test

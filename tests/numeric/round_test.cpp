@@ -9,7 +9,7 @@
 
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::round_test {
 namespace {
 
 using testing::bits;
@@ -194,4 +194,4 @@ TEST(Ulp, IsTheStepToTheNextValue) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::round_test

@@ -12,7 +12,7 @@
 #include <set>
 #include <vector>
 
-namespace mantissa {
+namespace mantissa::scaled_test {
 namespace {
 
 TEST(BlockFormats, ParseInAnyLetterCase) {
@@ -154,4 +154,4 @@ TEST(TensorScales, MapTheLargestMagnitudeToTheLargestFiniteValue) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::scaled_test

@@ -12,7 +12,7 @@
 #include "mantissa/numeric/round.h"
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::stochastic_test {
 namespace {
 
 const RandomStream kStream(42, RandomUse::rounding, hash_name("model.norm.weight"), 7);
@@ -111,4 +111,4 @@ TEST_P(Stochastic, IsUnbiased) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::stochastic_test

@@ -10,7 +10,7 @@
 
 #include "mantissa/numeric/round.h"
 
-namespace mantissa {
+namespace mantissa::value_counts_test {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -140,4 +140,4 @@ TEST(ValueCounts, CountNoOverflowThatIsWithinTheRounding) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::value_counts_test

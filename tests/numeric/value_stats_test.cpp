@@ -7,7 +7,7 @@
 
 #include "numeric/reference.h"
 
-namespace mantissa {
+namespace mantissa::value_stats_test {
 namespace {
 
 TEST(ValueStats, DescribeTheValues) {
@@ -54,4 +54,4 @@ TEST(ValueStats, OfRowsEqualThoseOfTheirValuesOnEveryTarget) {
 }
 
 }  // namespace
-}  // namespace mantissa
+}  // namespace mantissa::value_stats_test

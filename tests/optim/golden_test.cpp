@@ -8,7 +8,7 @@
 #include "mantissa/io/checkpoint.h"
 #include "optim/update_case.h"
 
-namespace mantissa::optim {
+namespace mantissa::optim::golden_test {
 namespace {
 
 using mantissa::testing::UpdateCase;
@@ -104,4 +104,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace mantissa::optim
+}  // namespace mantissa::optim::golden_test

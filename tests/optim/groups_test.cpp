@@ -5,7 +5,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::optim {
+namespace mantissa::optim::groups_test {
 namespace {
 
 const std::vector<std::string> kNames = {"model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
@@ -52,4 +52,4 @@ TEST(Groups, SomethingMustBeTrained) {
 }
 
 }  // namespace
-}  // namespace mantissa::optim
+}  // namespace mantissa::optim::groups_test

@@ -6,7 +6,7 @@
 
 #include "mantissa/base/error.h"
 
-namespace mantissa::optim {
+namespace mantissa::optim::schedule_test {
 namespace {
 
 Schedule schedule(ScheduleKind kind, std::int64_t warmup = 10) {
@@ -57,4 +57,4 @@ TEST(Schedule, IsNamed) {
 }
 
 }  // namespace
-}  // namespace mantissa::optim
+}  // namespace mantissa::optim::schedule_test

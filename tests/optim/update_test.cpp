@@ -10,7 +10,7 @@
 #include "mantissa/numeric/round.h"
 #include "optim/update_case.h"
 
-namespace mantissa::optim {
+namespace mantissa::optim::update_test {
 namespace {
 
 using mantissa::testing::UpdateCase;
@@ -298,4 +298,4 @@ TEST(Registry, EveryKeyMeansTheSameNumbersToAllThatTakeIt) {
 }
 
 }  // namespace
-}  // namespace mantissa::optim
+}  // namespace mantissa::optim::update_test

@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace mantissa::plan {
+namespace mantissa::plan::first_fit_test {
 namespace {
 
 struct Block {
@@ -59,4 +59,4 @@ TEST(FirstFit, SeparatesOverlappingLifetimesAndReusesFreeMemory) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::first_fit_test

@@ -12,7 +12,7 @@
 #include "mantissa/plan/rules.h"
 #include "plan/planned.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::formats_test {
 namespace {
 
 TEST(Formats, OfBf16MixedAreThoseOfTheRoundingPoints) {
@@ -312,4 +312,4 @@ TEST(Scaled, BlocksLieAlongTheSum) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::formats_test

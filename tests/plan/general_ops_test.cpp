@@ -11,7 +11,7 @@
 #include "mantissa/graph/builder.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::general_ops_test {
 namespace {
 
 using graph::Builder;
@@ -212,4 +212,4 @@ TEST(GeneralOps, HaveTheSameGradientsInMicroBatches) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::general_ops_test

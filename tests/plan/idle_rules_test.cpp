@@ -8,7 +8,7 @@
 #include "mantissa/plan/rules.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::idle_rules_test {
 namespace {
 
 constexpr std::int64_t kTokens = 16, kVocabulary = 29;
@@ -96,4 +96,4 @@ TEST(IdleRules, OfTheOrderOfSumsAreIdleWhereNothingIsSummedInTiles) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::idle_rules_test

@@ -5,7 +5,7 @@
 
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::packed_test {
 namespace {
 
 Program plan_for(BlockFormat f) {
@@ -72,4 +72,4 @@ INSTANTIATE_TEST_SUITE_P(Of, PackedBuffers, ::testing::ValuesIn(kBlockFormats), 
 });
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::packed_test

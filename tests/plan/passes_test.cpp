@@ -10,7 +10,7 @@
 #include "mantissa/plan/explain.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::passes_test {
 namespace {
 
 using mantissa::testing::Bytes;
@@ -239,4 +239,4 @@ TEST(Memory, OfActivationsIsReused) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::passes_test

@@ -6,7 +6,7 @@
 #include "mantissa/plan/sum_order.h"
 #include "plan/planned.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::products_test {
 namespace {
 
 using kernels::ProductKernel;
@@ -71,4 +71,4 @@ TEST(Products, PackedOnesAreListedOnce) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::products_test

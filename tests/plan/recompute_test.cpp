@@ -7,7 +7,7 @@
 #include "mantissa/base/error.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::recompute_test {
 namespace {
 
 using mantissa::testing::Bytes;
@@ -105,4 +105,4 @@ TEST(Recompute, IsNamed) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::recompute_test

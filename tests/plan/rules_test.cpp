@@ -12,7 +12,7 @@
 #include "mantissa/plan/rules.h"
 #include "plan/planned.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::rules_test {
 namespace {
 
 TEST(Rules, LaterOnesWin) {
@@ -137,4 +137,4 @@ TEST(Rules, ThatMatchNothingAreReported) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::rules_test

@@ -7,7 +7,7 @@
 #include "mantissa/numeric/round.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::soft_cap_test {
 namespace {
 
 using namespace mantissa::testing;  // NOLINT(google-build-using-namespace)
@@ -82,4 +82,4 @@ TEST(SoftCap, IsAppliedIfTheHeadIsOneStep) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::soft_cap_test

@@ -10,7 +10,7 @@
 #include "mantissa/plan/rules.h"
 #include "plan/planned.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::sum_order_test {
 namespace {
 
 using Names = std::set<std::string>;
@@ -190,4 +190,4 @@ TEST(SumOrder, IsShownWithTheAccumulator) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::sum_order_test

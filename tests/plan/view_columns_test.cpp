@@ -15,7 +15,7 @@
 #include "model/tiny_families.h"
 #include "runtime/program.h"
 
-namespace mantissa::plan {
+namespace mantissa::plan::view_columns_test {
 namespace {
 
 using graph::Builder;
@@ -236,4 +236,4 @@ TEST(ViewColumns, ASearchForANumberThatIsNotFiniteReadsTheColumnsOfTheView) {
 }
 
 }  // namespace
-}  // namespace mantissa::plan
+}  // namespace mantissa::plan::view_columns_test

@@ -8,7 +8,7 @@
 #include "model/tiny_families.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::families_test {
 namespace {
 
 using mantissa::testing::Bytes;
@@ -185,4 +185,4 @@ TEST_P(FamilyUnder, DecodingInChunksOfAnySizeGivesTheLogitsOfATrace) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::families_test

@@ -8,7 +8,7 @@
 #include "mantissa/rollout/generate.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::invariance_test {
 namespace {
 
 using mantissa::testing::Bytes;
@@ -169,4 +169,4 @@ TEST(Decoding, WithACacheGivesTheLogProbabilitiesOfATrace) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::invariance_test

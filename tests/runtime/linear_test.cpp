@@ -12,7 +12,7 @@
 #include "mantissa/numeric/round.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::linear_test {
 namespace {
 
 using graph::Builder;
@@ -189,4 +189,4 @@ TEST(Linear, AddsTheMastersBiasAndRoundsOnce) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::linear_test

@@ -12,7 +12,7 @@
 #include "mantissa/runtime/nonfinite.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::observer_test {
 namespace {
 
 using mantissa::testing::Compiled;
@@ -337,4 +337,4 @@ TEST(Observers, GiveEveryValueAnotherName) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::observer_test

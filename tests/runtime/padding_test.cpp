@@ -7,7 +7,7 @@
 
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::padding_test {
 namespace {
 
 using mantissa::testing::Bytes;
@@ -96,4 +96,4 @@ TEST_P(Padding, ATiedHeadTrainsItsRow) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::padding_test

@@ -5,7 +5,7 @@
 #include "mantissa/graph/builder.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::positions_test {
 namespace {
 
 using graph::Builder;
@@ -81,4 +81,4 @@ TEST(Positions, BeyondTheTableAreRefusedBeforeAnyStepRuns) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::positions_test

@@ -11,7 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/program.h"
 
-namespace mantissa::runtime {
+namespace mantissa::runtime::session_test {
 namespace {
 
 using mantissa::testing::best_device;
@@ -203,4 +203,4 @@ TEST(Batches, RefuseRowsWhosePartsDoNotFit) {
 }
 
 }  // namespace
-}  // namespace mantissa::runtime
+}  // namespace mantissa::runtime::session_test
