@@ -103,6 +103,22 @@ TEST_F(ForwardOverflow, StopsAfterThreeStepsAndNamesTheRowOfTheWeight) {
       << one.message();
 }
 
+TEST_F(ForwardOverflow, LogsTheStepsBeforeTheStop) {
+  stopped("a", 30, "16-mixed", {"log.interval=1", "log.health_interval=0"});
+  stopped("b", 30, "16-mixed", {"log.interval=100", "log.health_interval=0"});
+  const auto steps_of = [&](const std::string& out) {
+    std::vector<std::pair<int, bool>> steps;
+    std::istringstream lines(read_all(folder_ / out / "metrics.jsonl"));
+    for (std::string line; std::getline(lines, line);) {
+      const nlohmann::json m = nlohmann::json::parse(line);
+      steps.emplace_back(m["step"], m["skipped"]);
+    }
+    return steps;
+  };
+  EXPECT_EQ(steps_of("b"), (std::vector<std::pair<int, bool>>{{1, true}, {2, true}}));
+  EXPECT_EQ(steps_of("b"), steps_of("a"));
+}
+
 TEST_F(ForwardOverflow, AWeightBeyondF16IsNamedWithItsElement) {
   const auto stop_of = [&](const std::string& tensor, const std::string& out) {
     const std::vector<std::string> untied = {"model.tie_word_embeddings=false"};

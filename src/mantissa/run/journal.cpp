@@ -7,6 +7,8 @@
 namespace mantissa::run {
 namespace {
 
+constexpr std::size_t kMostKept = 32;  // steps
+
 report::TensorHealth health_of(const runtime::ParameterHealth& p) {
   report::TensorHealth t{p.name, {{"updates_lost", p.updates_lost}}};
   const auto add = [&](std::string_view name, std::optional<double> value) {
@@ -43,7 +45,20 @@ Journal::Journal(const config::RunConfig& config, const std::filesystem::path& o
 }
 
 void Journal::write(const train::StepReport& r) {
-  if (r.step % config_.log.interval != 0 && r.step != config_.run.steps && r.health.empty()) return;
+  if (r.step % config_.log.interval == 0 || r.step == config_.run.steps || !r.health.empty()) {
+    kept_.clear();
+    return write_line(r);
+  }
+  if (kept_.size() == kMostKept) kept_.pop_front();
+  kept_.push_back(r);
+}
+
+void Journal::write_kept() {
+  for (const train::StepReport& r : kept_) write_line(r);
+  kept_.clear();
+}
+
+void Journal::write_line(const train::StepReport& r) {
   report::StepMetrics m;
   m.step = r.step;
   m.loss = r.loss;

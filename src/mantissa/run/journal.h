@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <filesystem>
 #include <optional>
 
@@ -17,15 +18,20 @@ class Journal {
   /// Continues the files of `out` after `step`.
   Journal(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step);
 
-  /// Writes a step if it is due by log.interval, or the last.
+  /// Writes a step if it is due by log.interval, or the last. Keeps others until the next that is written.
   void write(const train::StepReport& step);
+  /// Writes the newest steps that were kept, to show how a run came to its end.
+  void write_kept();
   /// Writes the loss on held-out rows. A non-finite loss is written only to metrics.jsonl.
   void write_validation(std::int64_t step, double loss);
   /// Returns true if the last validation in the file is of `step`.
   bool has_validation(std::int64_t step) const { return metrics_.has_validation(step); }
 
  private:
+  void write_line(const train::StepReport& step);
+
   const config::RunConfig& config_;
+  std::deque<train::StepReport> kept_;
   report::MetricsWriter metrics_;
   std::optional<report::TensorBoardWriter> board_;
 };

@@ -142,7 +142,7 @@ class Run {
     // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
-      const std::optional<train::StepReport> r = advance_or_save();
+      const std::optional<train::StepReport> r = advance_or_save(journal);
       if (!r) break;
       // A first batch that is skipped has no loss.
       if (result.steps_here == 0 || std::isnan(result.first_loss)) result.first_loss = r->loss;
@@ -185,8 +185,8 @@ class Run {
     return interval > 0 && step > 0 && step % interval == 0 && step < config_.run.steps;
   }
 
-  /// Runs a step. If it fails, saves the state before it.
-  std::optional<train::StepReport> advance_or_save() {
+  /// Runs a step. If it fails, writes the steps before it to the log and saves the state.
+  std::optional<train::StepReport> advance_or_save(Journal& journal) {
     observations_->begin(trainer_);
     try {
       std::optional<train::StepReport> report = trainer_.advance(stop_);
@@ -194,6 +194,7 @@ class Run {
       return report;
     } catch (const RunStopped& e) {
       observations_->end(trainer_, false);
+      journal.write_kept();
       if (saved_ != trainer_.step() && trainer_.step() > 0) save_state();
       throw_tried(e, trainer_.step() > 0 ? io::find_states(out_).back().path : "", trainer_.step() + 1,
                   false);
