@@ -112,8 +112,8 @@ Conversion from_report(const convert::Report& r) {
     ConvertedTensor& row = c.tensors.emplace_back(row_of(t.errors));
     row.name = t.name;
     row.shape = t.shape;
-    row.from = io::safetensors_name(t.from);
-    row.to = io::safetensors_name(t.to);
+    row.from = t.type_before();
+    row.to = t.type_after();
   }
   c.total = row_of(r.total);
   if (r.effect) {

@@ -9,6 +9,7 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/convert/gguf_in.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/checkpoint.h"
@@ -83,6 +84,7 @@ class Converter {
     check_place(request_);
     const bool done = request_.in.kind == Source::Kind::file    ? file()
                       : request_.in.kind == Source::Kind::model ? model()
+                      : request_.in.kind == Source::Kind::gguf  ? gguf()
                                                                 : state();
     if (!done) return std::nullopt;
     note();
@@ -200,6 +202,12 @@ class Converter {
     }
     index["metadata"]["total_size"] = result_.bytes_out;
     io::write_file_atomic(to, index.dump(2) + "\n");
+  }
+
+  bool gguf() {
+    std::optional<Result> done = convert_gguf(request_, ctx_, stop_);
+    if (done) result_ = std::move(*done);
+    return done.has_value();
   }
 
   /// Writes the masters under the weights' names.

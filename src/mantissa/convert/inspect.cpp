@@ -55,8 +55,9 @@ void add_layers(Inspection& inspection) {
 
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx) {
   Inspection out;
-  out.path = find_source(path).weights;
-  const io::WeightFiles files(out.path);
+  const Source source = find_source(path);
+  out.path = source.weights;
+  const io::WeightFiles files = open_weights(source);
   for (const io::TensorInfo& tensor : files.tensors()) {
     InspectedTensor& row = out.tensors.emplace_back();
     row.tensor = tensor;

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <fstream>
+#include <string_view>
+
 #include "mantissa/base/error.h"
+#include "mantissa/gguf/file_tensors.h"
 #include "mantissa/io/state.h"
 
 namespace mantissa::convert {
@@ -16,15 +21,23 @@ Source state_in(const fs::path& folder) {
   return {Source::Kind::state, folder, folder / kStateFile};
 }
 
+/// True for a file that begins like a GGUF file or has its extension.
+bool is_gguf(const fs::path& path) {
+  std::array<char, 4> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
+}
+
 }  // namespace
 
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
-    throw FileError(fmt::format("{}: file not found; expected a safetensors file, a model directory or a run",
+    throw FileError(fmt::format("{}: file not found; expected a safetensors or GGUF file, a model directory or a run",
                                 path.string()));
   }
   if (!fs::is_directory(path, error)) {
+    if (is_gguf(path)) return {Source::Kind::gguf, path, path};
     if (path.extension() != ".json") return {Source::Kind::file, path, path};
     return {Source::Kind::model, path.has_parent_path() ? path.parent_path() : ".", path};
   }
@@ -35,6 +48,12 @@ Source find_source(const fs::path& path) {
   if (fs::is_directory(path / "model", error)) return {Source::Kind::model, path / "model", path / "model"};
   const std::vector<io::FoundState> states = io::find_states(path);
   return states.empty() ? Source{Source::Kind::model, path, path} : state_in(states.back().path);
+}
+
+io::WeightFiles open_weights(const Source& source) {
+  if (source.kind != Source::Kind::gguf) return io::WeightFiles(source.weights);
+  return io::WeightFiles(
+      std::make_shared<gguf::FileTensors>(std::make_shared<const gguf::GgufFile>(source.weights)));
 }
 
 }  // namespace mantissa::convert

@@ -3,17 +3,22 @@
 
 #include <filesystem>
 
+#include "mantissa/io/checkpoint.h"
+
 namespace mantissa::convert {
 
 struct Source {
-  enum class Kind { file, model, state };
+  enum class Kind { file, model, state, gguf };
   Kind kind = Kind::file;
   std::filesystem::path path;     // the file, the model's directory, the state's folder
-  std::filesystem::path weights;  // the path for io::WeightFiles
+  std::filesystem::path weights;  // the path for io::WeightFiles, or of the GGUF file
 };
 
-/// Resolves `path`. A file stands for itself and an index for its model. A directory is a model, a state, or
+/// Resolves `path`. A safetensors or GGUF file stands for itself and an index for its model. A directory is a model, a state, or
 /// a run; a run stands for its model or else for its newest state. Throws FileError if nothing is found.
 Source find_source(const std::filesystem::path& path);
+
+/// Opens the tensors of a source for reading. Those of a GGUF file are dequantised and have its own names.
+io::WeightFiles open_weights(const Source& source);
 
 }  // namespace mantissa::convert
