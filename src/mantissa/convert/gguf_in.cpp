@@ -48,9 +48,15 @@ gguf::ForeignModel open_gguf(const std::filesystem::path& path) {
   Metadata metadata = {{"format", "pt"}};
   const gguf::TypeTraits* narrowest = gguf::narrowest_type(*file);
   const bool plain = narrowest == nullptr || narrowest->plain;
-  metadata[kHistoryKey] = fmt::format("GGUF file with {}{}", gguf::types_text(gguf::type_counts(*file)),
+  for (const char* key : {kPolicyKey, kRoundedToKey, kHistoryKey}) {
+    if (const std::optional<std::string> text = file->text(key)) metadata[key] = *text;
+  }
+  std::string& history = metadata[kHistoryKey];
+  if (!history.empty()) history += "; ";
+  history += fmt::format("GGUF file with {}{}", gguf::types_text(gguf::type_counts(*file)),
                                       plain ? "" : ", dequantised to f32");
-  if (narrowest != nullptr) metadata[kRoundedToKey] = gguf::lower_name(*narrowest);
+  // A file that was written here may have been rounded to a narrower type before.
+  if (narrowest != nullptr) metadata.emplace(kRoundedToKey, gguf::lower_name(*narrowest));
   return gguf::open_model(file, std::move(metadata));
 }
 
