@@ -43,20 +43,26 @@ io::Dtype dtype_of_model(const io::TensorSource& weights) {
 
 }  // namespace
 
-gguf::ForeignModel open_gguf(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const gguf::GgufFile>(path);
-  Metadata metadata = {{"format", "pt"}};
-  const gguf::TypeTraits* narrowest = gguf::narrowest_type(*file);
-  const bool plain = narrowest == nullptr || narrowest->plain;
+Metadata origin_of_gguf(const gguf::GgufFile& file) {
+  Metadata metadata;
   for (const char* key : {kPolicyKey, kRoundedToKey, kHistoryKey}) {
-    if (const std::optional<std::string> text = file->text(key)) metadata[key] = *text;
+    if (const std::optional<std::string> text = file.text(key)) metadata[key] = *text;
   }
+  const gguf::TypeTraits* narrowest = gguf::narrowest_type(file);
+  const bool plain = narrowest == nullptr || narrowest->plain;
   std::string& history = metadata[kHistoryKey];
   if (!history.empty()) history += "; ";
-  history += fmt::format("GGUF file with {}{}", gguf::types_text(gguf::type_counts(*file)),
-                                      plain ? "" : ", dequantised to f32");
+  history += fmt::format("GGUF file with {}{}", gguf::types_text(gguf::type_counts(file)),
+                         plain ? "" : ", dequantised to f32");
   // A file that was written here may have been rounded to a narrower type before.
   if (narrowest != nullptr) metadata.emplace(kRoundedToKey, gguf::lower_name(*narrowest));
+  return metadata;
+}
+
+gguf::ForeignModel open_gguf(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const gguf::GgufFile>(path);
+  Metadata metadata = origin_of_gguf(*file);
+  metadata["format"] = "pt";
   return gguf::open_model(file, std::move(metadata));
 }
 

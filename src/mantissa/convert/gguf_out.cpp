@@ -219,7 +219,7 @@ class Writer {
       shifted += sources_[i].transform == gguf::Transform::plus_one && result_.tensors[i].errors.max_abs > 0 ? 1 : 0;
     if (shifted > 0) {
       result_.notes.push_back(fmt::format("{} rounded: llama.cpp stores gains plus 1, in F32",
-                                          counted(shifted, "vector of gains", "was", "were")));
+                                          counted(shifted, "gain vector", "was", "were")));
     }
   }
 

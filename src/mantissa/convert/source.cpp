@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
-#include "mantissa/gguf/file_tensors.h"
 #include "mantissa/io/state.h"
 
 namespace mantissa::convert {
@@ -48,12 +47,6 @@ Source find_source(const fs::path& path) {
   if (fs::is_directory(path / "model", error)) return {Source::Kind::model, path / "model", path / "model"};
   const std::vector<io::FoundState> states = io::find_states(path);
   return states.empty() ? Source{Source::Kind::model, path, path} : state_in(states.back().path);
-}
-
-io::WeightFiles open_weights(const Source& source) {
-  if (source.kind != Source::Kind::gguf) return io::WeightFiles(source.weights);
-  return io::WeightFiles(
-      std::make_shared<gguf::FileTensors>(std::make_shared<const gguf::GgufFile>(source.weights)));
 }
 
 }  // namespace mantissa::convert

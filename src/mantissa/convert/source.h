@@ -3,8 +3,6 @@
 
 #include <filesystem>
 
-#include "mantissa/io/checkpoint.h"
-
 namespace mantissa::convert {
 
 struct Source {
@@ -17,8 +15,5 @@ struct Source {
 /// Resolves `path`. A safetensors or GGUF file stands for itself and an index for its model. A directory is a model, a state, or
 /// a run; a run stands for its model or else for its newest state. Throws FileError if nothing is found.
 Source find_source(const std::filesystem::path& path);
-
-/// Opens the tensors of a source for reading. Those of a GGUF file are dequantised and have its own names.
-io::WeightFiles open_weights(const Source& source);
 
 }  // namespace mantissa::convert

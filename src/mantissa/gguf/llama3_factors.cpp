@@ -77,9 +77,11 @@ std::optional<json> llama3_scaling(const std::vector<float>& factors, double the
   if (!sizes_fit || factors.empty() || !std::ranges::all_of(factors, [](float f) { return f >= 1; }))
     return std::nullopt;
   if (std::ranges::all_of(factors, [](float f) { return f == 1; })) return json();
-  Llama3Scaling usual;  // of Llama 3.1 and 3.2, which differ in the factor
-  usual.factor = factors.back();
-  if (gives(usual, factors, theta, head_dim)) return to_json(usual);
+  // Llama 3.1 and 3.2 have low_freq_factor 1, high_freq_factor 4 and a context of 8192; tests have smaller ones.
+  for (double positions = 8192; positions >= 16; positions /= 2) {
+    const Llama3Scaling usual{factors.back(), 1, 4, positions};
+    if (gives(usual, factors, theta, head_dim)) return to_json(usual);
+  }
   const std::optional<Llama3Scaling> other = fitted(factors, theta, head_dim);
   const bool valid = other && other->high_freq_factor > 1 && other->original_positions >= 1 &&
                      other->original_positions <= 1e9 && gives(*other, factors, theta, head_dim);
@@ -87,10 +89,10 @@ std::optional<json> llama3_scaling(const std::vector<float>& factors, double the
   return to_json(*other);
 }
 
-double gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
+std::int64_t gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
                          std::int64_t hidden, std::int64_t head_dim) {
   const std::int64_t largest = architecture.name == "gemma2" ? 46 : 62;  // layers of the 27B models
-  return static_cast<double>(layers == largest && heads > 0 ? hidden / heads : head_dim);
+  return layers == largest && heads > 0 ? hidden / heads : head_dim;
 }
 
 }  // namespace mantissa::gguf

@@ -27,7 +27,7 @@ std::optional<nlohmann::json> llama3_scaling(const std::vector<float>& factors, 
 
 /// Returns query_pre_attn_scalar of a Gemma model, which GGUF files do not hold: llama.cpp takes the size of a
 /// head, and for the largest models (27B) the width divided by the heads.
-double gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
-                         std::int64_t hidden, std::int64_t head_dim);
+std::int64_t gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
+                               std::int64_t hidden, std::int64_t head_dim);
 
 }  // namespace mantissa::gguf

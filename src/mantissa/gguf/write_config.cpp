@@ -61,9 +61,9 @@ void check_windows(const DecoderSpec& spec, const Architecture& architecture) {
 }
 
 void check_gemma(const DecoderSpec& s, const Architecture& architecture) {
-  const double scalar = gemma_query_scale(architecture, static_cast<std::int64_t>(s.layers.size()), s.heads,
-                                          s.hidden_size, s.head_dim);
-  if (std::abs(s.attention_scale * std::sqrt(scalar) - 1) > 1e-12)
+  const std::int64_t scalar = gemma_query_scale(architecture, static_cast<std::int64_t>(s.layers.size()), s.heads,
+                                                s.hidden_size, s.head_dim);
+  if (std::abs(s.attention_scale * std::sqrt(static_cast<double>(scalar)) - 1) > 1e-12)
     refuse(fmt::format("llama.cpp takes {} for query_pre_attn_scalar, which differs from config.json", scalar));
   if (architecture.name == "gemma2" && !s.tied_head) refuse("llama.cpp's gemma2 has a tied head");
 }
