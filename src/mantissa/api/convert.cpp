@@ -49,23 +49,27 @@ convert::Layout layout_named(const std::string& text) {
         "--format pth: this version writes safetensors files, Hugging Face directories and GGUF files; "
         "remove --format, or convert the result with torch.save");
   }
-  throw ConfigError(fmt::format("--format {}: unknown layout{} (hf, gguf)", text, did_you_mean(text, {"hf", "gguf"})));
+  throw ConfigError(
+      fmt::format("--format {}: unknown layout{} (hf, gguf)", text, did_you_mean(text, {"hf", "gguf"})));
 }
 
 /// Checks the options of GGUF files.
 void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   const bool gguf = request.layout == convert::Layout::gguf;
   if (request.q8_0 && !gguf)
-    throw ConfigError("--dtype q8_0: is a type of GGUF files only; add --format gguf, or choose another --dtype");
+    throw ConfigError(
+        "--dtype q8_0: is a type of GGUF files only; add --format gguf, or choose another --dtype");
   if (!gguf) return;
   if (!o.data.empty()) {
     throw ConfigError(
-        "--data: cannot be combined with --format gguf; convert the GGUF file to a directory, and compare that");
+        "--data: cannot be combined with --format gguf; convert the GGUF file to a directory, and compare "
+        "that");
   }
   const std::optional<Scalar> format = request.change.format;
   const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
   if (!written || request.change.blocks) {
-    throw ConfigError(fmt::format("--dtype {}: is not written to GGUF files; choose f32, bf16, f16 or q8_0", o.dtype));
+    throw ConfigError(
+        fmt::format("--dtype {}: is not written to GGUF files; choose f32, bf16, f16 or q8_0", o.dtype));
   }
   if (request.q8_0 && (request.change.rounding != Rounding::nearest || o.saturate || o.allow_overflow)) {
     throw ConfigError(
@@ -90,7 +94,8 @@ convert::Change change_of(const ConvertOptions& o) {
   }
   change.saturate = o.saturate;
   change.seed = o.seed;
-  if (!change.format && o.dtype != kQ8 && (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
+  if (!change.format && o.dtype != kQ8 &&
+      (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
         "--rounding, --saturate and --allow-overflow: without --dtype every tensor keeps its format; give "
         "--dtype, or remove them");

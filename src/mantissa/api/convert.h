@@ -65,11 +65,11 @@ struct Conversion {
   std::string json;          // for programs (docs/cli.md, "convert")
 };
 
-/// Rewrites a safetensors file, a model directory, a GGUF file, or the model or newest state of a run. `out` appears
-/// complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be read or
-/// `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison has a
-/// non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the
-/// comparison (docs/library.md, "Stopping and resuming").
+/// Rewrites a safetensors file, a model directory, a GGUF file, or the model or newest state of a run. `out`
+/// appears complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be
+/// read or `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison
+/// has a non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the comparison
+/// (docs/library.md, "Stopping and resuming").
 Conversion convert(const ConvertOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

@@ -75,7 +75,8 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
   io::AtomicDirectory out(request.out);
   Result result;
   const Metadata metadata = metadata_after(weights.metadata(), parts, request.change);
-  auto done = rewrite_file(weights, parts, out.beside() / "model.safetensors", metadata, request.change, ctx, stop);
+  auto done =
+      rewrite_file(weights, parts, out.beside() / "model.safetensors", metadata, request.change, ctx, stop);
   if (!done) return std::nullopt;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     RewrittenTensor& tensor = (*done)[i];

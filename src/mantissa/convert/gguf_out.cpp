@@ -43,9 +43,10 @@ Model model_of(const Source& in) {
     return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
   }
   if (in.kind != Source::Kind::model) {
-    throw ConfigError(fmt::format("--format gguf: {} is not a model directory, which needs config.json. Fix: give "
-                                  "a model directory, a run with a model, or a GGUF file",
-                                  in.path.string()));
+    throw ConfigError(
+        fmt::format("--format gguf: {} is not a model directory, which needs config.json. Fix: give "
+                    "a model directory, a run with a model, or a GGUF file",
+                    in.path.string()));
   }
   const fs::path config = in.path / "config.json";
   const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {
@@ -54,7 +55,8 @@ Model model_of(const Source& in) {
     if (!fs::exists(file, error)) return std::nullopt;
     return io::read_text_file(file, kLargestFile);
   };
-  return {model::parse_model_config(io::read_json_file(config), config.string()), io::WeightFiles(in.weights), read};
+  return {model::parse_model_config(io::read_json_file(config), config.string()), io::WeightFiles(in.weights),
+          read};
 }
 
 TensorType type_of(io::Dtype dtype, const std::string& name) {
@@ -66,20 +68,22 @@ TensorType type_of(io::Dtype dtype, const std::string& name) {
     case io::Dtype::bf16:
       return TensorType::bf16;
     default:
-      throw ConfigError(fmt::format("--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype "
-                                    "f32, bf16, f16 or q8_0",
-                                    name, io::safetensors_name(dtype)));
+      throw ConfigError(
+          fmt::format("--format gguf: {} is {}, which llama.cpp does not read. Fix: give --dtype "
+                      "f32, bf16, f16 or q8_0",
+                      name, io::safetensors_name(dtype)));
   }
 }
 
 class Writer {
  public:
   Writer(const Request& request, const kernels::Context& ctx)
-      : request_(request), ctx_(ctx), model_(model_of(request.in)),
+      : request_(request),
+        ctx_(ctx),
+        model_(model_of(request.in)),
         architecture_(gguf::writable_architecture(model_.config)) {
     const graph::Graph graph = model::build_log_prob(model_.config, 1, 1, false);
-    for (const graph::ValueId p : graph.parameters())
-      add(graph.value(p).name, graph.value(p).shape.sizes());
+    for (const graph::ValueId p : graph.parameters()) add(graph.value(p).name, graph.value(p).shape.sizes());
   }
 
   std::optional<Result> run(const std::stop_token& stop) {
@@ -113,9 +117,10 @@ class Writer {
   void add(const std::string& name, const std::vector<std::int64_t>& shape) {
     const std::optional<gguf::GgufName> in_file = gguf::gguf_name(architecture_, name);
     if (!in_file) {
-      throw ConfigError(fmt::format("--format gguf: llama.cpp's {} has no tensor for {}. Fix: write another "
-                                    "--format",
-                                    architecture_.name, name));
+      throw ConfigError(
+          fmt::format("--format gguf: llama.cpp's {} has no tensor for {}. Fix: write another "
+                      "--format",
+                      architecture_.name, name));
     }
     const io::TensorInfo* tensor = model_.files.find(name);
     const std::string_view prefix = model_.config.family->trunk_prefix;
@@ -123,10 +128,11 @@ class Writer {
     if (tensor == nullptr)
       throw FileError(fmt::format("{}: has no tensor {}", request_.in.path.string(), name));
     if (tensor->shape != shape || !io::scalar_of(tensor->dtype)) {
-      throw ShapeError(fmt::format("{}: tensor {} is {} [{}], but config.json describes floating-point values of "
-                                   "[{}]",
-                                   request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
-                                   fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
+      throw ShapeError(
+          fmt::format("{}: tensor {} is {} [{}], but config.json describes floating-point values of "
+                      "[{}]",
+                      request_.in.path.string(), name, io::safetensors_name(tensor->dtype),
+                      fmt::join(tensor->shape, ", "), fmt::join(shape, ", ")));
     }
     GgufSource source{tensor, in_file->transform, gguf::heads_of(model_.config, in_file->transform),
                       hash_name(in_file->name)};
@@ -141,7 +147,8 @@ class Writer {
 
   TensorType matrix_type(const io::TensorInfo& tensor, const gguf::TensorToStore& to) {
     if (!request_.q8_0)
-      return type_of(request_.change.format ? io::dtype_of(*request_.change.format) : tensor.dtype, tensor.name);
+      return type_of(request_.change.format ? io::dtype_of(*request_.change.format) : tensor.dtype,
+                     tensor.name);
     const bool fits = to.shape.back() % static_cast<std::int64_t>(traits(TensorType::q8_0).block) == 0;
     if (!fits) unfit_.push_back(to.name);
     return fits ? TensorType::q8_0 : TensorType::f32;
@@ -165,9 +172,8 @@ class Writer {
     factors_ = gguf::rope_factors(model_.config);
     first_ = factors_.empty() ? 0 : 1;
     if (!factors_.empty()) {
-      stored_.insert(stored_.begin(), {"rope_freqs.weight",
-                                       TensorType::f32,
-                                       {static_cast<std::int64_t>(factors_.size())}});
+      stored_.insert(stored_.begin(),
+                     {"rope_freqs.weight", TensorType::f32, {static_cast<std::int64_t>(factors_.size())}});
     }
     return header.finish(stored_);
   }
@@ -216,7 +222,8 @@ class Writer {
     }
     std::size_t shifted = 0;
     for (std::size_t i = 0; i < sources_.size(); ++i)
-      shifted += sources_[i].transform == gguf::Transform::plus_one && result_.tensors[i].errors.max_abs > 0 ? 1 : 0;
+      shifted +=
+          sources_[i].transform == gguf::Transform::plus_one && result_.tensors[i].errors.max_abs > 0 ? 1 : 0;
     if (shifted > 0) {
       result_.notes.push_back(fmt::format("{} rounded: llama.cpp stores gains plus 1, in F32",
                                           counted(shifted, "gain vector", "was", "were")));

@@ -25,7 +25,8 @@ std::uint64_t columns_of(const GgufSource& source) {
 }
 
 /// Returns the stored bytes of rows in the order of the GGUF file.
-std::vector<std::byte> stored_rows(const io::WeightFiles& files, const GgufSource& source, const RowRange& rows) {
+std::vector<std::byte> stored_rows(const io::WeightFiles& files, const GgufSource& source,
+                                   const RowRange& rows) {
   const io::TensorInfo& tensor = *source.tensor;
   const std::size_t row_bytes = columns_of(source) * io::bytes_of(tensor.dtype);
   std::vector<std::byte> stored(rows.count * row_bytes);
@@ -63,9 +64,10 @@ void encode_q8_0(const io::TensorInfo& tensor, const std::vector<double>& values
   const std::size_t blocks = narrow.size() / type.block;
   out.resize(blocks * type.bytes);
   if (!gguf::quantize_q8_0(narrow.data(), narrow.size(), out.data())) {
-    throw FileError(fmt::format("tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
-                                "give --dtype f32 or bf16",
-                                io::in_quotes(tensor.name)));
+    throw FileError(
+        fmt::format("tensor {}: a block of Q8_0 cannot hold inf, nan or values from 8.3e6 on. Fix: "
+                    "give --dtype f32 or bf16",
+                    io::in_quotes(tensor.name)));
   }
   std::vector<float> decoded(narrow.size());
   gguf::dequantize(TensorType::q8_0, out.data(), blocks, decoded.data());
@@ -78,9 +80,11 @@ std::vector<RowRange> row_ranges(const GgufSource& source) {
   const std::uint64_t columns = std::max<std::uint64_t>(1, columns_of(source));
   const std::uint64_t rows = static_cast<std::uint64_t>(source.tensor->count()) / columns;
   const bool whole = source.transform == Transform::transposed;
-  const std::uint64_t step = whole ? std::max<std::uint64_t>(1, rows) : std::max<std::uint64_t>(1, kPiece / columns);
+  const std::uint64_t step =
+      whole ? std::max<std::uint64_t>(1, rows) : std::max<std::uint64_t>(1, kPiece / columns);
   std::vector<RowRange> ranges;
-  for (std::uint64_t first = 0; first < rows; first += step) ranges.push_back({first, std::min(step, rows - first)});
+  for (std::uint64_t first = 0; first < rows; first += step)
+    ranges.push_back({first, std::min(step, rows - first)});
   return ranges;
 }
 

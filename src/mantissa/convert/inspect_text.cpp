@@ -82,8 +82,8 @@ class LossTable {
 };
 
 std::string row_text(const InspectedTensor& row, std::size_t width) {
-  std::string text = fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width,
-                                 row.type(), shape_text(row.tensor.shape));
+  std::string text =
+      fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width, row.type(), shape_text(row.tensor.shape));
   if (!row.seen) return text;
   const ValueStats& v = row.seen->values;
   const bool any = v.finite() > 0;
@@ -179,8 +179,8 @@ std::string type_table(const std::vector<gguf::TypeCount>& types) {
   std::string text =
       fmt::format("{:<8}{:>10}{:>14}{:>8}{:>12}\n", "type", "tensors", "values", "bits", "bytes");
   for (const gguf::TypeCount& t : types) {
-    text += fmt::format("{:<8}{:>10}{:>14}{:>8.4g}{:>12}\n", t.type->name, t.tensors, t.values, t.type->bits(),
-                        human_bytes(static_cast<double>(t.bytes)));
+    text += fmt::format("{:<8}{:>10}{:>14}{:>8.4g}{:>12}\n", t.type->name, t.tensors, t.values,
+                        t.type->bits(), human_bytes(static_cast<double>(t.bytes)));
   }
   return text + "\n";
 }

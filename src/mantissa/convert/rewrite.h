@@ -1,5 +1,5 @@
-// Rewrites the tensors of one file in another format, in pieces on all threads, and measures the effect on every
-// tensor's values.
+// Rewrites the tensors of one file in another format, in pieces on all threads, and measures the effect on
+// every tensor's values.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct RewrittenTensor {
   io::Dtype from = io::Dtype::f32, to = io::Dtype::f32;
   bool copied = false;  // copied byte for byte: integers, booleans, and tensors that already have the format
   std::string from_name = {}, to_name = {};  // types of a GGUF file ("Q4_1"); empty: the name of the dtype
-  ErrorStats errors = {};    // of floating-point tensors; a copied one has no errors and is not examined
+  ErrorStats errors = {};  // of floating-point tensors; a copied one has no errors and is not examined
 
   std::string_view type_before() const { return from_name.empty() ? io::safetensors_name(from) : from_name; }
   std::string_view type_after() const { return to_name.empty() ? io::safetensors_name(to) : to_name; }

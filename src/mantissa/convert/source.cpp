@@ -32,8 +32,9 @@ bool is_gguf(const fs::path& path) {
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
-    throw FileError(fmt::format("{}: file not found; expected a safetensors or GGUF file, a model directory or a run",
-                                path.string()));
+    throw FileError(
+        fmt::format("{}: file not found; expected a safetensors or GGUF file, a model directory or a run",
+                    path.string()));
   }
   if (!fs::is_directory(path, error)) {
     if (is_gguf(path)) return {Source::Kind::gguf, path, path};

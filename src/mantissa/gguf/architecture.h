@@ -26,8 +26,8 @@ struct NameRule {
 };
 
 struct Architecture {
-  std::string_view name;        // general.architecture, and the prefix of the metadata keys
-  std::string_view model_type;  // config.json's
+  std::string_view name;             // general.architecture, and the prefix of the metadata keys
+  std::string_view model_type;       // config.json's
   std::span<const NameRule> model;   // tensors outside the layers
   std::span<const NameRule> layers;  // tensors of a layer, without its prefix
   std::string_view layer_prefix;     // of Hugging Face names: "model.layers."

@@ -20,8 +20,7 @@ FileTensors::FileTensors(std::shared_ptr<const GgufFile> file) : file_(std::move
 
 void FileTensors::read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   const FileTensor& from = *file_->find(tensor.name);
-  if (from.type->readable)
-    return read_values(*file_, from, offset / io::bytes_of(tensor.dtype), out);
+  if (from.type->readable) return read_values(*file_, from, offset / io::bytes_of(tensor.dtype), out);
   std::ranges::copy(file_->data(from).subspan(offset, out.size()), out.begin());
 }
 

@@ -10,7 +10,8 @@ ForeignModel open_model(std::shared_ptr<const GgufFile> file, std::map<std::stri
   ReadConfig read = read_config(*file, architecture);
   TokenizerFiles tokenizer = read_tokenizer(*file);
   ForeignModel model;
-  model.weights = std::make_shared<ModelWeights>(file, architecture, read.config, read.ignored, std::move(metadata));
+  model.weights =
+      std::make_shared<ModelWeights>(file, architecture, read.config, read.ignored, std::move(metadata));
   model.config = std::move(read.config);
   model.files = std::move(tokenizer.files);
   model.notes = std::move(tokenizer.notes);

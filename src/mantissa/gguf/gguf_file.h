@@ -21,7 +21,7 @@ namespace mantissa::gguf {
 struct FileTensor {
   std::string name;
   const TypeTraits* type = nullptr;
-  std::vector<std::int64_t> shape;  // rows first, as in PyTorch: the reverse of the file's order
+  std::vector<std::int64_t> shape;     // rows first, as in PyTorch: the reverse of the file's order
   std::uint64_t begin = 0, bytes = 0;  // in the data section
 
   /// Returns the number of elements.

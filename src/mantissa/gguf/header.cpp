@@ -88,7 +88,8 @@ class Parser {
   /// Checks a number of items that take at least `bytes` each against the rest of the file.
   void check_count(std::uint64_t count, std::uint64_t bytes, std::string_view what) const {
     if (count > (file_.size() - at_) / bytes)
-      fail(fmt::format("the header declares {} {}, but only {} bytes follow", count, what, file_.size() - at_));
+      fail(fmt::format("the header declares {} {}, but only {} bytes follow", count, what,
+                       file_.size() - at_));
   }
 
   /// Reads magic, version and counts. Returns the number of tensors.
@@ -97,14 +98,16 @@ class Parser {
       fail("expected a GGUF file, which begins with GGUF");
     header_.version = read<std::uint32_t>("the header");
     if (header_.version == 0x02000000 || header_.version == 0x03000000) {
-      throw FileError(fmt::format("{}: is a big-endian GGUF file, which is not supported. Fix: convert it with "
-                                  "gguf-py's gguf_convert_endian.py",
-                                  where_));
+      throw FileError(
+          fmt::format("{}: is a big-endian GGUF file, which is not supported. Fix: convert it with "
+                      "gguf-py's gguf_convert_endian.py",
+                      where_));
     }
     if (header_.version != 2 && header_.version != 3) {
-      throw FileError(fmt::format("{}: has GGUF version {}; supported: 2 and 3. Fix: write it again with a "
-                                  "current llama.cpp",
-                                  where_, header_.version));
+      throw FileError(
+          fmt::format("{}: has GGUF version {}; supported: 2 and 3. Fix: write it again with a "
+                      "current llama.cpp",
+                      where_, header_.version));
     }
     const auto tensors = read<std::uint64_t>("the header");
     metadata_count_ = read<std::uint64_t>("the header");
@@ -244,7 +247,8 @@ class Parser {
     std::uint64_t bytes = tensor.type->bytes;
     bool overflow = __builtin_mul_overflow(bytes, row / tensor.type->block, &bytes);
     for (std::size_t i = 0; i + 1 < tensor.shape.size(); ++i)
-      overflow = __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(tensor.shape[i]), &bytes) || overflow;
+      overflow =
+          __builtin_mul_overflow(bytes, static_cast<std::uint64_t>(tensor.shape[i]), &bytes) || overflow;
     if (overflow || bytes > file_.size()) fail(fmt::format("{} is larger than the file", what));
     return bytes;
   }

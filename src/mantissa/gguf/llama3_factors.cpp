@@ -43,7 +43,9 @@ std::optional<Llama3Scaling> fitted(const std::vector<float>& factors, double th
     if (factors[i] > 1 && factors[i] < factors.back()) between.push_back(i);
   }
   if (between.size() < 2) return std::nullopt;
-  const auto smooth = [&](std::size_t i) { return (1 / double{factors[i]} - 1 / s.factor) / (1 - 1 / s.factor); };
+  const auto smooth = [&](std::size_t i) {
+    return (1 / double{factors[i]} - 1 / s.factor) / (1 - 1 / s.factor);
+  };
   const std::size_t a = between.front(), b = between.back();
   const double fa = frequency(theta, head_dim, a), fb = frequency(theta, head_dim, b);
   const double slope = (smooth(a) - smooth(b)) / (fa - fb), offset = smooth(a) - slope * fa;
@@ -77,7 +79,8 @@ std::optional<json> llama3_scaling(const std::vector<float>& factors, double the
   if (!sizes_fit || factors.empty() || !std::ranges::all_of(factors, [](float f) { return f >= 1; }))
     return std::nullopt;
   if (std::ranges::all_of(factors, [](float f) { return f == 1; })) return json();
-  // Llama 3.1 and 3.2 have low_freq_factor 1, high_freq_factor 4 and a context of 8192; tests have smaller ones.
+  // Llama 3.1 and 3.2 have low_freq_factor 1, high_freq_factor 4 and a context of 8192; tests have smaller
+  // ones.
   for (double positions = 8192; positions >= 16; positions /= 2) {
     const Llama3Scaling usual{factors.back(), 1, 4, positions};
     if (gives(usual, factors, theta, head_dim)) return to_json(usual);
@@ -90,7 +93,7 @@ std::optional<json> llama3_scaling(const std::vector<float>& factors, double the
 }
 
 std::int64_t gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
-                         std::int64_t hidden, std::int64_t head_dim) {
+                               std::int64_t hidden, std::int64_t head_dim) {
   const std::int64_t largest = architecture.name == "gemma2" ? 46 : 62;  // layers of the 27B models
   return layers == largest && heads > 0 ? hidden / heads : head_dim;
 }

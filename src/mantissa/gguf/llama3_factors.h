@@ -1,5 +1,5 @@
-// The factors of the RoPE scaling "llama3". A GGUF file holds them as a tensor, one factor for each frequency,
-// and config.json holds the four numbers that they follow from.
+// The factors of the RoPE scaling "llama3". A GGUF file holds them as a tensor, one factor for each
+// frequency, and config.json holds the four numbers that they follow from.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@ std::vector<float> llama3_factors(const Llama3Scaling& scaling, double theta, st
 std::optional<nlohmann::json> llama3_scaling(const std::vector<float>& factors, double theta,
                                              std::int64_t head_dim);
 
-/// Returns query_pre_attn_scalar of a Gemma model, which GGUF files do not hold: llama.cpp takes the size of a
-/// head, and for the largest models (27B) the width divided by the heads.
+/// Returns query_pre_attn_scalar of a Gemma model, which GGUF files do not hold: llama.cpp takes the size of
+/// a head, and for the largest models (27B) the width divided by the heads.
 std::int64_t gemma_query_scale(const Architecture& architecture, std::int64_t layers, std::int64_t heads,
                                std::int64_t hidden, std::int64_t head_dim);
 

@@ -25,17 +25,18 @@ ModelWeights::ModelWeights(std::shared_ptr<const GgufFile> file, const Architect
     const graph::Value& weight = graph.value(p);
     const std::optional<GgufName> in_file = gguf_name(architecture, weight.name);
     if (!in_file) {
-      file_->fail(fmt::format("the architecture {} has no tensor for the weight {}", architecture.name,
-                              weight.name));
+      file_->fail(
+          fmt::format("the architecture {} has no tensor for the weight {}", architecture.name, weight.name));
     }
     add(weight.name, weight.shape.sizes(), *in_file, config);
   }
   for (const auto& [name, place] : places_) known.insert(place.from->name);
   for (const FileTensor& tensor : file_->tensors()) {
     if (known.contains(tensor.name)) continue;
-    file_->fail(fmt::format("tensor {} is not a weight of the architecture {}. Fix: convert it with the tools of "
-                            "llama.cpp",
-                            io::in_quotes(tensor.name), architecture.name));
+    file_->fail(
+        fmt::format("tensor {} is not a weight of the architecture {}. Fix: convert it with the tools of "
+                    "llama.cpp",
+                    io::in_quotes(tensor.name), architecture.name));
   }
 }
 
@@ -43,12 +44,14 @@ void ModelWeights::add(const std::string& name, const std::vector<std::int64_t>&
                        const GgufName& in_file, const model::ModelConfig& config) {
   const FileTensor* from = file_->find(in_file.name);
   if (from == nullptr)
-    file_->fail(fmt::format("tensor {} is missing. Fix: download the file again", io::in_quotes(in_file.name)));
+    file_->fail(
+        fmt::format("tensor {} is missing. Fix: download the file again", io::in_quotes(in_file.name)));
   std::vector<std::int64_t> expected = shape;
   if (in_file.transform == Transform::transposed) std::ranges::reverse(expected);
   if (from->shape != expected) {
     file_->fail(fmt::format("tensor {} has the shape [{}], but by the metadata it must be [{}]",
-                            io::in_quotes(from->name), fmt::join(from->shape, ", "), fmt::join(expected, ", ")));
+                            io::in_quotes(from->name), fmt::join(from->shape, ", "),
+                            fmt::join(expected, ", ")));
   }
   Place place{from, in_file.transform, heads_of(config, in_file.transform)};
   io::Dtype dtype = value_dtype(*file_, *from);

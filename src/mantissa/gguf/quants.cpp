@@ -237,7 +237,8 @@ bool quantize_q8_0(const float* values, std::size_t n, std::byte* out) {
     }
     const float scale = largest / kLargestCode;
     float inverse = scale == 0 ? 0 : 1 / scale;
-    // The inverse of a subnormal scale overflows. The f16 scale of such a block is zero, and so are its values.
+    // The inverse of a subnormal scale overflows. The f16 scale of such a block is zero, and so are its
+    // values.
     if (!std::isfinite(inverse)) inverse = 0;
     float stored = scale;
     store_row(&scale, 1, to, Scalar::f16, 0);

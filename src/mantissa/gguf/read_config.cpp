@@ -133,12 +133,12 @@ class ConfigReader {
     ignored_.emplace_back(kRopeFactors);
     if (!config["rope_scaling"].is_null())
       file_.fail(fmt::format("has both {} and {}", kRopeFactors, key("rope.scaling.type")));
-    const std::optional<json> scaling =
-        llama3_scaling(factors_of(*factors), theta, head_dim);
+    const std::optional<json> scaling = llama3_scaling(factors_of(*factors), theta, head_dim);
     if (!scaling) {
-      file_.fail(fmt::format("the factors of {} are not those of the scaling \"llama3\"; no other kind is "
-                             "supported",
-                             kRopeFactors));
+      file_.fail(
+          fmt::format("the factors of {} are not those of the scaling \"llama3\"; no other kind is "
+                      "supported",
+                      kRopeFactors));
     }
     config["rope_scaling"] = *scaling;
   }
@@ -155,7 +155,8 @@ class ConfigReader {
     const std::string type = file_.text(key("rope.scaling.type")).value_or("none");
     std::optional<double> factor = file_.number(key("rope.scaling.factor"));
     if (!factor) factor = file_.number(key("rope.scale_linear"));  // before 2024
-    const bool linear = type == "linear" || (type == "none" && !file_.value(key("rope.scaling.type")) && factor);
+    const bool linear =
+        type == "linear" || (type == "none" && !file_.value(key("rope.scaling.type")) && factor);
     if (type != "none" && type != "linear" && type != "yarn") {
       file_.fail(fmt::format("{} is {}, which is not supported; supported: none, linear, yarn",
                              key("rope.scaling.type"), io::in_quotes(type)));
@@ -213,8 +214,8 @@ const Architecture& architecture_of(const GgufFile& file) {
   if (const Architecture* found = find_architecture(*name)) return *found;
   std::vector<std::string_view> known;
   for (const Architecture& a : all_architectures()) known.push_back(a.name);
-  file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}", io::in_quotes(*name),
-                        fmt::join(known, ", ")));
+  file.fail(fmt::format("has the architecture {}, which is not supported; supported: {}",
+                        io::in_quotes(*name), fmt::join(known, ", ")));
 }
 
 ReadConfig read_config(const GgufFile& file, const Architecture& architecture) {

@@ -30,7 +30,10 @@ std::string repeated(std::string_view text, std::size_t times) {
 class TokenizerReader {
  public:
   TokenizerReader(const GgufFile& file, const Texts& tokens)
-      : file_(file), tokens_(tokens), special_(special_tokens(file)), kinds_(file.integers("tokenizer.ggml.token_type")) {
+      : file_(file),
+        tokens_(tokens),
+        special_(special_tokens(file)),
+        kinds_(file.integers("tokenizer.ggml.token_type")) {
     if (kinds_ != nullptr && kinds_->size() != tokens_.size()) {
       file_.fail(fmt::format("has {} tokens, but types of {}. Fix: download the file again", tokens_.size(),
                              kinds_->size()));
@@ -52,7 +55,8 @@ class TokenizerReader {
     }
     // A token of a GGUF file may hold any bytes.
     constexpr auto kReplace = json::error_handler_t::replace;
-    if (!tokenizer.is_null()) result.files.emplace_back("tokenizer.json", tokenizer.dump(1, ' ', false, kReplace) + "\n");
+    if (!tokenizer.is_null())
+      result.files.emplace_back("tokenizer.json", tokenizer.dump(1, ' ', false, kReplace) + "\n");
     result.files.emplace_back("tokenizer_config.json", config().dump(2, ' ', false, kReplace) + "\n");
     const json generation = generation_config();
     if (!generation.empty()) result.files.emplace_back("generation_config.json", generation.dump(2) + "\n");
@@ -76,8 +80,9 @@ class TokenizerReader {
   json added_tokens() const {
     json added = json::array();
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
-      const bool special = kind(id) == TokenKind::control ||
-                           (kind(id) == TokenKind::unknown && special_.unknown == static_cast<std::int64_t>(id));
+      const bool special =
+          kind(id) == TokenKind::control ||
+          (kind(id) == TokenKind::unknown && special_.unknown == static_cast<std::int64_t>(id));
       if (!special && kind(id) != TokenKind::user_defined) continue;
       added.push_back({{"id", id},
                        {"content", tokens_[id]},
@@ -111,10 +116,14 @@ class TokenizerReader {
   }
 
   static json with_parts(json added, json normalizer, json pre, json post, json decoder, json model) {
-    return {{"version", "1.0"},         {"truncation", nullptr},
-            {"padding", nullptr},       {"added_tokens", std::move(added)},
-            {"normalizer", std::move(normalizer)}, {"pre_tokenizer", std::move(pre)},
-            {"post_processor", std::move(post)},   {"decoder", std::move(decoder)},
+    return {{"version", "1.0"},
+            {"truncation", nullptr},
+            {"padding", nullptr},
+            {"added_tokens", std::move(added)},
+            {"normalizer", std::move(normalizer)},
+            {"pre_tokenizer", std::move(pre)},
+            {"post_processor", std::move(post)},
+            {"decoder", std::move(decoder)},
             {"model", std::move(model)}};
   }
 
@@ -135,9 +144,10 @@ class TokenizerReader {
     const std::string pre = file_.text("tokenizer.ggml.pre").value_or("");
     const SplitPattern* split = find_split(pre);
     if (split == nullptr) {
-      notes.push_back(fmt::format("tokenizer.ggml.pre is {}, whose pattern is unknown, so no tokenizer.json is "
-                                  "written; copy that of the model",
-                                  io::in_quotes(pre)));
+      notes.push_back(
+          fmt::format("tokenizer.ggml.pre is {}, whose pattern is unknown, so no tokenizer.json is "
+                      "written; copy that of the model",
+                      io::in_quotes(pre)));
       return {};
     }
     const Texts* merges = file_.texts("tokenizer.ggml.merges");
@@ -151,7 +161,8 @@ class TokenizerReader {
         file_.fail(fmt::format("the merge {} is not a pair", io::in_quotes(merge)));
       pairs.push_back({merge.substr(0, space), merge.substr(space + 1)});
     }
-    const json level = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+    const json level = {
+        {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
     json post = level;
     post["trim_offsets"] = false;
     return with_parts(added_tokens(), split->normalises ? json({{"type", "NFC"}}) : json(),
@@ -191,8 +202,8 @@ class TokenizerReader {
                         {"invert", false}};
     const json unknown =
         special_.unknown ? json(tokens[static_cast<std::size_t>(*special_.unknown)]) : json();
-    return with_parts(added_tokens(), gemma ? replace : json(), gemma ? split : metaspace, post_processor(nullptr),
-                      {{"type", "Sequence"}, {"decoders", decoders}},
+    return with_parts(added_tokens(), gemma ? replace : json(), gemma ? split : metaspace,
+                      post_processor(nullptr), {{"type", "Sequence"}, {"decoders", decoders}},
                       bpe(tokens, unknown, true, false, std::move(pairs)));
   }
 
@@ -208,7 +219,8 @@ class TokenizerReader {
     put("eos_token", special_.eos);
     put("unk_token", special_.unknown);
     put("pad_token", special_.pad);
-    if (const auto length = file_.integer(file_.text("general.architecture").value_or("") + ".context_length"))
+    if (const auto length =
+            file_.integer(file_.text("general.architecture").value_or("") + ".context_length"))
       config["model_max_length"] = *length;
     if (const auto chat = file_.text("tokenizer.chat_template")) config["chat_template"] = *chat;
     return config;
@@ -218,7 +230,8 @@ class TokenizerReader {
     json config = json::object();
     if (special_.bos) config["bos_token_id"] = *special_.bos;
     const bool two = special_.end_of_turn && special_.eos && *special_.end_of_turn != *special_.eos;
-    if (special_.eos) config["eos_token_id"] = two ? json({*special_.eos, *special_.end_of_turn}) : json(*special_.eos);
+    if (special_.eos)
+      config["eos_token_id"] = two ? json({*special_.eos, *special_.end_of_turn}) : json(*special_.eos);
     if (special_.pad) config["pad_token_id"] = *special_.pad;
     return config;
   }

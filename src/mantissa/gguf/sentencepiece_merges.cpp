@@ -31,7 +31,8 @@ struct Merge {
 std::vector<std::pair<std::string, std::string>> sentencepiece_merges(const std::vector<std::string>& tokens,
                                                                       const std::vector<double>& scores) {
   std::unordered_map<std::string_view, std::int32_t> ids;
-  for (std::size_t id = 0; id < tokens.size(); ++id) ids.insert_or_assign(tokens[id], static_cast<std::int32_t>(id));
+  for (std::size_t id = 0; id < tokens.size(); ++id)
+    ids.insert_or_assign(tokens[id], static_cast<std::int32_t>(id));
   std::vector<Merge> merges;
   for (std::size_t id = 0; id < tokens.size(); ++id) {
     const std::string_view token = tokens[id];
@@ -47,14 +48,16 @@ std::vector<std::pair<std::string, std::string>> sentencepiece_merges(const std:
         merges.push_back({score, characters, length - characters, left->second, right->second});
       ++characters;
     }
-    std::sort(merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
-              [](const Merge& a, const Merge& b) { return std::tie(a.left, a.right) < std::tie(b.left, b.right); });
+    std::sort(
+        merges.begin() + static_cast<std::ptrdiff_t>(first), merges.end(),
+        [](const Merge& a, const Merge& b) { return std::tie(a.left, a.right) < std::tie(b.left, b.right); });
   }
   std::ranges::stable_sort(merges, {}, &Merge::order);
   std::vector<std::pair<std::string, std::string>> pairs;
   pairs.reserve(merges.size());
   for (const Merge& merge : merges)
-    pairs.emplace_back(tokens[static_cast<std::size_t>(merge.left)], tokens[static_cast<std::size_t>(merge.right)]);
+    pairs.emplace_back(tokens[static_cast<std::size_t>(merge.left)],
+                       tokens[static_cast<std::size_t>(merge.right)]);
   return pairs;
 }
 

@@ -61,7 +61,9 @@ json essence(const json& step) {
     return steps.size() == 1 ? steps.front() : steps;
   }
   if (type == "ByteLevel")
-    return {{"type", type}, {"prefix", step.value("add_prefix_space", true)}, {"splits", step.value("use_regex", true)}};
+    return {{"type", type},
+            {"prefix", step.value("add_prefix_space", true)},
+            {"splits", step.value("use_regex", true)}};
   if (type == "Digits") return {{"type", type}, {"each", step.value("individual_digits", false)}};
   if (type == "Split") {
     const json of = step.value("pattern", json::object());

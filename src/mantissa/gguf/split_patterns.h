@@ -17,9 +17,9 @@ struct SplitPattern {
   std::string_view name;  // of tokenizer.ggml.pre
   SplitKind kind = SplitKind::byte_level;
   std::string_view pattern = {};
-  bool normalises = false;     // NFC first
-  bool ignores_merges = false; // a piece that is a token is not built from merges
-  bool begins_texts = false;   // llama.cpp adds bos unless the file says otherwise
+  bool normalises = false;      // NFC first
+  bool ignores_merges = false;  // a piece that is a token is not built from merges
+  bool begins_texts = false;    // llama.cpp adds bos unless the file says otherwise
 };
 
 /// Returns the split of this name, or null. Several names may stand for one split.

@@ -14,8 +14,8 @@ namespace mantissa::gguf {
 /// one. Throws FileError, naming tensor and type, if the type cannot be dequantised.
 io::Dtype value_dtype(const GgufFile& file, const FileTensor& tensor);
 
-/// Writes the elements that start at `first` to `out`, stored as value_dtype(). `out` may begin and end within
-/// a block.
+/// Writes the elements that start at `first` to `out`, stored as value_dtype(). `out` may begin and end
+/// within a block.
 void read_values(const GgufFile& file, const FileTensor& tensor, std::uint64_t first,
                  std::span<std::byte> out);
 

@@ -27,12 +27,12 @@ enum class TensorType : std::uint32_t {
 };
 
 struct TypeTraits {
-  std::uint32_t number = 0;   // in files
-  const char* name = "";      // "Q4_1"
-  std::uint64_t block = 1;    // elements of a block
-  std::uint64_t bytes = 0;    // of a block
-  bool readable = false;      // a TensorType: dequantize() accepts it
-  bool plain = false;         // F64, F32, F16 or BF16: not quantised
+  std::uint32_t number = 0;  // in files
+  const char* name = "";     // "Q4_1"
+  std::uint64_t block = 1;   // elements of a block
+  std::uint64_t bytes = 0;   // of a block
+  bool readable = false;     // a TensorType: dequantize() accepts it
+  bool plain = false;        // F64, F32, F16 or BF16: not quantised
 
   double bits() const { return 8 * static_cast<double>(bytes) / static_cast<double>(block); }
 };

@@ -20,7 +20,8 @@ std::vector<TypeCount> type_counts(const GgufFile& file) {
 }
 
 const TypeTraits* narrowest_type(const GgufFile& file) {
-  const auto found = std::ranges::min_element(file.tensors(), {}, [](const FileTensor& t) { return t.type->bits(); });
+  const auto found =
+      std::ranges::min_element(file.tensors(), {}, [](const FileTensor& t) { return t.type->bits(); });
   return found == file.tensors().end() ? nullptr : found->type;
 }
 

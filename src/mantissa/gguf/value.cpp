@@ -9,7 +9,8 @@ std::size_t size_of(const Value& value) {
   return std::visit(
       [](const auto& v) -> std::size_t {
         using T = std::decay_t<decltype(v)>;
-        constexpr bool list = std::is_same_v<T, Integers> || std::is_same_v<T, Numbers> || std::is_same_v<T, Texts>;
+        constexpr bool list =
+            std::is_same_v<T, Integers> || std::is_same_v<T, Numbers> || std::is_same_v<T, Texts>;
         if constexpr (list) {
           return v.size();
         } else {

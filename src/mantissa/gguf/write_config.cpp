@@ -61,10 +61,11 @@ void check_windows(const DecoderSpec& spec, const Architecture& architecture) {
 }
 
 void check_gemma(const DecoderSpec& s, const Architecture& architecture) {
-  const std::int64_t scalar = gemma_query_scale(architecture, static_cast<std::int64_t>(s.layers.size()), s.heads,
-                                                s.hidden_size, s.head_dim);
+  const std::int64_t scalar = gemma_query_scale(architecture, static_cast<std::int64_t>(s.layers.size()),
+                                                s.heads, s.hidden_size, s.head_dim);
   if (std::abs(s.attention_scale * std::sqrt(static_cast<double>(scalar)) - 1) > 1e-12)
-    refuse(fmt::format("llama.cpp takes {} for query_pre_attn_scalar, which differs from config.json", scalar));
+    refuse(
+        fmt::format("llama.cpp takes {} for query_pre_attn_scalar, which differs from config.json", scalar));
   if (architecture.name == "gemma2" && !s.tied_head) refuse("llama.cpp's gemma2 has a tied head");
 }
 
@@ -176,8 +177,9 @@ std::vector<float> rope_factors(const model::ModelConfig& config) {
   const DecoderSpec* spec = spec_of(config);
   if (spec == nullptr || spec->ropes.front().scaling.kind != Kind::llama3) return {};
   const kernels::RopeScaling& s = spec->ropes.front().scaling;
-  return llama3_factors({s.factor, s.low_freq_factor, s.high_freq_factor, static_cast<double>(s.original_positions)},
-                        spec->ropes.front().theta, spec->head_dim);
+  return llama3_factors(
+      {s.factor, s.low_freq_factor, s.high_freq_factor, static_cast<double>(s.original_positions)},
+      spec->ropes.front().theta, spec->head_dim);
 }
 
 }  // namespace mantissa::gguf

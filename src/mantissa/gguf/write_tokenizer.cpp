@@ -49,9 +49,11 @@ class TokenizerWriter {
   TokenizerWriter(const ReadFile& read, const model::ModelConfig& config, HeaderWriter& header)
       : config_(config), header_(header) {
     if (const auto text = read(kFile)) tokenizer_ = io::parse_json(*text, kFile);
-    if (const auto text = read("tokenizer_config.json")) settings_ = io::parse_json(*text, "tokenizer_config.json");
+    if (const auto text = read("tokenizer_config.json"))
+      settings_ = io::parse_json(*text, "tokenizer_config.json");
     template_ = read("chat_template.jinja").value_or("");
-    if (const auto text = read("generation_config.json")) generation_ = io::parse_json(*text, "generation_config.json");
+    if (const auto text = read("generation_config.json"))
+      generation_ = io::parse_json(*text, "generation_config.json");
   }
 
   std::vector<std::string> write() {
@@ -74,7 +76,8 @@ class TokenizerWriter {
  private:
   void none(const std::string& why) {
     header_.add("tokenizer.ggml.model", "none");
-    notes_.push_back(fmt::format("the file has no vocabulary, since {}; llama.cpp then takes token ids only", why));
+    notes_.push_back(
+        fmt::format("the file has no vocabulary, since {}; llama.cpp then takes token ids only", why));
   }
 
   static std::string default_template(const json& list) {
@@ -132,8 +135,8 @@ class TokenizerWriter {
     std::vector<std::int32_t> kinds(size, static_cast<std::int32_t>(TokenKind::unused));
     const auto put = [&](const json& id, const std::string& token, std::int32_t kind) {
       if (!id.is_number_integer() || id < 0 || id >= config_.vocab_size)
-        fail(fmt::format("the token {} has the id {}, outside the model's vocabulary of {}", io::in_quotes(token),
-                         id.dump(), size));
+        fail(fmt::format("the token {} has the id {}, outside the model's vocabulary of {}",
+                         io::in_quotes(token), id.dump(), size));
       const auto i = id.get<std::size_t>();
       all[i] = token;
       kinds[i] = kind;
@@ -145,9 +148,9 @@ class TokenizerWriter {
     for (const auto& [token, id] : vocabulary.items()) {
       const bool byte = fallback && token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
       put(id, token,
-          static_cast<std::int32_t>(byte               ? TokenKind::byte
+          static_cast<std::int32_t>(byte                           ? TokenKind::byte
                                     : fallback && token == unknown ? TokenKind::unknown
-                                                       : TokenKind::normal));
+                                                                   : TokenKind::normal));
     }
     for (const json& added : member(tokenizer_, "added_tokens")) {
       const bool special = truth_of(member(added, "special"), false);
@@ -196,7 +199,8 @@ class TokenizerWriter {
       if (found != ids_.end()) id = found->second;
       const json by_config = member(config_.source, id_key);
       const json first = by_config.is_array() && !by_config.empty() ? by_config.front() : by_config;
-      if (!id && first.is_number_integer() && first >= 0 && first < config_.vocab_size) id = first.get<std::size_t>();
+      if (!id && first.is_number_integer() && first >= 0 && first < config_.vocab_size)
+        id = first.get<std::size_t>();
       if (id) header_.add(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(*id));
       return id.has_value();
     };

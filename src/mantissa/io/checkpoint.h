@@ -76,8 +76,8 @@ class WeightFiles {
   /// Reads stored bytes of any dtype, starting at byte `offset` of the tensor.
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
-  /// A tensor's stored bytes as memory: mapped (io/mapping.h), those of a tensor in memory, or a copy of those
-  /// of a source. `keep` keeps them alive.
+  /// A tensor's stored bytes as memory: mapped (io/mapping.h), those of a tensor in memory, or a copy of
+  /// those of a source. `keep` keeps them alive.
   struct Mapped {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> keep;
