@@ -61,4 +61,24 @@ std::vector<std::pair<std::string, std::string>> sentencepiece_merges(const std:
   return pairs;
 }
 
+std::vector<float> merge_scores(const std::vector<std::string>& tokens,
+                                const std::vector<std::pair<std::string, std::string>>& merges) {
+  std::unordered_map<std::string, std::size_t> last;  // merge of each result
+  for (std::size_t i = 0; i < merges.size(); ++i) last[merges[i].first + merges[i].second] = i;
+  std::unordered_map<std::string, float> scores;
+  std::size_t begin = 0, end = 0;  // of the merges that share a score
+  for (std::size_t i = 0; i < merges.size(); ++i) {
+    const std::string result = merges[i].first + merges[i].second;
+    if (i > end) begin = i;
+    end = std::max(i > end ? i : end, last[result]);
+    scores.emplace(result, -static_cast<float>(begin));
+  }
+  std::vector<float> all;
+  for (const std::string& token : tokens) {
+    const auto found = scores.find(token);
+    all.push_back(found == scores.end() ? -static_cast<float>(merges.size()) : found->second);
+  }
+  return all;
+}
+
 }  // namespace mantissa::gguf

@@ -14,4 +14,9 @@ namespace mantissa::gguf {
 std::vector<std::pair<std::string, std::string>> sentencepiece_merges(const std::vector<std::string>& tokens,
                                                                       const std::vector<double>& scores);
 
+/// Returns scores that give these merges again: minus the number of merges before those of a token. Tokens
+/// whose merges alternate in the list share a score. A token without merges is below all others.
+std::vector<float> merge_scores(const std::vector<std::string>& tokens,
+                                const std::vector<std::pair<std::string, std::string>>& merges);
+
 }  // namespace mantissa::gguf

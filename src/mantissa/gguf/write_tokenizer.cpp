@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/gguf/sentencepiece_merges.h"
 #include "mantissa/gguf/special_tokens.h"
 #include "mantissa/gguf/split_patterns.h"
 #include "mantissa/io/file.h"
@@ -111,16 +112,7 @@ class TokenizerWriter {
     header_.add("tokenizer.ggml.model", "llama");
     header_.add("tokenizer.ggml.pre", "default");
     const std::vector<std::string> all = tokens(model);
-    // llama.cpp merges the pair whose result has the highest score.
-    std::unordered_map<std::string, float> rank;
-    float next = 0;
-    for (const auto& [left, right] : merges_of(model)) rank.emplace(left + right, -next++);
-    std::vector<float> scores;
-    for (const std::string& token : all) {
-      const auto found = rank.find(token);
-      scores.push_back(found == rank.end() ? -next : found->second);
-    }
-    header_.add("tokenizer.ggml.scores", scores);
+    header_.add("tokenizer.ggml.scores", merge_scores(all, merges_of(model)));
     const json scheme = member(pre, "prepend_scheme");
     const bool prefix = normalizer.find("\"Prepend\"") != std::string::npos ||
                         (member(pre, "type") == "Metaspace" && scheme != "never");
