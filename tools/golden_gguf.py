@@ -4,10 +4,15 @@
 The values are those of the pip package gguf, whose f32 arithmetic gives the same bits as ggml-quants.c (all
 products are exact). Blocks are random bytes, with scales that are ordinary, the largest of f16, subnormal,
 and negative. Usage: tools/golden_gguf.py > tests/gguf/golden_quants.h
+
+With a folder, writes small models there instead: tools/golden_gguf.py fuzz/corpus/gguf
 """
 
+import pathlib
+import sys
+
 import numpy as np
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, TokenType, quants
 
 # Name of the enumerator, and the offsets of f16 values in a block.
 TYPES = {
@@ -50,7 +55,95 @@ def q8_0_rows(rng):
     return rows
 
 
+def add_vocabulary(writer, kind, size):
+    """A vocabulary of bytes and a few merges."""
+    tokens = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(4)] + list("abcdefgh") + ["ab", "abc"]
+    tokens += [f"t{i}" for i in range(len(tokens), size)]
+    types = [TokenType.UNKNOWN, TokenType.CONTROL, TokenType.CONTROL] + [TokenType.BYTE] * 4
+    types += [TokenType.NORMAL] * (size - len(types))
+    writer.add_tokenizer_model(kind)
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    if kind == "llama":
+        writer.add_token_scores([-float(i) for i in range(size)])
+    else:
+        writer.add_token_merges(["a b", "ab c"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_chat_template("{{ messages[0].content }}")
+
+
+def write_model(path, arch, qtype, kind):
+    """A model of one layer with a width of 32."""
+    rng = np.random.default_rng(3)
+    vocabulary, width = 32, 32
+    writer = GGUFWriter(path, arch)
+    writer.add_context_length(64)
+    writer.add_embedding_length(width)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(width)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_key_length(8)
+    writer.add_value_length(8)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_layer_norm_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    if arch == "gemma3":
+        writer.add_sliding_window(16)
+    add_vocabulary(writer, kind, vocabulary)
+
+    def add(name, *shape):
+        values = rng.standard_normal(shape).astype(np.float32)
+        if len(shape) == 1 or qtype is None:
+            writer.add_tensor(name, values)
+        else:
+            writer.add_tensor(name, quants.quantize(values, qtype), raw_dtype=qtype)
+
+    add("token_embd.weight", vocabulary, width)
+    add("output_norm.weight", width)
+    if arch == "gpt2":
+        add("position_embd.weight", 64, width)
+        add("output_norm.bias", width)
+        parts = {"attn_norm": (width,), "attn_qkv": (3 * width, width), "attn_output": (width, width),
+                 "ffn_norm": (width,), "ffn_up": (width, width), "ffn_down": (width, width)}
+        for name, shape in parts.items():
+            add(f"blk.0.{name}.weight", *shape)
+            add(f"blk.0.{name}.bias", shape[0])
+    else:
+        parts = {"attn_norm": (width,), "attn_q": (width, width), "attn_k": (16, width), "attn_v": (16, width),
+                 "attn_output": (width, width), "ffn_norm": (width,), "ffn_gate": (width, width),
+                 "ffn_up": (width, width), "ffn_down": (width, width)}
+        if arch == "gemma3":
+            parts |= {"attn_q_norm": (8,), "attn_k_norm": (8,), "post_attention_norm": (width,),
+                      "post_ffw_norm": (width,)}
+        for name, shape in parts.items():
+            add(f"blk.0.{name}.weight", *shape)
+    if arch == "llama":
+        writer.add_tensor("rope_freqs.weight", np.array([1, 1, 1, 8], np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_corpus(folder):
+    models = {"llama_q4_1": ("llama", GGMLQuantizationType.Q4_1, "gpt2"),
+              "llama_spm": ("llama", GGMLQuantizationType.Q8_0, "llama"),
+              "gemma3": ("gemma3", GGMLQuantizationType.Q5_0, "llama"),
+              "gpt2": ("gpt2", GGMLQuantizationType.Q5_1, "gpt2")}
+    for name, arguments in models.items():
+        write_model(folder / f"{name}.gguf", *arguments)
+    whole = (folder / "llama_q4_1.gguf").read_bytes()
+    (folder / "cut.gguf").write_bytes(whole[:1000])
+    (folder / "huge_count.gguf").write_bytes(whole[:8] + b"\0" * 7 + b"\x80" + whole[16:64])
+
+
 def main():
+    if len(sys.argv) > 1:
+        return write_corpus(pathlib.Path(sys.argv[1]))
     rng = np.random.default_rng(11)
     print("// Written by tools/golden_gguf.py.")
     print("#pragma once\n\n#include <array>\n#include <cstdint>\n#include <vector>\n")
