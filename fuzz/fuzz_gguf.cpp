@@ -22,7 +22,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   fuzz::expect_only_errors([&] {
     const auto file = std::make_shared<const gguf::GgufFile>(memory.path());
     for (const gguf::FileTensor& tensor : file->tensors()) {
-      fuzz::require(tensor.bytes <= size && tensor.begin <= size - tensor.bytes, "a tensor lies within the file");
+      fuzz::require(tensor.bytes <= size && tensor.begin <= size - tensor.bytes,
+                    "a tensor lies within the file");
       fuzz::require(file->data(tensor).size() == tensor.bytes, "a tensor has its bytes");
       fuzz::require(file->find(tensor.name) == &tensor, "a tensor is found by its name");
     }

@@ -29,7 +29,8 @@ class GgufTokenizer : public test::TemporaryFolder {
   }
 
   /// Returns the notes of writing `files`, and the tokenizer that is read again.
-  std::pair<std::vector<std::string>, TokenizerFiles> through(const Files& files, std::int64_t vocabulary) const {
+  std::pair<std::vector<std::string>, TokenizerFiles> through(const Files& files,
+                                                              std::int64_t vocabulary) const {
     model::ModelConfig config;
     config.vocab_size = vocabulary;
     std::vector<std::string> notes;
@@ -55,12 +56,13 @@ class GgufTokenizer : public test::TemporaryFolder {
 };
 
 json added(int id, const char* content, bool special) {
-  return {{"id", id},         {"content", content}, {"single_word", false}, {"lstrip", false},
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 json byte_level(const SplitPattern& split) {
-  json step = {{"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
+  json step = {
+      {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
   json post = step;
   post["trim_offsets"] = false;
   return {{"version", "1.0"},
@@ -135,7 +137,8 @@ TEST_F(GgufTokenizer, SentencePieceScoresBecomeMergesAndBack) {
   });
   const TokenizerFiles files = read_tokenizer(file);
   const json tokenizer = file_of(files, "tokenizer.json");
-  EXPECT_EQ(tokenizer["model"]["merges"], json::parse(R"([["b", "a"], ["a", "b"], ["ab", "a"], ["a", "ba"]])"));
+  EXPECT_EQ(tokenizer["model"]["merges"],
+            json::parse(R"([["b", "a"], ["a", "b"], ["ab", "a"], ["a", "ba"]])"));
   EXPECT_EQ(tokenizer["model"]["byte_fallback"], true);
   EXPECT_EQ(tokenizer["post_processor"]["single"][0]["SpecialToken"]["id"], "<s>");
   Files again;
