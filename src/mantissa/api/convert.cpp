@@ -59,6 +59,8 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   if (request.q8_0 && !gguf)
     throw ConfigError(
         "--dtype q8_0: is a type of GGUF files only; add --format gguf, or choose another --dtype");
+  if (!gguf && request.out.extension() == ".gguf")
+    throw ConfigError(fmt::format("{}: add --format gguf, or choose another OUT", o.out.string()));
   if (!gguf) return;
   if (!o.data.empty()) {
     throw ConfigError(
@@ -162,9 +164,9 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.layout = layout_named(o.format);
   request.q8_0 = o.dtype == kQ8;
   request.change = change_of(o);
+  request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   check_gguf(o, request);
   request.in = convert::find_source(o.in);
-  request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.
