@@ -112,6 +112,16 @@ TEST_F(GgufTokenizer, AnUnknownSplitIsReportedAndNoTokenizerWritten) {
   EXPECT_TRUE(file_of(files, "tokenizer.json").is_null());
 }
 
+TEST_F(GgufTokenizer, OfEqualTokensTheLastIsWritten) {
+  const GgufFile file = written([](HeaderWriter& header) {
+    header.add("tokenizer.ggml.model", "gpt2");
+    header.add("tokenizer.ggml.pre", "gpt-2");
+    header.add("tokenizer.ggml.tokens", Texts{"a", "b", "a"});
+    header.add("tokenizer.ggml.merges", Texts{});
+  });
+  EXPECT_EQ(file_of(read_tokenizer(file), "tokenizer.json")["model"]["vocab"], (json{{"b", 1}, {"a", 2}}));
+}
+
 TEST_F(GgufTokenizer, ATokenizerThatGgufCannotNameIsReported) {
   json tokenizer = byte_level(*find_split("gpt-2"));
   tokenizer["normalizer"] = {{"type", "Lowercase"}};

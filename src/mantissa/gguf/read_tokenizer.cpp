@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_map>
 
 #include "mantissa/gguf/sentencepiece_merges.h"
 #include "mantissa/gguf/special_tokens.h"
@@ -68,11 +70,16 @@ class TokenizerReader {
     return kinds_ == nullptr ? TokenKind::normal : static_cast<TokenKind>((*kinds_)[id]);
   }
 
+  /// Returns the ids of the tokens. Of equal tokens the last has the name, as in a Python dict.
   static json vocabulary(const Texts& tokens) {
+    std::unordered_map<std::string_view, std::size_t> last;
+    for (std::size_t id = 0; id < tokens.size(); ++id) last[tokens[id]] = id;
     json vocab = json::object();
     auto& map = vocab.get_ref<json::object_t&>();
     map.reserve(tokens.size());
-    for (std::size_t id = 0; id < tokens.size(); ++id) map.push_back({tokens[id], id});
+    for (std::size_t id = 0; id < tokens.size(); ++id) {
+      if (last[tokens[id]] == id) map.push_back({tokens[id], id});
+    }
     return vocab;
   }
 
