@@ -15,6 +15,8 @@
 namespace mantissa::api {
 namespace {
 
+constexpr const char* kQ8 = "q8_0";
+
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::optional<std::string> near = nearest(word, known);
   return near ? fmt::format(", did you mean {}?", *near) : "";
@@ -39,25 +41,51 @@ Rounding rounding_named(const std::string& text) {
                                 did_you_mean(text, {"nearest", "stochastic", "toward-zero"})));
 }
 
-void check_layout(const std::string& text) {
-  if (text == "hf") return;
-  if (text == "pth" || text == "gguf") {
+convert::Layout layout_named(const std::string& text) {
+  if (text == "hf") return convert::Layout::hugging_face;
+  if (text == "gguf") return convert::Layout::gguf;
+  if (text == "pth") {
     throw ConfigError(
-        fmt::format("--format {}: this version writes only safetensors files and Hugging Face directories; "
-                    "remove --format, or convert the result with that format's own tools",
-                    text));
+        "--format pth: this version writes safetensors files, Hugging Face directories and GGUF files; "
+        "remove --format, or convert the result with torch.save");
   }
   throw ConfigError(
-      fmt::format("--format {}: unknown layout{} (hf)", text, did_you_mean(text, {"hf", "pth", "gguf"})));
+      fmt::format("--format {}: unknown layout{} (hf, gguf)", text, did_you_mean(text, {"hf", "gguf"})));
+}
+
+/// Checks the options of GGUF files.
+void check_gguf(const ConvertOptions& o, const convert::Request& request) {
+  const bool gguf = request.layout == convert::Layout::gguf;
+  if (request.q8_0 && !gguf)
+    throw ConfigError(
+        "--dtype q8_0: is a type of GGUF files only; add --format gguf, or choose another --dtype");
+  if (!gguf && request.out.extension() == ".gguf")
+    throw ConfigError(fmt::format("{}: add --format gguf, or choose another OUT", o.out.string()));
+  if (!gguf) return;
+  if (!o.data.empty()) {
+    throw ConfigError(
+        "--data: cannot be combined with --format gguf; convert the GGUF file to a directory, and compare "
+        "that");
+  }
+  const std::optional<Scalar> format = request.change.format;
+  const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
+  if (!written || request.change.blocks) {
+    throw ConfigError(
+        fmt::format("--dtype {}: is not written to GGUF files; choose f32, bf16, f16 or q8_0", o.dtype));
+  }
+  if (request.q8_0 && (request.change.rounding != Rounding::nearest || o.saturate || o.allow_overflow)) {
+    throw ConfigError(
+        "--dtype q8_0: rounds to nearest and refuses values beyond its range; remove --rounding, --saturate "
+        "and --allow-overflow");
+  }
 }
 
 convert::Change change_of(const ConvertOptions& o) {
-  check_layout(o.format);
   convert::Change change;
   change.blocks = parse_block_format(o.dtype);
   if (change.blocks) {
     change.format = convert::stored_as(*change.blocks);
-  } else if (!o.dtype.empty()) {
+  } else if (!o.dtype.empty() && o.dtype != kQ8) {
     change.format = format_named(o.dtype);
   }
   change.rounding = rounding_named(o.rounding);
@@ -68,7 +96,8 @@ convert::Change change_of(const ConvertOptions& o) {
   }
   change.saturate = o.saturate;
   change.seed = o.seed;
-  if (!change.format && (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
+  if (!change.format && o.dtype != kQ8 &&
+      (change.rounding != Rounding::nearest || change.saturate || o.allow_overflow)) {
     throw ConfigError(
         "--rounding, --saturate and --allow-overflow: without --dtype every tensor keeps its format; give "
         "--dtype, or remove them");
@@ -112,8 +141,8 @@ Conversion from_report(const convert::Report& r) {
     ConvertedTensor& row = c.tensors.emplace_back(row_of(t.errors));
     row.name = t.name;
     row.shape = t.shape;
-    row.from = io::safetensors_name(t.from);
-    row.to = io::safetensors_name(t.to);
+    row.from = t.type_before();
+    row.to = t.type_after();
   }
   c.total = row_of(r.total);
   if (r.effect) {
@@ -132,9 +161,12 @@ Conversion from_report(const convert::Report& r) {
 
 Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   convert::Request request;
+  request.layout = layout_named(o.format);
+  request.q8_0 = o.dtype == kQ8;
   request.change = change_of(o);
-  request.in = convert::find_source(o.in);
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
+  check_gguf(o, request);
+  request.in = convert::find_source(o.in);
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);
   // Report faults of the data before anything is written.

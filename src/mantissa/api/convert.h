@@ -15,8 +15,10 @@ namespace mantissa::api {
 
 struct ConvertOptions {
   std::filesystem::path in, out;
-  std::string dtype;                 // "bf16", "torch.float16", …; empty: tensors keep their formats
-  std::string format = "hf";         // layout of the output; the only one in this version
+  // "bf16", "torch.float16", …; empty: tensors keep their formats, and quantised ones of a GGUF file become
+  // f32; also "q8_0" for the layout gguf
+  std::string dtype;
+  std::string format = "hf";         // layout of the output: "hf" or "gguf"
   std::string rounding = "nearest";  // or stochastic, toward-zero
   bool saturate = false;             // values beyond the range become the largest of the format
   bool allow_overflow = false;       // no warning if they become infinities (e4m3: NaN) instead
@@ -63,11 +65,11 @@ struct Conversion {
   std::string json;          // for programs (docs/cli.md, "convert")
 };
 
-/// Rewrites a safetensors file, a model directory, or the model or newest state of a run. `out` appears
-/// complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be read or
-/// `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison has a
-/// non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the
-/// comparison (docs/library.md, "Stopping and resuming").
+/// Rewrites a safetensors file, a model directory, a GGUF file, or the model or newest state of a run. `out`
+/// appears complete or not at all. Throws ConfigError for invalid options, and FileError if `in` cannot be
+/// read or `out` must not be written. Throws RunStopped, after writing `out`, if a model of the comparison
+/// has a non-finite loss. A stop before `out` is complete leaves nothing; a later one skips the comparison
+/// (docs/library.md, "Stopping and resuming").
 Conversion convert(const ConvertOptions& options, std::stop_token stop = {});
 
 }  // namespace mantissa::api

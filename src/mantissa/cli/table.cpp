@@ -70,10 +70,10 @@ const std::vector<Option>& option_rows() {
       {"--limit", one, "N", "6", "largest number of tensors in the text", "diff"},
       // convert
       {"--dtype", one, "FORMAT", "",
-       "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4; default: tensors keep "
-       "their formats",
+       "f64, f32, tf32, bf16, f16, e4m3, e5m2, mxfp8, mxfp8-e5m2, mxfp4 or nvfp4, or q8_0 for a GGUF file; "
+       "default: tensors keep their formats",
        "convert"},
-      {"--format", one, "hf", "hf", "layout of the output", "convert"},
+      {"--format", one, "hf|gguf", "hf", "layout of the output: safetensors, or one GGUF file", "convert"},
       {"--rounding", one, "nearest|stochastic|toward-zero", "nearest", "rounding of the values", "convert"},
       {"--saturate", nothing, "", "", "values beyond the range become the largest of the format", "convert"},
       {"--allow-overflow", nothing, "", "", "no warning for values that become inf or NaN", "convert"},
@@ -166,7 +166,7 @@ const std::vector<Command>& command_rows() {
        "into --out."},
       {"inspect",
        "describe a checkpoint: ranges, origin, outliers, and the loss of a cast to each format",
-       {{"PATH", "a safetensors file, a model directory, a state, or a run"}}},
+       {{"PATH", "a safetensors or GGUF file, a model directory, a state, or a run"}}},
       {"diff",
        "find the first step, op or tensor that differs between two runs, checkpoints or traces",
        {{"A", "a run, a state, a model directory, a safetensors file, or a trace"},
@@ -174,7 +174,7 @@ const std::vector<Command>& command_rows() {
        "Exit code 0: equal; 1: different; 2: A or B cannot be read, or they cannot be compared."},
       {"convert",
        "rewrite a checkpoint in another format, and report the errors",
-       {{"IN", "a safetensors file, a model directory, a state, or a run"},
+       {{"IN", "a safetensors or GGUF file, a model directory, a state, or a run"},
         {"OUT", "the file or directory to write"}}},
       {"loss-scale",
        "replay overflows, and print the loss scale after every step",

@@ -9,6 +9,8 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/convert/gguf_in.h"
+#include "mantissa/convert/gguf_out.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/checkpoint.h"
@@ -49,7 +51,7 @@ void check_place(const Request& request) {
   const bool exists = fs::exists(fs::symlink_status(out, error));
   if (!exists) return;
   const bool directory = fs::is_directory(out, error);
-  const bool whole = request.in.kind != Source::Kind::file;
+  const bool whole = request.writes_directory();
   if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
     throw FileError(fmt::format("{}: is the input itself; choose another OUT", out.string()));
   if (whole != directory) {
@@ -81,16 +83,33 @@ class Converter {
 
   std::optional<Result> run() {
     check_place(request_);
-    const bool done = request_.in.kind == Source::Kind::file    ? file()
-                      : request_.in.kind == Source::Kind::model ? model()
-                                                                : state();
-    if (!done) return std::nullopt;
+    if (!rewrite()) return std::nullopt;
     note();
     warn();
     return std::move(result_);
   }
 
  private:
+  bool rewrite() {
+    if (request_.layout == Layout::gguf) return take(write_gguf(request_, ctx_, stop_));
+    switch (request_.in.kind) {
+      case Source::Kind::file:
+        return file();
+      case Source::Kind::model:
+        return model();
+      case Source::Kind::state:
+        return state();
+      case Source::Kind::gguf:
+        return take(convert_gguf(request_, ctx_, stop_));
+    }
+    return false;
+  }
+
+  bool take(std::optional<Result> done) {
+    if (done) result_ = std::move(*done);
+    return done.has_value();
+  }
+
   /// Rewrites one weight file. Returns false if it was stopped.
   bool rewrite(const io::SafetensorsReader& in, std::span<const Part> parts, const fs::path& out,
                const Metadata& metadata) {
@@ -256,7 +275,7 @@ class Converter {
       others += io::scalar_of(t.from) ? 0 : 1;
       nonfinite += t.errors.nonfinite;
     }
-    if (format && request_.in.kind != Source::Kind::file && io::bytes_of(io::dtype_of(*format)) == 1) {
+    if (format && request_.writes_directory() && io::bytes_of(io::dtype_of(*format)) == 1) {
       result_.notes.push_back(
           "PyTorch has no 8-bit models: to load this one with transformers, pass dtype=torch.bfloat16, which "
           "represents every value");

@@ -1,5 +1,5 @@
-// Rewrites a checkpoint in another format: one safetensors file, a model directory, or the masters of a state
-// as a model directory.
+// Rewrites a checkpoint in another format: one safetensors file, a model directory, the masters of a state as
+// a model directory, or a GGUF file, in either direction.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,20 @@
 
 namespace mantissa::convert {
 
+enum class Layout {
+  hugging_face,  // a safetensors file or a directory, as `in`
+  gguf           // one file
+};
+
 struct Request {
   Source in;
-  std::filesystem::path out;  // a file if `in` is one, else a directory
+  std::filesystem::path out;  // a file if `in` is a safetensors file or the layout is gguf, else a directory
   Change change;
   bool overwrite = false;  // replaces an existing file or model at `out`
+  Layout layout = Layout::hugging_face;
+  bool q8_0 = false;  // the layout is gguf, and matrices become Q8_0 instead of change.format
+
+  bool writes_directory() const { return layout == Layout::hugging_face && in.kind != Source::Kind::file; }
 };
 
 struct Result {

@@ -8,17 +8,18 @@
 #include <functional>
 
 #include "mantissa/convert/channel_stats.h"
+#include "mantissa/convert/gguf_in.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/convert/source.h"
+#include "mantissa/gguf/file_tensors.h"
 #include "mantissa/io/checkpoint.h"
 
 namespace mantissa::convert {
 namespace {
 
 /// Describes where the values come from, by the metadata and the values themselves.
-std::string origin_of(const io::WeightFiles& files, const Survey& all) {
+std::string origin_of(const Metadata& metadata, const Survey& all) {
   std::vector<std::string> said;
-  const auto& metadata = files.metadata();
   const auto say = [&](const char* key, const char* words) {
     if (const auto it = metadata.find(key); it != metadata.end())
       said.push_back(fmt::format("{} {}", words, it->second));
@@ -56,16 +57,35 @@ void add_layers(Inspection& inspection) {
   inspection.outliers.insert(inspection.outliers.end(), found.begin(), found.end());
 }
 
+void add_types(const gguf::GgufFile& file, Inspection& inspection) {
+  inspection.types = gguf::type_counts(file);
+  inspection.metadata = origin_of_gguf(file);
+  inspection.values = inspection.bytes = 0;
+  for (const gguf::TypeCount& count : inspection.types) {
+    inspection.values += count.values;
+    inspection.bytes += count.bytes;
+  }
+}
+
 }  // namespace
 
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx) {
   Inspection out;
-  out.path = find_source(path).weights;
-  const io::WeightFiles files(out.path);
+  const Source source = find_source(path);
+  out.path = source.weights;
+  std::shared_ptr<const gguf::GgufFile> foreign;
+  if (source.kind == Source::Kind::gguf) foreign = std::make_shared<const gguf::GgufFile>(source.weights);
+  const io::WeightFiles files = foreign == nullptr
+                                    ? io::WeightFiles(source.weights)
+                                    : io::WeightFiles(std::make_shared<gguf::FileTensors>(foreign));
   for (const io::TensorInfo& tensor : files.tensors()) {
     InspectedTensor& row = out.tensors.emplace_back();
     row.tensor = tensor;
     out.values += static_cast<std::uint64_t>(tensor.count());
+    if (foreign != nullptr) {
+      row.stored = foreign->find(tensor.name)->type->name;
+      row.tensor.shape = foreign->find(tensor.name)->shape;
+    }
     if (!io::scalar_of(tensor.dtype) || tensor.count() == 0) continue;
     row.seen = survey(files, tensor, ctx);
     out.all.merge(*row.seen);
@@ -75,8 +95,9 @@ Inspection inspect(const std::filesystem::path& path, const kernels::Context& ct
   add_layers(out);
   std::ranges::stable_sort(out.outliers, std::ranges::greater(), &Outlier::distance);
   out.bytes = files.bytes();
-  out.origin = origin_of(files, out.all);
   out.metadata = files.metadata();
+  if (foreign != nullptr) add_types(*foreign, out);
+  out.origin = origin_of(out.metadata, out.all);
   return out;
 }
 

@@ -11,6 +11,7 @@
 
 #include "mantissa/convert/outliers.h"
 #include "mantissa/convert/survey.h"
+#include "mantissa/gguf/type_counts.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/context.h"
 
@@ -19,6 +20,9 @@ namespace mantissa::convert {
 struct InspectedTensor {
   io::TensorInfo tensor;
   std::optional<Survey> seen;  // of floating-point tensors with elements
+  std::string stored = {};     // the type in a GGUF file ("Q4_1"); empty: the name of the dtype
+
+  std::string_view type() const { return stored.empty() ? io::safetensors_name(tensor.dtype) : stored; }
 };
 
 struct Inspection {
@@ -27,11 +31,13 @@ struct Inspection {
   Survey all;                     // of all tensors together
   std::vector<Outlier> outliers;  // the largest ratio first
   std::uint64_t values = 0, bytes = 0;
+  std::vector<gguf::TypeCount> types;  // of a GGUF file
   std::string origin;
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads every tensor of a safetensors file, a model directory, or a run. Throws FileError.
+/// Reads every tensor of a safetensors or GGUF file, a model directory, or a run. Ranges and casts of
+/// quantised tensors are those of the dequantised values. Throws FileError.
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx);
 
 std::string to_text(const Inspection& inspection);

@@ -82,8 +82,8 @@ class LossTable {
 };
 
 std::string row_text(const InspectedTensor& row, std::size_t width) {
-  std::string text = fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width,
-                                 io::safetensors_name(row.tensor.dtype), shape_text(row.tensor.shape));
+  std::string text =
+      fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width, row.type(), shape_text(row.tensor.shape));
   if (!row.seen) return text;
   const ValueStats& v = row.seen->values;
   const bool any = v.finite() > 0;
@@ -95,7 +95,7 @@ std::string row_text(const InspectedTensor& row, std::size_t width) {
 
 nlohmann::json row_json(const InspectedTensor& row) {
   nlohmann::json json = {{"name", row.tensor.name},
-                         {"dtype", io::safetensors_name(row.tensor.dtype)},
+                         {"dtype", row.type()},
                          {"shape", row.tensor.shape},
                          {"count", row.tensor.count()}};
   if (!row.seen) return json;
@@ -197,6 +197,30 @@ nlohmann::json outlier_json(const Outlier& o) {
           {"large_product", makes_products(o) ? nlohmann::json(o.large_product()) : none}};
 }
 
+/// Returns a table of the types of a GGUF file, or "".
+std::string type_table(const std::vector<gguf::TypeCount>& types) {
+  if (types.empty()) return {};
+  std::string text =
+      fmt::format("{:<8}{:>10}{:>14}{:>8}{:>12}\n", "type", "tensors", "values", "bits", "bytes");
+  for (const gguf::TypeCount& t : types) {
+    text += fmt::format("{:<8}{:>10}{:>14}{:>8.4g}{:>12}\n", t.type->name, t.tensors, t.values,
+                        t.type->bits(), human_bytes(static_cast<double>(t.bytes)));
+  }
+  return text + "\n";
+}
+
+nlohmann::json types_json(const std::vector<gguf::TypeCount>& types) {
+  nlohmann::json json = nlohmann::json::array();
+  for (const gguf::TypeCount& t : types) {
+    json.push_back({{"type", t.type->name},
+                    {"tensors", t.tensors},
+                    {"values", t.values},
+                    {"bits", t.type->bits()},
+                    {"bytes", t.bytes}});
+  }
+  return json;
+}
+
 std::string casts_text(const Survey& all) {
   std::string text = fmt::format("\n{:<12}{:>12}{:>12}{:>12}{:>12}{:>12}\n", "a cast to", "max error",
                                  "rms error", "relative", "overflows", "vanish");
@@ -215,6 +239,7 @@ std::string to_text(const Inspection& i) {
   std::string text =
       fmt::format("{}: {}, {}, {}\norigin  {}\n\n", i.path.string(), counted(i.tensors.size(), "tensor"),
                   counted(i.values, "value"), human_bytes(static_cast<double>(i.bytes)), i.origin);
+  text += type_table(i.types);
   text += fmt::format("{:<{}}  {:<8}{:<16}{:>11}{:>11}{:>11}  {}\n", "tensor", width, "dtype", "shape", "min",
                       "max", "rms", "");
   LossTable overflows("overflow in a cast to", &ErrorStats::overflows);
@@ -237,6 +262,7 @@ std::string to_json(const Inspection& i) {
                          {"casts", json_of(i.all)},
                          {"tensors", nlohmann::json::array()},
                          {"outliers", nlohmann::json::array()}};
+  if (!i.types.empty()) json["types"] = types_json(i.types);
   for (const InspectedTensor& t : i.tensors) json["tensors"].push_back(row_json(t));
   for (const Outlier& o : i.outliers) json["outliers"].push_back(outlier_json(o));
   return json.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);

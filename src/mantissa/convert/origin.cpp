@@ -78,8 +78,8 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   }
   if (!narrowest) return before;
   const auto known = before.find(kRoundedToKey);
-  if (known != before.end() && parse_block_format(known->second))
-    return before;  // narrower than any plain format
+  if (known != before.end() && !parse_scalar(known->second))
+    return before;  // a block format or a quantised type, narrower than any plain format
   const std::optional<Scalar> last = known == before.end() ? std::nullopt : parse_scalar(known->second);
   if (!last || mantissa::bytes_of(*narrowest) < mantissa::bytes_of(*last))
     before[kRoundedToKey] = name(*narrowest);

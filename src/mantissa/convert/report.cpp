@@ -32,7 +32,7 @@ std::string row_text(const std::string& name, std::size_t width, const std::stri
 }
 
 std::string dtype_text(const RewrittenTensor& t) {
-  const std::string_view from = io::safetensors_name(t.from), to = io::safetensors_name(t.to);
+  const std::string_view from = t.type_before(), to = t.type_after();
   return from == to ? std::string(from) : fmt::format("{} to {}", from, to);
 }
 
@@ -92,8 +92,8 @@ std::string to_json(const Report& c) {
     nlohmann::json row = json_of(t.errors);
     row["name"] = t.name;
     row["shape"] = t.shape;
-    row["from"] = io::safetensors_name(t.from);
-    row["to"] = io::safetensors_name(t.to);
+    row["from"] = t.type_before();
+    row["to"] = t.type_after();
     json["tensors"].push_back(std::move(row));
   }
   if (c.effect) {

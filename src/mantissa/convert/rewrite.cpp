@@ -104,7 +104,7 @@ float largest_of(const Job& job, const std::byte* in, std::uint64_t first, std::
 
 class Rewriter {
  public:
-  Rewriter(const io::SafetensorsReader& in, std::span<const Part> parts, const Change& change,
+  Rewriter(const io::TensorSource& in, std::span<const Part> parts, const Change& change,
            const kernels::Context& ctx)
       : in_(in), change_(change), ctx_(ctx), target_(kernels::simd_target(ctx.simd)) {
     std::uint64_t at = 0;
@@ -253,7 +253,7 @@ class Rewriter {
   std::vector<RewrittenTensor> joined(const std::vector<ErrorStats>& errors) const {
     std::vector<RewrittenTensor> done;
     for (const Job& job : jobs_)
-      done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied, {}});
+      done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied});
     for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
     for (RewrittenTensor& t : done) {
       if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing exceeds the range
@@ -264,7 +264,7 @@ class Rewriter {
     return done;
   }
 
-  const io::SafetensorsReader& in_;
+  const io::TensorSource& in_;
   const Change& change_;
   const kernels::Context& ctx_;
   SimdTarget target_;
@@ -293,7 +293,7 @@ bool keeps(const Part& part, const Change& change) {
   return part.scale == nullptr && dtype_after(dtype, change) == dtype && !rounds(part, change);
 }
 
-std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
                                                          std::span<const Part> parts,
                                                          const std::filesystem::path& out,
                                                          const std::map<std::string, std::string>& metadata,

@@ -1,5 +1,5 @@
-// Rewrites one safetensors file in another format, in pieces on all threads, and measures the effect on every
-// tensor's values.
+// Rewrites the tensors of one file in another format, in pieces on all threads, and measures the effect on
+// every tensor's values.
 #pragma once
 
 #include <cstdint>
@@ -42,8 +42,11 @@ struct RewrittenTensor {
   std::vector<std::int64_t> shape;
   io::Dtype from = io::Dtype::f32, to = io::Dtype::f32;
   bool copied = false;  // copied byte for byte: integers, booleans, and tensors that already have the format
-  ErrorStats errors;    // of floating-point tensors; a copied one has no errors and is not examined
+  std::string from_name = {}, to_name = {};  // types of a GGUF file ("Q4_1"); empty: the name of the dtype
+  ErrorStats errors = {};  // of floating-point tensors; a copied one has no errors and is not examined
 
+  std::string_view type_before() const { return from_name.empty() ? io::safetensors_name(from) : from_name; }
+  std::string_view type_after() const { return to_name.empty() ? io::safetensors_name(to) : to_name; }
   /// Returns the number of finite values that became inf or NaN.
   std::uint64_t lost() const { return errors.count - errors.nonfinite - errors.measured; }
 };
@@ -69,7 +72,7 @@ bool keeps(const Part& part, const Change& change);
 /// bits of (seed, hash of the tensor's new name, i), so the bytes do not depend on threads, pieces or other
 /// tensors of the file. Returns null if `stop` was requested. Throws FileError and ResourceError like io and
 /// then leaves no `out`.
-std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::SafetensorsReader& in,
+std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
                                                          std::span<const Part> parts,
                                                          const std::filesystem::path& out,
                                                          const std::map<std::string, std::string>& metadata,

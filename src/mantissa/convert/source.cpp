@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <fstream>
+#include <string_view>
+
 #include "mantissa/base/error.h"
 #include "mantissa/io/state.h"
 
@@ -16,15 +20,24 @@ Source state_in(const fs::path& folder) {
   return {Source::Kind::state, folder, folder / kStateFile};
 }
 
+/// True for a file that begins like a GGUF file or has its extension.
+bool is_gguf(const fs::path& path) {
+  std::array<char, 4> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
+}
+
 }  // namespace
 
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
-    throw FileError(fmt::format("{}: file not found; expected a safetensors file, a model directory or a run",
-                                path.string()));
+    throw FileError(
+        fmt::format("{}: file not found; expected a safetensors or GGUF file, a model directory or a run",
+                    path.string()));
   }
   if (!fs::is_directory(path, error)) {
+    if (is_gguf(path)) return {Source::Kind::gguf, path, path};
     if (path.extension() != ".json") return {Source::Kind::file, path, path};
     return {Source::Kind::model, path.has_parent_path() ? path.parent_path() : ".", path};
   }

@@ -6,14 +6,15 @@
 namespace mantissa::convert {
 
 struct Source {
-  enum class Kind { file, model, state };
+  enum class Kind { file, model, state, gguf };
   Kind kind = Kind::file;
   std::filesystem::path path;     // the file, the model's directory, the state's folder
-  std::filesystem::path weights;  // the path for io::WeightFiles
+  std::filesystem::path weights;  // the path for io::WeightFiles, or of the GGUF file
 };
 
-/// Resolves `path`. A file stands for itself and an index for its model. A directory is a model, a state, or
-/// a run; a run stands for its model or else for its newest state. Throws FileError if nothing is found.
+/// Resolves `path`. A safetensors or GGUF file stands for itself and an index for its model. A directory is a
+/// model, a state, or a run; a run stands for its model or else for its newest state. Throws FileError if
+/// nothing is found.
 Source find_source(const std::filesystem::path& path);
 
 }  // namespace mantissa::convert

@@ -52,6 +52,9 @@ class WeightFiles {
   /// match its shape, and ConfigError if a name occurs twice.
   explicit WeightFiles(std::shared_ptr<const MemoryTensors> tensors);
 
+  /// Reads the tensors of `source`, such as those of a file of another layout.
+  explicit WeightFiles(std::shared_ptr<const TensorSource> source);
+
   /// Returns the tensor with the scale of the 8-bit weight `weight`, by the names used in quantised
   /// checkpoints ("…weight_scale_inv", "…weight_scale"), or nullptr.
   const TensorInfo* scale_of(std::string_view weight) const;
@@ -59,9 +62,9 @@ class WeightFiles {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// Returns the tensor `name`, or nullptr.
   const TensorInfo* find(std::string_view name) const;
-  /// Returns the files in order of their names; empty for tensors in memory.
+  /// Returns the files in order of their names; empty for tensors in memory or of a source.
   const std::vector<SafetensorsReader>& shards() const { return shards_; }
-  /// Returns the metadata of the first shard, or of the tensors in memory.
+  /// Returns the metadata of the first shard, of the tensors in memory, or of the source.
   const std::map<std::string, std::string>& metadata() const;
   std::uint64_t bytes() const;
 
@@ -73,8 +76,8 @@ class WeightFiles {
   /// Reads stored bytes of any dtype, starting at byte `offset` of the tensor.
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
-  /// A tensor's stored bytes as memory: mapped (io/mapping.h), or those of a tensor in memory. `keep` keeps
-  /// them alive.
+  /// A tensor's stored bytes as memory: mapped (io/mapping.h), those of a tensor in memory, or a copy of
+  /// those of a source. `keep` keeps them alive.
   struct Mapped {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> keep;
@@ -98,6 +101,7 @@ class WeightFiles {
   std::filesystem::path path_;  // as given
   std::string prefix_;
   std::shared_ptr<const MemoryTensors> memory_;  // in place of shards
+  std::shared_ptr<const TensorSource> source_;   // in place of shards
   std::vector<SafetensorsReader> shards_;
   std::vector<std::shared_ptr<const Mapping>> mappings_;  // of the mapped shards
   std::vector<TensorInfo> tensors_;

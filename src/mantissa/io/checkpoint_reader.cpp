@@ -75,7 +75,13 @@ WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
   }
 }
 
+WeightFiles::WeightFiles(std::shared_ptr<const TensorSource> source)
+    : path_(source->path()), source_(std::move(source)), tensors_(source_->tensors()) {
+  for (std::size_t i = 0; i < tensors_.size(); ++i) places_.emplace(tensors_[i].name, Place{0, i});
+}
+
 const std::map<std::string, std::string>& WeightFiles::metadata() const {
+  if (source_ != nullptr) return source_->metadata();
   return memory_ != nullptr ? memory_->metadata : shards_.front().metadata();
 }
 
@@ -150,7 +156,7 @@ const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
   const Place& at = place(name);
-  return memory_ != nullptr ? path_ : shards_[at.shard].path();
+  return shards_.empty() ? path_ : shards_[at.shard].path();
 }
 
 std::uint64_t WeightFiles::bytes() const {
@@ -161,6 +167,7 @@ std::uint64_t WeightFiles::bytes() const {
 
 void WeightFiles::read(std::string_view name, std::span<std::byte> out, std::uint64_t offset) const {
   const Place& at = place(name);
+  if (source_ != nullptr) return source_->read(tensors_[at.tensor], out, offset);
   if (memory_ == nullptr) return shards_[at.shard].read(tensors_[at.tensor], out, offset);
   std::ranges::copy(memory_->tensors[at.tensor].bytes.subspan(offset, out.size()), out.begin());
 }
@@ -168,6 +175,12 @@ void WeightFiles::read(std::string_view name, std::span<std::byte> out, std::uin
 WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   const Place& at = place(name);
   if (memory_ != nullptr) return {memory_->tensors[at.tensor].bytes, memory_};
+  if (source_ != nullptr) {
+    const TensorInfo& tensor = tensors_[at.tensor];
+    auto copy = std::make_shared<std::vector<std::byte>>(tensor.end - tensor.begin);
+    source_->read(tensor, *copy, 0);
+    return {*copy, copy};
+  }
   mappings_.resize(shards_.size());
   std::shared_ptr<const Mapping>& mapping = mappings_[at.shard];
   if (mapping == nullptr) mapping = shards_[at.shard].map();

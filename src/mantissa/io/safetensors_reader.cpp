@@ -38,6 +38,10 @@ void refuse_known_strangers(const File& file) {
                                 file.path().string()));
   }
   if (begins_with_header(text)) return;
+  if (text.starts_with("GGUF")) {
+    throw FileError(fmt::format("{}: is a GGUF file, not a safetensors file. Fix: mantissa convert {} DIRECTORY",
+                                file.path().string(), file.path().string()));
+  }
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
     throw FileError(fmt::format(
         "{}: is a PyTorch pickle, not a safetensors file; save it with safetensors.torch.save_file",

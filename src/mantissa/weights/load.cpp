@@ -305,6 +305,14 @@ void read_scales(runtime::WeightSet& weights, const io::WeightFiles& files, cons
   read_amax(weights.scales(), metadata, source.weights);
 }
 
+/// Returns the quantised type of a GGUF file, or the block format, that the values were last rounded to, or
+/// "".
+std::string quantised_origin(const io::WeightFiles& files) {
+  const auto found = files.metadata().find("mantissa.rounded_to");
+  if (found == files.metadata().end() || parse_scalar(found->second)) return {};
+  return found->second;
+}
+
 }  // namespace
 
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source) {
@@ -325,6 +333,10 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   }
   read_scales(weights, files, source);
   weights.refresh_derived();
+  if (const std::string origin = quantised_origin(files); !origin.empty()) {
+    return {fmt::format("{}: the weights were quantised to {}; the masters start from dequantised values",
+                        source.weights.string(), origin)};
+  }
   if (narrowest >= 4) return {};
   return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
                       source.weights.string(), 8 * narrowest)};

@@ -95,6 +95,11 @@ std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights
 
 ModelSource find_model(const std::filesystem::path& directory) {
   std::error_code error;  // an inaccessible path is not a directory
+  if (directory.extension() == ".gguf" && std::filesystem::is_regular_file(directory, error)) {
+    throw FileError(
+        fmt::format("{}: is a GGUF file, not a model directory. Fix: mantissa convert {} DIRECTORY",
+                    directory.string(), directory.string()));
+  }
   if (!std::filesystem::is_directory(directory, error)) {
     throw FileError(
         fmt::format("{}: is not a directory; give a Hugging Face model directory with config.json and "

@@ -1,0 +1,25 @@
+// A GGUF file rewritten as a Hugging Face directory.
+#pragma once
+
+#include <optional>
+#include <stop_token>
+
+#include "mantissa/convert/convert.h"
+#include "mantissa/convert/origin.h"
+#include "mantissa/gguf/foreign_model.h"
+
+namespace mantissa::convert {
+
+/// Returns the origin of the values of a GGUF file: what the file itself records of it, the narrowest type
+/// that values were rounded to, and the types of its tensors.
+Metadata origin_of_gguf(const gguf::GgufFile& file);
+
+/// Opens the model of a GGUF file. Its metadata records the types that the weights were stored in, so that
+/// dequantised weights do not pass for unrounded ones.
+gguf::ForeignModel open_gguf(const std::filesystem::path& path);
+
+/// Writes the model to `request.out`, whose place has been checked. Returns null if `stop` was requested.
+std::optional<Result> convert_gguf(const Request& request, const kernels::Context& ctx,
+                                   const std::stop_token& stop);
+
+}  // namespace mantissa::convert

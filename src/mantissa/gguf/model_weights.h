@@ -1,0 +1,57 @@
+// The weights of a model in a GGUF file, as the tensors of a Hugging Face file: their names, and values whose
+// rearrangement by llama.cpp is undone.
+#pragma once
+
+#include <memory>
+#include <mutex>
+
+#include "mantissa/gguf/architecture.h"
+#include "mantissa/gguf/gguf_file.h"
+#include "mantissa/io/tensor_source.h"
+#include "mantissa/model/config.h"
+
+namespace mantissa::gguf {
+
+class ModelWeights final : public io::TensorSource {
+ public:
+  /// Finds every weight of the model. `ignored` names tensors of the file that are not weights. Throws
+  /// FileError, naming the tensor, if one is missing, has the wrong shape or an unsupported type, or is not a
+  /// weight of this architecture.
+  ModelWeights(std::shared_ptr<const GgufFile> file, const Architecture& architecture,
+               const model::ModelConfig& config, const std::vector<std::string>& ignored,
+               std::map<std::string, std::string> metadata);
+
+  const std::vector<io::TensorInfo>& tensors() const override { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const override { return metadata_; }
+  const std::filesystem::path& path() const override { return file_->path(); }
+  void read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
+
+  /// Returns the tensor of the file that holds a weight.
+  const FileTensor& stored(const io::TensorInfo& tensor) const { return *place(tensor).from; }
+
+ private:
+  struct Place {
+    const FileTensor* from = nullptr;
+    Transform transform = Transform::none;
+    std::int64_t heads = 1;  // whose rows are interleaved
+  };
+
+  const Place& place(const io::TensorInfo& tensor) const { return places_.at(tensor.name); }
+  void add(const std::string& name, const std::vector<std::int64_t>& shape, const GgufName& in_file,
+           const model::ModelConfig& config);
+  void read_heads(const Place& from, const io::TensorInfo& tensor, std::span<std::byte> out,
+                  std::uint64_t first) const;
+  std::shared_ptr<const std::vector<std::byte>> transposed(const FileTensor& from,
+                                                           const io::TensorInfo& tensor) const;
+
+  std::shared_ptr<const GgufFile> file_;
+  std::vector<io::TensorInfo> tensors_;
+  std::map<std::string, Place> places_;
+  std::map<std::string, std::string> metadata_;
+
+  mutable std::mutex mutex_;  // of the matrix that was transposed last
+  mutable const FileTensor* last_ = nullptr;
+  mutable std::shared_ptr<const std::vector<std::byte>> last_values_;
+};
+
+}  // namespace mantissa::gguf

@@ -1,0 +1,247 @@
+#include "mantissa/gguf/write_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <unordered_map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/gguf/sentencepiece_merges.h"
+#include "mantissa/gguf/special_tokens.h"
+#include "mantissa/gguf/split_patterns.h"
+#include "mantissa/io/file.h"
+#include "mantissa/io/json.h"
+
+namespace mantissa::gguf {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFile = "tokenizer.json";
+
+[[noreturn]] void fail(const std::string& what) {
+  throw FileError(fmt::format("{}: {}. Fix: save the tokenizer again", kFile, what));
+}
+
+/// Returns member `key`, or null JSON.
+json member(const json& object, const char* key) {
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return found == object.end() ? json() : *found;
+}
+
+std::string text_of(const json& value) {
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+bool truth_of(const json& value, bool otherwise) {
+  return value.is_boolean() ? value.get<bool>() : otherwise;
+}
+
+/// True for BPE over bytes: a ByteLevel step splits or only maps bytes.
+bool is_byte_level(const json& step) {
+  if (member(step, "type") == "ByteLevel") return true;
+  const json steps = member(step, "pretokenizers");
+  return steps.is_array() && std::ranges::any_of(steps, is_byte_level);
+}
+
+class TokenizerWriter {
+ public:
+  TokenizerWriter(const ReadFile& read, const model::ModelConfig& config, HeaderWriter& header)
+      : config_(config), header_(header) {
+    if (const auto text = read(kFile)) tokenizer_ = io::parse_json(*text, kFile);
+    if (const auto text = read("tokenizer_config.json"))
+      settings_ = io::parse_json(*text, "tokenizer_config.json");
+    template_ = read("chat_template.jinja").value_or("");
+    if (const auto text = read("generation_config.json"))
+      generation_ = io::parse_json(*text, "generation_config.json");
+  }
+
+  std::vector<std::string> write() {
+    const json model = member(tokenizer_, "model");
+    if (tokenizer_.is_null()) {
+      none("the directory has no tokenizer.json");
+    } else if (member(model, "type") != "BPE") {
+      none("its tokenizer.json is not BPE");
+    } else if (truth_of(member(model, "byte_fallback"), false)) {
+      sentencepiece(model);
+    } else {
+      byte_level(model);
+    }
+    const json chat = member(settings_, "chat_template");
+    if (template_.empty()) template_ = chat.is_array() ? default_template(chat) : text_of(chat);
+    if (!template_.empty()) header_.add("tokenizer.chat_template", template_);
+    return std::move(notes_);
+  }
+
+ private:
+  void none(const std::string& why) {
+    header_.add("tokenizer.ggml.model", "none");
+    notes_.push_back(
+        fmt::format("the file has no vocabulary, since {}; llama.cpp then takes token ids only", why));
+  }
+
+  static std::string default_template(const json& list) {
+    for (const json& entry : list) {
+      if (member(entry, "name") == "default") return text_of(member(entry, "template"));
+    }
+    return {};
+  }
+
+  void byte_level(const json& model) {
+    const json pre = member(tokenizer_, "pre_tokenizer"), normalizer = member(tokenizer_, "normalizer");
+    const bool normalises = member(normalizer, "type") == "NFC";
+    const bool plain = normalizer.is_null() || normalises;
+    const SplitPattern* split =
+        plain && is_byte_level(pre)
+            ? split_of(pre, normalises, truth_of(member(model, "ignore_merges"), false))
+            : nullptr;
+    if (split == nullptr) return none("GGUF has no name for the split of its tokenizer.json");
+    header_.add("tokenizer.ggml.model", "gpt2");
+    header_.add("tokenizer.ggml.pre", split->name);
+    tokens(model);
+    std::vector<std::string> merges;
+    for (const auto& [left, right] : merges_of(model)) merges.push_back(left + " " + right);
+    header_.add("tokenizer.ggml.merges", merges);
+    special_tokens();
+  }
+
+  void sentencepiece(const json& model) {
+    const json pre = member(tokenizer_, "pre_tokenizer");
+    const std::string normalizer = member(tokenizer_, "normalizer").dump();
+    header_.add("tokenizer.ggml.model", "llama");
+    header_.add("tokenizer.ggml.pre", "default");
+    const std::vector<std::string> all = tokens(model);
+    header_.add("tokenizer.ggml.scores", merge_scores(all, merges_of(model)));
+    const json scheme = member(pre, "prepend_scheme");
+    const bool prefix = normalizer.find("\"Prepend\"") != std::string::npos ||
+                        (member(pre, "type") == "Metaspace" && scheme != "never");
+    header_.add_flag("tokenizer.ggml.add_space_prefix", prefix);
+    special_tokens();
+  }
+
+  /// Writes the tokens in the order of their ids, and their kinds. Returns them.
+  std::vector<std::string> tokens(const json& model) {
+    const auto size = static_cast<std::size_t>(config_.vocab_size);
+    std::vector<std::string> all(size);
+    std::vector<std::int32_t> kinds(size, static_cast<std::int32_t>(TokenKind::unused));
+    const auto put = [&](const json& id, const std::string& token, std::int32_t kind) {
+      if (!id.is_number_integer() || id < 0 || id >= config_.vocab_size)
+        fail(fmt::format("the token {} has the id {}, outside the model's vocabulary of {}",
+                         io::in_quotes(token), id.dump(), size));
+      const auto i = id.get<std::size_t>();
+      all[i] = token;
+      kinds[i] = kind;
+    };
+    const json vocabulary = member(model, "vocab");
+    if (!vocabulary.is_object()) fail("has no vocabulary");
+    const bool fallback = truth_of(member(model, "byte_fallback"), false);
+    const std::string unknown = text_of(member(model, "unk_token"));
+    for (const auto& [token, id] : vocabulary.items()) {
+      const bool byte = fallback && token.size() == 6 && token.starts_with("<0x") && token.ends_with(">");
+      put(id, token,
+          static_cast<std::int32_t>(byte                           ? TokenKind::byte
+                                    : fallback && token == unknown ? TokenKind::unknown
+                                                                   : TokenKind::normal));
+    }
+    for (const json& added : member(tokenizer_, "added_tokens")) {
+      const bool special = truth_of(member(added, "special"), false);
+      const std::string token = text_of(member(added, "content"));
+      const bool is_unknown = fallback && token == unknown;
+      put(member(added, "id"), token,
+          static_cast<std::int32_t>(is_unknown ? TokenKind::unknown
+                                    : special  ? TokenKind::control
+                                               : TokenKind::user_defined));
+    }
+    for (std::size_t i = 0; i < size; ++i) {
+      if (kinds[i] == static_cast<std::int32_t>(TokenKind::unused)) {
+        all[i] = fmt::format("[PAD{}]", i);
+      } else {
+        ids_.emplace(all[i], i);
+      }
+    }
+    header_.add("tokenizer.ggml.tokens", all);
+    header_.add("tokenizer.ggml.token_type", kinds);
+    return all;
+  }
+
+  std::vector<std::pair<std::string, std::string>> merges_of(const json& model) const {
+    std::vector<std::pair<std::string, std::string>> pairs;
+    for (const json& merge : member(model, "merges")) {
+      if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {
+        pairs.emplace_back(merge[0].get<std::string>(), merge[1].get<std::string>());
+        continue;
+      }
+      const std::string text = text_of(merge);
+      const std::size_t space = text.find(' ', 1);
+      if (text.empty() || space == std::string::npos) fail("has a merge that is not a pair");
+      pairs.emplace_back(text.substr(0, space), text.substr(space + 1));
+    }
+    return pairs;
+  }
+
+  /// Writes the ids of the special tokens: those that the tokenizer names, or else those of config.json.
+  void special_tokens() {
+    bool bos = false, eos = false;
+    const auto put = [&](const char* name, const char* token_key, const char* id_key) {
+      json token = member(settings_, token_key);
+      if (token.is_object()) token = member(token, "content");
+      const auto found = ids_.find(text_of(token));
+      std::optional<std::size_t> id;
+      if (found != ids_.end()) id = found->second;
+      const json by_config = member(config_.source, id_key);
+      const json first = by_config.is_array() && !by_config.empty() ? by_config.front() : by_config;
+      if (!id && first.is_number_integer() && first >= 0 && first < config_.vocab_size)
+        id = first.get<std::size_t>();
+      if (id) header_.add(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(*id));
+      return id.has_value();
+    };
+    bos = put("bos", "bos_token", "bos_token_id");
+    eos = put("eos", "eos_token", "eos_token_id");
+    put("unknown", "unk_token", "unk_token_id");
+    put("padding", "pad_token", "pad_token_id");
+    end_of_turn();
+    header_.add_flag("tokenizer.ggml.add_bos_token", bos && adds("bos_token", true));
+    header_.add_flag("tokenizer.ggml.add_eos_token", eos && adds("eos_token", false));
+  }
+
+  /// The second id of generation_config.json's list ends an answer, too.
+  void end_of_turn() {
+    const json ids = member(generation_, "eos_token_id");
+    if (!ids.is_array() || ids.size() != 2 || !ids[1].is_number_integer()) return;
+    if (ids[1] >= 0 && ids[1] < config_.vocab_size)
+      header_.add("tokenizer.ggml.eot_token_id", ids[1].get<std::uint32_t>());
+  }
+
+  /// Returns true if the post-processor adds the token before (or after) a text.
+  bool adds(const char* token_key, bool before) const {
+    json token = member(settings_, token_key);
+    if (token.is_object()) token = member(token, "content");
+    return adds(member(tokenizer_, "post_processor"), text_of(token), before);
+  }
+  static bool adds(const json& processor, const std::string& token, bool before) {
+    for (const json& step : member(processor, "processors")) {
+      if (adds(step, token, before)) return true;
+    }
+    const json single = member(processor, "single");
+    if (!single.is_array() || single.empty() || token.empty()) return false;
+    const json& end = before ? single.front() : single.back();
+    return member(member(end, "SpecialToken"), "id") == token;
+  }
+
+  const model::ModelConfig& config_;
+  HeaderWriter& header_;
+  json tokenizer_, settings_, generation_;
+  std::string template_;
+  std::unordered_map<std::string, std::size_t> ids_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace
+
+std::vector<std::string> write_tokenizer(const ReadFile& read, const model::ModelConfig& config,
+                                         HeaderWriter& header) {
+  return TokenizerWriter(read, config, header).write();
+}
+
+}  // namespace mantissa::gguf

@@ -1,0 +1,36 @@
+// Named tensors that can be read in pieces: a safetensors file, or a file of another layout that is read as
+// if it were one.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "mantissa/io/dtype.h"
+
+namespace mantissa::io {
+
+class TensorSource {
+ public:
+  virtual ~TensorSource() = default;
+
+  virtual const std::vector<TensorInfo>& tensors() const = 0;
+  virtual const std::map<std::string, std::string>& metadata() const = 0;
+  virtual const std::filesystem::path& path() const = 0;
+  /// Reads the bytes [offset, offset + out.size()) of `tensor`, one of tensors(), into `out`. Safe to call
+  /// from several threads.
+  virtual void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const = 0;
+
+ protected:
+  TensorSource() = default;
+  TensorSource(const TensorSource&) = default;
+  TensorSource(TensorSource&&) = default;
+  TensorSource& operator=(const TensorSource&) = default;
+  TensorSource& operator=(TensorSource&&) = default;
+};
+
+}  // namespace mantissa::io
