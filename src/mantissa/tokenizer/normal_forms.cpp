@@ -14,6 +14,9 @@ namespace {
 // The longest decomposition of one code point, U+FDFA, has 18.
 constexpr int kLongest = 32;
 
+// U+11A7 is one before the first trailing consonant of Hangul. utf8proc composes it, and thereby removes it.
+constexpr char32_t kBeforeTrailing = 0x11A7;
+
 int combining_class(utf8proc_int32_t point) {
   if (point < 0x300 || is_later_than_forms(static_cast<char32_t>(point))) return 0;
   return utf8proc_get_property(point)->combining_class;
@@ -82,7 +85,7 @@ std::string normal_form(std::string_view text, bool compose, bool compatibility)
   std::size_t from = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const auto point = static_cast<char32_t>(points[i]);
-    if (point < 0x300 || !is_later_than_forms(point)) continue;
+    if (point != kBeforeTrailing && (point < 0x300 || !is_later_than_forms(point))) continue;
     append_composed(points, from, i, compose, result);
     append_utf8(point, result);
     from = i + 1;

@@ -159,7 +159,7 @@ struct Bert final : Normalizer {
     if (clean) {
       rewrite(piece, [](char32_t c, std::string& text) {
         const bool white = c == '\t' || c == '\n' || c == '\r';
-        if (c == 0 || c == 0xFFFD || (!white && category(c)[0] == 'C')) return;
+        if (c == 0 || c == 0xFFFD || (!white && is_control(c))) return;
         append_utf8(white || is_space(c) ? U' ' : c, text);
       });
     }

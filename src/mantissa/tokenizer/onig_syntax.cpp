@@ -222,6 +222,8 @@ class Rewriter {
   Atom escape() {
     ++at_;
     if (!more()) fail("a lone backslash");
+    if (take("w")) return {word_class(false), true};
+    if (take("W")) return {word_class(false).insert(1, "^"), true};
     if (const std::optional<ClassItems> items = escaped_class()) return {bracketed(*items), true};
     const char c = peek();
     if (c >= '1' && c <= '9') {

@@ -6,6 +6,7 @@
 
 #include "mantissa/tokenizer/byte_level.h"
 #include "mantissa/tokenizer/normalizers.h"
+#include "mantissa/tokenizer/onig_classes.h"
 #include "mantissa/tokenizer/onig_syntax.h"
 #include "mantissa/tokenizer/unicode.h"
 #include "mantissa/tokenizer/utf8.h"
@@ -155,7 +156,7 @@ struct Whitespace final : PreTokenizer {
   Whitespace() : pattern(make()) {}
   static Pattern make() {
     const std::string word = word_class(true);
-    const std::string other = "[^" + word.substr(1, word.size() - 2) + "\\s]";
+    const std::string other = "[^" + word.substr(1, word.size() - 2) + shorthand('s').text + "]";
     return Pattern::pcre2(word + "+|" + other + "+", "\\w+|[^\\w\\s]+");
   }
   void split(const Piece& piece, MatchMemory& memory, PieceSink sink) const override {

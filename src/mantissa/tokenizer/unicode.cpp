@@ -20,6 +20,9 @@ constexpr Range kLaterPunctuation[] = {
 constexpr Range kLaterMarks[] = {
 #include "mantissa/tokenizer/unicode_later_marks.inc"
 };
+constexpr Range kLaterNonspacing[] = {
+#include "mantissa/tokenizer/unicode_later_nonspacing.inc"
+};
 constexpr Range kLaterForms[] = {
 #include "mantissa/tokenizer/unicode_later_forms.inc"
 };
@@ -82,7 +85,16 @@ bool is_mark(char32_t point) {
 }
 
 bool is_nonspacing_mark(char32_t point) {
-  return point >= 0x300 && category(point) == "Mn";
+  if (point == 0x1734 || point == 0x1171e) return true;
+  return point >= 0x300 && category(point) == "Mn" && !find(kLaterNonspacing, point);
+}
+
+bool is_control(char32_t point) {
+  // Format characters that are newer than the tables of Rust's crate.
+  const bool later = point == 0x890 || point == 0x891 || point == 0x8e2 || point == 0x110cd ||
+                     (point >= 0x13430 && point <= 0x1343f);
+  const std::string_view name = category(point);
+  return !later && (name == "Cc" || name == "Cf" || name == "Co");
 }
 
 bool is_later_than_forms(char32_t point) {

@@ -24,12 +24,14 @@ std::string_view category(char32_t point);
 bool is_space(char32_t point);
 /// True for the categories Nd, Nl and No (Unicode 17.0).
 bool is_number(char32_t point);
-/// True for ASCII punctuation and symbols and the categories P* (Unicode 9.0).
+/// True for ASCII punctuation and symbols and the categories P* (Unicode 8.0).
 bool is_punctuation(char32_t point);
 /// True for the categories M* as in the tables of normal forms.
 bool is_mark(char32_t point);
-/// True for Mn, as in the tables of punctuation.
+/// True for Mn (Unicode 8.0).
 bool is_nonspacing_mark(char32_t point);
+/// True for Cc, Cf and Co (Unicode 8.0).
+bool is_control(char32_t point);
 /// True if the tables of normal forms do not have this code point: it is left as it is.
 bool is_later_than_forms(char32_t point);
 /// Returns the lower-case code point. U+0130 is the only one whose lower case is longer; see kDottedI.
