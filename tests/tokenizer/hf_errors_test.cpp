@@ -128,6 +128,16 @@ TEST(HfTokenizer, APatternThatExplodesIsAnError) {
   EXPECT_TRUE(has(message, "(a|aa|b)+c"));
 }
 
+TEST(HfTokenizer, ATextThatReplacementsMakeTooLongIsAnError) {
+  text::TempFiles files;
+  json spec = smallest();
+  spec["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(2'000'000, 'b')}};
+  const auto tokenizer = make_tokenizer(files.write("tokenizer.json", spec.dump()));
+  const std::string message = error_of<ConfigError>([&] { tokenizer->encode(std::string(1000, 'a')); });
+  EXPECT_TRUE(has(message, "Fix: "));
+}
+
 TEST(HfTokenizer, ReportsAnIdOutOfRangeWithItsPosition) {
   text::TempFiles files;
   const auto tokenizer = make_tokenizer(files.write("tokenizer.json", smallest().dump()));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "mantissa/tokenizer/normalizers.h"
 #include "mantissa/tokenizer/utf8.h"
 
 namespace mantissa::tokenizer {
@@ -105,6 +106,7 @@ std::string PrecompiledCharsmap::apply(std::string_view text) const {
     }
     const std::string_view grapheme = text.substr(at, end - at);
     at = end;
+    require_length(text.size(), result.size());
     if (grapheme.size() < kShort && find(grapheme, replacement)) {
       result += replacement;
       continue;

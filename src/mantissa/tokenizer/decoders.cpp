@@ -112,6 +112,7 @@ struct Replace final : Decoder {
       std::size_t done = 0;
       pattern.for_each(token, memory, [&](std::size_t from, std::size_t to) {
         text += token.substr(done, from - done) + content;
+        require_length(token.size(), text.size());
         done = to;
       });
       token = text + token.substr(done);

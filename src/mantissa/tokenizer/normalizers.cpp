@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/tokenizer/byte_level.h"
 #include "mantissa/tokenizer/charsmap.h"
 #include "mantissa/tokenizer/normal_forms.h"
@@ -132,6 +133,7 @@ struct Replace final : Normalizer {
     pattern.for_each(before, memory, [&](std::size_t start, std::size_t end) {
       copy(start);
       text += content;
+      require_length(before.size(), text.size());
       if (end == 0 || end - 1 < piece.origin) origin = text.size();
       done = end;
     });
@@ -147,6 +149,7 @@ struct Charsmap final : Normalizer {
   void apply(OwnedPiece& piece, MatchMemory&) const override {
     const std::size_t origin = map.apply(piece.view().text.substr(0, piece.origin)).size();
     std::string text = map.apply(piece.text);
+    require_length(piece.text.size(), text.size());
     piece.origin = std::min(origin, text.size());
     piece.text = std::move(text);
   }
@@ -192,6 +195,15 @@ struct Sequence final : Normalizer {
 };
 
 }  // namespace
+
+void require_length(std::size_t before, std::size_t now) {
+  constexpr std::size_t kMuch = std::size_t{64} << 20, kTimes = 64;
+  if (now <= kMuch || now / kTimes <= before) return;
+  throw ConfigError(
+      fmt::format("the tokenizer's replacements make a text of {} bytes longer than {} bytes. Fix: check the "
+                  "tokenizer's file.",
+                  before, now));
+}
 
 Pattern read_pattern(const JsonView& json) {
   try {

@@ -18,6 +18,10 @@ class Normalizer {
 /// Reads a normalizer of a tokenizer.json. Throws FileError for an unknown type.
 std::unique_ptr<Normalizer> read_normalizer(const JsonView& json);
 
+/// Throws ConfigError if a text of `before` bytes has grown to `now` bytes, more than 64 MiB and 64 times as
+/// many: a damaged file can replace every character by a long text.
+void require_length(std::size_t before, std::size_t now);
+
 /// Reads a "pattern" member: {"String": …} or {"Regex": …}.
 Pattern read_pattern(const JsonView& json);
 

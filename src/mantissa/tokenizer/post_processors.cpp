@@ -34,6 +34,8 @@ void Template::read(const JsonView& json, std::int64_t vocabulary) {
   if (type != "TemplateProcessing")
     json.at("type").fail(fmt::format("the post-processor \"{}\" is not supported", type),
                          "use another tokenizer");
+  constexpr std::size_t kMost = 1 << 16;
+  std::size_t added = 0;
   parts_.clear();
   for (const JsonView& piece : json.at("single").items()) {
     if (const std::optional<JsonView> sequence = piece.find("Sequence")) {
@@ -46,6 +48,8 @@ void Template::read(const JsonView& json, std::int64_t vocabulary) {
     Part part{false, {}};
     for (const JsonView& id : json.at("special_tokens").at(name.text()).at("ids").items())
       part.ids.push_back(id_of(id));
+    added += part.ids.size();
+    if (added > kMost) json.at("single").fail(fmt::format("the template adds more than {} ids", kMost));
     parts_.push_back(std::move(part));
   }
 }
