@@ -10,7 +10,7 @@ using namespace mantissa;
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::int64_t kVocabulary = 256;
   const fuzz::MemoryFile file(data, size);
-  const auto tokenizer = text::make_tokenizer("byte");
+  const auto tokenizer = tokenizer::make_tokenizer("byte");
   std::vector<std::int32_t> ids = {65};
   fuzz::expect_only_errors([&] {
     text::append_jsonl_file(file.path(), *tokenizer, kVocabulary, ids);

@@ -33,7 +33,7 @@ TEST(Puzzles, HeldOutOnesAreOfTheSameSizesAndOfTheOtherSplit) {
 }
 
 TEST(Puzzles, AreDocumentsWithASeparatorAfterEachUpToTheRequestedLength) {
-  const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
+  const std::unique_ptr<tokenizer::Tokenizer> bytes = tokenizer::make_tokenizer("byte");
   text::KkOptions options = held_out_puzzles();
   options.count = 5;
   const std::vector<std::int32_t> all = puzzle_tokens(options, *bytes);

@@ -29,7 +29,7 @@ class Sources : public ::testing::Test {
   }
 
   TempFiles files_;
-  std::unique_ptr<Tokenizer> tokenizer_ = make_tokenizer("byte");
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = tokenizer::make_tokenizer("byte");
 };
 
 TEST_F(Sources, APlainTextFileIsExactlyItsBytes) {

@@ -13,7 +13,7 @@
 namespace mantissa::api {
 namespace {
 
-std::vector<std::int32_t> ids_of(const Prompt& prompt, const text::Tokenizer* tokenizer,
+std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenizer* tokenizer,
                                  const weights::ModelSource& source) {
   if (!prompt.ids.empty()) return prompt.ids;
   if (tokenizer == nullptr) {
@@ -31,7 +31,7 @@ void check_option(const char* option, std::int64_t value, std::int64_t most) {
 
 /// Returns a request for every sample of every prompt.
 std::vector<rollout::Request> requests_of(std::span<const Prompt> prompts, const GenerateOptions& o,
-                                          const text::Tokenizer* tokenizer,
+                                          const tokenizer::Tokenizer* tokenizer,
                                           const weights::ModelSource& source) {
   check_option("--samples", o.samples, std::int64_t{1} << 20);
   std::vector<rollout::Request> requests;
@@ -55,7 +55,7 @@ std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
 
 /// Returns an adapter of on_token. Request r is sample r mod o.samples of its prompt.
 auto token_events(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
-                  const text::Tokenizer* tokenizer) {
+                  const tokenizer::Tokenizer* tokenizer) {
   return [&o, &ends, tokenizer](std::size_t request, std::int32_t id, double log_prob) {
     const auto samples = static_cast<std::size_t>(o.samples);
     Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
@@ -75,7 +75,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
                      std::stop_token stop) {
   const auto device = device_for(o.hardware);
   const weights::ModelSource source = source_of(model);
-  const std::unique_ptr<text::Tokenizer> tokenizer = data::tokenizer_of(source);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);

@@ -33,7 +33,7 @@ text::KkOptions held_out_puzzles() {
   return options;
 }
 
-std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
+std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const tokenizer::Tokenizer& tokenizer,
                                         std::int64_t most) {
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
   // One allocation: a growing one would leave holes between the puzzles' strings that the process keeps.

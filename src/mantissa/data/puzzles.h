@@ -8,7 +8,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/text/kk.h"
-#include "mantissa/text/tokenizer.h"
+#include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::data {
 
@@ -23,7 +23,7 @@ text::KkOptions held_out_puzzles();
 
 /// Returns the documents of the puzzles, with a separator after each: all of them, or the first that have
 /// more than `most` tokens.
-std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const text::Tokenizer& tokenizer,
+std::vector<std::int32_t> puzzle_tokens(const text::KkOptions& options, const tokenizer::Tokenizer& tokenizer,
                                         std::int64_t most = INT64_MAX);
 
 /// Writes the puzzles to the file `out`, one JSON object on each line. Throws FileError if `out` exists,

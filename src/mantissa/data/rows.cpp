@@ -14,8 +14,8 @@ namespace {
 constexpr std::int64_t kMostPuzzleTokens = std::int64_t{1} << 24;
 
 /// Returns documents of the generator with more than `tokens` tokens.
-std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config, const text::Tokenizer& tokenizer,
-                                         std::int64_t tokens) {
+std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
+                                         const tokenizer::Tokenizer& tokenizer, std::int64_t tokens) {
   text::KkOptions options = training_puzzles(config);
   // Puzzles depend only on the options and their number, so a larger count starts with the same ones.
   for (options.count = 1024;; options.count *= 2) {
@@ -29,7 +29,7 @@ bool is_puzzles(const config::RunConfig& config) {
 }
 
 std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
-  const std::unique_ptr<text::Tokenizer> tokenizer = text::make_tokenizer(config.data.tokenizer);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::make_tokenizer(config.data.tokenizer);
   if (is_puzzles(config)) {
     if (tokenizer->vocabulary() > model.vocab_size) {
       throw ConfigError(fmt::format(
@@ -160,7 +160,7 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length) {
-  const std::unique_ptr<text::Tokenizer> tokenizer = tokenizer_of(source);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
   const bool kk = names_puzzles(files);
   if (tokenizer == nullptr && (kk || text::holds_text(files, format))) {
     throw ConfigError(
@@ -170,7 +170,7 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
   }
   std::vector<std::int32_t> ids =
       kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-         : text::read_tokens(files, format, *text::make_tokenizer("byte"), source.config.vocab_size);
+         : text::read_tokens(files, format, *tokenizer::make_tokenizer("byte"), source.config.vocab_size);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }
 

@@ -17,9 +17,9 @@ std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   return {};
 }
 
-std::unique_ptr<text::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
   const bool bytes = tokenizer_file(source.directory).empty() && source.config.vocab_size == kByteEntries;
-  return bytes ? text::make_tokenizer("byte") : nullptr;
+  return bytes ? tokenizer::make_tokenizer("byte") : nullptr;
 }
 
 std::string why_no_bytes(const weights::ModelSource& source) {

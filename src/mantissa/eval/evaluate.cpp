@@ -55,7 +55,7 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
                     const text::KkOptions& options, const runtime::Device& device,
                     const std::stop_token& stop, Evaluation& e) {
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
-  const std::unique_ptr<text::Tokenizer> bytes = text::make_tokenizer("byte");
+  const std::unique_ptr<tokenizer::Tokenizer> bytes = tokenizer::make_tokenizer("byte");
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
   std::vector<rollout::Request> requests;
   for (const text::KkPuzzle& p : puzzles) requests.push_back({bytes->encode(p.prompt), 0});

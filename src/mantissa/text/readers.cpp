@@ -85,7 +85,7 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
-void require_room_for(const Tokenizer& tokenizer, std::int64_t vocabulary) {
+void require_room_for(const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (tokenizer.vocabulary() <= vocabulary) return;
   throw ConfigError(
       fmt::format("data.tokenizer = \"{}\" has {} entries, but the model's vocabulary has {}; set "
@@ -149,7 +149,7 @@ std::uint32_t id_at(const unsigned char* bytes, std::size_t width) {
 
 }  // namespace
 
-void append_text_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
+void append_text_file(const std::string& path, const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                       std::vector<std::int32_t>& ids) {
   require_room_for(tokenizer, vocabulary);
   Input input(path);
@@ -160,8 +160,8 @@ void append_text_file(const std::string& path, const Tokenizer& tokenizer, std::
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
-void append_jsonl_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
-                       std::vector<std::int32_t>& ids) {
+void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,
+                       std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
   require_room_for(tokenizer, vocabulary);
   Input input(path);
   if (!ids.empty() && ids.back() != tokenizer.separator()) ids.push_back(tokenizer.separator());

@@ -6,19 +6,19 @@
 #include <string>
 #include <vector>
 
-#include "mantissa/text/tokenizer.h"
+#include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
 
 /// Appends the ids of a plain-text file to `ids`, after a separator unless `ids` is empty or ends with one.
 /// Throws ConfigError if the tokenizer has more entries than `vocabulary`.
-void append_text_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
+void append_text_file(const std::string& path, const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                       std::vector<std::int32_t>& ids);
 
 /// Appends the documents of a file of JSON lines to `ids`, each with its separator. Throws ConfigError as
 /// append_text_file does.
-void append_jsonl_file(const std::string& path, const Tokenizer& tokenizer, std::int64_t vocabulary,
-                       std::vector<std::int32_t>& ids);
+void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,
+                       std::int64_t vocabulary, std::vector<std::int32_t>& ids);
 
 /// Appends the raw ids of a token file to `ids`.
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids);

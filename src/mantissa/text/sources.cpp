@@ -73,7 +73,7 @@ std::string format_by_name(const std::string& path) {
                   path));
 }
 
-void append_file(const std::string& path, const std::string& format, const Tokenizer& tokenizer,
+void append_file(const std::string& path, const std::string& format, const tokenizer::Tokenizer& tokenizer,
                  std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
   if (format == "auto") {
     append_file(path, format_by_name(path), tokenizer, vocabulary, ids);
@@ -122,14 +122,15 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
   });
 }
 
-void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids) {
+void append_document(std::string_view document, const tokenizer::Tokenizer& tokenizer,
+                     std::vector<std::int32_t>& ids) {
   const std::vector<std::int32_t> tokens = tokenizer.encode(document);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
   ids.push_back(tokenizer.separator());
 }
 
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
-                                      const Tokenizer& tokenizer, std::int64_t vocabulary) {
+                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
     throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
   }

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "mantissa/text/tokenizer.h"
+#include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
 
@@ -20,7 +20,8 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
 
 /// Appends a document and the separator that ends it to `ids`.
-void append_document(std::string_view document, const Tokenizer& tokenizer, std::vector<std::int32_t>& ids);
+void append_document(std::string_view document, const tokenizer::Tokenizer& tokenizer,
+                     std::vector<std::int32_t>& ids);
 
 /// Returns the concatenated ids of all files. `patterns` as for expand_files. Formats:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
@@ -34,6 +35,6 @@ void append_document(std::string_view document, const Tokenizer& tokenizer, std:
 /// for an unknown format or a tokenizer larger than `vocabulary`. Throws FileError, with file and line or
 /// position, for a file that does not match its format, and if all files together contain no tokens.
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
-                                      const Tokenizer& tokenizer, std::int64_t vocabulary);
+                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
 
 }  // namespace mantissa::text

@@ -1,10 +1,9 @@
-#include "mantissa/text/tokenizer.h"
-
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/tokenizer/kinds.h"
 
-namespace mantissa::text {
+namespace mantissa::tokenizer {
 namespace {
 
 class ByteTokenizer final : public Tokenizer {
@@ -40,13 +39,8 @@ class ByteTokenizer final : public Tokenizer {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
-  if (spec == "byte") return std::make_unique<ByteTokenizer>();
-  throw ConfigError(fmt::format(
-      "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
-      "one per byte); for another vocabulary write the ids to a file and read them with data.format "
-      "= \"tokens\"",
-      spec));
+std::unique_ptr<Tokenizer> byte_tokenizer() {
+  return std::make_unique<ByteTokenizer>();
 }
 
-}  // namespace mantissa::text
+}  // namespace mantissa::tokenizer

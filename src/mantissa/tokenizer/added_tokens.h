@@ -1,0 +1,69 @@
+// Tokens that are found in the text before the model sees it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "mantissa/tokenizer/flat_map.h"
+#include "mantissa/tokenizer/json.h"
+#include "mantissa/tokenizer/model.h"
+#include "mantissa/tokenizer/normalizers.h"
+#include "mantissa/tokenizer/patterns.h"
+#include "mantissa/tokenizer/piece.h"
+
+namespace mantissa::tokenizer {
+
+struct AddedToken {
+  std::int32_t id = 0;
+  std::string content;
+  std::string pattern;  // what is searched: the content, normalised if the token is
+  bool single_word = false, strip_left = false, strip_right = false, normalized = false, special = false;
+};
+
+/// Receives the parts of a text: an added token, or null and a part for the model.
+using AddedSink = FunctionRef<void(const AddedToken*, const Piece&)>;
+
+/// Finds tokens in a text: the leftmost first, of those the longest, without overlaps.
+class TokenFinder {
+ public:
+  explicit TokenFinder(std::vector<const AddedToken*> tokens);
+  bool empty() const { return tokens_.empty(); }
+  /// Passes the parts of `piece` to `sink`. Empty parts are dropped.
+  void split(const Piece& piece, MatchMemory& memory, AddedSink sink) const;
+
+ private:
+  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
+  bool stands_alone(std::string_view text, std::size_t start, std::size_t end, MatchMemory& memory) const;
+
+  std::vector<const AddedToken*> tokens_;
+  // A trie of the patterns: node and byte to the next node. Node 0 is the root.
+  IntegerMap<std::uint32_t> next_;
+  std::vector<const AddedToken*> leaves_{nullptr};
+  bool first_bytes_[256] = {};
+  std::optional<Pattern> word_before_, word_after_;
+};
+
+/// The added tokens of a file.
+class AddedTokens {
+ public:
+  /// Reads "added_tokens". As in `tokenizers`, a token that the model has keeps the model's id, and others
+  /// get the next free ones, in the order of the file; the ids in the file do not count.
+  AddedTokens(const std::optional<JsonView>& json, const Model& model, const Normalizer* normalizer);
+
+  /// Those that are found in the text as it is, and those that are found in the normalised text.
+  const TokenFinder& raw() const { return *raw_; }
+  const TokenFinder& normalized() const { return *normalized_; }
+  const std::map<std::int32_t, AddedToken>& by_id() const { return tokens_; }
+  std::optional<std::int32_t> id_of(std::string_view content) const { return ids_.find(content); }
+
+ private:
+  std::map<std::int32_t, AddedToken> tokens_;
+  StringMap ids_;
+  std::optional<TokenFinder> raw_, normalized_;
+};
+
+}  // namespace mantissa::tokenizer

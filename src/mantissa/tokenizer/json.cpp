@@ -1,0 +1,196 @@
+#include "mantissa/tokenizer/json.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "mantissa/base/error.h"
+#include "mantissa/tokenizer/utf8.h"
+
+namespace mantissa::tokenizer {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kDeepest = 64;
+constexpr std::string_view kNewCopy = "get the file again from its source";
+
+// A decimal number as serde_json rounds it: 64 bits of digits, converted to f64, times or divided by a power
+// of ten.
+double serde_value(std::string_view digits) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::uint64_t>::max();
+  std::uint64_t significand = 0;
+  std::int64_t exponent = 0;
+  bool negative = false, fraction = false, full = false;
+  std::size_t i = 0;
+  for (; i < digits.size() && digits[i] != 'e' && digits[i] != 'E'; ++i) {
+    const char c = digits[i];
+    if (c == '-') {
+      negative = true;
+    } else if (c == '.') {
+      fraction = true;
+    } else {
+      const auto digit = static_cast<std::uint64_t>(c - '0');
+      full = full || significand > kMost / 10 || (significand == kMost / 10 && digit > kMost % 10);
+      if (!full) significand = significand * 10 + digit;
+      if (full && !fraction) ++exponent;
+      if (!full && fraction) --exponent;
+    }
+  }
+  if (i < digits.size()) {
+    std::int64_t written = 0;
+    bool below = false;
+    for (++i; i < digits.size(); ++i) {
+      if (digits[i] == '-') below = true;
+      if (digits[i] >= '0' && digits[i] <= '9' && written < 100000)
+        written = written * 10 + (digits[i] - '0');
+    }
+    exponent += below ? -written : written;
+  }
+  auto value = static_cast<double>(significand);
+  while (exponent < -308 && value != 0) {
+    value /= 1e308;
+    exponent += 308;
+  }
+  // strtod gives the correctly rounded powers of ten of serde_json's table.
+  if (exponent >= 0)
+    value *= exponent > 308 ? 0.0 : std::strtod(fmt::format("1e{}", exponent).c_str(), nullptr);
+  else if (value != 0)
+    value /= std::strtod(fmt::format("1e{}", -exponent).c_str(), nullptr);
+  return negative ? -value : value;
+}
+
+// Builds a document from the parser's events.
+class Builder {
+ public:
+  explicit Builder(const std::string& file) : file_(file) {}
+  Json result;
+
+  bool null() { return put(nullptr); }
+  bool boolean(bool value) { return put(value); }
+  bool number_integer(Json::number_integer_t value) { return put(value); }
+  bool number_unsigned(Json::number_unsigned_t value) { return put(value); }
+  bool number_float(Json::number_float_t, const std::string& digits) { return put(serde_value(digits)); }
+  bool string(std::string& value) { return put(std::move(value)); }
+  bool binary(Json::binary_t&) { return false; }
+  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_array(std::size_t) { return open(Json::array()); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& value) {
+    member_ = &(*stack_.back())[std::move(value)];
+    return true;
+  }
+  bool parse_error(std::size_t at, const std::string&, const nlohmann::detail::exception& error) {
+    throw FileError(
+        fmt::format("{}: not valid JSON at byte {} ({}). Fix: {}.", file_, at, error.what(), kNewCopy));
+  }
+
+ private:
+  Json* place(Json&& value) {
+    if (stack_.empty()) {
+      result = std::move(value);
+      return &result;
+    }
+    if (stack_.back()->is_array()) {
+      stack_.back()->push_back(std::move(value));
+      return &stack_.back()->back();
+    }
+    *member_ = std::move(value);
+    return member_;
+  }
+  bool put(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool open(Json&& value) {
+    if (stack_.size() == kDeepest)
+      throw FileError(fmt::format("{}: nests deeper than {} levels. Fix: {}.", file_, kDeepest, kNewCopy));
+    stack_.push_back(place(std::move(value)));
+    return true;
+  }
+  bool close() {
+    stack_.pop_back();
+    return true;
+  }
+
+  const std::string& file_;
+  std::vector<Json*> stack_;
+  Json* member_ = nullptr;
+};
+
+}  // namespace
+
+Json parse_json(std::string_view text, const std::string& file) {
+  Builder builder(file);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return std::move(builder.result);
+}
+
+void JsonView::fail(std::string_view message, std::string_view fix) const {
+  throw FileError(fmt::format("{}: {}: {}. Fix: {}.", file_, path_, message, fix.empty() ? kNewCopy : fix));
+}
+
+void JsonView::expected(std::string_view what) const {
+  std::string got = value_->dump(-1, ' ', true, Json::error_handler_t::replace);
+  if (got.size() > 60) got = got.substr(0, 57) + "...";
+  fail(fmt::format("expected {}, got {}", what, got));
+}
+
+JsonView JsonView::at(std::string_view key) const {
+  if (!value_->is_object()) expected(fmt::format("an object with the key \"{}\"", key));
+  const auto member = value_->find(key);
+  if (member == value_->end()) fail(fmt::format("the key \"{}\" is missing", key));
+  return {*member, file_, fmt::format("{}.{}", path_, key)};
+}
+
+std::optional<JsonView> JsonView::find(std::string_view key) const {
+  if (!value_->is_object()) expected("an object");
+  const auto member = value_->find(key);
+  if (member == value_->end() || member->is_null()) return std::nullopt;
+  return JsonView(*member, file_, fmt::format("{}.{}", path_, key));
+}
+
+std::vector<JsonView> JsonView::items() const {
+  if (!value_->is_array()) expected("an array");
+  std::vector<JsonView> views;
+  for (std::size_t i = 0; i < value_->size(); ++i)
+    views.emplace_back((*value_)[i], file_, fmt::format("{}[{}]", path_, i));
+  return views;
+}
+
+std::string JsonView::text() const {
+  if (!value_->is_string()) expected("a string");
+  return value_->get<std::string>();
+}
+
+bool JsonView::boolean() const {
+  if (!value_->is_boolean()) expected("true or false");
+  return value_->get<bool>();
+}
+
+std::int64_t JsonView::integer(std::int64_t limit) const {
+  if (!value_->is_number_unsigned() || value_->get<std::uint64_t>() > static_cast<std::uint64_t>(limit))
+    expected(fmt::format("an integer from 0 to {}", limit));
+  return value_->get<std::int64_t>();
+}
+
+char32_t JsonView::character() const {
+  const std::string content = text();
+  std::size_t at = 0;
+  if (content.empty() || utf8_length(content[0]) != content.size()) expected("a string of one character");
+  return next_code_point(content, at);
+}
+
+bool JsonView::boolean_or(std::string_view key, bool otherwise) const {
+  const std::optional<JsonView> member = find(key);
+  return member ? member->boolean() : otherwise;
+}
+
+std::string JsonView::text_or(std::string_view key, std::string_view otherwise) const {
+  const std::optional<JsonView> member = find(key);
+  return member ? member->text() : std::string(otherwise);
+}
+
+}  // namespace mantissa::tokenizer

@@ -1,0 +1,32 @@
+// The kinds of tokenizer files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+
+#include "mantissa/tokenizer/tokenizer.h"
+
+namespace mantissa::tokenizer {
+
+/// One kind of file.
+struct Kind {
+  const char* files;                                   // for messages: "*.json (Hugging Face)"
+  const char* default_name;                            // the file looked for in a directory
+  bool (*matches)(const std::filesystem::path& file);  // decides by the name
+  std::unique_ptr<Tokenizer> (*read)(const std::filesystem::path& file);
+};
+
+/// Returns all kinds. In a directory, the first whose default file exists is used.
+std::span<const Kind> kinds();
+
+/// Returns the tokenizer of bytes.
+std::unique_ptr<Tokenizer> byte_tokenizer();
+
+/// Reads a Hugging Face tokenizer.json, and the names of its begin and end tokens from the
+/// tokenizer_config.json beside it, if that exists. Ids equal those of the library `tokenizers` 0.23. Bytes
+/// that are not UTF-8 become U+FFFD, as with Python's errors="replace". Truncation and padding are ignored,
+/// as in transformers. Throws FileError.
+std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
+
+}  // namespace mantissa::tokenizer

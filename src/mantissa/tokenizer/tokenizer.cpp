@@ -1,0 +1,115 @@
+#include "mantissa/tokenizer/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "mantissa/base/error.h"
+#include "mantissa/tokenizer/kinds.h"
+#include "mantissa/tokenizer/utf8.h"
+
+namespace mantissa::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_json(const fs::path& file) {
+  return file.extension() == ".json";
+}
+
+constexpr Kind kKinds[] = {
+    {"tokenizer.json (Hugging Face)", "tokenizer.json", is_json, read_hf_tokenizer},
+};
+
+}  // namespace
+
+std::span<const Kind> kinds() {
+  return kKinds;
+}
+
+std::optional<std::int32_t> Tokenizer::id_of(std::string_view) const {
+  return std::nullopt;
+}
+
+std::optional<std::string> Tokenizer::token_of(std::int32_t) const {
+  return std::nullopt;
+}
+
+std::string TextStream::push(std::int32_t id) {
+  ids_.push_back(id);
+  return take(false);
+}
+
+std::string TextStream::finish() {
+  return take(true);
+}
+
+// The text of the new ids is what they add to the text of the ids before: decoders can depend on the first
+// token.
+std::string TextStream::take(bool all) {
+  const std::string before = tokenizer_.decode(std::span(ids_).first(context_));
+  std::string text = tokenizer_.decode(ids_);
+  if (!all && text.ends_with(kReplacement)) return "";  // may be completed by the next id
+  if (text.size() < before.size()) return "";
+  text.erase(0, before.size());
+  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(context_));
+  context_ = ids_.size();
+  return text;
+}
+
+std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
+                                                    std::span<const std::string_view> texts, int threads) {
+  std::vector<std::vector<std::int32_t>> ids(texts.size());
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto work = [&] {
+    try {
+      for (std::size_t i; (i = next++) < texts.size();) ids[i] = tokenizer.encode(texts[i]);
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      failure = std::current_exception();
+      next = texts.size();
+    }
+  };
+  const std::size_t most =
+      threads > 0 ? static_cast<std::size_t>(threads) : std::thread::hardware_concurrency();
+  {
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < std::min(std::max<std::size_t>(most, 1), texts.size()); ++i)
+      others.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+  return ids;
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
+  if (spec == "byte") return byte_tokenizer();
+  const fs::path path = spec;
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    for (const Kind& kind : kKinds) {
+      if (fs::exists(path / kind.default_name, error)) return kind.read(path / kind.default_name);
+    }
+  } else {
+    for (const Kind& kind : kKinds) {
+      if (kind.matches(path)) return kind.read(path);
+    }
+  }
+  std::string known;
+  for (const Kind& kind : kKinds) known += fmt::format(", {}", kind.files);
+  throw ConfigError(fmt::format(
+      "data.tokenizer: \"{}\" is not a tokenizer of this version (tokenizers: \"byte\", 256 entries, "
+      "one per byte{}, or a directory with such a file); for another vocabulary write the ids to a file and "
+      "read them with "
+      "data.format = \"tokens\"",
+      spec, known));
+}
+
+}  // namespace mantissa::tokenizer

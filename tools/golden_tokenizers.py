@@ -1,0 +1,183 @@
+#!/usr/bin/env python3
+"""Writes tests/data/golden/tokenizers/: tiny tokenizers that this script trains, and the ids and texts that the library
+`tokenizers` gives for tricky texts.
+
+usage: golden_tokenizers.py [DIRECTORY]      needs: tokenizers 0.23
+"""
+import json
+import pathlib
+import sys
+
+from tokenizers import AddedToken, Regex, Tokenizer
+from tokenizers import decoders as D
+from tokenizers import models, normalizers as N, pre_tokenizers as P, processors, trainers
+
+CORPUS = """The quick brown fox jumps over the lazy dog. Don't panic: it's 1234 o'clock, we'll see what they've done!
+She said "hello" and left; he'd rather stay. In 2024 there were 12,345,678 reasons (or 3.14) to go on & on.
+def main(argc, argv):\n\treturn argv[0] + 1  # a comment\n\n    if x == 0x1F: print("ok")
+Größe und Straße, naïve café, année, Zürich. Быстрая лиса прыгает через собаку. Η γρήγορη αλεπού πηδάει.
+शब्द और वाक्य हिन्दी में। 素早い茶色の狐がのろまな犬を飛び越える。 快速的棕色狐狸跳过懒狗。 빠른 갈색 여우가 뛴다.
+الثعلب البني السريع. שועל חום מהיר. สุนัขจิ้งจอก. Emoji 👍🏽 👩‍👩‍👧 🇫🇷 and arrows → ⇒.
+""".split("\n")
+
+TEXTS = [
+    "", " ", "a", "  leading and trailing  ", "Hello world! Don't STOP, it'S we'LL I'm.", "1234567 12 3.14 １２３ ٣٤٥ Ⅷ ½ ①",
+    "tabs\tand\nnew\r\nlines\n\n\n  end \r\n", "x\u0000y\u0001z\u007f", "e\u0301 n\u0303 é ﬁ ﬀ Å Å ǆ İstanbul ſ K ß",
+    "q\u0307\u0323 q\u0323\u0307 \u1112\u1161\u11ab 한 각", "👨‍👩‍👧‍👦 🏳️‍🌈 👍🏽 🇫🇷🇩🇪 ❤️", "नमस्ते दुनिया สวัสดีชาวโลก 你好，世界。こんにちは", "مرحبا بالعالم שָׁלוֹם",
+    "\u00a0\u1680\u2003\u3000\u200b\u200d\ufeff\u0085\u2028\u180e.", "\ue000\U000f0000\U0010ffff\u0378", "<s> </s><unk>", "<|endoftext|> a <|endoftext|>b",
+    "snake_case camelCase kebab-case a.b.c @x #y $z 50% ~/path", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
+    "▁under ▁ ▁▁x", "the Thee thee, other thee", "a [L] b [R] c [LR]d [LR] e", "<0x41><0x0A>", "Ͳⱥ Ᲊ Ꟛ 𐵐 𖺠 \U00011de0 \ua7f2",
+    "mixed中文English한글русский123", "...!!!???   ---___***", "'s 't 're 've 'm 'll 'd 'S 'ſ", "ＦＵＬＬ　ｗｉｄｔｈ ㈱ ㍿ ﷺ",
+]
+# Bytes that are not UTF-8, as Python reads them with errors="replace".
+BROKEN = [b"ab\xffcd", b"\xe2\x82", b"\xf0\x9f\x98 x", b"\xc0\x80\xed\xa0\x80\xf4\x90\x80\x80", b"\x80\x80", b"ok\xe2\x28\xa1"]
+
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+CL100K = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|"
+          r"\s+(?!\S)|\s+")
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+          r"\s+(?!\S)|\s+")
+QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+POSSESSIVE = r"\p{N}{1,3}+|[^\S\n]++|\p{Lu}\p{Ll}*|[\p{L}&&[^\p{Han}]]+|(?i:ſt|x)|^.|\w+$"
+
+
+def byte_level(pre, normalizer=None, ignore_merges=False, added=(), alphabet=True, post=None):
+    tokenizer = Tokenizer(models.BPE(ignore_merges=ignore_merges))
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre, D.ByteLevel()
+    if post:
+        tokenizer.post_processor = post
+    trainer = trainers.BpeTrainer(vocab_size=330, special_tokens=["<|endoftext|>"], show_progress=False,
+                                  initial_alphabet=P.ByteLevel.alphabet() if alphabet else [])
+    tokenizer.train_from_iterator(CORPUS, trainer)
+    tokenizer.add_tokens(list(added))
+    return json.loads(tokenizer.to_str())
+
+
+def split(pattern, behavior="isolated", invert=False):
+    return P.Sequence([P.Split(Regex(pattern), behavior, invert=invert),
+                       P.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def llama(byte_fallback=True, normalizer=None, metaspace=None, pre=None, fuse=True, unknown="<unk>", **affixes):
+    """A BPE over characters, trained on words; normalizer and pre-tokenizer are then set to those of the case."""
+    tokenizer = Tokenizer(models.BPE(unk_token=unknown, fuse_unk=fuse, byte_fallback=byte_fallback, **affixes))
+    tokenizer.pre_tokenizer = P.Metaspace() if not pre else P.WhitespaceSplit()
+    bytes_ = [f"<0x{i:02X}>" for i in range(256)] if byte_fallback else []
+    specials = ([unknown] if unknown else []) + ["<s>", "</s>"]
+    tokenizer.train_from_iterator(CORPUS, trainers.BpeTrainer(
+        vocab_size=180 + len(bytes_), limit_alphabet=70, special_tokens=specials + bytes_, show_progress=False, **affixes))
+    j = json.loads(tokenizer.to_str())
+    j["added_tokens"] = [t for t in j["added_tokens"] if not t["content"].startswith("<0x")]
+    j["normalizer"] = normalizer
+    j["pre_tokenizer"] = pre or metaspace
+    vocab = j["model"]["vocab"]
+    j["post_processor"] = {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {"<s>": {"id": "<s>", "ids": [vocab["<s>"]], "tokens": ["<s>"]}}}
+    j["decoder"] = metaspace or {"type": "Sequence", "decoders": [
+        {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}, {"type": "ByteFallback"}, {"type": "Fuse"},
+        {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
+    return j
+
+
+def metaspace(scheme, split_=True):
+    return {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": split_}
+
+
+def unigram(normalizer=None, pre=None, byte_fallback=False, post=None):
+    tokenizer = Tokenizer(models.Unigram())
+    if normalizer:
+        tokenizer.normalizer = normalizer
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre or P.Metaspace(), D.Metaspace()
+    if post:
+        tokenizer.post_processor = post
+    bytes_ = [f"<0x{i:02X}>" for i in range(256)] if byte_fallback else []
+    tokenizer.train_from_iterator([line for line in CORPUS if line.isascii() or "ö" in line], trainers.UnigramTrainer(
+        vocab_size=250 + len(bytes_), special_tokens=["<s>", "</s>", "<unk>"] + bytes_, unk_token="<unk>", show_progress=False))
+    j = json.loads(tokenizer.to_str())
+    j["model"]["byte_fallback"] = byte_fallback
+    j["added_tokens"] = [t for t in j["added_tokens"] if not t["content"].startswith("<0x")]
+    return j
+
+
+def word_models():
+    bert = Tokenizer(models.WordPiece(unk_token="[UNK]", max_input_chars_per_word=20))
+    bert.normalizer, bert.pre_tokenizer, bert.decoder = N.BertNormalizer(), P.BertPreTokenizer(), D.WordPiece()
+    bert.train_from_iterator(CORPUS, trainers.WordPieceTrainer(
+        vocab_size=300, special_tokens=["[UNK]", "[CLS]", "[SEP]"], show_progress=False))
+    bert.post_processor = processors.BertProcessing(("[SEP]", 2), ("[CLS]", 1))
+    words = Tokenizer(models.WordLevel(unk_token="[UNK]"))
+    words.pre_tokenizer = P.Whitespace()
+    words.train_from_iterator(CORPUS, trainers.WordLevelTrainer(
+        vocab_size=150, special_tokens=["[UNK]"], show_progress=False))
+    return {"word_piece": json.loads(bert.to_str()), "word_level": json.loads(words.to_str())}
+
+
+def cases():
+    prefix = {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "▁"}, {"type": "Replace", "pattern": {"String": " "}, "content": "▁"}]}
+    marks = {"type": "Sequence", "normalizers": [
+        {"type": "Strip", "strip_left": True, "strip_right": False}, {"type": "Replace", "pattern": {"Regex": " {2,}"},
+                                                                      "content": " "},
+        {"type": "Lowercase"}, {"type": "NFKD"}, {"type": "StripAccents"}]}
+    added = [AddedToken("[L]", lstrip=True, normalized=False), AddedToken("[R]", rstrip=True, special=True),
+             AddedToken("[LR]", lstrip=True, rstrip=True, single_word=True, normalized=False),
+             AddedToken("thee", single_word=True), AddedToken("  "), AddedToken("    ")]
+    yield "gpt2", byte_level(P.ByteLevel(add_prefix_space=False))
+    yield "gpt2_added_prefix", byte_level(P.ByteLevel(add_prefix_space=True), added=added)
+    yield "gpt2_few_bytes", byte_level(P.ByteLevel(add_prefix_space=False), alphabet=False)
+    yield "cl100k", byte_level(split(CL100K))
+    yield "llama3_ignore_merges", byte_level(split(LLAMA3), ignore_merges=True)
+    yield "qwen2_nfc", byte_level(split(QWEN2), normalizer=N.NFC())
+    yield "possessive", byte_level(split(POSSESSIVE))
+    yield "digits", byte_level(P.Sequence([P.Digits(individual_digits=True), P.ByteLevel(add_prefix_space=False)]))
+    yield "byte_normalizer", byte_level(P.Split(Regex(QWEN2), "isolated"),
+                                        normalizer=N.Sequence([N.NFKC(), N.ByteLevel()]))
+    for behavior in ("removed", "isolated", "merged_with_previous", "merged_with_next", "contiguous"):
+        yield "split_" + behavior, byte_level(split(r"[aeiou]|\d+|\W", behavior), alphabet=False)
+    yield "split_inverted", byte_level(split(r"[a-z]+", "removed", invert=True), alphabet=False)
+    yield "llama2", llama(normalizer=prefix)
+    yield "llama_no_bytes", llama(byte_fallback=False, normalizer=prefix)
+    yield "llama_no_fuse", llama(byte_fallback=False, normalizer=prefix, fuse=False)
+    yield "llama_no_unknown", llama(byte_fallback=False, normalizer=prefix, unknown=None)
+    yield "metaspace_first", llama(normalizer=marks, metaspace=metaspace("first"))
+    yield "metaspace_never", llama(metaspace=metaspace("never"))
+    yield "metaspace_whole", llama(metaspace=metaspace("always", False))
+    yield "subword_prefix", llama(byte_fallback=False, normalizer={"type": "NFD"}, pre={"type": "WhitespaceSplit"},
+                                  continuing_subword_prefix="##")
+    yield "word_suffix", llama(byte_fallback=False, normalizer={"type": "Nmt"}, end_of_word_suffix="</w>", pre={
+        "type": "Sequence", "pretokenizers": [{"type": "Whitespace"},
+                                              {"type": "Punctuation", "behavior": "MergedWithPrevious"}]})
+    yield "unigram", unigram(post=processors.RobertaProcessing(("</s>", 1), ("<s>", 0)))
+    yield "unigram_bytes", unigram(normalizer=N.NFKC(), byte_fallback=True)
+    yield "unigram_whole", unigram(normalizer=N.Sequence([N.Nmt(), N.NFKC(), N.Replace(Regex(" {2,}"), " ")]),
+                                   pre=P.Metaspace(split=False, prepend_scheme="first"))
+    yield from word_models().items()
+
+
+def main():
+    root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
+                        pathlib.Path(__file__).parent.parent / "tests/data/golden/tokenizers")
+    root.mkdir(parents=True, exist_ok=True)
+    raw = [text.encode() for text in TEXTS] + BROKEN
+    (root / "texts.json").write_text(json.dumps([bytes_.hex() for bytes_ in raw], indent=0) + "\n")
+    for name, spec in cases():
+        tokenizer = Tokenizer.from_str(json.dumps(spec))
+        results = []
+        for bytes_ in raw:
+            text = bytes_.decode("utf-8", "replace")
+            ids = tokenizer.encode(text, add_special_tokens=False).ids
+            # The decoders of `tokenizers` fail without a token.
+            decoded = tokenizer.decode(ids, skip_special_tokens=False) if ids else ""
+            results.append([ids, tokenizer.encode(text).ids, decoded])
+        body = json.dumps({"tokenizer": spec, "results": results}, ensure_ascii=True, separators=(",", ":"))
+        (root / f"{name}.json").write_text(body + "\n")
+        print(f"{name}: {tokenizer.get_vocab_size()} tokens, {len(body)} bytes")
+
+
+if __name__ == "__main__":
+    main()
