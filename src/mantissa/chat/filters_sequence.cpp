@@ -59,8 +59,7 @@ Value sequence_first(Interpreter& in, const Value& input, Arguments& a) {
 
 // The elements of a value that Python's reversed() takes.
 std::vector<Value> reversible(Interpreter& in, const Value& input) {
-  if (input.as<Iterator>() || input.is_undefined() || !is_iterable(input)) {
-    require_defined(input);
+  if (input.as<Iterator>() || !is_iterable(input)) {
     throw Fault(fmt::format("'{}' cannot be reversed{}", type_name(input),
                             input.as<Iterator>() ? ". Fix: add the filter 'list' before it" : ""));
   }

@@ -166,7 +166,8 @@ class PercentArguments {
   }
   void done() const {
     const bool all =
-        tuple_ ? at_ == tuple_->items.size() : at_ == 1 || named_ || argument_.dict() || argument_.list();
+        tuple_ ? at_ == tuple_->items.size()
+               : at_ == 1 || named_ || argument_.dict() || argument_.list() || argument_.is_undefined();
     if (!all) throw Fault("not all arguments are converted by the format string");
   }
 

@@ -155,7 +155,6 @@ Value apply_operator(std::string_view symbol, const Value& a, const Value& b, Me
   if (symbol == "*" && (a.text() || a.list()) && j) return repeat(a, *j, meter);
   if (symbol == "*" && (b.text() || b.list()) && i) return repeat(b, *i, meter);
   if (symbol == "%" && a.text()) {
-    require_defined(b);
     return make_text(meter, format_percent(a.text()->bytes, b, meter), a.text()->markup);
   }
   wrong_types(symbol, a, b);
