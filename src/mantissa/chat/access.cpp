@@ -133,11 +133,12 @@ struct SliceBounds {
   std::size_t count;
 };
 
-// Null if a part is neither an integer nor None.
-std::optional<SliceBounds> bounds_of(const Value& start, const Value& stop, const Value& step,
-                                     std::size_t size) {
+SliceBounds bounds_of(const Value& start, const Value& stop, const Value& step, std::size_t size) {
   for (const Value* part : {&start, &stop, &step}) {
-    if (!part->is_none() && !part->as_integer()) return std::nullopt;
+    require_defined(*part);
+    if (!part->is_none() && !part->as_integer()) {
+      throw Fault(fmt::format("a slice needs integers or none, not '{}'", type_name(*part)));
+    }
   }
   const auto index = [](const Value& v, std::int64_t preset) { return v.as_integer().value_or(preset); };
   const auto n = static_cast<std::int64_t>(size);
@@ -152,10 +153,9 @@ std::optional<SliceBounds> bounds_of(const Value& start, const Value& stop, cons
   const std::int64_t from = clamp(start, by > 0 ? 0 : n - 1);
   const std::int64_t to = clamp(stop, by > 0 ? n : -1);
   const std::int64_t distance = by > 0 ? to - from : from - to;
-  if (distance <= 0) return SliceBounds{from, by, 0};
+  if (distance <= 0) return {from, by, 0};
   const std::uint64_t stride = by > 0 ? static_cast<std::uint64_t>(by) : 0 - static_cast<std::uint64_t>(by);
-  return SliceBounds{from, by,
-                     static_cast<std::size_t>((static_cast<std::uint64_t>(distance) - 1) / stride + 1)};
+  return {from, by, static_cast<std::size_t>((static_cast<std::uint64_t>(distance) - 1) / stride + 1)};
 }
 
 }  // namespace
@@ -192,13 +192,10 @@ Value get_item(Interpreter& in, const Value& object, const Value& key) {
 
 Value get_slice(const Value& object, const Value& start, const Value& stop, const Value& step, Meter& meter) {
   require_defined(object);
-  const auto bounds = object.text() || object.list() || object.as<Range>()
-                          ? bounds_of(start, stop, step, *length_of(object))
-                          : std::nullopt;
-  if (!bounds)
-    return make_undefined(fmt::format("a slice of '{}' with '{}', '{}' and '{}' does not exist",
-                                      type_name(object), type_name(start), type_name(stop), type_name(step)));
-  const SliceBounds b = *bounds;
+  if (!object.text() && !object.list() && !object.as<Range>()) {
+    throw Fault(fmt::format("'{}' cannot be sliced", type_name(object)));
+  }
+  const SliceBounds b = bounds_of(start, stop, step, *length_of(object));
   const auto index = [&](std::size_t i) {
     return static_cast<std::size_t>(b.start + static_cast<std::int64_t>(i) * b.step);
   };

@@ -173,7 +173,7 @@ Value number_filesize(Interpreter& in, const Value& input, Arguments& a) {
   const bool binary = p.flag(0, false);
   const double base = binary ? 1024 : 1000;
   if (*given == 1) return make_text(in.meter(), "1 Byte");
-  if (*given < base) return make_text(in.meter(), fmt::format("{:.0f} Bytes", std::trunc(*given)));
+  if (*given < base) return make_text(in.meter(), fmt::format("{:.0f} Bytes", std::trunc(*given) + 0.0));
   static constexpr std::string_view kUnits = "kMGTPEZY";
   double unit = base * base;
   std::size_t i = 0;

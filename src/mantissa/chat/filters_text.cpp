@@ -126,17 +126,16 @@ Value text_indent(Interpreter& in, const Value& input, Arguments& a) {
 
 Value text_truncate(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("truncate", a, {"length", "killwords", "end", "leeway"});
-  require_defined(input);
-  if (!input.text()) throw Fault(fmt::format("truncate takes a string, not '{}'", type_name(input)));
   const std::string end = p.given(2) ? p.text(2) : "...";
   const std::int64_t length = p.integer(0, 255), leeway = p.some(3) ? p.integer(3) : 5;
   const auto end_size = static_cast<std::int64_t>(unicode::length(end));
   if (length < end_size || leeway < 0)
     throw Fault("truncate needs a length that holds the end, and a leeway of at least 0");
+  const auto size = length_of(input);
+  const auto excess = size ? static_cast<std::int64_t>(*size) - length : 0;
+  if (size && excess <= leeway) return input;
+  if (!input.text()) throw Fault(fmt::format("truncate takes a string, not '{}'", type_name(input)));
   const Text& text = *input.text();
-  if (static_cast<std::int64_t>(text.length) <= length ||
-      static_cast<std::int64_t>(text.length) - length <= leeway)
-    return input;
   std::string cut =
       text.bytes.substr(0, unicode::offset(text.bytes, static_cast<std::size_t>(length - end_size)));
   if (!p.flag(1, false)) cut = cut.substr(0, cut.rfind(' '));
