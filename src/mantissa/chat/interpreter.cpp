@@ -137,8 +137,7 @@ Interpreter::Flow Interpreter::run_statement(const Statement& s) {
         assign(s.targets[0], evaluate(*s.expressions[0]));
         return Flow::on;
       case StatementKind::set_block:
-        run_set_block(s);
-        return Flow::on;
+        return run_set_block(s);
       case StatementKind::macro:
         scope_->set(s.symbol, define_macro(s));
         return Flow::on;
@@ -146,8 +145,7 @@ Interpreter::Flow Interpreter::run_statement(const Statement& s) {
         run_call_block(s);
         return Flow::on;
       case StatementKind::filter_block:
-        run_filter_block(s);
-        return Flow::on;
+        return run_filter_block(s);
       case StatementKind::with:
         return run_with(s);
       case StatementKind::generation:
@@ -212,26 +210,28 @@ Interpreter::Flow Interpreter::run_loop(const Statement& s) {
         depth);
   }
   const auto loop = std::make_shared<LoopState>(std::move(iterator), length, meter_);
-  if (!loop->advance()) {
-    const CurrentScope current(*this, std::make_shared<Scope>(outer));
-    return run_body(s.otherwise);
-  }
-  return run_loop_body(s, loop, outer);
+  if (run_loop_body(s, loop, outer)) return Flow::on;
+  const CurrentScope current(*this, std::make_shared<Scope>(outer));
+  return run_body(s.otherwise);
 }
 
-Interpreter::Flow Interpreter::run_loop_body(const Statement& s, const std::shared_ptr<LoopState>& loop,
-                                             const std::shared_ptr<Scope>& outer) {
+// As in Jinja, `else` runs unless an iteration reaches its end, without break or continue.
+bool Interpreter::run_loop_body(const Statement& s, const std::shared_ptr<LoopState>& loop,
+                                const std::shared_ptr<Scope>& outer) {
   const int loop_symbol = program_.symbol("loop");
   const std::unique_ptr<LoopState, void (*)(LoopState*)> finished(loop.get(),
                                                                   [](LoopState* l) { l->finish(); });
-  do {
+  bool completed = false;
+  while (loop->advance()) {
     meter_.step();
     const CurrentScope current(*this, std::make_shared<Scope>(outer));
     assign(s.targets[0], loop->current());
     scope_->set(loop_symbol, Value(std::shared_ptr<Object>(loop)));
-    if (run_body(s.body) == Flow::leave) break;
-  } while (loop->advance());
-  return Flow::on;
+    const Flow flow = run_body(s.body);
+    if (flow == Flow::leave) break;
+    completed |= flow == Flow::on;
+  }
+  return completed;
 }
 
 Interpreter::Flow Interpreter::run_condition(const Statement& s) {
@@ -241,33 +241,39 @@ Interpreter::Flow Interpreter::run_condition(const Statement& s) {
   return run_body(s.otherwise);
 }
 
-std::string Interpreter::capture(const Body& body) {
-  std::string captured;
+Interpreter::Flow Interpreter::capture(const Body& body, std::string& captured) {
   std::string* const before = std::exchange(out_, &captured);
   try {
-    run_body(body);
+    const Flow flow = run_body(body);
+    out_ = before;
+    return flow;
   } catch (...) {
     out_ = before;
     throw;
   }
-  out_ = before;
-  return captured;
 }
 
-void Interpreter::run_set_block(const Statement& s) {
+// A break or continue inside drops the block.
+Interpreter::Flow Interpreter::run_set_block(const Statement& s) {
   Value value;
   {
     const CurrentScope current(*this, std::make_shared<Scope>(scope_));
-    value = make_text(meter_, capture(s.body));
+    std::string captured;
+    if (const Flow flow = capture(s.body, captured); flow != Flow::on) return flow;
+    value = make_text(meter_, std::move(captured));
     if (s.expressions[0]) value = evaluate_filter(*s.expressions[0], &value);
   }
   assign(s.targets[0], value);
+  return Flow::on;
 }
 
-void Interpreter::run_filter_block(const Statement& s) {
+Interpreter::Flow Interpreter::run_filter_block(const Statement& s) {
   const CurrentScope current(*this, std::make_shared<Scope>(scope_));
-  const Value text = make_text(meter_, capture(s.body));
+  std::string captured;
+  if (const Flow flow = capture(s.body, captured); flow != Flow::on) return flow;
+  const Value text = make_text(meter_, std::move(captured));
   write(evaluate_filter(*s.expressions[0], &text));
+  return Flow::on;
 }
 
 Interpreter::Flow Interpreter::run_with(const Statement& s) {
@@ -344,7 +350,9 @@ Value Interpreter::call_macro(const Statement& s, const std::shared_ptr<Scope>& 
     scope_->set(p.symbol, p.preset ? evaluate(*p.preset)
                                    : make_undefined(fmt::format("parameter '{}' was not provided", p.name)));
   }
-  return make_text(meter_, capture(s.body));
+  std::string captured;
+  capture(s.body, captured);
+  return make_text(meter_, std::move(captured));
 }
 
 }  // namespace mantissa::chat

@@ -58,17 +58,18 @@ class Interpreter {
   Flow run_body(const Body& body);
   Flow run_statement(const Statement& s);
   Flow run_loop(const Statement& s);
-  Flow run_loop_body(const Statement& s, const std::shared_ptr<class LoopState>& loop,
+  bool run_loop_body(const Statement& s, const std::shared_ptr<class LoopState>& loop,
                      const std::shared_ptr<Scope>& outer);
   Flow run_condition(const Statement& s);
-  void run_set_block(const Statement& s);
+  Flow run_set_block(const Statement& s);
   void run_call_block(const Statement& s);
-  void run_filter_block(const Statement& s);
+  Flow run_filter_block(const Statement& s);
   Flow run_with(const Statement& s);
   void run_generation(const Statement& s);
   Value define_macro(const Statement& s);
   Value call_macro(const Statement& s, const std::shared_ptr<Scope>& scope, Arguments& arguments);
-  std::string capture(const Body& body);
+  /// Runs a body whose output goes to `captured`.
+  Flow capture(const Body& body, std::string& captured);
   void assign(const Target& target, const Value& value);
   void write(const Value& value);
 

@@ -246,9 +246,7 @@ Statement Parser::parse_set() {
     }
   }
   set.expressions.push_back(std::move(filter));
-  const std::uint32_t loops = std::exchange(loops_, 0);
   set.body = parse_block_body({"endset"});
-  loops_ = loops;
   close("endset");
   return set;
 }
