@@ -109,6 +109,7 @@ struct Program {
   std::string name;
   Body body;
   std::vector<std::string> symbols;
+  std::vector<int> hidden;  // the names that hide the conversation's variables (hidden_names.h)
 
   /// Returns the number of a name, or -1.
   int symbol(std::string_view name) const;

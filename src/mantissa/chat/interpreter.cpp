@@ -90,6 +90,10 @@ void Interpreter::define(std::string_view name, const nlohmann::ordered_json& va
 }
 
 std::string Interpreter::run() {
+  for (const int symbol : program_.hidden) {
+    scope_->set(symbol, make_undefined(fmt::format("'{}' is undefined",
+                                                   program_.symbols[static_cast<std::size_t>(symbol)])));
+  }
   run_body(program_.body);
   return std::move(text_);
 }

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "mantissa/chat/hidden_names.h"
+
 namespace mantissa::chat {
 
 using StatementKind = Statement::Kind;
@@ -26,6 +28,7 @@ Parser::Parser(std::string_view source, std::string name) {
 std::shared_ptr<const Program> Parser::run() {
   try {
     program_->body = parse_body({});
+    program_->hidden = hidden_names(program_->body);
   } catch (const Fault& f) {
     fail(f.what());
   }
