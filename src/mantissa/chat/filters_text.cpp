@@ -21,6 +21,13 @@ std::string input_text(Interpreter& in, const Value& input) {
   return text;
 }
 
+// Likewise, with the memory of its code points.
+std::string case_text(Interpreter& in, const Value& input) {
+  std::string text = input_text(in, input);
+  in.meter().allocate(text.size() * 8);
+  return text;
+}
+
 Value text_trim(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("trim", a, {"chars"});
   const std::string text = input_text(in, input);
@@ -29,23 +36,23 @@ Value text_trim(Interpreter& in, const Value& input, Arguments& a) {
 
 Value text_upper(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("upper", a, {});
-  return make_text(in.meter(), unicode::upper(input_text(in, input)));
+  return make_text(in.meter(), unicode::upper(case_text(in, input)));
 }
 
 Value text_lower(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("lower", a, {});
-  return make_text(in.meter(), unicode::lower(input_text(in, input)));
+  return make_text(in.meter(), unicode::lower(case_text(in, input)));
 }
 
 Value text_capitalize(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("capitalize", a, {});
-  return make_text(in.meter(), unicode::capitalize(input_text(in, input)));
+  return make_text(in.meter(), unicode::capitalize(case_text(in, input)));
 }
 
 // Each word begins with a capital, where words are separated by white space and -({[<.
 Value text_title(Interpreter& in, const Value& input, Arguments& a) {
   const Parameters p("title", a, {});
-  const std::string text = input_text(in, input);
+  const std::string text = case_text(in, input);
   const auto separates = [](char32_t c) {
     return unicode::is_space(c) ||
            (c < 128 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);

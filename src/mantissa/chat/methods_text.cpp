@@ -38,7 +38,7 @@ void positional_only(const Call& c) {
 template <std::string (*map)(std::string_view)>
 Value mapped(const Call& c) {
   const Parameters p(c.name, c.arguments, {});
-  c.in.meter().allocate(c.self.bytes.size() * 3);
+  c.in.meter().allocate(c.self.bytes.size() * 8);  // code points, and the result
   return c.text(map(c.self.bytes));
 }
 
