@@ -125,7 +125,7 @@ class Rewriter : OnigReader {
     if (open.empty()) {
       if (peek(1) != '?') {
         ++at_;
-        open = "(";
+        open.push_back('(');
       } else if (peek(2) == '<') {
         const std::size_t end = in_.find('>', at_);
         if (end == in_.npos) fail("a group name without >");
@@ -167,7 +167,7 @@ class Rewriter : OnigReader {
     ++at_;
     if (!more()) fail("a lone backslash");
     if (take("w")) return {word_class(false), true};
-    if (take("W")) return {word_class(false).insert(1, "^"), true};
+    if (take("W")) return {word_class(false).insert(1, 1, '^'), true};
     if (const std::optional<ClassItems> items = escaped_class()) return {bracketed(*items), true};
     const char c = peek();
     if (c >= '1' && c <= '9') {
@@ -323,7 +323,7 @@ class Rewriter : OnigReader {
         continue;
       }
       if (*high < *low) fail("a range that goes backwards");
-      items += "-" + class_item(*high);
+      items += fmt::format("-{}", class_item(*high));
     }
     ++at_;
     if (operands.empty() && others.empty() && !items.empty())

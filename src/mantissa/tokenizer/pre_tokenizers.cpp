@@ -53,7 +53,7 @@ struct ByteLevel final : PreTokenizer {
     OwnedPiece prefixed;
     Piece piece = whole;
     if (prefix_space && !whole.text.starts_with(' ')) {
-      prefixed = {" " + std::string(whole.text), whole.origin > 0 ? whole.origin + 1 : 0};
+      prefixed = {fmt::format(" {}", whole.text), whole.origin > 0 ? whole.origin + 1 : 0};
       piece = prefixed.view();
     }
     const auto write = [&](const Piece& word) {
@@ -156,7 +156,7 @@ struct Whitespace final : PreTokenizer {
   Whitespace() : pattern(make()) {}
   static Pattern make() {
     const std::string word = word_class(true);
-    const std::string other = "[^" + word.substr(1, word.size() - 2) + shorthand('s').text + "]";
+    const std::string other = fmt::format("[^{}{}]", word.substr(1, word.size() - 2), shorthand('s').text);
     return Pattern::pcre2(word + "+|" + other + "+", "\\w+|[^\\w\\s]+");
   }
   void split(const Piece& piece, MatchMemory& memory, PieceSink sink) const override {
