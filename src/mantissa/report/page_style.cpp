@@ -38,7 +38,7 @@ h1,h2,h3{line-height:1.25;font-weight:650;letter-spacing:-.01em;overflow-wrap:an
 h1{font-size:clamp(1.6rem,1.2rem + 1.8vw,2.4rem);margin:.15em 0 .2em}
 h2{font-size:1.45rem;margin:0 0 .3em}
 h3{font-size:1rem;margin:0}
-p{margin:0 0 .8em;max-width:74ch;text-wrap:pretty}
+p{margin:0 0 .8em;max-width:74ch;text-wrap:pretty;overflow-wrap:anywhere}
 .kicker{color:var(--soft);font-size:.85rem;letter-spacing:.06em;text-transform:uppercase;margin:0}
 .kicker b{color:var(--accent);font-weight:650}
 .sub,.intro{color:var(--soft);overflow-wrap:anywhere}
@@ -52,7 +52,7 @@ nav a{text-decoration:none;color:var(--soft)}
 nav a:hover{color:var(--accent)}
 section{margin:56px 0}
 .verdict{display:flex;gap:18px;padding:22px 24px;border-radius:12px;margin:22px 0;background:var(--unknown-bg)}
-.verdict p:last-child{margin:0}
+.verdict>*{min-width:0}.verdict p:last-child{margin:0}
 .verdict .words{font-size:1.15rem;font-weight:650;margin:0 0 .25em}
 .verdict.good{background:var(--good-bg)}.verdict.warn{background:var(--warn-bg)}.verdict.bad{background:var(--bad-bg)}
 .good .words{color:var(--good)}.warn .words{color:var(--warn)}.bad .words{color:var(--bad)}

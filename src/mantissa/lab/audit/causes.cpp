@@ -192,7 +192,6 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
       none.kind = "no_labels";
       none.pass = "forward";
       none.step = step;
-      none.share = 1;
       none.severity = 110;
       none.text = fmt::format("step {}: {}", step, e.message());
       return {none};

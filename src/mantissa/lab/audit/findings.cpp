@@ -154,7 +154,6 @@ void find_errors(Search& search, const Thresholds& t) {
         f.kind = "bias";
         f.severity = 20 + 10 * ratio;
         f.rule = rule_for(v);
-        f.share = 1;
         f.evidence["error_mean"] = *s.error_mean;
         f.evidence["error_inward"] = *s.error_inward;
         f.evidence["error_rms"] = *s.error_rms;
@@ -175,7 +174,6 @@ void find_errors(Search& search, const Thresholds& t) {
         f.kind = "error";
         f.op = v.interior;
         f.severity = 30 + std::min(20.0, ratio);
-        f.share = 1;
         f.rule = runtime::interior_cure(v.scope, v.interior).at(1);
         f.evidence["interior_error"] = *s.interior_error;
         f.text = fmt::format(
@@ -241,7 +239,6 @@ void find_scale_fall(const Audit& audit, const Thresholds& t, std::vector<Findin
     f.pass = "backward";
     f.step = first;
     f.severity = 75;
-    f.share = 1;
     f.evidence = {{"from", top}, {"to", *p.loss_scale}};
     f.text = fmt::format("the loss scale fell from {:g} to {:g} in {} steps", top, *p.loss_scale,
                          p.step - first + 1);
@@ -269,7 +266,6 @@ void find_learning_rate(const Audit& audit, std::int64_t vocabulary, std::vector
   f.pass = "update";
   f.step = applied.front()->step;
   f.severity = 85;
-  f.share = 1;
   double lr = 0;
   for (const StepPoint* p : applied) lr = std::max(lr, p->lr);
   f.evidence = {{"first_loss", first}, {"last_loss", last}, {"chance_loss", chance}, {"lr", lr}};
@@ -309,7 +305,6 @@ Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
   f.step = step;
   f.rows = overflow.origins;
   f.severity = overflow.forward ? 100 : 90;
-  f.share = 1;
   for (std::size_t i = 0; i < overflow.inputs.size(); ++i)
     f.evidence[fmt::format("input_{}_absmax", i)] = overflow.inputs[i];
   std::vector<std::string> arguments = overflow.cure;

@@ -43,6 +43,8 @@ std::string words(std::string name) {
   if (name == "lr") return "Learning rate";
   if (name == "absmax") return "Largest magnitude";
   if (name == "absmin") return "Smallest magnitude";
+  if (name.starts_with("input_") && name.ends_with("_absmax"))
+    return "Largest magnitude of input " + name.substr(6, name.size() - 13);
   if (name.find(' ') == std::string::npos) std::ranges::replace(name, '_', ' ');
   if (!name.empty() && name.front() >= 'a' && name.front() <= 'z')
     name.front() = static_cast<char>(name.front() - 'a' + 'A');
@@ -125,7 +127,7 @@ std::string inputs_html(const FirstNonFinite& first) {
   const double limit = traits(first.format).max_finite;
   for (std::size_t i = 0; i < first.inputs.size(); ++i) {
     const InputRange& in = first.inputs[i];
-    table.rows.push_back({{fmt::format("{}", i + 1)},
+    table.rows.push_back({{fmt::format("{}", i)},
                           {report::raised_html(report::number_text(in.absmax)),
                            std::isfinite(in.absmax) ? in.absmax / limit : 1}});
   }
@@ -168,7 +170,7 @@ report::Section stop_section(const Audit& audit) {
   report::Section section{.id = "first",
                           .link = "First inf or NaN",
                           .heading = "Where the first inf or NaN appeared",
-                          .intro = audit.stopped,
+                          .intro = audit.stopped.empty() ? "" : "The run ended: " + audit.stopped,
                           .body = {}};
   if (!audit.first_non_finite) {
     section.link = "Stop";

@@ -17,7 +17,7 @@ Json json_of(const Finding& f) {
   json["pass"] = f.pass;
   json["step"] = f.step;
   json["rows"] = f.rows;
-  json["share"] = f.share;
+  json["share"] = f.share > 0 ? nlohmann::json(f.share) : nlohmann::json();
   json["evidence"] = f.evidence;
   json["rule"] = nullptr;
   if (f.rule) json["rule"] = *f.rule;
