@@ -24,7 +24,7 @@ struct Replay {
 
 AuditReport report_of(const Config& config, const weights::ModelSource& model, data::Memory data,
                       const Replay& replay, const AuditOptions& options, const OnAuditStep& on_step,
-                      const std::stop_token& stop) {
+                      const std::stop_token& stop, std::int64_t more = 0) {
   const config::RunConfig& run = config.impl().run;
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
@@ -32,6 +32,7 @@ AuditReport report_of(const Config& config, const weights::ModelSource& model, d
   const lab::Audit audit = lab::audit_run(
       {run, model, rows, *device, replay.run, replay.state, replay.from},
       {.steps = options.steps,
+       .more = more,
        .tries_cures = options.try_cures,
        .command = options.command,
        .cure_command = options.cure_command},
@@ -98,7 +99,7 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
 
 AuditReport audit_model(const std::filesystem::path& model, const AuditText& text, const Precision& precision,
                         const AuditOptions& options, const OnAuditStep& on_step, std::stop_token stop) {
-  constexpr std::int64_t kRows = 4;
+  constexpr std::int64_t kRows = 4, kMore = 8;  // steps in place of skipped ones
   const weights::ModelSource source = weights::find_model(model);
   const std::int64_t length = std::min(text.sequence_length, source.config.max_position_embeddings);
   const bool bytes = source.config.vocab_size == 256;
@@ -112,7 +113,7 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
       "[run]\nname = {}\nsteps = {}\n[model]\npath = {}\n[data]\nsource = [{}]\nformat = {}\nsequence_length "
       "= {}\n"
       "[optimizer]\nlr = 1e-5\n[schedule]\nname = \"constant\"\nwarmup_steps = 0\n",
-      config::toml_text(last_name(model)), options.steps,
+      config::toml_text(last_name(model)), options.steps + kMore,
       config::toml_text(std::filesystem::absolute(model).string()), fmt::join(files, ", "),
       config::toml_text(text.format), length);
   std::vector<std::string> changes = {fmt::format("batch.global_batch_size={}", kRows),
@@ -125,10 +126,10 @@ AuditReport audit_model(const std::filesystem::path& model, const AuditText& tex
       run.data.source == std::vector<std::string>{"kk"} && text.files.empty() && !memory.any() && !bytes;
   if (random) {
     memory.tokens =
-        random_ids(source.config.vocab_size,
-                   (run.data.sequence_length + 1) * run.batch.global_batch_size * (options.steps + 1) * 2);
+        random_ids(source.config.vocab_size, (run.data.sequence_length + 1) * run.batch.global_batch_size *
+                                                 (options.steps + kMore + 1) * 2);
   }
-  AuditReport report = report_of(config, source, std::move(memory), {}, options, on_step, stop);
+  AuditReport report = report_of(config, source, std::move(memory), {}, options, on_step, stop, kMore);
   if (random) {
     report.notes.emplace_back(
         "the ids are random: the weights are audited, but activations and losses are not those of text; give "

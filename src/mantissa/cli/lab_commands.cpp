@@ -15,11 +15,16 @@ namespace mantissa::cli {
 
 namespace {
 
+/// True for the directory of a run, which may also have a model.
+bool is_run(const std::filesystem::path& what) {
+  return std::filesystem::exists(what / "config.toml");
+}
+
 /// Returns the command of the run that an audit is about, with a cure. The cure of a model is that of its
 /// audit: no run exists yet.
 std::string with_cure(const Arguments& a, const Cure& cure) {
   const std::filesystem::path what = a.at(0);
-  if (!is_config(what) && !a.has("--from-step")) return a.with(cure);
+  if (!is_config(what) && !is_run(what)) return a.with(cure);
   std::vector<std::string> words = {"train"};
   if (is_config(what)) {
     words.push_back(a.at(0));
@@ -45,12 +50,21 @@ void check_replays(const Arguments& a) {
                     "the directory of its run: mantissa audit RUN --from-step {}",
                     what.string(), a.text("--from-step")));
   }
-  if (!std::filesystem::exists(what / "config.toml")) {
+  if (!is_run(what)) {
     throw ConfigError(
         fmt::format("--from-step: {} has no config.toml, so it is not the directory of a run; "
                     "audit a model without --from-step",
                     what.string()));
   }
+}
+
+/// Returns the value of --from-step, 0 for the newest state, which is also the default.
+std::int64_t first_step(const Arguments& a) {
+  const std::string from = a.text("--from-step");
+  if (from == "last-good") return 0;
+  if (from.find_first_not_of("0123456789") != std::string::npos)
+    throw ConfigError(fmt::format("--from-step {}: expected a step, or last-good", from));
+  return a.integer("--from-step", 1, std::int64_t{1} << 40);
 }
 
 }  // namespace
@@ -78,12 +92,9 @@ int audit(const Arguments& a) {
     const api::Config config = api::Config::load(what, a.texts("--set"), precision_of(a));
     tell(a, config.notes(), config.warnings());
     report = api::audit(config, options, tell_step, signals.token());
-  } else if (a.has("--from-step")) {
-    const std::string from = a.text("--from-step");
+  } else if (is_run(what)) {
     if (!a.has("--steps")) options.steps = 20;
-    report =
-        api::audit_replay(what, from == "last-good" ? 0 : a.integer("--from-step", 1, std::int64_t{1} << 40),
-                          precision_of(a), options, tell_step, signals.token());
+    report = api::audit_replay(what, first_step(a), precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   } else {
     const api::AuditText text{.files = a.texts("--data"), .format = a.text("--format")};

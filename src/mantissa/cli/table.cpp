@@ -29,7 +29,8 @@ const std::vector<Option>& option_rows() {
       {"--steps", one, "N", "20", "steps from the beginning of the run; 3 for a model", "audit"},
       {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or MODEL with -audit",
        "audit"},
-      {"--from-step", one, "N|last-good", "", "replay a run from a step, or from its newest state", "audit"},
+      {"--from-step", one, "N|last-good", "last-good", "replay a run from a step, or from its newest state",
+       "audit"},
       {"--no-cures", nothing, "", "", "do not replay the steps with each cure", "audit"},
       // compare
       {"--precision", each, "A,B,…", "",

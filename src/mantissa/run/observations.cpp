@@ -6,7 +6,9 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/base/words.h"
 #include "mantissa/config/observed.h"
+#include "mantissa/precision/coverage.h"
 #include "mantissa/precision/rule.h"
 #include "mantissa/report/metrics.h"
 
@@ -44,6 +46,24 @@ Observations::Observations(const config::RunConfig& config, const std::filesyste
                            std::int64_t step)
     : interval_(config.log.observe_interval), selected_(config::parse_observed(config.log.observe)) {
   if (!selected_.empty()) file_.emplace(report::append_after(out / "observations.jsonl", step));
+}
+
+std::vector<std::string> Observations::unmatched(const plan::Program& program) const {
+  std::vector<std::string> warnings;
+  for (const precision::Rule& rule : selected_) {
+    precision::Rule any = rule;
+    any.first_step = any.last_step = std::nullopt;
+    const std::vector<precision::Rule> alone = {any};
+    const bool matches = std::ranges::any_of(program.steps, [&](const plan::Step& s) {
+      return is_selected(alone, s, plan::pass_of(s.phase), 0) ||
+             (s.forward_results > 0 && is_selected(alone, s, precision::Pass::forward, 0));
+    });
+    if (matches) continue;
+    const std::string why = precision::why_unmatched(rule, program.places);
+    warnings.push_back(fmt::format("log.observe {} matches nothing{}", in_quotes(rule.match),
+                                   why.empty() ? "; explain lists the scopes and ops" : ": " + why));
+  }
+  return warnings;
 }
 
 void Observations::begin(train::Trainer& trainer) {

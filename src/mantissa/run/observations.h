@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "mantissa/config/run_config.h"
@@ -22,6 +23,8 @@ class Observations {
   /// Continues the file of `out` after `step`. Writes no file if nothing is selected.
   Observations(const config::RunConfig& config, const std::filesystem::path& out, std::int64_t step);
 
+  /// Returns a sentence for each selection that matches nothing in the program.
+  std::vector<std::string> unmatched(const plan::Program& program) const;
   /// Observes the next step of `trainer`, if it is due.
   void begin(train::Trainer& trainer);
   /// Writes what was seen of step `step`, or drops it if the step did not complete.

@@ -134,6 +134,9 @@ class Run {
     const Clock::time_point start = Clock::now();
     Journal journal(config_, out_, trainer_.step());
     observations_.emplace(config_, out_, trainer_.step());
+    for (const std::string& warning : observations_->unmatched(trainer_.program())) {
+      if (events_.on_warning) events_.on_warning({warning});
+    }
     Result result;
     saved_ = trainer_.step();
     const std::int64_t tokens_before = trainer_.tokens();

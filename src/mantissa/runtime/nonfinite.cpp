@@ -155,6 +155,7 @@ class Search : public StepObserver {
   void find_weight(const plan::Step& step, const graph::Call& call, std::size_t output) {
     const std::int64_t width = call.outputs[output].width;
     if (step.op->kind == graph::OpKind::product) return see_weights(step, call, width);
+    see_gains(step, call, width);
     if (step.op->kind != graph::OpKind::pointwise) return;
     for (const plan::Step& writer : program_.steps) {
       if (&writer == &step) break;  // its inputs are written before
@@ -162,6 +163,24 @@ class Search : public StepObserver {
       const bool read = std::ranges::any_of(
           step.inputs, [&](const plan::Operand& in) { return in.buffer == writer.outputs[0]; });
       if (read) see_weights(writer, call, width);
+    }
+  }
+
+  /// Looks at the weights of a step that have an element for each of its `width` channels.
+  void see_gains(const plan::Step& step, const graph::Call& call, std::int64_t width) {
+    constexpr double kOutlier = 32;
+    for (const plan::Operand& operand : step.inputs) {
+      const plan::Buffer& b = program_.buffer(operand.buffer);
+      if (b.home != plan::Home::copy && b.home != plan::Home::master) continue;
+      const plan::Slot& slot = program_.slots[static_cast<std::size_t>(b.slot)];
+      if (slot.shape.dims().size() != 1 || slot.shape.count() != width) continue;
+      const Matrix master = executor_.buffer(slot.master_buffer);
+      const WeightLine line =
+          weight_line(call.ctx, {master.data, master.type, 1}, width, found_.channel, false);
+      if (line.ratio < kOutlier) continue;
+      found_.weight = slot.name;
+      found_.weight_vector = true;
+      found_.line = line;
     }
   }
 
@@ -322,6 +341,9 @@ std::string NonFinite::text() const {
   }
   if (beyond) {
     if (beyond->count > 1) text += fmt::format(", the largest of {} such elements", beyond->count);
+  } else if (weight_vector) {
+    text += fmt::format(": element {} of {} has magnitude {:.2g}, {:.0f} times the median element's", channel,
+                        weight, line.rms, line.ratio);
   } else if (!weight.empty()) {
     text += fmt::format(" in channel {}: {} {} of {} has rms {:.2g}, {:.0f} times the median {}'s", channel,
                         weight_column ? "column" : "row", channel, weight, line.rms, line.ratio,

@@ -84,17 +84,17 @@ HealthWatch::Found& HealthWatch::add(std::vector<Found>& found, const runtime::P
   return *group;
 }
 
-HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string text,
+HealthFinding HealthWatch::finding(const Found& f, std::string kind, std::string pass, std::string text,
                                    std::vector<Cure> cures) {
-  return {std::move(kind), f.worst, f.part / f.of, {std::move(text), std::move(cures)}};
+  return {std::move(kind), std::move(pass), f.worst, f.part / f.of, {std::move(text), std::move(cures)}};
 }
 
-template <class Loss>
-std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, double limit) const {
+template <class Loss, class Limit>
+std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, const Limit& limit) const {
   std::vector<Found> found;
   for (const Sums& s : parameters_) {
     const double share = loss(s) / static_cast<double>(s.steps);
-    if (share <= limit) continue;
+    if (share <= limit(s)) continue;
     Found& f = add(found, s.last, share);
     f.part += share * static_cast<double>(s.last.elements);
     f.of += static_cast<double>(s.last.elements);
@@ -160,28 +160,33 @@ void HealthWatch::find_lost(std::vector<HealthFinding>& said) const {
                                {started_over({"--set", "precision.rounding=stochastic"})}};
     if (bytes_of(f.master) >= 4)
       cures = {{started_over({"--set", fmt::format("optimizer.lr={:g}", lr_ * 100)})}};
-    said.push_back(finding(f, "rounded_away", std::move(text), std::move(cures)));
+    said.push_back(finding(f, "rounded_away", "update", std::move(text), std::move(cures)));
   }
 }
 
 void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
   const auto say = [&](const Found& f, const char* kind, std::string_view what) {
-    said.push_back(finding(
-        f, kind, fmt::format("{} of the gradients of {} {}", percent_text(f.part / f.of), who(f), what),
-        {{started_over(rules_for(f.names, "grads"))}}));
+    said.push_back(
+        finding(f, kind, "backward",
+                fmt::format("{} of the gradients of {} {}", percent_text(f.part / f.of), who(f), what),
+                {{started_over(rules_for(f.names, "grads"))}}));
   };
-  for (const Found& f : above([](const Sums& s) { return s.flushed; }, limits_.grads_flushed))
+  for (const Found& f :
+       above([](const Sums& s) { return s.flushed; }, [&](const Sums&) { return limits_.grads_flushed; }))
     say(f, "underflow", "became zero: they are at most half the smallest number of their format");
-  for (const Found& f : above([](const Sums& s) { return s.saturated; }, limits_.saturated))
+  for (const Found& f :
+       above([](const Sums& s) { return s.saturated; }, [&](const Sums&) { return limits_.saturated; }))
     say(f, "saturation", "exceeded the range of their format");
 }
 
 void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
-  for (const Found& f : above([](const Sums& s) { return s.beyond; }, limits_.saturated)) {
+  // Under a scale a few weights may leave the range for a step.
+  const auto limit = [&](const Sums& s) { return s.last.scale ? limits_.saturated : limits_.beyond; };
+  for (const Found& f : above([](const Sums& s) { return s.beyond; }, limit)) {
     std::string text = fmt::format("{} of {} exceed the range of the format in which products read them",
                                    percent_text(f.part / f.of), who(f));
-    said.push_back(
-        finding(f, "saturation", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
+    said.push_back(finding(f, "saturation", "forward", std::move(text),
+                           {{started_over(rules_for(f.names, "compute"))}}));
   }
 }
 

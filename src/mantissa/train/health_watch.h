@@ -17,11 +17,13 @@ struct HealthLimits {
   double updates_lost = 0.5;   // of the updates that were not zero
   double grads_flushed = 0.1;  // of the gradients
   double saturated = 0.01;     // of the gradients, or of a scaled copy
+  double beyond = 1e-4;        // of a copy without a scale: a matrix may have one row that is too large
 };
 
 /// A loss of several parameters.
 struct HealthFinding {
   std::string kind;   // "rounded_away", "underflow", "saturation"
+  std::string pass;   // "forward", "backward", "update"
   std::string worst;  // the parameter that loses the largest share
   double share = 0;   // of the elements of all these parameters
   Warning warning;    // one sentence, with cures
@@ -59,15 +61,15 @@ class HealthWatch {
     std::string worst = {};
     double worst_share = 0;
   };
-  static HealthFinding finding(const Found& found, std::string kind, std::string text,
+  static HealthFinding finding(const Found& found, std::string kind, std::string pass, std::string text,
                                std::vector<Cure> cures);
   /// Returns "the 13 vectors model.layers.*.input_layernorm.weight, model.norm.weight".
   static std::string who(const Found& found);
   /// Adds `p` to its group, a new one if there is none, and returns the group.
   static Found& add(std::vector<Found>& found, const runtime::ParameterHealth& p, double share);
-  /// Returns the parameters whose mean share loss(sums) / steps is above `limit`.
-  template <class Loss>
-  std::vector<Found> above(const Loss& loss, double limit) const;
+  /// Returns the parameters whose mean share loss(sums) / steps is above limit(sums).
+  template <class Loss, class Limit>
+  std::vector<Found> above(const Loss& loss, const Limit& limit) const;
 
   void find_lost(std::vector<HealthFinding>& said) const;
   void find_gradients(std::vector<HealthFinding>& said) const;

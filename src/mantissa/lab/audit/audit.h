@@ -113,6 +113,7 @@ struct Audit {
   std::string model;             // "llama 24M"
   std::string verdict;           // one paragraph
   std::string stopped = {};      // the message with which the run stopped, or ""
+  std::int64_t stopped_at = 0;   // that step
   std::optional<FirstNonFinite> first_non_finite = {};
   std::int64_t steps = 0, parameters = 0;
   std::vector<std::int64_t> observed;  // steps

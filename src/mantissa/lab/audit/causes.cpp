@@ -230,7 +230,7 @@ void try_cures(Audit& audit, const AuditSource& source, const CureTrials& option
     copy.seconds = audit.seconds;
     return copy;
   }();
-  Trials trials(before, source, options.steps, options.seconds, stop);
+  Trials trials(before, source, options, stop);
   std::size_t tried = 0;
   bool rate = false;  // the learning rate is a cause, and comes first
   for (Finding& f : audit.findings) {
@@ -285,7 +285,7 @@ std::string verdict_of(const Audit& audit) {
     text += " A cure was tried on the same steps, and the problem was gone.";
   if (audit.untried > 0)
     text += fmt::format(" There was no time to try {}.", counted(audit.untried, "more cure"));
-  if (!audit.stopped.empty()) text += " The run stopped there.";
+  if (!audit.stopped.empty()) text += fmt::format(" The run stopped at step {}.", audit.stopped_at);
   return text;
 }
 

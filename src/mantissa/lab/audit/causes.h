@@ -7,16 +7,12 @@
 #include <vector>
 
 #include "mantissa/lab/audit/run.h"
+#include "mantissa/lab/audit/trials.h"
 
 namespace mantissa::lab {
 
 /// Returns the findings of the data of the audit's steps up to `last`: no labels, or rows without any.
 std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last);
-
-struct CureTrials {
-  std::int64_t steps = 20;  // of the audit
-  double seconds = 25;      // after which no trial begins
-};
 
 /// Repeats the audit's steps with cures, for the first findings, and keeps those under which no finding of
 /// the kind is left. A cure that does not work is removed, and the finding tells it. What remains in f32 has

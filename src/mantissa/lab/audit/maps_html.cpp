@@ -190,7 +190,8 @@ report::Section updates_section(const Audit& audit) {
        .reading =
            "Each cell is the worst parameter of a layer in one step: the share of its gradient that was not "
            "zero, but became zero in the gradient's format.",
-       .nothing = "No gradient became zero by rounding.",
+       .nothing =
+           "No gradient of a parameter became zero by rounding. Other gradients are in the maps above.",
        .unmeasured = "No optimizer step was observed."},
       rows_of(audit.weights, [](const runtime::ParameterHealth& h) { return h.grads_flushed; }), order,
       share_scale());

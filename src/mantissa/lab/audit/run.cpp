@@ -23,7 +23,7 @@ namespace {
 /// Returns true for at most `most` of `steps` steps, the first and the last among them.
 bool is_observed(std::int64_t step, std::int64_t steps, std::int64_t most) {
   if (most == 0) return false;
-  if (steps <= most || step == steps) return true;
+  if (steps <= most || step >= steps) return true;
   if (most == 1) return false;
   const auto at = [&](std::int64_t s) { return s * (most - 1) / steps; };
   return step == 1 || at(step) != at(step - 1);
@@ -141,7 +141,8 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   audit.command = options.command;
   audit.run_command = options.run_command;
   const StartOf start(trainer, source);
-  const std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
+  std::int64_t last = std::min(source.from - 1 + options.steps, config.run.steps);
+  const std::int64_t most = std::min(last + options.more, config.run.steps);
   const std::int64_t steps = std::max<std::int64_t>(last - source.from + 1, 1);
   Record record(audit);
   Overflows overflows;
@@ -161,10 +162,12 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (observer) record.add_values(step, trainer.program(), observer->take());
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
+      if (r->skipped && r->overflow && !r->overflow->forward && last < most) ++last;
       if (r->skipped && !r->batch_skipped && last - step < options.applied) break;
     }
   } catch (const RunStopped& e) {
     audit.stopped = e.message();
+    audit.stopped_at = trainer.step() + 1;
     if (trainer.overflow()) overflows.add(*trainer.overflow(), trainer.step() + 1);
     // The values of the step at which the run stopped.
     if (observer) record.add_values(trainer.step() + 1, trainer.program(), observer->take());
@@ -192,7 +195,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   audit.seconds = seconds();
   if (options.tries_cures) {
     const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);
-    try_cures(audit, source, {steps, left}, stop);
+    try_cures(audit, source, {steps, options.more, left}, stop);
   }
   for (Finding& f : audit.findings) {
     if (f.cure && options.cure_command) f.command = options.cure_command(*f.cure);

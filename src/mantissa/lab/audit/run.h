@@ -16,6 +16,7 @@ namespace mantissa::lab {
 
 struct AuditOptions {
   std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
+  std::int64_t more = 0;       // at most so many steps in place of those that a loss scale skips
   std::int64_t observed = 20;  // at most so many of them, evenly spread
   std::int64_t applied = 0;    // if one of so many last steps is skipped, the audit ends there
   bool tries_cures = true;

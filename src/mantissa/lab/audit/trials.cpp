@@ -33,12 +33,11 @@ bool runs(const Audit& audit) {
 
 }  // namespace
 
-Trials::Trials(const Audit& audit, const AuditSource& source, std::int64_t steps, double seconds,
+Trials::Trials(const Audit& audit, const AuditSource& source, const CureTrials& options,
                const std::stop_token& stop)
     : audit_(audit),
       source_(source),
-      steps_(steps),
-      seconds_(seconds),
+      options_(options),
       stop_(stop),
       begin_(std::chrono::steady_clock::now()) {}
 
@@ -56,7 +55,7 @@ template <class Change>
 const Trial* Trials::run(std::vector<std::string> arguments, bool observed, const Change& change) {
   if (const Trial* done = find(arguments, observed)) return done;
   if (stop_.stop_requested()) return nullptr;
-  if (longest_ > 0 && seconds_since(begin_) + longest_ > seconds_) {
+  if (longest_ > 0 && seconds_since(begin_) + longest_ > options_.seconds) {
     if (std::ranges::find(missed_, arguments) == missed_.end()) missed_.push_back(std::move(arguments));
     return nullptr;
   }
@@ -67,8 +66,13 @@ const Trial* Trials::run(std::vector<std::string> arguments, bool observed, cons
     const std::int64_t seen = !observed ? 0 : slow() ? 1 : kObserved;
     const AuditSource again{changed,     source_.model, source_.data, source_.device,
                             source_.run, source_.state, source_.from};
-    Audit audit = audit_run(
-        again, {.steps = steps_, .observed = seen, .applied = kApplied, .tries_cures = false}, {}, stop_);
+    Audit audit = audit_run(again,
+                            {.steps = options_.steps,
+                             .more = options_.more,
+                             .observed = seen,
+                             .applied = kApplied,
+                             .tries_cures = false},
+                            {}, stop_);
     if (stop_.stop_requested()) return nullptr;  // it may be incomplete
     trial.runs = lab::runs(audit);
     trial.findings = std::move(audit.findings);

@@ -20,10 +20,15 @@ struct Trial {
   std::vector<Finding> findings = {};
 };
 
+struct CureTrials {
+  std::int64_t steps = 20;  // of the audit
+  std::int64_t more = 0;    // AuditOptions::more
+  double seconds = 25;      // after which no trial begins; the first always does
+};
+
 class Trials {
  public:
-  /// `seconds` is the time after which no trial begins; the first always does.
-  Trials(const Audit& audit, const AuditSource& source, std::int64_t steps, double seconds,
+  Trials(const Audit& audit, const AuditSource& source, const CureTrials& options,
          const std::stop_token& stop);
 
   /// Runs a cure unless it was run before. Returns its trial, which the next call may invalidate, or null if
@@ -46,8 +51,7 @@ class Trials {
 
   const Audit& audit_;
   const AuditSource& source_;
-  std::int64_t steps_;
-  double seconds_;
+  CureTrials options_;
   std::stop_token stop_;
   std::vector<Trial> trials_;
   std::vector<std::vector<std::string>> missed_;

@@ -166,7 +166,7 @@ const ComparedRun* best_run(const Comparison& c, std::optional<double> ComparedR
                             const Less& less) {
   const ComparedRun* best = nullptr;
   for (const ComparedRun& run : c.runs) {
-    if (!is_sound(run) || !(run.*member)) continue;
+    if (!is_sound(run) || !run.findings.empty() || !(run.*member)) continue;
     if (best == nullptr || less(*(run.*member), *(best->*member))) best = &run;
   }
   return best;
