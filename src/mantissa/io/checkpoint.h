@@ -40,15 +40,16 @@ struct ModelToWrite {
 /// disk is full, and ConfigError or ShapeError if a tensor cannot be written.
 std::uint64_t write_model(const std::filesystem::path& directory, const ModelToWrite& model);
 
-/// Returns the weights of a model directory: model.safetensors, its index, or the only safetensors file; without
-/// these pytorch_model.bin, its index, or the only .pth or .pt file. Throws FileError if there are none.
+/// Returns the weights of a model directory: model.safetensors, its index, or the only safetensors file;
+/// without these pytorch_model.bin, its index, or the only .pth or .pt file. Throws FileError if there are
+/// none.
 std::filesystem::path find_weights(const std::filesystem::path& directory);
-/// Returns true if `directory` has weights under one of the usual names: model.safetensors, pytorch_model.bin, or
-/// the index of one.
+/// Returns true if `directory` has weights under one of the usual names: model.safetensors,
+/// pytorch_model.bin, or the index of one.
 bool has_usual_weights(const std::filesystem::path& directory);
 
-/// The weights of a model directory, or of one safetensors file, checkpoint of PyTorch, or index. Opening checks
-/// the files; values are read on demand.
+/// The weights of a model directory, or of one safetensors file, checkpoint of PyTorch, or index. Opening
+/// checks the files; values are read on demand.
 class WeightFiles {
  public:
   /// Reads only the tensors whose names begin with `prefix`, under the rest of their names. Throws FileError

@@ -29,8 +29,9 @@ bool is_plain_name(const fs::path& file) {
 fs::path only(const std::vector<fs::path>& found, const fs::path& directory, const char* kind,
               const char* index) {
   if (found.size() < 2) return found.empty() ? fs::path() : found.front();
-  throw FileError(fmt::format("{}: has {} {} files and no {}; give the path of one file, or download the index",
-                              directory.string(), found.size(), kind, index));
+  throw FileError(
+      fmt::format("{}: has {} {} files and no {}; give the path of one file, or download the index",
+                  directory.string(), found.size(), kind, index));
 }
 
 constexpr std::array kSafetensors = {"model.safetensors", "model.safetensors.index.json"};
@@ -46,7 +47,8 @@ bool has_usual_weights(const fs::path& directory) {
 
 fs::path find_weights(const fs::path& directory) {
   const auto first_of = [&](const auto& names) {
-    const auto found = std::ranges::find_if(names, [&](const char* name) { return fs::exists(directory / name); });
+    const auto found =
+        std::ranges::find_if(names, [&](const char* name) { return fs::exists(directory / name); });
     return found == names.end() ? fs::path() : directory / *found;
   };
   if (fs::path found = first_of(kSafetensors); !found.empty()) return found;
@@ -56,11 +58,13 @@ fs::path find_weights(const fs::path& directory) {
     if (extension == ".safetensors") safetensors.push_back(entry.path());
     if (extension == ".pth" || extension == ".pt") torch.push_back(entry.path());
   }
-  if (fs::path found = only(safetensors, directory, "safetensors", kSafetensors[1]); !found.empty()) return found;
+  if (fs::path found = only(safetensors, directory, "safetensors", kSafetensors[1]); !found.empty())
+    return found;
   if (fs::path found = first_of(kTorch); !found.empty()) return found;
   if (fs::path found = only(torch, directory, "PyTorch", kTorch[1]); !found.empty()) return found;
-  throw FileError(fmt::format("{}: has no model.safetensors and no pytorch_model.bin; give the directory of a model",
-                              directory.string()));
+  throw FileError(
+      fmt::format("{}: has no model.safetensors and no pytorch_model.bin; give the directory of a model",
+                  directory.string()));
 }
 
 WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path), prefix_(std::move(prefix)) {

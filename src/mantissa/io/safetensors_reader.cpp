@@ -39,13 +39,14 @@ void refuse_known_strangers(const File& file) {
   }
   if (begins_with_header(text)) return;
   if (text.starts_with("GGUF")) {
-    throw FileError(fmt::format("{}: is a GGUF file, not a safetensors file. Fix: mantissa convert {} DIRECTORY",
-                                file.path().string(), file.path().string()));
+    throw FileError(
+        fmt::format("{}: is a GGUF file, not a safetensors file. Fix: mantissa convert {} DIRECTORY",
+                    file.path().string(), file.path().string()));
   }
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
-    throw FileError(fmt::format(
-        "{}: is a checkpoint of PyTorch, not a safetensors file. Fix: mantissa convert {} OUT",
-        file.path().string(), file.path().string()));
+    throw FileError(
+        fmt::format("{}: is a checkpoint of PyTorch, not a safetensors file. Fix: mantissa convert {} OUT",
+                    file.path().string(), file.path().string()));
   }
 }
 

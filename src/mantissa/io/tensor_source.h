@@ -25,8 +25,8 @@ class TensorSource {
   /// from several threads.
   virtual void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const = 0;
 
-  /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live as
-  /// long as the source.
+  /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live
+  /// as long as the source.
   virtual std::span<const std::byte> view(const TensorInfo& /*tensor*/) const { return {}; }
   /// Returns the file that contains the tensor.
   virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }

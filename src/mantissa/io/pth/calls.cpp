@@ -30,10 +30,11 @@ Value* Calls::add(Kind kind) {
 Value* Calls::global(std::string_view module, std::string_view name) {
   const std::optional<FoundGlobal> found = find_global(module, name);
   if (!found) {
-    fail_(fmt::format("its pickle needs {}, which is not part of a state dict; nothing was run. Fix: if you trust "
-                      "the file, load it in Python and save only the tensors: "
-                      "torch.save(model.state_dict(), FILE)",
-                      in_quotes(fmt::format("{}.{}", module, name))));
+    fail_(fmt::format(
+        "its pickle needs {}, which is not part of a state dict; nothing was run. Fix: if you trust "
+        "the file, load it in Python and save only the tensors: "
+        "torch.save(model.state_dict(), FILE)",
+        in_quotes(fmt::format("{}.{}", module, name))));
   }
   Value* value = add(found->global == Global::dtype ? Kind::dtype : Kind::global);
   value->integer = static_cast<std::int64_t>(found->global);
@@ -130,9 +131,14 @@ Value* Calls::tensor(const Value& arguments, bool typed) {
   require(a.size() >= (typed ? 7U : 4U) && a[0]->kind == Kind::storage && a[1]->kind == Kind::integer &&
               a[1]->integer >= 0 && (!typed || a[6]->kind == Kind::dtype),
           "its pickle has a tensor with other arguments than PyTorch writes");
-  PickledTensor tensor{a[0]->text, static_cast<std::uint64_t>(a[0]->integer), typed ? a[6]->dtype : a[0]->dtype,
-                       a[1]->integer, sizes(*a[2]), sizes(*a[3])};
-  require(tensor.shape.size() == tensor.strides.size(), "its pickle has a tensor with more strides than dimensions");
+  PickledTensor tensor{a[0]->text,
+                       static_cast<std::uint64_t>(a[0]->integer),
+                       typed ? a[6]->dtype : a[0]->dtype,
+                       a[1]->integer,
+                       sizes(*a[2]),
+                       sizes(*a[3])};
+  require(tensor.shape.size() == tensor.strides.size(),
+          "its pickle has a tensor with more strides than dimensions");
   Value* value = add(Kind::tensor);
   value->integer = static_cast<std::int64_t>(pickle_.tensors.size());
   pickle_.tensors.push_back(std::move(tensor));

@@ -12,7 +12,8 @@ namespace mantissa::io::pth {
 class Calls {
  public:
   /// `fail` throws a FileError that says what is wrong.
-  Calls(Pickle& pickle, std::function<void(const std::string&)> fail) : pickle_(pickle), fail_(std::move(fail)) {}
+  Calls(Pickle& pickle, std::function<void(const std::string&)> fail)
+      : pickle_(pickle), fail_(std::move(fail)) {}
 
   /// Adds a value. Throws if there are too many.
   Value* add(Value::Kind kind);

@@ -17,7 +17,7 @@ enum class Global {
   encode,  // how protocol 2 writes bytes
   size,
   device,
-  rebuild_tensor,       // (storage, offset, shape, strides, …)
+  rebuild_tensor,        // (storage, offset, shape, strides, …)
   rebuild_tensor_typed,  // the same with a dtype, for storages without one
   rebuild_parameter,
   storage,

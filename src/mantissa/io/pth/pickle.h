@@ -15,7 +15,7 @@ namespace mantissa::io::pth {
 
 /// A tensor as a view of a storage, in elements.
 struct PickledTensor {
-  std::string_view storage;        // its key: the contents are the archive's entry "data/KEY"
+  std::string_view storage;         // its key: the contents are the archive's entry "data/KEY"
   std::uint64_t storage_bytes = 0;  // as the pickle declares them
   Dtype dtype = Dtype::f32;
   std::int64_t offset = 0;
@@ -41,10 +41,10 @@ struct Value {
     tensor
   };
   Kind kind = Kind::none;
-  Dtype dtype = Dtype::u8;       // dtype, storage
-  std::int64_t integer = 0;      // boolean, integer; index of a global or a tensor; bytes of a storage
-  std::string_view text;         // text; key of a storage. Part of the pickle
-  std::vector<Value*> items{};   // of containers; of a dict, keys and values in turn
+  Dtype dtype = Dtype::u8;      // dtype, storage
+  std::int64_t integer = 0;     // boolean, integer; index of a global or a tensor; bytes of a storage
+  std::string_view text;        // text; key of a storage. Part of the pickle
+  std::vector<Value*> items{};  // of containers; of a dict, keys and values in turn
 
   bool is_dict() const { return kind == Kind::dict || kind == Kind::ordered_dict; }
 };
@@ -56,9 +56,9 @@ struct Pickle {
 };
 
 /// Parses a pickle of protocols 0 to 5. Values may contain themselves. Nothing is run: containers, numbers,
-/// strings and PyTorch's tensors are known, and any other callable is refused by its name. Lengths, counts and
-/// the memo are checked; a pickle has at most 64 MiB and 4 Mi values. `bytes` must outlive the result. Throws
-/// FileError with `where` as the file's name.
+/// strings and PyTorch's tensors are known, and any other callable is refused by its name. Lengths, counts
+/// and the memo are checked; a pickle has at most 64 MiB and 4 Mi values. `bytes` must outlive the result.
+/// Throws FileError with `where` as the file's name.
 Pickle parse_pickle(std::span<const std::byte> bytes, const std::string& where);
 
 }  // namespace mantissa::io::pth

@@ -52,13 +52,16 @@ class Finder {
     check_names();
     if (!skipped_.empty() || more_skipped_ > 0) {
       if (more_skipped_ > 0) skipped_.push_back(fmt::format("{} more", more_skipped_));
-      found_.notes.push_back(fmt::format("{}: skipped, since they are not tensors: {}", where_, fmt::join(skipped_, ", ")));
+      found_.notes.push_back(
+          fmt::format("{}: skipped, since they are not tensors: {}", where_, fmt::join(skipped_, ", ")));
     }
     return std::move(found_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw FileError(fmt::format("{}: {}", where_, what)); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FileError(fmt::format("{}: {}", where_, what));
+  }
 
   void count_visit() {
     if (++visits_ > kMostVisits) fail("its dicts share each other too often to be read as a state dict");
@@ -67,7 +70,8 @@ class Finder {
   bool has_tensors(const Value& value, int depth) {
     count_visit();
     if (value.kind == Kind::tensor) return true;
-    if (depth == kDeepest || (!value.is_dict() && value.kind != Kind::list && value.kind != Kind::tuple)) return false;
+    if (depth == kDeepest || (!value.is_dict() && value.kind != Kind::list && value.kind != Kind::tuple))
+      return false;
     return std::ranges::any_of(value.items, [&](const Value* item) { return has_tensors(*item, depth + 1); });
   }
 
@@ -93,9 +97,9 @@ class Finder {
         }
       }
       if (inner == nullptr || others) break;
-      found_.notes.push_back(fmt::format("{}: only the entry {} is read{}", where_, in_quotes(key),
-                                         left_out.empty() ? std::string()
-                                                          : fmt::format("; left out: {}", fmt::join(left_out, ", "))));
+      found_.notes.push_back(fmt::format(
+          "{}: only the entry {} is read{}", where_, in_quotes(key),
+          left_out.empty() ? std::string() : fmt::format("; left out: {}", fmt::join(left_out, ", "))));
       dict = inner;
     }
     return dict;
@@ -103,7 +107,8 @@ class Finder {
 
   void add(const Value& value, const std::string& name, int depth) {
     count_visit();
-    if (depth > kDeepest) fail(fmt::format("its dicts nest more than {} deep at {}", kDeepest, in_quotes(name)));
+    if (depth > kDeepest)
+      fail(fmt::format("its dicts nest more than {} deep at {}", kDeepest, in_quotes(name)));
     if (value.kind == Kind::tensor) return add_tensor(value, name.empty() ? "tensor" : name);
     const std::string before = name.empty() ? name : name + '.';
     if (value.is_dict()) {
@@ -120,7 +125,8 @@ class Finder {
   void add_tensor(const Value& value, const std::string& name) {
     name_bytes_ += name.size();
     if (found_.tensors.size() == kMostTensors || name_bytes_ > kMostNameBytes)
-      fail(fmt::format("has more than {} tensors, or longer names than {} bytes", kMostTensors, kMostNameBytes));
+      fail(fmt::format("has more than {} tensors, or longer names than {} bytes", kMostTensors,
+                       kMostNameBytes));
     found_.tensors.push_back({name, &pickle_.tensors[static_cast<std::size_t>(value.integer)]});
   }
 

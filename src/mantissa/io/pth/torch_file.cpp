@@ -17,7 +17,8 @@
 namespace mantissa::io::pth {
 namespace {
 
-constexpr const char* kSaveAgain = "load and save it again with torch 1.6 or later: torch.save(torch.load(IN), OUT)";
+constexpr const char* kSaveAgain =
+    "load and save it again with torch 1.6 or later: torch.save(torch.load(IN), OUT)";
 // Expanded tensors repeat elements of their storage, so that a small file may describe large ones.
 constexpr std::uint64_t kMostRepeats = 16, kSmallBytes = std::uint64_t{256} << 20;
 
@@ -40,15 +41,18 @@ class Archive {
       if (name.starts_with(folder)) by_name_.emplace(name.substr(folder.size()), &entry);
     }
     if (find("constants.pkl") != nullptr) {
-      fail("is a TorchScript program. Fix: in Python, save its tensors: "
-           "torch.save(torch.jit.load(IN).state_dict(), OUT)");
+      fail(
+          "is a TorchScript program. Fix: in Python, save its tensors: "
+          "torch.save(torch.jit.load(IN).state_dict(), OUT)");
     }
     if (const ZipEntry* order = find("byteorder"); order != nullptr && text(*order) != "little")
       fail(fmt::format("its values are {}-endian. Fix: load and save it again on a little-endian machine",
                        in_quotes(text(*order).substr(0, 16))));
   }
 
-  [[noreturn]] void fail(const std::string& what) const { throw FileError(fmt::format("{}: {}", where_, what)); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FileError(fmt::format("{}: {}", where_, what));
+  }
 
   const ZipEntry* find(std::string_view name) const {
     const auto found = by_name_.find(name);
@@ -59,7 +63,9 @@ class Archive {
     if (entry == nullptr) fail(fmt::format("has no storage {}; download or write it again", in_quotes(key)));
     return *entry;
   }
-  std::span<const std::byte> bytes(const ZipEntry& entry) const { return file_.subspan(entry.begin, entry.size); }
+  std::span<const std::byte> bytes(const ZipEntry& entry) const {
+    return file_.subspan(entry.begin, entry.size);
+  }
   std::string_view text(const ZipEntry& entry) const {
     const std::span<const std::byte> all = bytes(entry);
     return {reinterpret_cast<const char*>(all.data()), all.size()};
@@ -107,12 +113,13 @@ std::map<std::string, std::string> metadata_of(const Archive& archive, const std
 }
 
 void check_magic(std::span<const std::byte> file, const std::string& where) {
-  const std::string_view begin(reinterpret_cast<const char*>(file.data()), std::min<std::size_t>(file.size(), 4));
+  const std::string_view begin(reinterpret_cast<const char*>(file.data()),
+                               std::min<std::size_t>(file.size(), 4));
   if (begin.starts_with("PK")) return;
   if (begin.starts_with("\x80") && begin.size() > 1 && begin[1] <= 5)
     throw FileError(fmt::format("{}: is in PyTorch's old format. Fix: {}", where, kSaveAgain));
-  throw FileError(fmt::format("{}: is not a zip archive, so it is not a checkpoint of PyTorch. Fix: {}", where,
-                              kSaveAgain));
+  throw FileError(fmt::format("{}: is not a zip archive, so it is not a checkpoint of PyTorch. Fix: {}",
+                              where, kSaveAgain));
 }
 
 }  // namespace
@@ -120,7 +127,8 @@ void check_magic(std::span<const std::byte> file, const std::string& where) {
 bool is_torch_file(const std::filesystem::path& path) {
   const File file = File::open_to_read(path);
   std::array<char, 9> first{};
-  file.read_at(0, std::as_writable_bytes(std::span(first).first(std::min<std::uint64_t>(file.size(), first.size()))));
+  file.read_at(
+      0, std::as_writable_bytes(std::span(first).first(std::min<std::uint64_t>(file.size(), first.size()))));
   const std::string_view begin(first.data(), first.size());
   if (begin.starts_with("PK\x03\x04")) return true;
   if (begin.back() == '{' || begin.starts_with("version")) return false;  // safetensors, git lfs
@@ -153,7 +161,8 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
     Stored stored{entry.begin, t.strides, *bytes == 0 || is_contiguous(t)};
     if (*bytes > 0) {
       const std::optional<std::uint64_t> last = last_element(t);
-      if (!last || *last >= elements) fail(fmt::format("reaches beyond its storage of {} elements", elements));
+      if (!last || *last >= elements)
+        fail(fmt::format("reaches beyond its storage of {} elements", elements));
       stored.begin += static_cast<std::uint64_t>(t.offset) * width;
     }
     sum += std::min(*bytes, UINT64_MAX - sum);
@@ -182,8 +191,8 @@ std::vector<std::string> TorchFile::same_as(const TensorInfo& tensor) const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const TensorInfo& other = tensors_[i];
-    if (tensor.end > 0 && stored_[i].begin == at.begin && other.dtype == tensor.dtype && other.shape == tensor.shape &&
-        stored_[i].strides == at.strides && other.name != tensor.name)
+    if (tensor.end > 0 && stored_[i].begin == at.begin && other.dtype == tensor.dtype &&
+        other.shape == tensor.shape && stored_[i].strides == at.strides && other.name != tensor.name)
       names.push_back(other.name);
   }
   return names;
@@ -191,8 +200,8 @@ std::vector<std::string> TorchFile::same_as(const TensorInfo& tensor) const {
 
 void TorchFile::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {
   if (offset > tensor.end || out.size() > tensor.end - offset) {
-    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested", path_.string(),
-                                 in_quotes(tensor.name), tensor.end, out.size(), offset));
+    throw ShapeError(fmt::format("{}: tensor {} has {} bytes, but {} from byte {} on were requested",
+                                 path_.string(), in_quotes(tensor.name), tensor.end, out.size(), offset));
   }
   if (out.empty()) return;
   const Stored& at = stored(tensor);

@@ -15,8 +15,8 @@ inline constexpr const char* kMetadataEntry = "mantissa.json";
 /// safetensors file. Throws FileError if it cannot be read.
 bool is_torch_file(const std::filesystem::path& path);
 
-/// The tensors of a file, row-major. Opening checks it completely: the archive, the pickle, and that each tensor
-/// lies within its storage. Errors are FileErrors that say how to mend the file.
+/// The tensors of a file, row-major. Opening checks it completely: the archive, the pickle, and that each
+/// tensor lies within its storage. Errors are FileErrors that say how to mend the file.
 class TorchFile final : public TensorSource {
  public:
   explicit TorchFile(const std::filesystem::path& path);
@@ -32,8 +32,8 @@ class TorchFile final : public TensorSource {
  private:
   /// A tensor's bytes in the file.
   struct Stored {
-    std::uint64_t begin = 0;                    // of its first element
-    std::vector<std::int64_t> strides;          // in elements
+    std::uint64_t begin = 0;            // of its first element
+    std::vector<std::int64_t> strides;  // in elements
     bool contiguous = false;
   };
   const Stored& stored(const TensorInfo& tensor) const;

@@ -40,7 +40,9 @@ class Unpickler {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const { throw FileError(fmt::format("{}: {}", where_, what)); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw FileError(fmt::format("{}: {}", where_, what));
+  }
 
   // ---- the bytes
 
@@ -68,7 +70,8 @@ class Unpickler {
     const std::string_view digits = line();
     std::uint32_t index = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error != std::errc() || end != digits.data() + digits.size()) fail("its pickle has a memo without a number");
+    if (error != std::errc() || end != digits.data() + digits.size())
+      fail("its pickle has a memo without a number");
     return index;
   }
 
@@ -154,7 +157,8 @@ class Unpickler {
     std::int64_t x = 0;
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), x);
     if (error == std::errc::result_out_of_range) return push(other_);
-    if (error != std::errc() || end != digits.data() + digits.size()) fail("its pickle has an integer without digits");
+    if (error != std::errc() || end != digits.data() + digits.size())
+      fail("its pickle has an integer without digits");
     push_integer(x);
   }
 
@@ -324,7 +328,8 @@ class Unpickler {
   }
   void get(std::uint32_t index) {
     const auto found = memo_.find(index);
-    if (found == memo_.end()) fail(fmt::format("its pickle needs entry {} of its memo, which it has not set", index));
+    if (found == memo_.end())
+      fail(fmt::format("its pickle needs entry {} of its memo, which it has not set", index));
     push(found->second);
   }
 
@@ -352,13 +357,15 @@ class Unpickler {
       }
       case 0x93: {  // STACK_GLOBAL
         const Value *name = pop(), *module = pop();
-        if (name->kind != Kind::text || module->kind != Kind::text) fail("its pickle has a global without a name");
+        if (name->kind != Kind::text || module->kind != Kind::text)
+          fail("its pickle has a global without a name");
         return push(calls_.global(module->text, name->text));
       }
       case 'i': {  // INST
         const std::string_view module = line(), name = line();
         calls_.global(module, name);
-        fail(fmt::format("its pickle makes an instance of {}", in_quotes(fmt::format("{}.{}", module, name))));
+        fail(
+            fmt::format("its pickle makes an instance of {}", in_quotes(fmt::format("{}.{}", module, name))));
       }
       case 'R': {
         const Value *arguments = pop(), *callable = pop();

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::uint32_t kLocal = 0x04034b50, kCentral = 0x02014b50, kEnd = 0x06054b50, kEnd64 = 0x06064b50,
                         kLocator64 = 0x07064b50;
-constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56, kLocator64Bytes = 20;
+constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22, kEnd64Bytes = 56,
+                      kLocator64Bytes = 20;
 constexpr std::uint64_t kLargestDirectory = std::uint64_t{128} << 20, kMostEntries = 1 << 20;
 constexpr std::uint16_t kZip64Field = 1, kEncrypted = 1;
 constexpr std::uint32_t kIn64 = std::numeric_limits<std::uint32_t>::max();  // the value is in the zip64 field
@@ -33,7 +34,8 @@ class Parser {
     directory_ = find_directory();
     if (directory_.entries > kMostEntries || directory_.size > kLargestDirectory ||
         directory_.entries > directory_.size / kCentralBytes) {
-      fail(fmt::format("its zip directory of {} bytes declares {} entries", directory_.size, directory_.entries));
+      fail(fmt::format("its zip directory of {} bytes declares {} entries", directory_.size,
+                       directory_.entries));
     }
     std::uint64_t at = directory_.begin;
     std::vector<ZipEntry> entries;
@@ -106,7 +108,8 @@ class Parser {
     if (end - at < kCentralBytes || load<std::uint32_t>(file_, at) != kCentral)
       fail("its zip directory is damaged");
     const auto flags = load<std::uint16_t>(file_, at + 8), method = load<std::uint16_t>(file_, at + 10);
-    const auto name_size = load<std::uint16_t>(file_, at + 28), extra_size = load<std::uint16_t>(file_, at + 30),
+    const auto name_size = load<std::uint16_t>(file_, at + 28),
+               extra_size = load<std::uint16_t>(file_, at + 30),
                comment_size = load<std::uint16_t>(file_, at + 32);
     std::uint64_t packed = load<std::uint32_t>(file_, at + 20), size = load<std::uint32_t>(file_, at + 24),
                   local = load<std::uint32_t>(file_, at + 42);
@@ -116,9 +119,10 @@ class Parser {
     zip64_fields(name, file_.subspan(at + kCentralBytes + name_size, extra_size), {&size, &packed, &local});
     if ((flags & kEncrypted) != 0) fail(fmt::format("its entry {} is encrypted", in_quotes(name)));
     if (method != 0) {
-      throw FileError(fmt::format("{}: its entry {} is compressed, which PyTorch never does. Fix: load and save it "
-                                  "again with torch",
-                                  where_, in_quotes(name)));
+      throw FileError(
+          fmt::format("{}: its entry {} is compressed, which PyTorch never does. Fix: load and save it "
+                      "again with torch",
+                      where_, in_quotes(name)));
     }
     if (packed != size)
       fail(fmt::format("its entry {} has {} bytes, but {} are stored", in_quotes(name), size, packed));
@@ -138,7 +142,8 @@ class Parser {
     }
     for (std::uint64_t* value : values) {
       if (*value != kIn64) continue;
-      if (field.size() < sizeof(*value)) fail(fmt::format("its entry {} has no zip64 sizes", in_quotes(name)));
+      if (field.size() < sizeof(*value))
+        fail(fmt::format("its entry {} has no zip64 sizes", in_quotes(name)));
       *value = load<std::uint64_t>(field, 0);
       field = field.subspan(sizeof(*value));
     }
@@ -147,13 +152,15 @@ class Parser {
   /// Returns where the contents of an entry begin, after its local header.
   std::uint64_t contents(std::string_view name, std::uint64_t local, std::uint64_t size) {
     const auto outside = [&] {
-      fail(fmt::format("is truncated: its entry {} of {} bytes, from {} on, does not lie before the zip directory",
-                       in_quotes(name), size, local));
+      fail(fmt::format(
+          "is truncated: its entry {} of {} bytes, from {} on, does not lie before the zip directory",
+          in_quotes(name), size, local));
     };
     if (local > directory_.begin || directory_.begin - local < kLocalBytes) outside();
     if (load<std::uint32_t>(file_, local) != kLocal)
       fail(fmt::format("its entry {} has no local header", in_quotes(name)));
-    const auto name_size = load<std::uint16_t>(file_, local + 26), extra_size = load<std::uint16_t>(file_, local + 28);
+    const auto name_size = load<std::uint16_t>(file_, local + 26),
+               extra_size = load<std::uint16_t>(file_, local + 28);
     const std::uint64_t begin = local + kLocalBytes + name_size + extra_size;
     if (begin > directory_.begin || size > directory_.begin - begin) outside();
     if (text(local + kLocalBytes, name_size) != name)
@@ -173,7 +180,8 @@ class Parser {
     std::ranges::sort(ranges_, {}, &Range::begin);
     for (std::size_t i = 1; i < ranges_.size(); ++i) {
       if (ranges_[i].begin < ranges_[i - 1].end)
-        fail(fmt::format("its entries {} and {} overlap", in_quotes(ranges_[i - 1].name), in_quotes(ranges_[i].name)));
+        fail(fmt::format("its entries {} and {} overlap", in_quotes(ranges_[i - 1].name),
+                         in_quotes(ranges_[i].name)));
     }
   }
 
