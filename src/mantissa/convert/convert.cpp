@@ -381,23 +381,6 @@ class Converter {
 
 }  // namespace
 
-bool is_torch_name(const fs::path& path) {
-  const fs::path end = path.extension();
-  return end == ".pth" || end == ".pt" || end == ".bin";
-}
-
-bool Request::writes_directory() const {
-  switch (layout) {
-    case Layout::hugging_face:
-      return in.kind != Source::Kind::file;
-    case Layout::pth:
-      return !is_torch_name(out);
-    case Layout::gguf:
-      break;
-  }
-  return false;
-}
-
 std::optional<Result> convert(const Request& request, const kernels::Context& ctx,
                               const std::stop_token& stop) {
   try {

@@ -4,10 +4,9 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
-#include "mantissa/io/pth/bytes.h"
 #include "mantissa/io/pth/calls.h"
+#include "mantissa/io/pth/pickle_bytes.h"
 
 namespace mantissa::io::pth {
 namespace {
@@ -16,10 +15,10 @@ using Kind = Value::Kind;
 
 constexpr std::size_t kLargestPickle = 64 << 20, kDeepestStack = 1 << 22;
 
-class Unpickler {
+class Unpickler : PickleBytes {
  public:
   Unpickler(std::span<const std::byte> bytes, const std::string& where)
-      : bytes_(bytes), where_(where), calls_(pickle_, [this](const std::string& what) { fail(what); }) {
+      : PickleBytes(bytes, where), calls_(pickle_, [this](const std::string& what) { fail(what); }) {
     if (bytes.size() > kLargestPickle) fail("its pickle has more than 64 MiB");
     constant_[0] = calls_.add(Kind::none);
     constant_[1] = calls_.add(Kind::boolean);
@@ -40,41 +39,6 @@ class Unpickler {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw FileError(fmt::format("{}: {}", where_, what));
-  }
-
-  // ---- the bytes
-
-  std::string_view take(std::uint64_t size) {
-    if (size > bytes_.size() - at_) fail("its pickle is truncated; download or write it again");
-    const std::string_view taken(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
-    at_ += size;
-    return taken;
-  }
-
-  template <class T>
-  T number() {
-    const std::string_view taken = take(sizeof(T));
-    return load<T>(std::as_bytes(std::span(taken)), 0);
-  }
-
-  std::string_view line() {
-    const std::string_view rest(reinterpret_cast<const char*>(bytes_.data()) + at_, bytes_.size() - at_);
-    const std::string_view found = take(std::min(rest.find('\n'), rest.size()));
-    take(1);
-    return found;
-  }
-
-  std::uint32_t index_in_line() {
-    const std::string_view digits = line();
-    std::uint32_t index = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
-    if (error != std::errc() || end != digits.data() + digits.size())
-      fail("its pickle has a memo without a number");
-    return index;
-  }
-
   // ---- the stack
 
   void push(Value* value) { stack_.push_back(value); }
@@ -384,11 +348,8 @@ class Unpickler {
     }
   }
 
-  std::span<const std::byte> bytes_;
-  const std::string& where_;
   Pickle pickle_;
   Calls calls_;
-  std::size_t at_ = 0;
   std::vector<Value*> stack_;
   std::vector<std::size_t> marks_;  // heights of the stack
   std::unordered_map<std::uint32_t, Value*> memo_;
