@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       if (tensor.end > kSmall) continue;
       std::vector<std::byte> values(tensor.end);
       file.read(tensor, values, 0);
-      const std::span<const std::byte> view = file.view(tensor);
+      const std::span<const std::byte> view = file.in_memory(tensor);
       fuzz::require(view.empty() || std::equal(view.begin(), view.end(), values.begin(), values.end()),
                     "a view has the bytes that are read");
     }

@@ -89,7 +89,7 @@ class WeightFiles {
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
   /// A tensor's stored bytes as memory: mapped (io/mapping.h), those of a tensor in memory, or a copy of
-  /// those of a source without a view of them. `keep` keeps them alive.
+  /// those of a source that is not in memory as such. `keep` keeps them alive.
   struct Mapped {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> keep;

@@ -212,7 +212,8 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   if (memory_ != nullptr) return {memory_->tensors[at.tensor].bytes, memory_};
   if (source_ != nullptr) {
     const TensorInfo& tensor = tensors_[at.tensor];
-    if (const std::span<const std::byte> view = source_->view(tensor); !view.empty()) return {view, source_};
+    if (const std::span<const std::byte> view = source_->in_memory(tensor); !view.empty())
+      return {view, source_};
     auto copy = std::make_shared<std::vector<std::byte>>(tensor.end - tensor.begin);
     source_->read(tensor, *copy, 0);
     return {*copy, copy};

@@ -27,7 +27,7 @@ class TensorSource {
 
   /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live
   /// as long as the source.
-  virtual std::span<const std::byte> view(const TensorInfo& /*tensor*/) const { return {}; }
+  virtual std::span<const std::byte> in_memory(const TensorInfo& /*tensor*/) const { return {}; }
   /// Returns the file that contains the tensor.
   virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }
   /// Returns the names of the other tensors that are the same memory in the model that was saved.

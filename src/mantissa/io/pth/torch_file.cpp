@@ -181,7 +181,7 @@ const TorchFile::Stored& TorchFile::stored(const TensorInfo& tensor) const {
   return stored_[found->second];
 }
 
-std::span<const std::byte> TorchFile::view(const TensorInfo& tensor) const {
+std::span<const std::byte> TorchFile::in_memory(const TensorInfo& tensor) const {
   const Stored& at = stored(tensor);
   return at.contiguous ? mapping_->bytes().subspan(at.begin, tensor.end) : std::span<const std::byte>();
 }

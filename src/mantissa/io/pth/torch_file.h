@@ -26,7 +26,7 @@ class TorchFile final : public TensorSource {
   const std::filesystem::path& path() const override { return path_; }
   std::vector<std::string> notes() const override { return notes_; }
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
-  std::span<const std::byte> view(const TensorInfo& tensor) const override;
+  std::span<const std::byte> in_memory(const TensorInfo& tensor) const override;
   std::vector<std::string> same_as(const TensorInfo& tensor) const override;
 
  private:

@@ -46,8 +46,8 @@ void TorchShards::read(const TensorInfo& tensor, std::span<std::byte> out, std::
   shard(tensor).read(tensor, out, offset);
 }
 
-std::span<const std::byte> TorchShards::view(const TensorInfo& tensor) const {
-  return shard(tensor).view(tensor);
+std::span<const std::byte> TorchShards::in_memory(const TensorInfo& tensor) const {
+  return shard(tensor).in_memory(tensor);
 }
 
 std::vector<std::string> TorchShards::same_as(const TensorInfo& tensor) const {
