@@ -158,7 +158,7 @@ TEST_F(Checkpoint, ADirectoryWithoutWeightsIsReportedWithItsContents) {
   EXPECT_NE(message_of<FileError>([&] { WeightFiles files(folder); }).find("has no model.safetensors"),
             std::string::npos);
   put(folder / "pytorch_model.bin", "PK");
-  EXPECT_NE(message_of<FileError>([&] { WeightFiles files(folder); }).find("safe_serialization"),
+  EXPECT_NE(message_of<FileError>([&] { WeightFiles files(folder); }).find("too few for a zip archive"),
             std::string::npos);
   EXPECT_NE(message_of<FileError>([&] { WeightFiles files(folder / "none"); }).find("no such file"),
             std::string::npos);

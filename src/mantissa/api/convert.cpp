@@ -44,13 +44,9 @@ Rounding rounding_named(const std::string& text) {
 convert::Layout layout_named(const std::string& text) {
   if (text == "hf") return convert::Layout::hugging_face;
   if (text == "gguf") return convert::Layout::gguf;
-  if (text == "pth") {
-    throw ConfigError(
-        "--format pth: this version writes safetensors files, Hugging Face directories and GGUF files; "
-        "remove --format, or convert the result with torch.save");
-  }
-  throw ConfigError(
-      fmt::format("--format {}: unknown layout{} (hf, gguf)", text, did_you_mean(text, {"hf", "gguf"})));
+  if (text == "pth") return convert::Layout::pth;
+  throw ConfigError(fmt::format("--format {}: unknown layout{} (hf, pth, gguf)", text,
+                                did_you_mean(text, {"hf", "pth", "gguf"})));
 }
 
 /// Checks the options of GGUF files.
@@ -77,6 +73,17 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
     throw ConfigError(
         "--dtype q8_0: rounds to nearest and refuses values beyond its range; remove --rounding, --saturate "
         "and --allow-overflow");
+  }
+}
+
+/// Checks the options of checkpoints of PyTorch.
+void check_pth(const ConvertOptions& o, const convert::Request& request) {
+  if (!convert::is_torch_name(request.out)) return;
+  if (request.layout == convert::Layout::hugging_face)
+    throw ConfigError(fmt::format("{}: add --format pth, or choose another OUT", o.out.string()));
+  if (request.layout == convert::Layout::pth && !o.data.empty()) {
+    throw ConfigError(fmt::format(
+        "--data: the model needs its config.json, and {} is one file; choose a directory", o.out.string()));
   }
 }
 
@@ -166,6 +173,7 @@ Conversion convert(const ConvertOptions& o, std::stop_token stop) {
   request.change = change_of(o);
   request.out = o.out.has_filename() || !o.out.has_parent_path() ? o.out : o.out.parent_path();
   check_gguf(o, request);
+  check_pth(o, request);
   request.in = convert::find_source(o.in);
   request.overwrite = o.overwrite;
   const auto device = device_for(o.hardware);

@@ -6,11 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/convert/gguf_in.h"
 #include "mantissa/convert/gguf_out.h"
+#include "mantissa/convert/joined_source.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/checkpoint.h"
@@ -24,8 +26,8 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
 constexpr std::uint64_t kLargestBeside = std::uint64_t{1} << 30;  // a tokenizer file
-constexpr const char* kWeights = "model.safetensors";
-constexpr std::string_view kIndexEnd = ".safetensors.index.json";
+constexpr std::string_view kIndexEnd = ".index.json", kSafetensorsIndexEnd = ".safetensors.index.json";
+constexpr const char* kHead = "lm_head.weight";
 
 /// True for weight files of other kinds. They are not rewritten and would contradict the rewritten ones.
 bool is_other_weights(const fs::path& file) {
@@ -39,8 +41,7 @@ bool is_other_weights(const fs::path& file) {
 
 bool is_model_directory(const fs::path& path) {
   std::error_code error;
-  return fs::exists(path / "config.json", error) || fs::exists(path / kWeights, error) ||
-         fs::exists(path / "model.safetensors.index.json", error);
+  return fs::exists(path / "config.json", error) || io::has_usual_weights(path);
 }
 
 /// Throws FileError unless `out` may be written. Replaces nothing without --overwrite, and never anything but
@@ -111,9 +112,10 @@ class Converter {
   }
 
   /// Rewrites one weight file. Returns false if it was stopped.
-  bool rewrite(const io::SafetensorsReader& in, std::span<const Part> parts, const fs::path& out,
+  bool rewrite(const io::TensorSource& in, std::span<const Part> parts, const fs::path& out,
                const Metadata& metadata) {
-    const auto done = rewrite_file(in, parts, out, metadata, request_.change, ctx_, stop_);
+    const auto done =
+        rewrite_file(in, parts, request_.container(), out, metadata, request_.change, ctx_, stop_);
     if (!done) return false;
     for (const Part& part : parts) result_.bytes_in += part.tensor->end - part.tensor->begin;
     for (const RewrittenTensor& t : *done) {
@@ -127,44 +129,68 @@ class Converter {
 
   bool file() {
     const io::WeightFiles files(request_.in.weights);
-    const io::SafetensorsReader& in = files.shards().front();
+    if (!request_.writes_directory()) return one_file(files, request_.out);
+    io::AtomicDirectory out(request_.out);
+    if (!one_file(files, out.beside() / request_.weights_name())) return false;
+    out.commit();
+    return true;
+  }
+
+  /// Writes all tensors to the file `out`.
+  bool one_file(const io::WeightFiles& files, const fs::path& out) {
+    result_.notes = files.notes();
+    const JoinedSource in(files);
     const std::vector<Part> parts = parts_of(files, in);
-    return rewrite(in, parts, request_.out, metadata_after(in.metadata(), parts, request_.change));
+    Metadata metadata = metadata_after(in.metadata(), parts, request_.change);
+    if (request_.writes_directory() && request_.layout == Layout::hugging_face)
+      metadata.emplace("format", "pt");  // required by transformers
+    return rewrite(in, parts, out, metadata);
   }
 
   bool model() {
     const io::WeightFiles files(request_.in.weights);
     block_ = block_size(request_.in.path / "config.json");
+    if (!request_.writes_directory()) return one_file(files, request_.out);
     io::AtomicDirectory out(request_.out);
-    for (const io::SafetensorsReader& shard : files.shards()) {
-      const std::vector<Part> parts = parts_of(files, shard);
-      Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
-      metadata.emplace("format", "pt");  // required by transformers
-      if (!rewrite(shard, parts, out.beside() / shard.path().filename(), metadata)) return false;
-    }
-    take_along(files, out.beside());
+    const bool one = request_.layout == Layout::pth || files.source() != nullptr;
+    if (one && !one_file(files, out.beside() / request_.weights_name())) return false;
+    if (!one && !each_shard(files, out.beside())) return false;
+    take_along(files, out.beside(), one);
     out.commit();
     return true;
   }
 
-  /// Copies the files next to the weights.
-  void take_along(const io::WeightFiles& files, const fs::path& to) {
+  bool each_shard(const io::WeightFiles& files, const fs::path& to) {
+    for (const io::SafetensorsReader& shard : files.shards()) {
+      const std::vector<Part> parts = parts_of(files, shard);
+      Metadata metadata = metadata_after(shard.metadata(), parts, request_.change);
+      metadata.emplace("format", "pt");  // required by transformers
+      if (!rewrite(shard, parts, to / shard.path().filename(), metadata)) return false;
+    }
+    return true;
+  }
+
+  /// Copies the files next to the weights, which have become `one` file or as many as before.
+  void take_along(const io::WeightFiles& files, const fs::path& to, bool one) {
+    std::set<std::string> weights;
+    for (const io::SafetensorsReader& shard : files.shards()) weights.insert(shard.path().filename());
+    if (files.source() != nullptr) {
+      for (const io::TensorInfo& t : files.tensors()) weights.insert(files.path_of(t.name).filename());
+    }
     std::vector<fs::path> beside;
     for (const fs::directory_entry& entry : fs::directory_iterator(request_.in.path))
       beside.push_back(entry.path());
     std::sort(beside.begin(), beside.end());
     for (const fs::path& from : beside) {
       const std::string name = from.filename().string();
-      const bool is_shard =
-          std::any_of(files.shards().begin(), files.shards().end(),
-                      [&](const io::SafetensorsReader& s) { return s.path().filename() == name; });
-      if (is_shard || from.filename() == to.filename()) continue;  // OUT may be inside IN
+      if (weights.contains(name) || (one && name.ends_with(kIndexEnd))) continue;
+      if (from.filename() == to.filename()) continue;  // OUT may be inside IN
       if (name == "config.json" && request_.change.format) {
         const std::string text = io::read_text_file(from, kLargestConfig);
         io::write_file_atomic(
             to / name, config_with_dtype(text, from, io::dtype_of(*request_.change.format), scaled_ > 0));
         result_.copied.push_back(name);
-      } else if (name.ends_with(kIndexEnd) && files.shards().size() > 1) {
+      } else if (name.ends_with(kSafetensorsIndexEnd) && files.shards().size() > 1) {
         write_index(from, to / name);
       } else if (fs::is_directory(from)) {
         result_.left_out.push_back(name + "/");
@@ -177,8 +203,9 @@ class Converter {
     }
   }
 
-  /// Returns all tensors of a file under their own names, except scales that are multiplied into weights.
-  std::vector<Part> parts_of(const io::WeightFiles& files, const io::SafetensorsReader& in) {
+  /// Returns all tensors of a file under their own names, except scales that are multiplied into weights, and
+  /// a head that is tied to another tensor.
+  std::vector<Part> parts_of(const io::WeightFiles& files, const io::TensorSource& in) {
     const bool applies = request_.change.format && io::bytes_of(io::dtype_of(*request_.change.format)) > 1;
     const bool quantised =
         applies && std::any_of(files.tensors().begin(), files.tensors().end(), [&](const io::TensorInfo& t) {
@@ -187,12 +214,27 @@ class Converter {
     std::vector<Part> parts;
     for (const io::TensorInfo& tensor : in.tensors()) {
       if (quantised && is_scale_name(tensor.name)) continue;
+      if (is_tied_head(in, tensor)) continue;
       Part part{&tensor, tensor.name};
       if (quantised && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
       scaled_ += part.scale != nullptr ? 1 : 0;
       parts.push_back(std::move(part));
     }
     return parts;
+  }
+
+  /// True for a head that the model shares with another tensor. transformers does not store it a second time.
+  bool is_tied_head(const io::TensorSource& in, const io::TensorInfo& tensor) {
+    if (tensor.name != kHead || request_.in.kind != Source::Kind::model) return false;
+    const std::vector<std::string> same = in.same_as(tensor);
+    const fs::path config = request_.in.path / "config.json";
+    std::error_code error;
+    if (same.empty() || !fs::exists(config, error)) return false;
+    const nlohmann::json json = io::read_json_file(config);
+    const auto tie = json.is_object() ? json.find("tie_word_embeddings") : json.end();
+    if (tie != json.end() && *tie != true) return false;
+    result_.notes.push_back(fmt::format("{} is tied to {} and left out", kHead, same.front()));
+    return true;
   }
 
   /// Returns the block size in config.json's quantization_config, if it has one.
@@ -230,14 +272,15 @@ class Converter {
     for (const io::TensorInfo& tensor : in.tensors()) {
       if (tensor.name.starts_with(kMaster)) parts.push_back({&tensor, tensor.name.substr(kMaster.size())});
     }
-    io::AtomicDirectory out(request_.out);
     Metadata metadata = {{"format", "pt"},
                          {kPolicyKey, state.header().policy},
                          {kHistoryKey, fmt::format("masters of the state of step {}", state.header().step)}};
     if (const std::optional<Scalar> masters = narrowest(parts)) metadata[kRoundedToKey] = name(*masters);
     if (std::string amax = io::amax_of_state(in); !amax.empty()) metadata[io::kAmaxKey] = std::move(amax);
     metadata = metadata_after(std::move(metadata), parts, request_.change);
-    if (!rewrite(in, parts, out.beside() / kWeights, metadata)) return false;
+    if (!request_.writes_directory()) return rewrite(in, parts, request_.out, metadata);
+    io::AtomicDirectory out(request_.out);
+    if (!rewrite(in, parts, out.beside() / request_.weights_name(), metadata)) return false;
     const io::Dtype dtype = request_.change.format ? io::dtype_of(*request_.change.format)
                             : narrowest(parts)     ? io::dtype_of(*narrowest(parts))
                                                    : io::Dtype::f32;
@@ -259,16 +302,17 @@ class Converter {
 
   void note() {
     const std::optional<Scalar>& format = request_.change.format;
+    const char* const system = request_.layout == Layout::pth ? "PyTorch" : "safetensors";
     if (format == Scalar::tf32) {
-      result_.notes.push_back(
-          "safetensors has no name for tf32: its values are written as F32, the next wider dtype");
+      result_.notes.push_back(fmt::format(
+          "{} has no name for tf32: its values are written as F32, the next wider dtype", system));
     }
     if (request_.change.blocks) {
       const BlockTraits blocks = traits(*request_.change.blocks);
       result_.notes.push_back(
-          fmt::format("safetensors has no name for {}: its values, in blocks of {} along the last axis, are "
+          fmt::format("{} has no name for {}: its values, in blocks of {} along the last axis, are "
                       "written as {}",
-                      blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
+                      system, blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
     }
     std::uint64_t others = 0, nonfinite = 0;
     for (const RewrittenTensor& t : result_.tensors) {

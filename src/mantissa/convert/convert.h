@@ -1,5 +1,5 @@
 // Rewrites a checkpoint in another format: one safetensors file, a model directory, the masters of a state as
-// a model directory, or a GGUF file, in either direction.
+// a model directory, a checkpoint of PyTorch or a GGUF file, in either direction.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,30 @@ namespace mantissa::convert {
 
 enum class Layout {
   hugging_face,  // a safetensors file or a directory, as `in`
+  pth,           // a checkpoint of PyTorch, or a directory with one
   gguf           // one file
 };
 
 struct Request {
   Source in;
-  std::filesystem::path out;  // a file if `in` is a safetensors file or the layout is gguf, else a directory
+  std::filesystem::path out;  // a file or a directory: writes_directory()
   Change change;
   bool overwrite = false;  // replaces an existing file or model at `out`
   Layout layout = Layout::hugging_face;
   bool q8_0 = false;  // the layout is gguf, and matrices become Q8_0 instead of change.format
 
-  bool writes_directory() const { return layout == Layout::hugging_face && in.kind != Source::Kind::file; }
+  /// Returns true if `out` is a directory. A checkpoint of PyTorch is a file if `out` ends in .pth, .pt or
+  /// .bin.
+  bool writes_directory() const;
+  Container container() const { return layout == Layout::pth ? Container::torch : Container::safetensors; }
+  /// Returns the name of the weight file in a directory.
+  const char* weights_name() const {
+    return layout == Layout::pth ? "pytorch_model.bin" : "model.safetensors";
+  }
 };
+
+/// True for the extensions of a checkpoint of PyTorch.
+bool is_torch_name(const std::filesystem::path& path);
 
 struct Result {
   std::vector<RewrittenTensor> tensors;       // file by file, in their order there

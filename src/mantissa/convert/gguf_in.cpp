@@ -41,6 +41,14 @@ io::Dtype dtype_of_model(const io::TensorSource& weights) {
   return all ? io::dtype_of(*narrowest) : io::Dtype::f32;
 }
 
+/// Writes the config and the files of the tokenizer.
+void write_beside(const gguf::ForeignModel& model, const Change& change, const std::filesystem::path& to) {
+  const io::Dtype dtype = change.format ? io::dtype_of(*change.format) : dtype_of_model(*model.weights);
+  const nlohmann::json config = model::to_json(model.config, std::string(io::torch_name(dtype)));
+  io::write_file_atomic(to / "config.json", config.dump(2) + "\n");
+  for (const auto& [name, contents] : model.files) io::write_file_atomic(to / name, contents);
+}
+
 }  // namespace
 
 Metadata origin_of_gguf(const gguf::GgufFile& file) {
@@ -72,11 +80,12 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
   const io::TensorSource& weights = *model.weights;
   std::vector<Part> parts;
   for (const io::TensorInfo& tensor : weights.tensors()) parts.push_back({&tensor, tensor.name});
-  io::AtomicDirectory out(request.out);
+  std::optional<io::AtomicDirectory> directory;
+  if (request.writes_directory()) directory.emplace(request.out);
+  const std::filesystem::path file = directory ? directory->beside() / request.weights_name() : request.out;
   Result result;
   const Metadata metadata = metadata_after(weights.metadata(), parts, request.change);
-  auto done =
-      rewrite_file(weights, parts, out.beside() / "model.safetensors", metadata, request.change, ctx, stop);
+  auto done = rewrite_file(weights, parts, request.container(), file, metadata, request.change, ctx, stop);
   if (!done) return std::nullopt;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     RewrittenTensor& tensor = (*done)[i];
@@ -86,12 +95,10 @@ std::optional<Result> convert_gguf(const Request& request, const kernels::Contex
     result.bytes_out += stored.count() * io::bytes_of(tensor.to);
   }
   result.tensors = std::move(*done);
-  const io::Dtype dtype =
-      request.change.format ? io::dtype_of(*request.change.format) : dtype_of_model(weights);
-  const nlohmann::json config = model::to_json(model.config, std::string(io::torch_name(dtype)));
-  io::write_file_atomic(out.beside() / "config.json", config.dump(2) + "\n");
-  for (const auto& [name, contents] : model.files) io::write_file_atomic(out.beside() / name, contents);
-  out.commit();
+  if (directory) {
+    write_beside(model, request.change, directory->beside());
+    directory->commit();
+  }
   result.notes = model.notes;
   if (const auto origin = weights.metadata().find(kHistoryKey); origin != weights.metadata().end())
     result.notes.push_back(fmt::format("origin: {}", origin->second));

@@ -36,8 +36,8 @@ struct Inspection {
   std::map<std::string, std::string> metadata;
 };
 
-/// Reads every tensor of a safetensors or GGUF file, a model directory, or a run. Ranges and casts of
-/// quantised tensors are those of the dequantised values. Throws FileError.
+/// Reads every tensor of a safetensors, PyTorch or GGUF file, a model directory, or a run. Ranges and casts
+/// of quantised tensors are those of the dequantised values. Throws FileError.
 Inspection inspect(const std::filesystem::path& path, const kernels::Context& ctx);
 
 std::string to_text(const Inspection& inspection);

@@ -21,7 +21,6 @@ struct Job {
   const io::TensorInfo* from = nullptr;
   std::string name;
   io::Dtype to = io::Dtype::f32;
-  std::uint64_t out_begin = 0;  // in the data section of the new file
   bool copied = false;
   RowRounding how{};
   const WeightScale* scale = nullptr;
@@ -107,7 +106,6 @@ class Rewriter {
   Rewriter(const io::TensorSource& in, std::span<const Part> parts, const Change& change,
            const kernels::Context& ctx)
       : in_(in), change_(change), ctx_(ctx), target_(kernels::simd_target(ctx.simd)) {
-    std::uint64_t at = 0;
     for (const Part& part : parts) {
       Job job;
       job.from = part.tensor;
@@ -115,7 +113,6 @@ class Rewriter {
       job.to = dtype_after(part.tensor->dtype, change);
       job.copied = keeps(part, change);
       job.scale = part.scale.get();
-      job.out_begin = at;
       job.how = {change.rounding, change.saturate,
                  RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
       const auto count = static_cast<std::uint64_t>(part.tensor->count());
@@ -124,28 +121,23 @@ class Rewriter {
         size = std::min(count - first, piece_size(job, first));
         pieces_.push_back({jobs_.size(), first, size});
       }
-      at += count * io::bytes_of(job.to);
       jobs_.push_back(std::move(job));
     }
-    bytes_ = at;
   }
 
-  std::optional<std::vector<RewrittenTensor>> run(const std::filesystem::path& out,
+  std::optional<std::vector<RewrittenTensor>> run(Container container, const std::filesystem::path& out,
                                                   const std::map<std::string, std::string>& metadata,
                                                   const std::stop_token& stop) {
-    const std::string header = io::build_header(headed(), metadata);
+    layout_ = lay_out(container, headed(), metadata);
     io::AtomicFile file(out);
-    const std::uint64_t length = header.size();
-    data_begin_ = sizeof(length) + length;
-    file.reserve(data_begin_ + bytes_);
-    file.write_at(0, std::as_bytes(std::span(&length, 1)));
-    file.write_at(sizeof(length), std::as_bytes(std::span(header)));
+    file.reserve(layout_->bytes());
+    if (layout_->needs_crcs()) crcs_.resize(pieces_.size());
     if (change_.blocks == BlockFormat::nvfp4) scale_tensors(stop);
     std::vector<ErrorStats> errors(pieces_.size());
-    for_pieces(stop,
-               [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(pieces_[p], memory, file); });
+    for_pieces(stop, [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(p, memory, file); });
     if (stop.stop_requested()) return std::nullopt;
     std::vector<RewrittenTensor> done = joined(errors);
+    layout_->write_around(file, joined_crcs());
     file.commit();
     return done;
   }
@@ -218,7 +210,8 @@ class Rewriter {
     return tensors;
   }
 
-  ErrorStats move_piece(const Piece& piece, Buffers& memory, io::AtomicFile& file) const {
+  ErrorStats move_piece(std::size_t p, Buffers& memory, io::AtomicFile& file) {
+    const Piece& piece = pieces_[p];
     const Job& job = jobs_[piece.job];
     const std::uint64_t out_width = io::bytes_of(job.to);
     const std::span<std::byte> stored = read_piece(piece, memory);
@@ -245,7 +238,8 @@ class Rewriter {
       }
       out = to;
     }
-    file.write_at(data_begin_ + job.out_begin + piece.first * out_width, out);
+    if (!crcs_.empty()) crcs_[p] = io::pth::Crc::of(out);
+    file.write_at(layout_->begin(piece.job) + piece.first * out_width, out);
     return errors;
   }
 
@@ -264,13 +258,21 @@ class Rewriter {
     return done;
   }
 
+  /// Joins the checksums of the pieces by tensor.
+  std::vector<io::pth::Crc> joined_crcs() const {
+    std::vector<io::pth::Crc> all(crcs_.empty() ? 0 : jobs_.size());
+    for (std::size_t p = 0; p < crcs_.size(); ++p) all[pieces_[p].job].append(crcs_[p]);
+    return all;
+  }
+
   const io::TensorSource& in_;
   const Change& change_;
   const kernels::Context& ctx_;
   SimdTarget target_;
   std::vector<Job> jobs_;
   std::vector<Piece> pieces_;
-  std::uint64_t bytes_ = 0, data_begin_ = 0;
+  std::vector<io::pth::Crc> crcs_;  // of the pieces, if the layout needs them
+  std::unique_ptr<const TensorFile> layout_;
 };
 
 }  // namespace
@@ -294,12 +296,12 @@ bool keeps(const Part& part, const Change& change) {
 }
 
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
-                                                         std::span<const Part> parts,
+                                                         std::span<const Part> parts, Container container,
                                                          const std::filesystem::path& out,
                                                          const std::map<std::string, std::string>& metadata,
                                                          const Change& change, const kernels::Context& ctx,
                                                          const std::stop_token& stop) {
-  return Rewriter(in, parts, change, ctx).run(out, metadata, stop);
+  return Rewriter(in, parts, change, ctx).run(container, out, metadata, stop);
 }
 
 }  // namespace mantissa::convert

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/convert/tensor_file.h"
 #include "mantissa/convert/weight_scale.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/kernels/context.h"
@@ -68,12 +69,12 @@ bool rounds(const Part& part, const Change& change);
 /// True if `change` copies the bytes of `part` unchanged.
 bool keeps(const Part& part, const Change& change);
 
-/// Writes `parts` of `in` in order to `out`, atomically. Stochastic rounding of element i uses the random
-/// bits of (seed, hash of the tensor's new name, i), so the bytes do not depend on threads, pieces or other
-/// tensors of the file. Returns null if `stop` was requested. Throws FileError and ResourceError like io and
-/// then leaves no `out`.
+/// Writes `parts` of `in` in order to `out`, a file of the kind `container`, atomically. Stochastic rounding
+/// of element i uses the random bits of (seed, hash of the tensor's new name, i), so the bytes do not depend
+/// on threads, pieces or other tensors of the file. Returns null if `stop` was requested. Throws FileError
+/// and ResourceError like io and then leaves no `out`.
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,
-                                                         std::span<const Part> parts,
+                                                         std::span<const Part> parts, Container container,
                                                          const std::filesystem::path& out,
                                                          const std::map<std::string, std::string>& metadata,
                                                          const Change& change, const kernels::Context& ctx,

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/io/checkpoint.h"
 #include "mantissa/io/state.h"
 
 namespace mantissa::convert {
@@ -32,9 +33,9 @@ bool is_gguf(const fs::path& path) {
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
   if (!fs::exists(path, error)) {
-    throw FileError(
-        fmt::format("{}: file not found; expected a safetensors or GGUF file, a model directory or a run",
-                    path.string()));
+    throw FileError(fmt::format(
+        "{}: file not found; expected a safetensors, PyTorch or GGUF file, a model directory or a run",
+        path.string()));
   }
   if (!fs::is_directory(path, error)) {
     if (is_gguf(path)) return {Source::Kind::gguf, path, path};
@@ -42,8 +43,7 @@ Source find_source(const fs::path& path) {
     return {Source::Kind::model, path.has_parent_path() ? path.parent_path() : ".", path};
   }
   const auto has = [&](const char* name) { return fs::exists(path / name, error); };
-  if (has("model.safetensors") || has("model.safetensors.index.json"))
-    return {Source::Kind::model, path, path};
+  if (io::has_usual_weights(path)) return {Source::Kind::model, path, path};
   if (has(kStateFile)) return state_in(path);
   if (fs::is_directory(path / "model", error)) return {Source::Kind::model, path / "model", path / "model"};
   const std::vector<io::FoundState> states = io::find_states(path);

@@ -12,9 +12,9 @@ struct Source {
   std::filesystem::path weights;  // the path for io::WeightFiles, or of the GGUF file
 };
 
-/// Resolves `path`. A safetensors or GGUF file stands for itself and an index for its model. A directory is a
-/// model, a state, or a run; a run stands for its model or else for its newest state. Throws FileError if
-/// nothing is found.
+/// Resolves `path`. A safetensors, PyTorch or GGUF file stands for itself and an index for its model. A
+/// directory is a model, a state, or a run; a run stands for its model or else for its newest state. Throws
+/// FileError if nothing is found.
 Source find_source(const std::filesystem::path& path);
 
 }  // namespace mantissa::convert

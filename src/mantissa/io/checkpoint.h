@@ -40,8 +40,16 @@ struct ModelToWrite {
 /// disk is full, and ConfigError or ShapeError if a tensor cannot be written.
 std::uint64_t write_model(const std::filesystem::path& directory, const ModelToWrite& model);
 
-/// The weights of a model directory, or of one safetensors file or index. Opening checks the files; values
-/// are read on demand.
+/// Returns the weights of a model directory: model.safetensors, its index, or the only safetensors file;
+/// without these pytorch_model.bin, its index, or the only .pth or .pt file. Throws FileError if there are
+/// none.
+std::filesystem::path find_weights(const std::filesystem::path& directory);
+/// Returns true if `directory` has weights under one of the usual names: model.safetensors,
+/// pytorch_model.bin, or the index of one.
+bool has_usual_weights(const std::filesystem::path& directory);
+
+/// The weights of a model directory, or of one safetensors file, checkpoint of PyTorch, or index. Opening
+/// checks the files; values are read on demand.
 class WeightFiles {
  public:
   /// Reads only the tensors whose names begin with `prefix`, under the rest of their names. Throws FileError
@@ -62,11 +70,15 @@ class WeightFiles {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
   /// Returns the tensor `name`, or nullptr.
   const TensorInfo* find(std::string_view name) const;
-  /// Returns the files in order of their names; empty for tensors in memory or of a source.
+  /// Returns the safetensors files in order of their names; empty for tensors in memory or of a source.
   const std::vector<SafetensorsReader>& shards() const { return shards_; }
   /// Returns the metadata of the first shard, of the tensors in memory, or of the source.
   const std::map<std::string, std::string>& metadata() const;
   std::uint64_t bytes() const;
+  /// Returns the source of the tensors, or null if they are in memory or in safetensors files.
+  const TensorSource* source() const { return source_.get(); }
+  /// Returns notes for the user on how the files were read.
+  std::vector<std::string> notes() const;
 
   /// Reads a tensor stored as F64, F32, BF16 or F16. Exact, except that F64 rounds to nearest even in f32.
   /// Throws FileError if the tensor does not exist, ShapeError if the size of `out` differs from its number
@@ -77,7 +89,7 @@ class WeightFiles {
   void read(std::string_view name, std::span<std::byte> out, std::uint64_t offset = 0) const;
 
   /// A tensor's stored bytes as memory: mapped (io/mapping.h), those of a tensor in memory, or a copy of
-  /// those of a source. `keep` keeps them alive.
+  /// those of a source that is not in memory as such. `keep` keeps them alive.
   struct Mapped {
     std::span<const std::byte> bytes;
     std::shared_ptr<const void> keep;
@@ -94,6 +106,7 @@ class WeightFiles {
   void open(const std::filesystem::path& path);
   void open_index(const std::filesystem::path& index);
   void add_shard(const std::filesystem::path& path);
+  void use_source(std::shared_ptr<const TensorSource> source);
   const Place& place(std::string_view name) const;
   template <class T>
   void read_as(std::string_view name, std::span<T> out) const;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
+#include "mantissa/io/pth/torch_shards.h"
 #include "mantissa/io/safetensors_header.h"
 #include "mantissa/io/widen.h"
 
@@ -18,37 +20,52 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kPiece = 1 << 20;  // bytes converted at a time
 
-// Finds the weights of a directory: model.safetensors, else an index, else the only safetensors file.
-fs::path find_weights(const fs::path& directory) {
-  for (const char* name : {"model.safetensors", "model.safetensors.index.json"}) {
-    if (fs::exists(directory / name)) return directory / name;
-  }
-  std::vector<fs::path> found;
-  bool pickle = false;
-  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    const fs::path extension = entry.path().extension();
-    if (extension == ".safetensors") found.push_back(entry.path());
-    pickle = pickle || extension == ".bin" || extension == ".pth" || extension == ".pt";
-  }
-  if (found.size() == 1) return found.front();
-  if (!found.empty()) {
-    throw FileError(
-        fmt::format("{}: has {} safetensors files and no model.safetensors.index.json; give the path of one "
-                    "file, or download the index",
-                    directory.string(), found.size()));
-  }
-  throw FileError(fmt::format(
-      "{}: has no model.safetensors{}", directory.string(),
-      pickle ? ", only PyTorch pickles; save the model with save_pretrained(safe_serialization=True)"
-             : "; give the directory of a model"));
-}
-
 // An index may only name files in its own folder; a path could point anywhere.
 bool is_plain_name(const fs::path& file) {
   return !file.empty() && file != "." && file != ".." && file.filename() == file;
 }
 
+// Returns the only one of `found`, or an empty path. Throws FileError if there are several.
+fs::path only(const std::vector<fs::path>& found, const fs::path& directory, const char* kind,
+              const char* index) {
+  if (found.size() < 2) return found.empty() ? fs::path() : found.front();
+  throw FileError(
+      fmt::format("{}: has {} {} files and no {}; give the path of one file, or download the index",
+                  directory.string(), found.size(), kind, index));
+}
+
+constexpr std::array kSafetensors = {"model.safetensors", "model.safetensors.index.json"};
+constexpr std::array kTorch = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
+
 }  // namespace
+
+bool has_usual_weights(const fs::path& directory) {
+  std::error_code error;  // an inaccessible path has none
+  const auto has = [&](const char* name) { return fs::exists(directory / name, error); };
+  return std::ranges::any_of(kSafetensors, has) || std::ranges::any_of(kTorch, has);
+}
+
+fs::path find_weights(const fs::path& directory) {
+  const auto first_of = [&](const auto& names) {
+    const auto found =
+        std::ranges::find_if(names, [&](const char* name) { return fs::exists(directory / name); });
+    return found == names.end() ? fs::path() : directory / *found;
+  };
+  if (fs::path found = first_of(kSafetensors); !found.empty()) return found;
+  std::vector<fs::path> safetensors, torch;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
+    const fs::path extension = entry.path().extension();
+    if (extension == ".safetensors") safetensors.push_back(entry.path());
+    if (extension == ".pth" || extension == ".pt") torch.push_back(entry.path());
+  }
+  if (fs::path found = only(safetensors, directory, "safetensors", kSafetensors[1]); !found.empty())
+    return found;
+  if (fs::path found = first_of(kTorch); !found.empty()) return found;
+  if (fs::path found = only(torch, directory, "PyTorch", kTorch[1]); !found.empty()) return found;
+  throw FileError(
+      fmt::format("{}: has no model.safetensors and no pytorch_model.bin; give the directory of a model",
+                  directory.string()));
+}
 
 WeightFiles::WeightFiles(const fs::path& path, std::string prefix) : path_(path), prefix_(std::move(prefix)) {
   try {
@@ -75,9 +92,18 @@ WeightFiles::WeightFiles(std::shared_ptr<const MemoryTensors> tensors)
   }
 }
 
-WeightFiles::WeightFiles(std::shared_ptr<const TensorSource> source)
-    : path_(source->path()), source_(std::move(source)), tensors_(source_->tensors()) {
+WeightFiles::WeightFiles(std::shared_ptr<const TensorSource> source) : path_(source->path()) {
+  use_source(std::move(source));
+}
+
+void WeightFiles::use_source(std::shared_ptr<const TensorSource> source) {
+  source_ = std::move(source);
+  tensors_ = source_->tensors();
   for (std::size_t i = 0; i < tensors_.size(); ++i) places_.emplace(tensors_[i].name, Place{0, i});
+}
+
+std::vector<std::string> WeightFiles::notes() const {
+  return source_ == nullptr ? std::vector<std::string>() : source_->notes();
 }
 
 const std::map<std::string, std::string>& WeightFiles::metadata() const {
@@ -88,6 +114,8 @@ const std::map<std::string, std::string>& WeightFiles::metadata() const {
 void WeightFiles::open(const fs::path& path) {
   if (path.extension() == ".json") {
     open_index(path);
+  } else if (prefix_.empty() && pth::is_torch_file(path)) {  // a prefix selects tensors of a state
+    use_source(std::make_shared<const pth::TorchFile>(path));
   } else {
     add_shard(path);
   }
@@ -107,7 +135,13 @@ void WeightFiles::open_index(const fs::path& index) {
     }
     files.insert(file.get<std::string>());
   }
-  for (const std::string& file : files) add_shard(index.parent_path() / file);
+  std::vector<fs::path> paths;
+  for (const std::string& file : files) paths.push_back(index.parent_path() / file);
+  if (pth::is_torch_file(paths.front())) {
+    use_source(std::make_shared<const pth::TorchShards>(index, paths));
+  } else {
+    for (const fs::path& file : paths) add_shard(file);
+  }
   for (const auto& [name, file] : map->items()) {
     if (find(name) == nullptr || path_of(name).filename() != file.get<std::string>()) {
       fault(fmt::format("assigns {} to {}, which does not contain it", in_quotes(name),
@@ -156,6 +190,7 @@ const WeightFiles::Place& WeightFiles::place(std::string_view name) const {
 
 const fs::path& WeightFiles::path_of(std::string_view name) const {
   const Place& at = place(name);
+  if (source_ != nullptr) return source_->path_of(tensors_[at.tensor]);
   return shards_.empty() ? path_ : shards_[at.shard].path();
 }
 
@@ -177,6 +212,8 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   if (memory_ != nullptr) return {memory_->tensors[at.tensor].bytes, memory_};
   if (source_ != nullptr) {
     const TensorInfo& tensor = tensors_[at.tensor];
+    if (const std::span<const std::byte> view = source_->in_memory(tensor); !view.empty())
+      return {view, source_};
     auto copy = std::make_shared<std::vector<std::byte>>(tensor.end - tensor.begin);
     source_->read(tensor, *copy, 0);
     return {*copy, copy};

@@ -44,9 +44,9 @@ void refuse_known_strangers(const File& file) {
                     file.path().string(), file.path().string()));
   }
   if (text.starts_with("PK\x03\x04") || text.starts_with("\x80\x02")) {
-    throw FileError(fmt::format(
-        "{}: is a PyTorch pickle, not a safetensors file; save it with safetensors.torch.save_file",
-        file.path().string()));
+    throw FileError(
+        fmt::format("{}: is a checkpoint of PyTorch, not a safetensors file. Fix: mantissa convert {} OUT",
+                    file.path().string(), file.path().string()));
   }
 }
 

@@ -25,6 +25,16 @@ class TensorSource {
   /// from several threads.
   virtual void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const = 0;
 
+  /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live
+  /// as long as the source.
+  virtual std::span<const std::byte> in_memory(const TensorInfo& /*tensor*/) const { return {}; }
+  /// Returns the file that contains the tensor.
+  virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }
+  /// Returns the names of the other tensors that are the same memory in the model that was saved.
+  virtual std::vector<std::string> same_as(const TensorInfo& /*tensor*/) const { return {}; }
+  /// Returns notes for the user on how the file was read.
+  virtual std::vector<std::string> notes() const { return {}; }
+
  protected:
   TensorSource() = default;
   TensorSource(const TensorSource&) = default;

@@ -333,13 +333,17 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   }
   read_scales(weights, files, source);
   weights.refresh_derived();
+  std::vector<std::string> notes = files.notes();
   if (const std::string origin = quantised_origin(files); !origin.empty()) {
-    return {fmt::format("{}: the weights were quantised to {}; the masters start from dequantised values",
-                        source.weights.string(), origin)};
+    notes.push_back(
+        fmt::format("{}: the weights were quantised to {}; the masters start from dequantised values",
+                    source.weights.string(), origin));
+  } else if (narrowest < 4) {
+    notes.push_back(
+        fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
+                    source.weights.string(), 8 * narrowest));
   }
-  if (narrowest >= 4) return {};
-  return {fmt::format("{}: the weights are stored in {} bits; the masters start from rounded values",
-                      source.weights.string(), 8 * narrowest)};
+  return notes;
 }
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,

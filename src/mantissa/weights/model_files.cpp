@@ -103,7 +103,7 @@ ModelSource find_model(const std::filesystem::path& directory) {
   if (!std::filesystem::is_directory(directory, error)) {
     throw FileError(
         fmt::format("{}: is not a directory; give a Hugging Face model directory with config.json and "
-                    "model.safetensors, or a run",
+                    "model.safetensors or pytorch_model.bin, or a run",
                     directory.string()));
   }
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, error); };

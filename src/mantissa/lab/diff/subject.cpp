@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/convert/source.h"
+#include "mantissa/io/checkpoint.h"
 #include "mantissa/io/state.h"
 #include "mantissa/lab/diff/run_differences.h"
 #include "mantissa/lab/diff/trace_order.h"
@@ -18,8 +19,7 @@ namespace fs = std::filesystem;
 bool is_run(const fs::path& path) {
   std::error_code error;
   const auto has = [&](const char* part) { return fs::exists(path / part, error); };
-  if (!fs::is_directory(path, error) || has("model.safetensors") || has("model.safetensors.index.json"))
-    return false;
+  if (!fs::is_directory(path, error) || io::has_usual_weights(path)) return false;
   return has("metrics.jsonl") || has("config.toml") || fs::is_directory(path / "state", error);
 }
 

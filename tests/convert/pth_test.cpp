@@ -1,0 +1,83 @@
+// Models through checkpoints of PyTorch and back.
+#include "convert/gguf_testing.h"
+#include "mantissa/base/error.h"
+#include "mantissa/convert/origin.h"
+#include "mantissa/io/pth/torch_file.h"
+
+namespace mantissa::convert {
+namespace {
+
+class PthModel : public GgufModel {
+ protected:
+  std::filesystem::path torch() const { return folder / "torch"; }
+  const nlohmann::json& llama() const {
+    static const std::vector<SmallModel> models = small_models();
+    return models.front().config;
+  }
+  Result to(const std::filesystem::path& from, const std::filesystem::path& out, Layout layout,
+            Change change = {}) const {
+    return *convert({find_source(from), out, change, true, layout}, {});
+  }
+  void expect_equal(const std::filesystem::path& a, const std::filesystem::path& b) const {
+    const io::WeightFiles before(a), after(b);
+    ASSERT_EQ(before.tensors().size(), after.tensors().size());
+    for (const io::TensorInfo& tensor : before.tensors()) {
+      ASSERT_NE(after.find(tensor.name), nullptr) << tensor.name;
+      EXPECT_EQ(after.find(tensor.name)->dtype, tensor.dtype) << tensor.name;
+      EXPECT_EQ(values_of(before, tensor.name), values_of(after, tensor.name)) << tensor.name;
+    }
+  }
+};
+
+TEST_F(PthModel, EveryFormatComesBackWithTheSameBits) {
+  for (const Scalar format : {Scalar::f64, Scalar::f32, Scalar::bf16, Scalar::f16}) {
+    write(llama(), format, {{"tokenizer.json", "{}"}});
+    to(in(), torch(), Layout::pth);
+    EXPECT_TRUE(std::filesystem::exists(torch() / "pytorch_model.bin"));
+    EXPECT_EQ(test::contents_of(torch() / "tokenizer.json"), "{}");
+    expect_equal(in(), torch());
+    to(torch(), back(), Layout::hugging_face);
+    EXPECT_FALSE(std::filesystem::exists(back() / "pytorch_model.bin"));
+    expect_equal(in(), back());
+    to(torch(), folder / "one.pth", Layout::pth);
+    expect_equal(in(), folder / "one.pth");
+  }
+}
+
+TEST_F(PthModel, TheSameModelGivesTheSameBytesOnAnyNumberOfThreads) {
+  write(llama());
+  kernels::Context one, two;
+  one.threads = 1;
+  two.threads = 2;
+  const std::filesystem::path a = folder / "a.pth", b = folder / "b.pth";
+  convert({find_source(in()), a, {Scalar::bf16}, true, Layout::pth}, one);
+  convert({find_source(in()), b, {Scalar::bf16}, true, Layout::pth}, two);
+  EXPECT_EQ(test::contents_of(a), test::contents_of(b));
+}
+
+TEST_F(PthModel, TheOriginOfTheValuesIsKept) {
+  write(llama());
+  to(in(), torch(), Layout::pth, {Scalar::bf16});
+  to(torch(), back(), Layout::hugging_face, {Scalar::f32});
+  EXPECT_EQ(io::WeightFiles(back()).metadata().at(kRoundedToKey), "bf16");
+  EXPECT_EQ(json_of(torch() / "config.json")["torch_dtype"], "bfloat16");
+}
+
+TEST_F(PthModel, AGgufFileBecomesACheckpoint) {
+  write(llama());
+  convert_to_gguf();
+  to(file(), torch(), Layout::pth);
+  expect_equal(in(), torch());
+  to(file(), folder / "one.pt", Layout::pth);
+  expect_equal(in(), folder / "one.pt");
+}
+
+TEST_F(PthModel, TheInputAndFoldersAreNotReplaced) {
+  write(llama());
+  EXPECT_THROW(to(in(), in(), Layout::pth), FileError);
+  std::filesystem::create_directory(folder / "dir.pth");
+  EXPECT_THROW(to(in(), folder / "dir.pth", Layout::pth), FileError);
+}
+
+}  // namespace
+}  // namespace mantissa::convert
