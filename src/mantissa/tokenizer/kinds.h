@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "mantissa/tokenizer/tokenizer.h"
 
@@ -12,13 +13,16 @@ namespace mantissa::tokenizer {
 /// One kind of file.
 struct Kind {
   const char* files;                                   // for messages: "*.json (Hugging Face)"
-  const char* default_name;                            // the file looked for in a directory
+  bool (*is_default)(std::string_view name);           // true for the file used in a model directory
   bool (*matches)(const std::filesystem::path& file);  // decides by the name
   std::unique_ptr<Tokenizer> (*read)(const std::filesystem::path& file);
 };
 
-/// Returns all kinds. In a directory, the first whose default file exists is used.
+/// Returns all kinds. In a directory, the first kind with a default file is used.
 std::span<const Kind> kinds();
+
+/// Returns the tokenizer file of a directory, or an empty path.
+std::filesystem::path find_in_directory(const std::filesystem::path& directory);
 
 /// Returns the tokenizer of bytes.
 std::unique_ptr<Tokenizer> byte_tokenizer();
