@@ -33,4 +33,14 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
 
+/// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
+/// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the
+/// tokenizer_config.json beside the file say. Throws FileError if the file cannot be read, and ConfigError
+/// with the library's message if it is not a model.
+std::unique_ptr<Tokenizer> read_sentencepiece_tokenizer(const std::filesystem::path& file);
+
+/// Reads an RWKV vocabulary, one token a line: id, Python literal of str or bytes, number of bytes. Id 0 ends
+/// a text. Throws FileError with the line.
+std::unique_ptr<Tokenizer> read_rwkv_tokenizer(const std::filesystem::path& file);
+
 }  // namespace mantissa::tokenizer

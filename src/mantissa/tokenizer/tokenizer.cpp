@@ -18,9 +18,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
+bool is_rwkv(std::string_view name) {
+  return name.starts_with("rwkv_vocab") && name.ends_with(".txt");
+}
+
 constexpr Kind kKinds[] = {
     {"tokenizer.json (Hugging Face)", [](std::string_view name) { return name == "tokenizer.json"; },
      [](const fs::path& file) { return file.extension() == ".json"; }, read_hf_tokenizer},
+    {"*.model (SentencePiece)", [](std::string_view name) { return name.ends_with(".model"); },
+     [](const fs::path& file) { return file.extension() == ".model"; }, read_sentencepiece_tokenizer},
+    {"rwkv_vocab*.txt", is_rwkv, [](const fs::path& file) { return is_rwkv(file.filename().string()); },
+     read_rwkv_tokenizer},
 };
 
 }  // namespace
