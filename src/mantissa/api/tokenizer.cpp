@@ -7,9 +7,12 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
+#include "mantissa/io/output.h"
 #include "mantissa/tokenizer/tokenizer.h"
+#include "mantissa/tokenizer/train.h"
 
 namespace mantissa::api {
 namespace {
@@ -74,6 +77,27 @@ std::optional<std::string> Tokenizer::token(std::int32_t id) const {
 
 bool Tokenizer::special(std::int32_t id) const {
   return impl_->special(id);
+}
+
+TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files,
+                                 const std::filesystem::path& out, const TokenizerTraining& options) {
+  const std::string end = "<|endoftext|>";
+  io::check_output(out / "tokenizer.json", {}, options.overwrite);
+  TrainedTokenizer trained;
+  tokenizer::WordCounts words;
+  for (const std::filesystem::path& file : files) {
+    const std::string text = read_text(file);
+    trained.bytes += static_cast<std::int64_t>(text.size());
+    tokenizer::count_words(text, options.threads, words);
+  }
+  const tokenizer::TrainedBpe bpe = tokenizer::train_bpe(words, options.vocabulary, {&end, 1});
+  trained.vocabulary = static_cast<std::int64_t>(bpe.tokens.size());
+  trained.words = static_cast<std::int64_t>(words.size());
+  const nlohmann::json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", end}};
+  io::make_directories(out);
+  io::write_file_atomic(out / "tokenizer_config.json", settings.dump(1) + "\n");
+  io::write_file_atomic(out / "tokenizer.json", tokenizer::tokenizer_json(bpe, 1));
+  return trained;
 }
 
 std::string read_text(const std::filesystem::path& file) {

@@ -44,6 +44,21 @@ class Tokenizer {
   std::shared_ptr<const tokenizer::Tokenizer> impl_;
 };
 
+struct TokenizerTraining {
+  std::int64_t vocabulary = 32000;
+  int threads = 0;         // 0: all processors; changes no bit
+  bool overwrite = false;  // replaces the tokenizer in `out`
+};
+/// What was trained. The vocabulary is smaller than requested if the text has no more pairs.
+struct TrainedTokenizer {
+  std::int64_t vocabulary = 0, words = 0, bytes = 0;  // words: different ones
+};
+/// Trains byte-level BPE with the end token <|endoftext|> on text files, and writes tokenizer.json and
+/// tokenizer_config.json into the directory `out`. The merges equal those of the library `tokenizers`. Throws
+/// ConfigError if the vocabulary is too small, and FileError for an unreadable file or an existing tokenizer.
+TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files,
+                                 const std::filesystem::path& out, const TokenizerTraining& options = {});
+
 /// Returns the bytes of a file of at most 4 GiB. Throws FileError.
 std::string read_text(const std::filesystem::path& file);
 

@@ -69,6 +69,7 @@ int run_command(const Arguments& a) {
       {"tokenizer encode", tokenizer_encode},
       {"tokenizer decode", tokenizer_decode},
       {"tokenizer info", tokenizer_info},
+      {"tokenizer train", tokenizer_train},
       {"doctor", doctor},
       {"help", print_help},
       {"version", [](const Arguments&) { return print(fmt::format("mantissa {}\n", api::version())); }},

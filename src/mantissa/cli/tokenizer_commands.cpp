@@ -1,4 +1,4 @@
-// mantissa tokenizer encode, decode, info
+// mantissa tokenizer encode, decode, info, train
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -81,6 +81,24 @@ int tokenizer_info(const Arguments& a) {
   fmt::print("name        {}\nvocabulary  {}\nbegin       {}\nend         {}\nspecial     {}\n",
              tokenizer.name(), tokenizer.vocabulary(), token_text(tokenizer, tokenizer.bos()),
              token_text(tokenizer, tokenizer.eos()), special.size());
+  return 0;
+}
+
+int tokenizer_train(const Arguments& a) {
+  const std::string out = a.text("--out");
+  if (out.empty()) throw ConfigError("tokenizer train: requires --out DIR, the directory for tokenizer.json");
+  api::TokenizerTraining options;
+  options.vocabulary = a.integer("--vocab-size", 1, std::int64_t{1} << 24);
+  options.threads = static_cast<int>(a.integer("--threads", 0, 4096));
+  options.overwrite = a.has("--overwrite");
+  const std::vector<std::filesystem::path> files(a.given().begin(), a.given().end());
+  const api::TrainedTokenizer trained = api::train_tokenizer(files, out, options);
+  if (a.has("--json")) {
+    print({{"vocabulary", trained.vocabulary}, {"words", trained.words}, {"bytes", trained.bytes}});
+  } else {
+    fmt::print("{} entries from {} different words of {} bytes\n", trained.vocabulary, trained.words,
+               trained.bytes);
+  }
   return 0;
 }
 
