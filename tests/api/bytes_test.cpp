@@ -62,8 +62,8 @@ class Bytes : public ::testing::Test {
   std::vector<std::string> text, ids;
 };
 
-TEST_F(Bytes, AreNotFedToAModelThatHasATokenizerAndItsFileIsNamed) {
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "rwkv_vocab_v20230424.txt"}) {
+TEST_F(Bytes, AreNotFedToAModelWithAnUnsupportedTokenizerAndItsFileIsNamed) {
+  for (const char* name : {"vocab.json", "vocab.txt"}) {
     const std::filesystem::path model = model_of(folder, 256);
     std::filesystem::path copy = folder / name;
     copy += ".dir";

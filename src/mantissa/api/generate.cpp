@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/base/error.h"
@@ -19,9 +20,11 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenize
   if (tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("{}. Encode the prompt with the model's tokenizer, and give --prompt-ids 1,2,3",
-                    data::why_no_bytes(source)));
+                    data::why_no_tokenizer(source)));
   }
-  return tokenizer->encode(prompt.text);
+  std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
+  data::check_ids(ids, *tokenizer, source.config.vocab_size);
+  return ids;
 }
 
 void check_option(const char* option, std::int64_t value, std::int64_t most) {
@@ -53,16 +56,50 @@ std::span<const std::int32_t> without_end(std::span<const std::int32_t> ids,
   return ids.first(ids.size() - (ended ? 1 : 0));
 }
 
-/// Returns an adapter of on_token. Request r is sample r mod o.samples of its prompt.
-auto token_events(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
-                  const tokenizer::Tokenizer* tokenizer) {
-  return [&o, &ends, tokenizer](std::size_t request, std::int32_t id, double log_prob) {
-    const auto samples = static_cast<std::size_t>(o.samples);
-    Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
-    if (tokenizer != nullptr) token.text = tokenizer->decode(without_end({&id, 1}, ends));
-    return o.on_token(token);
-  };
+/// Returns the text of the generated ids. A model may have more entries than its tokenizer; those are not
+/// text.
+std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::int32_t> ids,
+                    const std::vector<std::int32_t>& stop) {
+  std::vector<std::int32_t> known;
+  for (const std::int32_t id : without_end(ids, stop)) {
+    if (id < tokenizer.vocabulary()) known.push_back(id);
+  }
+  return tokenizer.decode(known);
 }
+
+/// Calls on_token with the text that each token completes. Request r is sample r mod o.samples of its prompt.
+class TokenEvents {
+ public:
+  TokenEvents(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
+              const tokenizer::Tokenizer* tokenizer, std::size_t requests)
+      : o_(o), ends_(ends), tokenizer_(tokenizer), sequences_(requests) {
+    if (tokenizer == nullptr) return;
+    for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
+  }
+
+  bool operator()(std::size_t request, std::int32_t id, double log_prob) {
+    const auto samples = static_cast<std::size_t>(o_.samples);
+    Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
+    Sequence& sequence = sequences_[request];
+    ++sequence.tokens;
+    if (sequence.text) {
+      const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
+      if (!end && id < tokenizer_->vocabulary()) token.text = sequence.text->push(id);
+      if (end || sequence.tokens == o_.max_new_tokens) token.text += sequence.text->finish();
+    }
+    return o_.on_token(token);
+  }
+
+ private:
+  struct Sequence {
+    std::optional<tokenizer::TextStream> text;
+    std::int64_t tokens = 0;
+  };
+  const GenerateOptions& o_;
+  const std::vector<std::int32_t>& ends_;
+  const tokenizer::Tokenizer* tokenizer_;
+  std::vector<Sequence> sequences_;
+};
 
 }  // namespace
 
@@ -81,10 +118,11 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   check_option("--streams", o.streams, 1024);
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;
-  options.stop = rollout::stop_ids(source.config);
+  options.stop = rollout::stop_ids(source);
+  if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
   options.interrupt = stop;
-  if (o.on_token) options.on_token = token_events(o, options.stop, tokenizer.get());
+  if (o.on_token) options.on_token = TokenEvents(o, options.stop, tokenizer.get(), requests.size());
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision), requests, options, o.streams, *device);
   Generations out;
@@ -98,7 +136,7 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
     g.ids = std::move(made[i].ids);
     g.log_probs = std::move(made[i].log_probs);
     g.tokens_per_second = made[i].seconds > 0 ? count / made[i].seconds : 0;
-    if (tokenizer != nullptr) g.text = tokenizer->decode(without_end(g.ids, options.stop));
+    if (tokenizer != nullptr) g.text = text_of(*tokenizer, g.ids, options.stop);
     out.all.push_back(std::move(g));
   }
   out.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);

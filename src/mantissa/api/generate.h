@@ -28,8 +28,9 @@ struct Token {
   std::int64_t sample = 0;  // index of the prompt's sample
   std::int32_t id = 0;
   double log_prob = 0;  // under the distribution without temperature
-  std::string text;  // its bytes, possibly a part of a character; "" for a model without text and for an end
-                     // id
+  // The text that the token completes: joined, those of a sequence are the text of its ids. A character that
+  // several tokens spell comes with the last of them. "" for a model without a tokenizer.
+  std::string text;
 };
 
 struct GenerateOptions {

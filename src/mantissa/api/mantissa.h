@@ -21,6 +21,7 @@
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"
 #include "mantissa/api/tensor.h"
+#include "mantissa/api/tokenizer.h"
 #include "mantissa/api/trace.h"
 #include "mantissa/api/train.h"
 #include "mantissa/api/version.h"

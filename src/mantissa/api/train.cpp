@@ -4,6 +4,7 @@
 
 #include "mantissa/api/internal.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/precision/supported.h"
 #include "mantissa/run/run.h"
 
@@ -83,7 +84,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data));
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
   return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
-                                std::move(directory), options.return_weights},
+                                std::move(directory), options.return_weights, data::files_of_tokenizer(run)},
                                events_of(events, run.run.steps), *device, std::move(stop)));
 }
 

@@ -37,8 +37,9 @@ std::pair<const Command*, std::size_t> read_command(std::span<const std::string>
     if (const Command* command = find_command(words[0] + " " + words[1])) return {command, 2};
   }
   if (const Command* command = find_command(words.front())) return {command, 1};
-  if (words.front() == "data" && words.size() > 1 && words[1] == "--help")
-    return {find_command("data kk"), 1};
+  if (words.size() > 1 && words[1] == "--help") {
+    if (const Command* command = first_of_group(words.front())) return {command, 1};
+  }
   throw ConfigError(unknown_command(words));
 }
 

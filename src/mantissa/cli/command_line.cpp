@@ -42,7 +42,7 @@ int print(const std::string& text) {
 int print_help(const Arguments& a) {
   if (a.at(0).empty()) return print(help());
   const Command* command = find_command(a.at(0));
-  if (command == nullptr && a.at(0) == "data") command = find_command("data kk");
+  if (command == nullptr) command = first_of_group(a.at(0));
   if (command == nullptr) {
     const std::vector<std::string> words = {a.at(0)};
     throw ConfigError(unknown_command(words));
@@ -66,6 +66,10 @@ int run_command(const Arguments& a) {
       {"convert", convert},
       {"loss-scale", loss_scale},
       {"data kk", data_kk},
+      {"tokenizer encode", tokenizer_encode},
+      {"tokenizer decode", tokenizer_decode},
+      {"tokenizer info", tokenizer_info},
+      {"tokenizer train", tokenizer_train},
       {"doctor", doctor},
       {"help", print_help},
       {"version", [](const Arguments&) { return print(fmt::format("mantissa {}\n", api::version())); }},

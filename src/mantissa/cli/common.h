@@ -47,6 +47,10 @@ int diff(const Arguments& a);
 int convert(const Arguments& a);
 int loss_scale(const Arguments& a);
 int data_kk(const Arguments& a);
+int tokenizer_encode(const Arguments& a);
+int tokenizer_decode(const Arguments& a);
+int tokenizer_info(const Arguments& a);
+int tokenizer_train(const Arguments& a);
 int doctor(const Arguments& a);
 
 /// Parses and runs a command line. Converts every error to one message and an exit code: 0 success, 1 stopped

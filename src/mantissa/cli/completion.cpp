@@ -14,11 +14,22 @@ namespace {
 
 enum class Values { none, choices, files, directories, any };
 
+/// Returns the second words of the commands that begin with `word`.
+std::vector<std::string> second_words(std::string_view word) {
+  std::vector<std::string> words;
+  for (const Command& command : commands()) {
+    if (command.name.starts_with(std::string(word) + " "))
+      words.emplace_back(command.name.substr(word.size() + 1));
+  }
+  return words;
+}
+
 /// Returns the possible values of an option or positional argument, by its name in the table.
 Values values_of(std::string_view argument) {
   static const std::vector<std::string_view> kFiles = {
-      "FILE", "FILES", "PATH",    "CONFIG", "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
-      "IN",   "OUT",   "HARDWARE"};
+      "FILE",         "FILES",        "PATH",       "CONFIG",
+      "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
+      "IN",           "OUT",          "HARDWARE",   "TOKENIZER"};
   if (argument.empty()) return Values::none;
   if (argument == "DIR" || argument == "MODEL") return Values::directories;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;
@@ -79,10 +90,14 @@ std::string bash() {
   text += fmt::format(
       "  if [[ $command == help ]]; then COMPREPLY=($(compgen -W '{}' -- \"$word\")); return; fi\n",
       fmt::join(first_words(), " "));
-  text +=
-      "  if [[ $command == data ]]; then\n    if ((COMP_CWORD == 2)); then COMPREPLY=($(compgen -W 'kk' -- "
-      "\"$word\")); "
-      "return; fi\n    command='data kk'\n  fi\n  case \"$command:$before\" in\n";
+  for (const std::string& word : first_words()) {
+    if (find_command(word) != nullptr) continue;
+    text += fmt::format(
+        "  if [[ $command == {} ]]; then\n    if ((COMP_CWORD == 2)); then COMPREPLY=($(compgen -W '{}' -- "
+        "\"$word\")); return; fi\n    command=\"{} ${{COMP_WORDS[2]}}\"\n  fi\n",
+        word, fmt::join(second_words(word), " "), word);
+  }
+  text += "  case \"$command:$before\" in\n";
   for (const Command& command : commands()) {
     for (const Option* option : options_of(command)) {
       if (option->takes == Takes::nothing || option->takes == Takes::maybe) continue;
@@ -98,6 +113,10 @@ std::string bash() {
         command.name, names_of(command), bash_values(subject_of(command)));
   }
   return text + "  esac\n}\ncomplete -o filenames -F _mantissa mantissa\n";
+}
+
+std::string_view group_summary(std::string_view word) {
+  return word == "data" ? "data sources" : "token ids and text";
 }
 
 /// Returns `text` for single quotes in zsh and fish, without characters that zsh specifications interpret.
@@ -137,14 +156,20 @@ std::string zsh() {
   for (const std::string& word : first_words()) {
     const Command* command = find_command(word);
     text += fmt::format("    '{}:{}'\n", word,
-                        quoted(command != nullptr ? command->summary : "data sources", true));
+                        quoted(command != nullptr ? command->summary : group_summary(word), true));
   }
   text +=
       "  )\n  if ((CURRENT == 2)); then _describe command commands; return; fi\n  local command=$words[2]\n"
       "  if [[ $command == help ]]; then _describe command commands; return; fi\n  shift words; "
-      "((CURRENT--))\n"
-      "  if [[ $command == data ]]; then\n    if ((CURRENT == 2)); then compadd kk; return; fi\n"
-      "    command='data kk'; shift words; ((CURRENT--))\n  fi\n  case $command in\n";
+      "((CURRENT--))\n";
+  for (const std::string& word : first_words()) {
+    if (find_command(word) != nullptr) continue;
+    text += fmt::format(
+        "  if [[ $command == {} ]]; then\n    if ((CURRENT == 2)); then compadd {}; return; fi\n"
+        "    command=\"{} $words[2]\"; shift words; ((CURRENT--))\n  fi\n",
+        word, fmt::join(second_words(word), " "), word);
+  }
+  text += "  case $command in\n";
   for (const Command& command : commands()) {
     text += fmt::format("    '{}') _arguments", command.name);
     for (const Option* option : options_of(command)) {
@@ -167,9 +192,13 @@ std::string fish() {
   for (const std::string& word : first_words()) {
     const Command* command = find_command(word);
     text += fmt::format("complete -c mantissa -n __fish_use_subcommand -a {} -d '{}'\n", word,
-                        quoted(command != nullptr ? command->summary : "data sources", false));
+                        quoted(command != nullptr ? command->summary : group_summary(word), false));
   }
-  text += "complete -c mantissa -n '__fish_seen_subcommand_from data' -a kk\n";
+  for (const std::string& word : first_words()) {
+    if (find_command(word) != nullptr) continue;
+    text += fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}' -a '{}'\n", word,
+                        fmt::join(second_words(word), " "));
+  }
   for (const Command& command : commands()) {
     const std::string word(command.name.substr(0, command.name.find(' ')));
     const std::string when = fmt::format("complete -c mantissa -n '__fish_seen_subcommand_from {}'", word);

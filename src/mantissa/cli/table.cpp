@@ -12,7 +12,7 @@ constexpr std::string_view kHardware =
     "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
     "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, data kk, "
-    "doctor";
+    "tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -104,6 +104,15 @@ const std::vector<Option>& option_rows() {
       {"--seed", one, "S", "1", "seed of the puzzles", "data kk"},
       {"--out", one, "FILE", "", "file to write; default: standard output", "data kk"},
       {"--overwrite", nothing, "", "", "replace an existing file", "data kk"},
+      // tokenizer
+      {"--text-file", one, "FILE", "", "the text, used byte for byte; default: standard input",
+       "tokenizer encode"},
+      {"--ids-file", one, "FILE", "",
+       "the ids: JSON of tokenizer encode, a JSON array, or numbers; default: standard input",
+       "tokenizer decode"},
+      {"--vocab-size", one, "N", "32000", "largest number of entries", "tokenizer train"},
+      {"--out", one, "DIR", "", "directory for tokenizer.json", "tokenizer train"},
+      {"--overwrite", nothing, "", "", "replace the tokenizer in the directory", "tokenizer train"},
       // precision
       {"--precision", one, "NAME|LINE", "", "policy: a preset (bf16-mixed), an alias, or a line of fields",
        kPolicy},
@@ -121,6 +130,7 @@ const std::vector<Option>& option_rows() {
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
+      {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", "tokenizer train"},
       {"--simd", one, "avx2|avx512|avx512_bf16|amx|amx-model|neon", "", "instruction set; changes no bit",
        kHardware},
       {"--device", one, "cpu", "cpu", "device", kHardware},
@@ -183,6 +193,23 @@ const std::vector<Command>& command_rows() {
        {},
        "Give exactly one of --overflows and --from."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
+      {"tokenizer encode",
+       "print the token ids of a text",
+       {{"TOKENIZER", "byte, a tokenizer file, or a model directory with one"}},
+       "Special tokens in the text are recognised if the tokenizer is a tokenizer.json, and the ids that its "
+       "post-processor adds are included. Nothing else is added."},
+      {"tokenizer decode",
+       "write the text of token ids to standard output, with special tokens",
+       {{"TOKENIZER", "byte, a tokenizer file, or a model directory with one"}}},
+      {"tokenizer info",
+       "describe a tokenizer: entries, and tokens that begin and end a text",
+       {{"TOKENIZER", "byte, a tokenizer file, or a model directory with one"}}},
+      {"tokenizer train",
+       "train byte-level BPE on text files, and write tokenizer.json",
+       {{"FILE", "a text file"}, {"[FILE…]", "more text files"}},
+       "The file is one of Hugging Face's library tokenizers, with the end token <|endoftext|>, and the "
+       "merges "
+       "are those of its trainer. The result depends only on the text and the number of entries."},
       {"doctor", "describe this machine, the cost of each format, and a suitable preset", {}},
       {"help", "print help on a command, or the list of commands", {{"[COMMAND]", "the command"}}},
       {"version", "print the version", {}},
@@ -220,6 +247,14 @@ const Option* find_option(const Command& command, std::string_view name) {
 
 const Command* find_command(std::string_view name) {
   const auto found = std::ranges::find(command_rows(), name, &Command::name);
+  return found == command_rows().end() ? nullptr : &*found;
+}
+
+const Command* first_of_group(std::string_view word) {
+  const auto found = std::ranges::find_if(command_rows(), [&](const Command& command) {
+    return command.name.size() > word.size() && command.name.starts_with(word) &&
+           command.name[word.size()] == ' ';
+  });
   return found == command_rows().end() ? nullptr : &*found;
 }
 

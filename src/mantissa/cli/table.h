@@ -45,6 +45,8 @@ std::span<const Command> commands();
 /// Returns the first option of this name, or null.
 const Option* find_option(std::string_view name);
 const Command* find_command(std::string_view name);
+/// Returns the first command whose name is `word` and a second word, or null.
+const Command* first_of_group(std::string_view word);
 /// Returns the option of this name that `command` takes, or null.
 const Option* find_option(const Command& command, std::string_view name);
 

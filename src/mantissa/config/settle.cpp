@@ -8,6 +8,7 @@
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/steps.h"
+#include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::config {
 namespace {
@@ -26,6 +27,23 @@ void check_present(const RunConfig& config, const Entries& entries) {
   if (config.data.source.empty()) missing("data.source", "set source = \"kk\", or files, under [data]");
 }
 
+/// Returns true if the directory of the config's model has a tokenizer file.
+bool has_tokenizer(const ModelSection& model) {
+  if (model.path.empty() && model.config.empty()) return false;
+  const std::filesystem::path path = model.path;
+  if (path.empty())
+    return !tokenizer::find_in_directory(std::filesystem::path(model.config).parent_path()).empty();
+  std::error_code error;  // ignored for inaccessible paths
+  const bool run = !std::filesystem::exists(path / "config.json", error);
+  return !tokenizer::find_in_directory(run ? path / "model" : path).empty();
+}
+
+/// The default is the model's own tokenizer, if it has one.
+void settle_tokenizer(RunConfig& config, const Entries& entries) {
+  if (entries.find("data", "tokenizer") == nullptr && has_tokenizer(config.model))
+    config.data.tokenizer = "model";
+}
+
 /// Checks that only one of path, config and inline fields defines the model.
 void check_model(const RunConfig& config, const Entries& entries) {
   const ModelSection& model = config.model;
@@ -42,7 +60,7 @@ void check_model(const RunConfig& config, const Entries& entries) {
     throw ConfigError(fmt::format("{}: model.{} and model.{} both define the model; keep one",
                                   entries.where("model", second), first, second));
   }
-  if (config.data.tokenizer == "model" && model.path.empty()) {
+  if (config.data.tokenizer == "model" && model.path.empty() && model.config.empty()) {
     refuse(*entries.find("data", "tokenizer"),
            "there is no model.path with a tokenizer; write \"byte\", or a tokenizer file");
   }
@@ -120,6 +138,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   settle_optimizer(config, entries);
   settle_schedule(config, entries);
   settle_run(config, entries.file);
+  settle_tokenizer(config, entries);
   settle_loss_scale(config, entries, policy_replaced);
 }
 

@@ -6,6 +6,7 @@
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/sources.h"
+#include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::data {
 namespace {
@@ -29,7 +30,10 @@ bool is_puzzles(const config::RunConfig& config) {
 }
 
 std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer::make_tokenizer(config.data.tokenizer);
+  // Ids need no tokenizer, so a file that cannot be read does not matter.
+  const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
   if (is_puzzles(config)) {
     if (tokenizer->vocabulary() > model.vocab_size) {
       throw ConfigError(fmt::format(
@@ -46,30 +50,24 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
 }
 
-/// Returns the initial model of the run. (The model that the run wrote has no tokenizer file.)
-weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
-  const std::filesystem::path path = section.path, of_run = path / "model";
-  std::error_code error;  // ignored for inaccessible paths
-  weights::ModelSource origin{model, path, path};
-  if (std::filesystem::exists(of_run / "config.json", error)) origin.directory = of_run;
-  if (path.empty() && !section.config.empty())
-    origin.directory = std::filesystem::path(section.config).parent_path();
-  return origin;
-}
-
 /// Throws if the model's ids are not bytes, so that text would be misread. A randomly initialised model may
 /// have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
   if (!text || config.data.tokenizer != "byte") return;
-  const weights::ModelSource origin = origin_of(config.model, model);
+  const weights::ModelSource origin{model, config.model.path, model_directory(config.model)};
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
   if (tokenizer_file(origin.directory).empty() && !other_size) return;
+  if (!tokenizer::find_in_directory(origin.directory).empty()) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
+                    "data.tokenizer = \"model\"",
+                    tokenizer_file(origin.directory).string()));
+  }
   throw ConfigError(
       fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
-                  "to a file, and set "
-                  "data.source to it and data.format = \"tokens\"",
-                  why_no_bytes(origin)));
+                  "to a file, and set data.source to it and data.format = \"tokens\"",
+                  why_no_tokenizer(origin)));
 }
 
 std::string source_name(const config::RunConfig& config) {
@@ -160,17 +158,18 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length) {
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
-  const bool kk = names_puzzles(files);
-  if (tokenizer == nullptr && (kk || text::holds_text(files, format))) {
+  const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
+  if (tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
                     "the format tokens",
-                    files.front(), why_no_bytes(source)));
+                    files.front(), why_no_tokenizer(source)));
   }
-  std::vector<std::int32_t> ids =
-      kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-         : text::read_tokens(files, format, *tokenizer::make_tokenizer("byte"), source.config.vocab_size);
+  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
+                                     : text::read_tokens(files, format, *tokenizer, source.config.vocab_size);
+  check_ids(ids, *tokenizer, source.config.vocab_size);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }
 

@@ -23,8 +23,8 @@ struct Memory {
 };
 
 /// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
-/// text if the ids of the config's model are not bytes, and for invalid ids, labels, weights and numbers of
-/// rows.
+/// text if data.tokenizer does not fit the config's model, and for invalid ids, labels, weights and numbers
+/// of rows.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            Memory memory = {});
 
@@ -32,7 +32,7 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
 
 /// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
-/// text if the model's ids are not bytes.
+/// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
 

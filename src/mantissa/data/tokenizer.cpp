@@ -2,35 +2,121 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/io/file.h"
+#include "mantissa/tokenizer/kinds.h"
+
 namespace mantissa::data {
+namespace {
+
+constexpr std::uint64_t kLargestTokenizerFile = std::uint64_t{1} << 30;
+
+/// Files beside a tokenizer file that belong to it.
+constexpr const char* kSettings[] = {"tokenizer_config.json", "special_tokens_map.json",
+                                     "added_tokens.json",     "chat_template.jinja",
+                                     "chat_template.json",    "generation_config.json"};
+/// Files of other libraries' tokenizers that may be beside a supported one.
+constexpr const char* kOtherForms[] = {"tokenizer.json", "tokenizer.model", "spiece.model",
+                                       "vocab.json",     "merges.txt",      "vocab.txt"};
+
+/// Returns the name under which a model directory's reader finds the tokenizer file.
+std::string name_in_directory(const std::filesystem::path& file) {
+  if (file.extension() == ".json") return "tokenizer.json";
+  if (file.extension() == ".model") return "tokenizer.model";
+  return file.filename().string();
+}
+
+}  // namespace
 
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   if (directory.empty()) return {};
+  const std::filesystem::path known = tokenizer::find_in_directory(directory);
+  if (!known.empty()) return known;
   std::error_code error;  // ignored for inaccessible paths
-  for (const char* name : {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "vocab.txt"}) {
+  for (const char* name : {"vocab.json", "vocab.txt"}) {
     if (std::filesystem::exists(directory / name, error)) return directory / name;
-  }
-  for (const std::filesystem::directory_entry& entry :
-       std::filesystem::directory_iterator(directory, error)) {
-    if (entry.path().filename().string().starts_with("rwkv_vocab")) return entry.path();
   }
   return {};
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
-  const bool bytes = tokenizer_file(source.directory).empty() && source.config.vocab_size == kByteEntries;
+  const std::filesystem::path directory = source.directory;
+  if (!directory.empty() && !tokenizer::find_in_directory(directory).empty())
+    return tokenizer::make_tokenizer(directory.string());
+  const bool bytes = tokenizer_file(directory).empty() && source.config.vocab_size == kByteEntries;
   return bytes ? tokenizer::make_tokenizer("byte") : nullptr;
 }
 
-std::string why_no_bytes(const weights::ModelSource& source) {
+std::string why_no_tokenizer(const weights::ModelSource& source) {
   const std::filesystem::path file = tokenizer_file(source.directory);
   if (!file.empty()) {
     return fmt::format(
-        "this model uses the tokenizer {}, which this version does not support; its ids are not bytes",
+        "this model has the tokenizer {}, which this version does not support; its ids are "
+        "not bytes",
         file.string());
   }
   return fmt::format("{} has a vocabulary of {} entries and no tokenizer file; bytes need a vocabulary of {}",
                      source.weights.string(), source.config.vocab_size, kByteEntries);
+}
+
+void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer& tokenizer,
+               std::int64_t vocabulary) {
+  if (tokenizer.vocabulary() <= vocabulary) return;
+  const auto beyond = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocabulary; });
+  if (beyond == ids.end()) return;
+  throw ConfigError(fmt::format(
+      "the tokenizer {} gives the id {}: it has {} entries, but the model's vocab_size is {}. Fix: use the "
+      "tokenizer of this model, or a model with at least {} entries",
+      tokenizer.name(), *beyond, tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
+}
+
+std::filesystem::path model_directory(const config::ModelSection& section) {
+  const std::filesystem::path path = section.path, of_run = path / "model";
+  std::error_code error;  // ignored for inaccessible paths
+  if (path.empty()) return std::filesystem::path(section.config).parent_path();
+  if (std::filesystem::exists(path / "config.json", error)) return path;
+  return std::filesystem::exists(of_run / "config.json", error) ? of_run : path;
+}
+
+std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,
+                                                   const model::ModelConfig& model) {
+  if (config.data.tokenizer != "model") return tokenizer::make_tokenizer(config.data.tokenizer);
+  const weights::ModelSource source{model, config.model.path, model_directory(config.model)};
+  if (auto found = tokenizer_of(source)) return found;
+  throw ConfigError(
+      fmt::format("data.tokenizer = \"model\": {}. Fix: set data.tokenizer to a tokenizer file, or set "
+                  "data.source to a file of ids and data.format = \"tokens\"",
+                  why_no_tokenizer(source)));
+}
+
+std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config::RunConfig& config) {
+  const std::string& spec = config.data.tokenizer;
+  if (spec == "byte") return {};
+  std::error_code error;
+  const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
+  std::filesystem::path file = spec;
+  if (of_model) file = tokenizer_file(model_directory(config.model));
+  if (directory) file = tokenizer::find_in_directory(spec);
+  if (file.empty()) return {};
+  std::vector<std::pair<std::string, std::string>> files;
+  const auto take = [&](const std::filesystem::path& from, const std::string& name) {
+    files.emplace_back(name, io::read_text_file(from, kLargestTokenizerFile));
+  };
+  const std::string own = name_in_directory(file);
+  take(file, own);
+  // Settings beside a file of another name, such as gpt2.tokenizer.json, may be those of another tokenizer.
+  if (file.filename() != own) return files;
+  const std::filesystem::path beside = file.parent_path();
+  for (const char* name : kSettings) {
+    if (name == std::string("generation_config.json") && !of_model) continue;
+    if (std::filesystem::exists(beside / name, error)) take(beside / name, name);
+  }
+  for (const char* name : kOtherForms) {
+    if (own != name && std::filesystem::exists(beside / name, error)) take(beside / name, name);
+  }
+  return files;
 }
 
 }  // namespace mantissa::data

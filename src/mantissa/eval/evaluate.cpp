@@ -12,6 +12,7 @@
 #include "mantissa/cost/native.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/eval/row_model.h"
 #include "mantissa/io/state.h"
 #include "mantissa/model/graphs.h"
@@ -52,17 +53,16 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
 /// Answers the puzzles of `options` with the most likely tokens, several at once, and adds the scores to `e`.
 /// After a stop, sets only `e.interrupted`.
 void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                    const text::KkOptions& options, const runtime::Device& device,
-                    const std::stop_token& stop, Evaluation& e) {
+                    const text::KkOptions& options, const tokenizer::Tokenizer& tokenizer,
+                    const runtime::Device& device, const std::stop_token& stop, Evaluation& e) {
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
-  const std::unique_ptr<tokenizer::Tokenizer> bytes = tokenizer::make_tokenizer("byte");
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
   std::vector<rollout::Request> requests;
-  for (const text::KkPuzzle& p : puzzles) requests.push_back({bytes->encode(p.prompt), 0});
+  for (const text::KkPuzzle& p : puzzles) requests.push_back({tokenizer.encode_with_template(p.prompt), 0});
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
   generate.interrupt = stop;
-  generate.stop = {bytes->separator()};
+  generate.stop = {tokenizer.separator()};
   const std::vector<rollout::Generation> answers =
       rollout::complete(source, policy, requests, generate, kMostStreams, device);
   e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
@@ -70,7 +70,7 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   std::int64_t formed = 0;
   std::int64_t right = 0;
   for (std::size_t i = 0; i < puzzles.size(); ++i) {
-    const std::string text = puzzles[i].prompt + bytes->decode(answers[i].ids);
+    const std::string text = puzzles[i].prompt + tokenizer.decode(answers[i].ids);
     const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
     formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
     right += reward.answer > 0 ? 1 : 0;
@@ -87,12 +87,13 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
                           const Files& files, const runtime::Device& device, const std::stop_token& stop) {
   const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
   const bool kk = data::names_puzzles(files.names);
+  const bool text = kk || text::holds_text(files.names, files.format);
   Evaluation e =
-      loss_over(source, policy, all, kk || text::holds_text(files.names, files.format), device, stop);
+      loss_over(source, policy, all, text && data::tokenizer_of(source)->name() == "byte", device, stop);
   if (kk && files.puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles();
     options.count = files.puzzles;
-    answer_puzzles(source, policy, options, device, stop, e);
+    answer_puzzles(source, policy, options, *data::tokenizer_of(source), device, stop, e);
   }
   return e;
 }
@@ -121,7 +122,8 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
-  const bool bytes = kk || (from_source && text::holds_text(run.data.source, run.data.format));
+  const bool text = kk || (from_source && text::holds_text(run.data.source, run.data.format));
+  const bool bytes = text && run.data.tokenizer == "byte";
   // Use the policy of the run's last step, under which its last loss was measured.
   const std::int64_t steps = finished ? run.run.steps : states.back().step;
   const precision::Policy policy = config::without_training(run.policy.at_step(steps - 1), false);
@@ -129,7 +131,7 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
-    answer_puzzles(source, policy, options, device, stop, e);
+    answer_puzzles(source, policy, options, *data::tokenizer_of(run, source.config), device, stop, e);
   }
   return e;
 }

@@ -1,19 +1,23 @@
 #include "mantissa/rollout/complete.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "mantissa/io/json.h"
 #include "mantissa/model/network.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/runtime/process.h"
 
 namespace mantissa::rollout {
 
-std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
+namespace {
+
+std::vector<std::int32_t> ids_in(const nlohmann::json& config) {
   std::vector<std::int32_t> ids;
-  const auto it = config.source.find("eos_token_id");
-  if (it == config.source.end()) return ids;
+  const auto it = config.find("eos_token_id");
+  if (it == config.end()) return ids;
   if (it->is_number_integer()) ids.push_back(it->get<std::int32_t>());
   if (it->is_array()) {
     for (const auto& id : *it) {
@@ -22,8 +26,6 @@ std::vector<std::int32_t> stop_ids(const model::ModelConfig& config) {
   }
   return ids;
 }
-
-namespace {
 
 std::vector<Generation> complete_together(const weights::ModelSource& source, const precision::Policy& policy,
                                           std::span<const Request> requests, const GenerateOptions& options,
@@ -63,6 +65,17 @@ std::vector<Generation> complete_by_length(const weights::ModelSource& source,
 }
 
 }  // namespace
+
+std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
+  const std::filesystem::path file = source.directory / "generation_config.json";
+  std::error_code error;  // ignored for inaccessible paths
+  if (!source.directory.empty() && std::filesystem::exists(file, error)) {
+    const nlohmann::json settings = io::read_json_file(file);
+    std::vector<std::int32_t> ids = settings.is_object() ? ids_in(settings) : std::vector<std::int32_t>();
+    if (!ids.empty()) return ids;
+  }
+  return ids_in(source.config.source);
+}
 
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,
                                  std::span<const Request> requests, const GenerateOptions& options,

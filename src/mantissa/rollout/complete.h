@@ -12,8 +12,9 @@
 
 namespace mantissa::rollout {
 
-/// Returns the ids that end a text: eos_token_id of config.json, one or several.
-std::vector<std::int32_t> stop_ids(const model::ModelConfig& config);
+/// Returns the ids that end a text: eos_token_id, one or several, of the model's generation_config.json or,
+/// without it, of config.json. Throws FileError if generation_config.json is not JSON.
+std::vector<std::int32_t> stop_ids(const weights::ModelSource& source);
 
 /// Loads the weights of `source` and continues each prompt, up to `streams` sequences at once, or fewer if
 /// the machine's memory is short. Throws as generate() does, and ConfigError if a rule of `policy` matches

@@ -67,6 +67,7 @@ class Run {
         directory_(start.directory),
         out_(start.directory.out),
         returns_weights_(start.return_weights),
+        files_(std::move(start.files)),
         events_(events),
         stop_(std::move(stop)) {}
 
@@ -261,7 +262,7 @@ class Run {
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
     const std::uint64_t hash =
-        weights::save_model(result.model, trainer_.weights(), trainer_.model(), config_.policy);
+        weights::save_model(result.model, trainer_.weights(), trainer_.model(), config_.policy, files_);
     result.weights_xxh64 = fmt::format("{:016x}", hash);
     if (returns_weights_) {
       result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);
@@ -295,6 +296,7 @@ class Run {
   const DirectoryOptions& directory_;
   const std::filesystem::path& out_;
   bool returns_weights_;
+  std::vector<std::pair<std::string, std::string>> files_;  // written with the model
   const Events& events_;
   std::stop_token stop_;
   train::Watch watch_{is_below_f32(trainer_.program())};

@@ -8,6 +8,7 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mantissa/base/error.h"
@@ -59,6 +60,8 @@ struct Start {
   text::Dataset data;
   DirectoryOptions directory;
   bool return_weights = false;
+  // written next to the model's weights, such as the tokenizer's: name and contents
+  std::vector<std::pair<std::string, std::string>> files = {};
 };
 
 /// Trains and writes a run directory (docs/cli.md). After a stop, the completed steps are saved as a state.

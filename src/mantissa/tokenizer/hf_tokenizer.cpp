@@ -2,9 +2,6 @@
 // decoder.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <map>
 #include <mutex>
 
@@ -16,6 +13,7 @@
 #include "mantissa/tokenizer/normalizers.h"
 #include "mantissa/tokenizer/post_processors.h"
 #include "mantissa/tokenizer/pre_tokenizers.h"
+#include "mantissa/tokenizer/read_file.h"
 #include "mantissa/tokenizer/utf8.h"
 
 namespace mantissa::tokenizer {
@@ -223,33 +221,15 @@ std::optional<std::string> HfTokenizer::token_of(std::int32_t id) const {
   return token ? std::optional(*token) : std::nullopt;
 }
 
-std::string read_whole(const fs::path& file) {
-  constexpr std::uintmax_t kMostBytes = 200'000'000;
-  std::ifstream stream(file, std::ios::binary);
-  std::error_code error;
-  const std::uintmax_t size = fs::file_size(file, error);
-  if (!stream || error) {
-    throw FileError(fmt::format("{}: cannot be read ({}). Fix: check that the file exists and is readable.",
-                                file.string(), error ? error.message() : std::strerror(errno)));
-  }
-  if (size > kMostBytes)
-    throw FileError(fmt::format("{}: has {} bytes; a tokenizer has at most {}. Fix: give a tokenizer.json.",
-                                file.string(), size, kMostBytes));
-  std::string text(size, '\0');
-  stream.read(text.data(), static_cast<std::streamsize>(size));
-  text.resize(static_cast<std::size_t>(stream.gcount()));
-  return text;
-}
-
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& file) {
-  const nlohmann::json json = parse_json(read_whole(file), file.string());
+  const nlohmann::json json = parse_json(read_tokenizer_file(file), file.string());
   const fs::path config_file = file.parent_path() / "tokenizer_config.json";
   std::error_code error;
   if (!fs::exists(config_file, error))
     return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(), std::nullopt);
-  const nlohmann::json config = parse_json(read_whole(config_file), config_file.string());
+  const nlohmann::json config = parse_json(read_tokenizer_file(config_file), config_file.string());
   return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(),
                                        JsonView(config, config_file.string()));
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string_view>
 
 #include "mantissa/tokenizer/tokenizer.h"
 
@@ -12,13 +13,16 @@ namespace mantissa::tokenizer {
 /// One kind of file.
 struct Kind {
   const char* files;                                   // for messages: "*.json (Hugging Face)"
-  const char* default_name;                            // the file looked for in a directory
+  bool (*is_default)(std::string_view name);           // true for the file used in a model directory
   bool (*matches)(const std::filesystem::path& file);  // decides by the name
   std::unique_ptr<Tokenizer> (*read)(const std::filesystem::path& file);
 };
 
-/// Returns all kinds. In a directory, the first whose default file exists is used.
+/// Returns all kinds. In a directory, the first kind with a default file is used.
 std::span<const Kind> kinds();
+
+/// Returns the tokenizer file of a directory, or an empty path.
+std::filesystem::path find_in_directory(const std::filesystem::path& directory);
 
 /// Returns the tokenizer of bytes.
 std::unique_ptr<Tokenizer> byte_tokenizer();
@@ -28,5 +32,15 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// that are not UTF-8 become U+FFFD, as with Python's errors="replace". Truncation and padding are ignored,
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
+
+/// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
+/// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the
+/// tokenizer_config.json beside the file say. Throws FileError if the file cannot be read, and ConfigError
+/// with the library's message if it is not a model.
+std::unique_ptr<Tokenizer> read_sentencepiece_tokenizer(const std::filesystem::path& file);
+
+/// Reads an RWKV vocabulary, one token a line: id, Python literal of str or bytes, number of bytes. Id 0 ends
+/// a text. Throws FileError with the line.
+std::unique_ptr<Tokenizer> read_rwkv_tokenizer(const std::filesystem::path& file);
 
 }  // namespace mantissa::tokenizer

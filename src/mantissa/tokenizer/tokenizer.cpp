@@ -18,18 +18,38 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_json(const fs::path& file) {
-  return file.extension() == ".json";
+bool is_rwkv(std::string_view name) {
+  return name.starts_with("rwkv_vocab") && name.ends_with(".txt");
 }
 
 constexpr Kind kKinds[] = {
-    {"tokenizer.json (Hugging Face)", "tokenizer.json", is_json, read_hf_tokenizer},
+    {"tokenizer.json (Hugging Face)", [](std::string_view name) { return name == "tokenizer.json"; },
+     [](const fs::path& file) { return file.extension() == ".json"; }, read_hf_tokenizer},
+    {"*.model (SentencePiece)", [](std::string_view name) { return name.ends_with(".model"); },
+     [](const fs::path& file) { return file.extension() == ".model"; }, read_sentencepiece_tokenizer},
+    {"rwkv_vocab*.txt", is_rwkv, [](const fs::path& file) { return is_rwkv(file.filename().string()); },
+     read_rwkv_tokenizer},
 };
 
 }  // namespace
 
 std::span<const Kind> kinds() {
   return kKinds;
+}
+
+fs::path find_in_directory(const fs::path& directory) {
+  std::error_code error;  // ignored for inaccessible paths
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    if (entry.is_regular_file(error)) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  for (const Kind& kind : kKinds) {
+    for (const fs::path& file : files) {
+      if (kind.is_default(file.filename().string())) return file;
+    }
+  }
+  return {};
 }
 
 std::optional<std::int32_t> Tokenizer::id_of(std::string_view) const {
@@ -54,7 +74,8 @@ std::string TextStream::finish() {
 std::string TextStream::take(bool all) {
   const std::string before = tokenizer_.decode(std::span(ids_).first(context_));
   std::string text = tokenizer_.decode(ids_);
-  if (!all && text.ends_with(kReplacement)) return "";  // may be completed by the next id
+  const bool open = text.ends_with(kReplacement) || incomplete_tail(text) > 0;
+  if (!all && open) return "";  // may be completed by the next id
   if (text.size() < before.size()) return "";
   text.erase(0, before.size());
   ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(context_));
@@ -91,16 +112,10 @@ std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (spec == "byte") return byte_tokenizer();
-  const fs::path path = spec;
   std::error_code error;
-  if (fs::is_directory(path, error)) {
-    for (const Kind& kind : kKinds) {
-      if (fs::exists(path / kind.default_name, error)) return kind.read(path / kind.default_name);
-    }
-  } else {
-    for (const Kind& kind : kKinds) {
-      if (kind.matches(path)) return kind.read(path);
-    }
+  const fs::path path = fs::is_directory(spec, error) ? find_in_directory(spec) : fs::path(spec);
+  for (const Kind& kind : kKinds) {
+    if (kind.matches(path)) return kind.read(path);
   }
   std::string known;
   for (const Kind& kind : kKinds) known += fmt::format(", {}", kind.files);

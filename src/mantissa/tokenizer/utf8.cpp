@@ -97,6 +97,16 @@ void append_utf8(char32_t point, std::string& text) {
   }
 }
 
+std::size_t incomplete_tail(std::string_view text) {
+  for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(3, text.size()); ++bytes) {
+    const std::size_t at = text.size() - bytes;
+    if (static_cast<unsigned char>(text[at]) < 0xC0) continue;
+    bool complete = true;
+    return sequence(text, at, complete) == bytes && !complete && utf8_length(text[at]) > bytes ? bytes : 0;
+  }
+  return 0;
+}
+
 std::string_view repair_utf8(std::string_view text, std::string& repaired) {
   std::size_t at = first_fault(text);
   if (at == text.size()) return text;

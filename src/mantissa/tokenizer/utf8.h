@@ -22,6 +22,9 @@ char32_t next_code_point(std::string_view text, std::size_t& at);
 /// Appends a code point.
 void append_utf8(char32_t point, std::string& text);
 
+/// Returns the number of bytes at the end of `text` that begin a code point without completing it: 0 to 3.
+std::size_t incomplete_tail(std::string_view text);
+
 /// Returns `text` if it is UTF-8. Otherwise stores a copy in `repaired` and returns that: each maximal prefix
 /// of a sequence that is not UTF-8 becomes one U+FFFD, as in the WHATWG encoding standard, Python and Rust.
 std::string_view repair_utf8(std::string_view text, std::string& repaired);

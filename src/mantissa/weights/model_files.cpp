@@ -140,10 +140,12 @@ ModelSource model_in_memory(const std::string& config_json,
 }
 
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const precision::Policy& policy) {
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         std::vector<std::pair<std::string, std::string>> files) {
   const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy);
   io::ModelToWrite model;
   model.config_json = config_text(config, policy);
+  model.files = std::move(files);
   model.tensors = tensors;
   model.metadata = metadata_of(weights, policy);
   return io::write_model(directory, model);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mantissa/config/run_config.h"
@@ -54,9 +55,11 @@ runtime::Session open_session(std::shared_ptr<const plan::Program> program, cons
                               const runtime::Device& device);
 
 /// Writes `directory` in Hugging Face's layout, with the masters in the checkpoint format of the run's
-/// `policy` and the magnitudes for its scales. Returns the xxh64 of the tensors' bytes.
+/// `policy` and the magnitudes for its scales. Also writes `files`, such as a tokenizer's: names and
+/// contents. Returns the xxh64 of the tensors' bytes.
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
-                         const model::ModelConfig& config, const precision::Policy& policy);
+                         const model::ModelConfig& config, const precision::Policy& policy,
+                         std::vector<std::pair<std::string, std::string>> files = {});
 
 /// The output of save_model(), in memory.
 struct SavedTensor {

@@ -1,0 +1,191 @@
+// A model with a tokenizer beside its weights: text is its tokenizer's, and what a run writes keeps it.
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "api/tiny.h"
+#include "mantissa/api/error.h"
+#include "mantissa/api/mantissa.h"
+
+namespace mantissa::api {
+namespace {
+
+using mantissa::testing::has;
+using mantissa::testing::into;
+using mantissa::testing::read_all;
+using mantissa::testing::TemporaryFolder;
+using mantissa::testing::tiny_config;
+using nlohmann::json;
+
+/// A tokenizer of one token per byte, after "<s>" and "</s>": the id of a byte is its value plus 2. Its
+/// template begins a text with "<s>".
+json shifted_bytes() {
+  json vocab = {{"<s>", 0}, {"</s>", 1}};
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
+    vocab[name] = byte + 2;
+  }
+  const auto special = [](int id, const char* content) {
+    return json{{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+                {"rstrip", false}, {"normalized", false}, {"special", true}};
+  };
+  const json bos = {{"SpecialToken", {{"id", "<s>"}, {"type_id", 0}}}},
+             text = {{"Sequence", {{"id", "A"}, {"type_id", 0}}}};
+  return {{"version", "1.0"},
+          {"added_tokens", {special(0, "<s>"), special(1, "</s>")}},
+          {"normalizer", nullptr},
+          {"pre_tokenizer", nullptr},
+          {"post_processor",
+           {{"type", "TemplateProcessing"},
+            {"single", {bos, text}},
+            {"pair", {bos, text}},
+            {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {0}}, {"tokens", {"<s>"}}}}}}}},
+          {"decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}}},
+          {"model", {{"type", "BPE"}, {"byte_fallback", true}, {"vocab", vocab}, {"merges", json::array()}}}};
+}
+
+class ModelTokenizer : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write("text.txt", std::string(200, 'a') + "größer" + std::string(800, 'b'));
+    write("tokenizer.json", shifted_bytes().dump());
+    write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "</s>"})");
+    write("chat_template.jinja", "{{ messages }}");
+  }
+  void write(const std::string& name, const std::string& text) const {
+    std::ofstream(folder / name, std::ios::binary) << text;
+  }
+  std::vector<std::string> text_of_folder(const std::string& tokenizer) const {
+    return {"data.source=" + (folder / "text.txt").string(), "data.tokenizer=" + tokenizer,
+            "model.vocab_size=258"};
+  }
+  /// Trains a new model on the text with the tokenizer in the folder.
+  std::filesystem::path trained() const {
+    const std::string tokenizer = (folder / "tokenizer.json").string();
+    return train(Config::parse(tiny_config(2, "32-true"), text_of_folder(tokenizer)), into(folder / "run"))
+        .model;
+  }
+  Config from(const std::filesystem::path& model, const std::vector<std::string>& set = {}) const {
+    std::string text = tiny_config(2, "32-true");
+    const std::size_t first = text.find("hidden_size"), last = text.find("[data]");
+    text.replace(first, last - first, "path = \"" + model.string() + "\"\n");
+    std::vector<std::string> all = {"data.source=" + (folder / "text.txt").string()};
+    all.insert(all.end(), set.begin(), set.end());
+    return Config::parse(text, all);
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(ModelTokenizer, IsCopiedToTheModelOfARunAndToThoseThatStartFromIt) {
+  const std::filesystem::path model = trained();
+  const std::filesystem::path next = train(from(model), into(folder / "next")).model;
+  const std::filesystem::path third = train(from(folder / "next"), into(folder / "third")).model;
+  for (const std::filesystem::path& written : {model, next, third}) {
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+      EXPECT_EQ(read_all(written / name), read_all(folder / name)) << written / name;
+  }
+}
+
+TEST_F(ModelTokenizer, IsTheDefaultOfAModelThatHasOne) {
+  const std::filesystem::path model = trained();
+  EXPECT_TRUE(has(from(model).toml(), "tokenizer = \"model\""));
+  EXPECT_TRUE(has(Config::parse(tiny_config(2, "32-true")).toml(), "tokenizer = \"byte\""));
+  try {
+    train(from(model, {"data.tokenizer=byte"}), into(folder / "a"));
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "data.tokenizer = \"model\"")) << e.what();
+  }
+}
+
+TEST_F(ModelTokenizer, EncodesThePromptWithItsTemplateAndStreamsTheText) {
+  const std::filesystem::path model = trained();
+  GenerateOptions options;
+  options.prompt = "ab";
+  options.max_new_tokens = 40;
+  options.samples = 2;
+  std::vector<std::string> parts(2);
+  options.on_token = [&](const Token& token) {
+    parts[static_cast<std::size_t>(token.sample)] += token.text;
+    return true;
+  };
+  const Prompt prompt{"ab", {}};
+  const Generations made = generate(model, {&prompt, 1}, options);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    EXPECT_EQ(made.all[i].prompt_ids, (std::vector<std::int32_t>{0, 'a' + 2, 'b' + 2}));
+    EXPECT_EQ(parts[i], made.all[i].text);
+  }
+}
+
+TEST_F(ModelTokenizer, EndsATextAtTheIdsOfTheGenerationSettingsOrAtItsOwnEnd) {
+  const std::filesystem::path model = trained();
+  GenerateOptions options;
+  options.prompt = "ab";
+  options.max_new_tokens = 8;
+  const std::vector<std::int32_t> all = generate(model, options).ids;
+  ASSERT_EQ(all.size(), 8U);
+  std::ofstream(model / "generation_config.json") << json{{"eos_token_id", {1, all[0]}}};
+  EXPECT_EQ(generate(model, options).ids, (std::vector<std::int32_t>{all[0]}));
+  EXPECT_EQ(generate(model, options).text, "");
+  std::filesystem::remove(model / "generation_config.json");
+  json settings = {{"eos_token", "<0x" + fmt::format("{:02X}", all[0] - 2) + ">"}};
+  std::ofstream(model / "tokenizer_config.json") << settings;
+  EXPECT_EQ(generate(model, options).ids, (std::vector<std::int32_t>{all[0]}));
+}
+
+TEST_F(ModelTokenizer, IsUsedByEvaluateAndAudit) {
+  const std::filesystem::path model = trained();
+  const std::vector<std::string> files = {(folder / "text.txt").string()};
+  const Evaluation e = evaluate(model, files, "auto", 32, 0, {});
+  // 1008 bytes are 1008 ids: 31 rows of 32 predictions.
+  EXPECT_EQ(e.tokens, 31 * 32);
+  EXPECT_EQ(e.bits_per_byte, 0);
+}
+
+TEST_F(ModelTokenizer, ThatIsDamagedIsOneErrorUnlessTheDataAreIds) {
+  const std::filesystem::path model = trained();
+  std::ofstream(model / "tokenizer.json") << "{}";
+  const auto refused = [&](const auto& run) {
+    try {
+      run();
+    } catch (const FileError& e) {
+      return has(e.what(), (model / "tokenizer.json").string());
+    }
+    return false;
+  };
+  EXPECT_TRUE(refused([&] { train(from(model), into(folder / "a")); }));
+  EXPECT_TRUE(refused([&] { evaluate(model, {(folder / "text.txt").string()}, "auto", 32, 0, {}); }));
+  write("ids.bin", std::string(4000, '\0'));
+  const std::vector<std::string> ids = {"data.source=" + (folder / "ids.bin").string(), "data.format=tokens"};
+  EXPECT_EQ(train(from(model, ids), into(folder / "a")).steps, 2);
+}
+
+TEST_F(ModelTokenizer, WithIdsBeyondTheModelIsAnErrorWithBothSizes) {
+  const std::filesystem::path model = trained();
+  json larger = shifted_bytes();
+  larger["added_tokens"].push_back({{"id", 258},
+                                    {"content", "ab"},
+                                    {"single_word", false},
+                                    {"lstrip", false},
+                                    {"rstrip", false},
+                                    {"normalized", false},
+                                    {"special", false}});
+  std::ofstream(model / "tokenizer.json") << larger;
+  GenerateOptions options;
+  options.prompt = "ab";
+  try {
+    generate(model, options);
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "259 entries") && has(e.what(), "vocab_size is 258")) << e.what();
+  }
+  options.prompt = "a";  // has no such id
+  EXPECT_FALSE(generate(model, options).ids.empty());
+}
+
+}  // namespace
+}  // namespace mantissa::api
