@@ -63,7 +63,7 @@ def op_of(module):
         return "layernorm"
     if type(module).__name__.endswith("RMSNorm"):
         return "rmsnorm"
-    if isinstance(module, torch.nn.Linear):
+    if isinstance(module, torch.nn.Linear) or type(module).__name__ == "Conv1D":
         return "matmul"
     return None
 
@@ -72,30 +72,49 @@ def output_hook(trace, name):
     return lambda module, inputs, output: trace.add(name, output[0] if isinstance(output, tuple) else output)
 
 
+def scaled_embedding_hook(trace, name):
+    """For embeddings with a factor, as Gemma's: records the rows without and with it."""
+    def hook(module, inputs, output):
+        trace.add(f"value.{name}.gather", torch.nn.functional.embedding(inputs[0], module.weight))
+        trace.add(f"value.{name}.scale", output)
+    return hook
+
+
 def input_hook(trace, name):
     def hook(module, inputs, kwargs):
         trace.add(name, inputs[0] if inputs else next(iter(kwargs.values())))
     return hook
 
 
+def inputs_of(model):
+    """Returns the values that are the input of a module: from the end of its name to the value. Llama's names, then GPT-2's."""
+    act = getattr(model.config, "hidden_act", None) or getattr(model.config, "hidden_activation", None)
+    gemma = any(name.endswith("pre_feedforward_layernorm") for name, _ in model.named_modules())
+    second_norm = "pre_feedforward_layernorm" if gemma else "post_attention_layernorm"
+    return {
+        "self_attn.o_proj": "self_attn.attention",
+        "mlp.down_proj": f"mlp.{GATED.get(act, 'swiglu')}",
+        second_norm: "self_attn.add",
+        "transformer.drop": "transformer.wpe.add",
+        "attn.c_proj": "attn.attention",
+        "ln_2": "attn.add",
+        "mlp.c_proj": "mlp.gelu_tanh",
+    }
+
+
 def watch(model, trace):
-    """Adds hooks to the modules of a decoder in the style of Llama."""
-    gated = GATED.get(getattr(model.config, "hidden_act", None) or getattr(model.config, "hidden_activation", None), "swiglu")
-    modules = dict(model.named_modules())
-    for name, module in modules.items():
-        layer, _, last = name.rpartition(".")
-        # Hooks run in the order of registration: the input of a module before its output.
-        if last == "o_proj":
-            module.register_forward_pre_hook(input_hook(trace, f"value.{layer}.attention"), with_kwargs=True)
-        if last == "down_proj":
-            module.register_forward_pre_hook(input_hook(trace, f"value.{layer}.{gated}"), with_kwargs=True)
-        if last == "post_attention_layernorm" and f"{layer}.pre_feedforward_layernorm" not in modules:
-            module.register_forward_pre_hook(input_hook(trace, f"value.{layer}.self_attn.add"), with_kwargs=True)
-        if last == "pre_feedforward_layernorm":
-            module.register_forward_pre_hook(input_hook(trace, f"value.{layer}.self_attn.add"), with_kwargs=True)
-        if op_of(module):
+    """Adds hooks to the modules of a decoder. The hooks of a module run in the order of registration."""
+    inputs = inputs_of(model)
+    for name, module in model.named_modules():
+        for end, value in inputs.items():
+            if name == end or name.endswith("." + end):
+                module.register_forward_pre_hook(input_hook(trace, f"value.{name[:-len(end)]}{value}"), with_kwargs=True)
+        if hasattr(module, "embed_scale"):
+            module.register_forward_hook(scaled_embedding_hook(trace, name))
+        elif op_of(module):
             module.register_forward_hook(output_hook(trace, f"value.{name}.{op_of(module)}"))
-        if layer.endswith("layers") and last.isdigit():
+        layer, _, last = name.rpartition(".")
+        if layer.endswith(("layers", ".h")) and last.isdigit():
             module.register_forward_hook(output_hook(trace, f"value.{name}.mlp.add"))
 
 
@@ -104,8 +123,7 @@ def watch_rope(model, trace):
     code = sys.modules[type(model).__module__]
     original = getattr(code, "apply_rotary_pos_emb", None)
     if original is None:
-        print("torch_trace: the model has no apply_rotary_pos_emb: no values of rope", file=sys.stderr)
-        return
+        return  # no rotary embeddings, or elsewhere
     layers = iter(name for name, _ in model.named_modules() if name.endswith("self_attn"))
 
     def recorded(*args, **kwargs):
@@ -149,6 +167,8 @@ def run(model, batch, trace, autocast, device, grads):
     labels = batch.get("labels", batch["input_ids"]).long().to(device)
     with torch.set_grad_enabled(grads), torch.autocast(device, DTYPES[autocast or "bf16"], enabled=autocast is not None):
         logits = model(input_ids=ids, use_cache=False).logits
+    if getattr(model.config, "final_logit_softcapping", None):
+        trace.add("value.lm_head.soft_cap", logits)
     trace.add("logits", logits, rows=False)
     wide = logits.double() if logits.dtype == torch.float64 else logits.float()
     scores = torch.log_softmax(wide[:, :-1], -1)

@@ -16,7 +16,7 @@ Result talk(const TemporaryFolder& folder, const std::string& lines, const std::
 
 TEST(ChatCommand, AnswersEachLineOfAPipe) {
   const TemporaryFolder folder;
-  ASSERT_EQ(train_tiny(folder, 1, "32-true").code, 0);
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   const Result r = talk(folder, "one\n\ntwo\n/save talk.json\n", "--json");
   ASSERT_EQ(r.code, 0) << r.err;
   std::istringstream lines(r.out);
@@ -36,7 +36,7 @@ TEST(ChatCommand, AnswersEachLineOfAPipe) {
 
 TEST(ChatCommand, ResetAndSystemChangeTheMessages) {
   const TemporaryFolder folder;
-  ASSERT_EQ(train_tiny(folder, 1, "32-true").code, 0);
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   const Result r = talk(folder, "one\n/reset\n/system Be brief.\n//two\n/save talk.json\n", "--system Hi");
   ASSERT_EQ(r.code, 0) << r.err;
   const nlohmann::json saved = nlohmann::json::parse(read_all(folder / "talk.json"));
@@ -47,7 +47,7 @@ TEST(ChatCommand, ResetAndSystemChangeTheMessages) {
 
 TEST(ChatCommand, ErrorsOfAPipeEndTheCommand) {
   const TemporaryFolder folder;
-  ASSERT_EQ(train_tiny(folder, 1, "32-true").code, 0);
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   const Result unknown = talk(folder, "/restart\none\n");
   EXPECT_EQ(unknown.code, 2);
   EXPECT_TRUE(has(unknown.err, "unknown command \"/restart\"")) << unknown.err;

@@ -16,8 +16,13 @@ namespace mantissa::cli {
 namespace {
 
 constexpr std::string_view kCommands =
-    "/reset begins again, /system TEXT sets the system message, /save FILE writes the messages, /help prints "
-    "this; Ctrl-C stops an answer, Ctrl-D ends. A message that begins with / is written with //";
+    "/reset         begin again\n"
+    "/system TEXT   set the system message\n"
+    "/save FILE     write the messages as JSON\n"
+    "/help          print this\n"
+    "//…            a message that begins with /\n"
+    "Ctrl-C         stop the answer\n"
+    "Ctrl-D         end\n";
 
 api::ChatOptions options_of(const Arguments& a) {
   constexpr std::int64_t kMany = std::int64_t{1} << 40;
@@ -59,7 +64,7 @@ class Dialog {
         typed_(isatty(STDIN_FILENO) != 0) {}
 
   int run() {
-    if (typed_) note(fmt::format("{}\n", kCommands));
+    if (typed_) note("/help lists the commands, Ctrl-C stops an answer, Ctrl-D ends.\n");
     std::string line;
     while (code_ == 0 && read(line)) {
       try {
@@ -103,9 +108,10 @@ class Dialog {
       if (rest.empty()) throw ConfigError("/save: give a file: /save FILE");
       chat_.save(rest);
     } else if (word == "/help") {
-      note(fmt::format("{}\n", kCommands));
+      note(kCommands);
     } else {
-      throw ConfigError(fmt::format("unknown command {}; {}", in_quotes(word), kCommands));
+      throw ConfigError(fmt::format(
+          "unknown command {}; /help lists the commands, and // begins a message with /", in_quotes(word)));
     }
   }
 
