@@ -35,6 +35,7 @@ void KeptSequence::reserve(std::int64_t positions) {
   session_.reset();  // before the memory of the next one
   if (weights_ == nullptr) {
     plan::check_rules(*program);
+    weights_program_ = program;
     weights_ = std::make_shared<runtime::WeightSet>(weights::open_weights(*program, source_, device_));
   }
   session_.emplace(std::move(program), weights_);

@@ -38,6 +38,7 @@ class KeptSequence {
   weights::ModelSource source_;
   precision::Policy policy_;
   const runtime::Device& device_;
+  std::shared_ptr<const plan::Program> weights_program_;  // the weights refer to it
   std::shared_ptr<runtime::WeightSet> weights_;
   std::optional<runtime::Session> session_;
   std::vector<std::int32_t> cached_;  // the tokens whose keys and values the cache holds
