@@ -5,6 +5,7 @@
 #pragma once
 
 #include "mantissa/api/audit.h"
+#include "mantissa/api/chat.h"
 #include "mantissa/api/compare.h"
 #include "mantissa/api/config.h"
 #include "mantissa/api/convert.h"

@@ -56,6 +56,7 @@ int run_command(const Arguments& a) {
   static constexpr std::pair<std::string_view, Run> kRuns[] = {
       {"train", train},
       {"generate", generate},
+      {"chat", chat},
       {"eval", eval},
       {"trace", trace},
       {"explain", explain},

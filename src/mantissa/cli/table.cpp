@@ -7,12 +7,12 @@ namespace mantissa::cli {
 namespace {
 
 // Commands with a policy, commands that use hardware options, and commands that print results.
-constexpr std::string_view kPolicy = "train, generate, eval, trace, explain, audit, convert";
+constexpr std::string_view kPolicy = "train, generate, chat, eval, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
+    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
-    "train, generate, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, data kk, "
-    "tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, doctor";
+    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, "
+    "data kk, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -47,13 +47,19 @@ const std::vector<Option>& option_rows() {
       {"--prompt-file", each, "FILE", "", "file with a prompt, read byte for byte; repeatable", "generate"},
       {"--prompt-ids", list, "IDS", "", "token ids of a prompt: 1,2,3", "generate"},
       {"--max-new-tokens", one, "N", "128", "largest number of new tokens", "generate"},
-      {"--temperature", one, "T", "0", "0: the most likely token", "generate"},
-      {"--top-k", one, "K", "0", "draw from the K most likely tokens; 0: all", "generate"},
-      {"--top-p", one, "P", "1", "draw from the smallest set of tokens with this probability", "generate"},
+      {"--temperature", one, "T", "0", "0: the most likely token", "generate, chat"},
+      {"--top-k", one, "K", "0", "draw from the K most likely tokens; 0: all", "generate, chat"},
+      {"--top-p", one, "P", "1", "draw from the smallest set of tokens with this probability",
+       "generate, chat"},
       {"--samples", one, "N", "1", "continuations of each prompt", "generate"},
       {"--streams", one, "N", "16", "largest number of sequences decoded at once; changes no bit",
        "generate"},
-      {"--seed", one, "S", "1", "seed of the draws", "generate"},
+      {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
+      // chat
+      {"--template", one, "NAME", "auto",
+       "the model's own chat template, or a built-in one: chatml, llama3, qwen, mistral, gemma", "chat"},
+      {"--system", one, "TEXT", "", "system message", "chat"},
+      {"--max-new-tokens", one, "N", "512", "largest number of tokens of an answer", "chat"},
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
       {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval, audit"},
@@ -152,6 +158,11 @@ const std::vector<Command>& command_rows() {
        "generate text, with the log-probability of each token",
        {{"MODEL", "a Hugging Face directory, or a run"}},
        "Give exactly one of --prompt, --prompt-file and --prompt-ids."},
+      {"chat",
+       "talk to a model by its chat template",
+       {{"MODEL", "a Hugging Face directory, or a run"}},
+       "Each line of standard input is a message. /reset begins again, /system TEXT sets the system message, "
+       "/save FILE writes the messages as JSON; Ctrl-C stops an answer, Ctrl-D ends."},
       {"eval",
        "measure loss, perplexity, bits per byte, and the share of solved puzzles",
        {{"MODEL|CONFIG", "a model directory, a run, or a run's config (.toml)"}},

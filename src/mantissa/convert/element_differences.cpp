@@ -100,6 +100,7 @@ void measure(T a, T b, std::optional<Scalar> unit, ElementDifferences& d) {
   d.max_abs = std::max(d.max_abs, static_cast<double>(magnitude));
   d.sum_abs += static_cast<double>(magnitude);
   d.sum += static_cast<double>(error);
+  d.sum_squares += static_cast<double>(error * error);
   if (unit) {
     const double steps = static_cast<double>(magnitude) / ulp(static_cast<double>(larger), *unit);
     d.max_ulp = std::max(d.max_ulp, steps);
@@ -121,7 +122,10 @@ ElementDifferences compare_numbers(const StoredPair& pair, io::Dtype dtype_a, io
     const bool finite_a = std::isfinite(a[i]), finite_b = std::isfinite(b[i]);
     if (finite_a) d.largest = std::max(d.largest, static_cast<double>(std::abs(a[i])));
     if (finite_b) d.largest = std::max(d.largest, static_cast<double>(std::abs(b[i])));
-    if (finite_a && finite_b) ++d.measured;
+    if (finite_a && finite_b) {
+      ++d.measured;
+      d.sum_squares_a += static_cast<double>(a[i] * a[i]);
+    }
     if (a[i] == b[i]) {
       if (std::signbit(a[i]) == std::signbit(b[i])) continue;
       ++d.zero_signs;
@@ -180,6 +184,8 @@ void ElementDifferences::merge(const ElementDifferences& next) {
   max_abs = std::max(max_abs, next.max_abs);
   sum_abs += next.sum_abs;
   sum += next.sum;
+  sum_squares += next.sum_squares;
+  sum_squares_a += next.sum_squares_a;
   largest = std::max(largest, next.largest);
   max_ulp = std::max(max_ulp, next.max_ulp);
 }

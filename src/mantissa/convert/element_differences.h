@@ -25,6 +25,8 @@ struct ElementDifferences {
   std::uint64_t measured = 0;               // elements that are finite on both sides
   double max_abs = 0;                       // largest |b − a|
   double sum_abs = 0, sum = 0;              // sums of |b − a| and of b − a
+  double sum_squares = 0;                   // of b − a
+  double sum_squares_a = 0;                 // of a, over the measured elements
   double largest = 0;                       // largest finite magnitude on either side
   double max_ulp = 0;  // largest |b − a| in units of the last place at the larger magnitude
 

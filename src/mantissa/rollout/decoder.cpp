@@ -16,8 +16,9 @@ runtime::Values Decoder::logits() const {
   return session_.read("logits", static_cast<std::int64_t>(asked_.size()) * vocabulary_);
 }
 
-void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence) {
-  slots_[slot] = {{prompt.begin(), prompt.end()}, 0, 0, sequence};
+void Decoder::open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
+                   std::int64_t cached) {
+  slots_[slot] = {{prompt.begin() + cached, prompt.end()}, 0, cached, sequence};
 }
 
 void Decoder::append(std::size_t slot, std::int32_t id) {

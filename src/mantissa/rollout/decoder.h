@@ -22,8 +22,10 @@ class Decoder {
   /// Returns the number of positions of a slot.
   std::int64_t capacity() const { return capacity_; }
 
-  /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers.
-  void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence);
+  /// Starts a sequence in `slot`, replacing the previous one. `sequence` keys its random numbers. The slot's
+  /// cache holds the first `cached` tokens of the prompt, which are not fed.
+  void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
+            std::int64_t cached = 0);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 

@@ -105,7 +105,7 @@ class Run {
     in_slot_[slot] = waiting_++;
     ++sequences_;
     const Request& request = requests_[*in_slot_[slot]];
-    decoder_.open(slot, request.prompt, request.sequence);
+    decoder_.open(slot, request.prompt, request.sequence, request.cached);
   }
 
   /// Chooses the next token of every sequence with logits.
@@ -206,7 +206,7 @@ std::vector<Generation> generate(runtime::Session& session, const model::ModelCo
 
 Generation generate(runtime::Session& session, const model::ModelConfig& config,
                     std::span<const std::int32_t> prompt, const GenerateOptions& options) {
-  const Request request{{prompt.begin(), prompt.end()}, 0};
+  const Request request{{prompt.begin(), prompt.end()}, 0, 0};
   return std::move(generate(session, config, {&request, 1}, options).front());
 }
 

@@ -24,6 +24,9 @@ namespace mantissa::rollout {
 struct Request {
   std::vector<std::int32_t> prompt;
   std::int64_t sequence = 0;
+  /// Tokens of the prompt, not all, whose keys and values the session's cache holds from an earlier call.
+  /// Only for a single request and a program of one stream.
+  std::int64_t cached = 0;
 };
 
 struct Generation {

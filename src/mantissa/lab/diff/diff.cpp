@@ -61,6 +61,9 @@ Diff diff(const std::filesystem::path& a, const std::filesystem::path& b, bool b
                         read_state_header(result.b.path).config_toml, result.b.path / "state.json");
   } else {
     result.tensors = compare_files(result.a, result.b, device);
+    if (result.is_trace() && !bitwise && !result.tensors->differing(false).empty()) {
+      result.rounding = judge_rounding(*result.tensors, open(result.a, false), open(result.b, false));
+    }
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/convert/tensor_sets.h"
+#include "mantissa/lab/diff/rounding.h"
 #include "mantissa/lab/diff/run_differences.h"
 #include "mantissa/lab/diff/subject.h"
 #include "mantissa/runtime/device.h"
@@ -22,7 +23,8 @@ struct Diff {
   std::optional<StateDifferences> states;  // of two states
   std::vector<ConfigDifference> config;    // of two states
   std::optional<convert::TensorDifferences>
-      tensors;  // of two checkpoints or traces, or of a checkpoint and a state
+      tensors;                              // of two checkpoints or traces, or of a checkpoint and a state
+  std::optional<RoundingVerdict> rounding;  // of two traces that differ and have common values
 
   bool is_trace() const { return a.kind == Subject::Kind::trace; }
   bool equal() const;

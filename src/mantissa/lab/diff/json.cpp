@@ -74,6 +74,15 @@ json json_of(const convert::TensorDifferences& t, bool bitwise) {
           {"only_b", json_of(t.only_b)}};
 }
 
+json json_of(const RoundingVerdict& v) {
+  return {{"explains", v.explains},
+          {"name", v.name.empty() ? json() : json(v.name)},
+          {"difference", number(v.difference)},
+          {"allowance", number(v.allowance)},
+          {"unit", v.unit},
+          {"text", to_text(v)}};
+}
+
 json json_of(const std::vector<ConfigDifference>& config) {
   json out = json::array();
   for (const ConfigDifference& d : config) {
@@ -133,6 +142,7 @@ std::string to_json(const Diff& d) {
     const std::vector<const convert::DifferentTensor*> differing = d.tensors->differing(d.bitwise);
     const TracedOp op = differing.empty() ? TracedOp{} : traced_op(differing[0]->name);
     out["first_op"] = op.op.empty() ? json() : json{{"scope", op.scope}, {"op", op.op}};
+    out["rounding"] = d.rounding ? json_of(*d.rounding) : json();
   }
   return out.dump(2, ' ', false, json::error_handler_t::replace);
 }

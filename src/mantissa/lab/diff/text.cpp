@@ -180,6 +180,7 @@ std::string to_text(const Diff& d, std::size_t limit) {
   std::string text = on_one_line(fmt::format("A  {}  ({})", d.a.path.string(), name(d.a.kind))) + "\n" +
                      on_one_line(fmt::format("B  {}  ({})", d.b.path.string(), name(d.b.kind))) + "\n";
   text += wrapped(verdict(d), 2, kColumns) + "\n";
+  if (d.rounding) text += wrapped(on_one_line(to_text(*d.rounding)), 2, kColumns) + "\n";
   if (d.runs) text += run_text(*d.runs, limit, d.bitwise);
   if (d.states) text += state_text(d, limit);
   if (d.tensors) text += tensors_text(*d.tensors, limit, d.bitwise);

@@ -48,6 +48,10 @@ TracedOp traced_op(std::string_view name) {
   return {std::string(name.substr(0, start - 1)), std::string(name.substr(start))};
 }
 
+bool is_forward_value(std::string_view name) {
+  return name.starts_with(kValue) && !is_backward(name);
+}
+
 bool is_trace(const io::WeightFiles& files) {
   if (files.find("logits") != nullptr || files.find("log_probs") != nullptr) return true;
   return !files.tensors().empty() && std::ranges::all_of(files.tensors(), [](const io::TensorInfo& t) {
@@ -66,7 +70,7 @@ std::vector<std::string> trace_order(const io::WeightFiles& files) {
 }
 
 bool has_plan_order(const io::WeightFiles& files) {
-  return files.metadata().contains(convert::kPolicyKey);
+  return files.metadata().contains(convert::kPolicyKey) || files.metadata().contains("mantissa.order");
 }
 
 }  // namespace mantissa::lab

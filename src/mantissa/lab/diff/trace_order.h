@@ -19,6 +19,9 @@ struct TracedOp {
 /// of this program, or at the last dot. The scope of other tensors is their whole name.
 TracedOp traced_op(std::string_view name);
 
+/// Returns true for the name of a value of the forward pass.
+bool is_forward_value(std::string_view name);
+
 /// Returns true if the file is a trace: it has logits or log_probs, or only values and gradients.
 bool is_trace(const io::WeightFiles& files);
 
@@ -27,8 +30,8 @@ bool is_trace(const io::WeightFiles& files);
 /// file.
 std::vector<std::string> trace_order(const io::WeightFiles& files);
 
-/// Returns true if this program wrote the file, so that its values are in the order of the plan. Other
-/// writers sort names.
+/// Returns true if the values are in the order in which they were computed: this program wrote the file, or
+/// its metadata says so (tools/torch_trace.py). Other writers sort names.
 bool has_plan_order(const io::WeightFiles& files);
 
 }  // namespace mantissa::lab

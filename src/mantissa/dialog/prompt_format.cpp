@@ -1,0 +1,106 @@
+#include "mantissa/dialog/prompt_format.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/suggest.h"
+#include "mantissa/chat/templates.h"
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/io/file.h"
+#include "mantissa/rollout/complete.h"
+
+namespace mantissa::dialog {
+namespace {
+
+constexpr std::string_view kAuto = "auto";
+
+std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource& source) {
+  if (auto bytes = data::tokenizer_of(source)) return bytes;
+  if (data::tokenizer_file(source.directory).empty()) {
+    throw ConfigError(fmt::format("{}: no tokenizer. Fix: put the model's tokenizer.json into this directory",
+                                  source.directory.empty() ? "the model" : source.directory.string()));
+  }
+  return tokenizer::make_tokenizer(source.directory.string());
+}
+
+chat::Template choose_template(const std::filesystem::path& directory, const std::string& name) {
+  const std::vector<std::string> builtin = chat::builtin_template_names();
+  if (name != kAuto) {
+    if (const auto source = chat::builtin_template(name)) return chat::Template::parse(*source, name);
+    const auto near = nearest(name, builtin);
+    throw ConfigError(fmt::format("--template {}: expected auto or one of {}{}", io::in_quotes(name),
+                                  fmt::join(builtin, ", "),
+                                  near ? fmt::format("; did you mean {}?", *near) : ""));
+  }
+  if (!directory.empty()) {
+    if (const auto own = chat::find_model_template(directory))
+      return chat::Template::parse(own->source, own->name);
+  }
+  throw ConfigError(fmt::format("{}: no chat template. Fix: choose a built-in one with --template: {}",
+                                directory.empty() ? "the model" : directory.string(),
+                                fmt::join(builtin, ", ")));
+}
+
+/// Returns eos_token_id of generation_config.json, one or several; empty if there is no such file.
+std::vector<std::int32_t> generation_ends(const std::filesystem::path& directory) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 20U;
+  const std::filesystem::path file = directory / "generation_config.json";
+  std::error_code error;
+  if (directory.empty() || !std::filesystem::exists(file, error)) return {};
+  model::ModelConfig read;
+  read.source = nlohmann::json::parse(io::read_text_file(file, kMost), nullptr, false);
+  if (!read.source.is_object()) {
+    throw FileError(
+        fmt::format("{}: expected a JSON object. Fix: restore the file of the model", file.string()));
+  }
+  return rollout::stop_ids(read);
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const Message& m : messages) all.push_back({{"role", m.role}, {"content", m.content}});
+  return all;
+}
+
+PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
+    : tokenizer_(read_tokenizer(source)),
+      special_tokens_(source.directory.empty() ? nlohmann::ordered_json::object()
+                                               : chat::special_tokens(source.directory)),
+      template_(choose_template(source.directory, template_name)) {
+  find_ends(source);
+}
+
+std::string PromptFormat::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
+  return template_.render(chat::chat_context(to_json(messages), add_generation_prompt, special_tokens_)).text;
+}
+
+std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {
+  return tokenizer_->encode(render(messages, true));
+}
+
+void PromptFormat::find_ends(const weights::ModelSource& source) {
+  ends_ = generation_ends(source.directory);
+  for (const std::int32_t id : rollout::stop_ids(source.config)) ends_.push_back(id);
+  if (const auto eos = tokenizer_->eos()) ends_.push_back(*eos);
+  try {
+    constexpr std::string_view kAnswer = "answer";
+    const std::string text = render({{"user", "question"}, {"assistant", std::string(kAnswer)}}, false);
+    const std::size_t at = text.rfind(kAnswer);
+    if (at != std::string::npos) {
+      const std::vector<std::int32_t> after = tokenizer_->encode(text.substr(at + kAnswer.size()));
+      if (!after.empty() && tokenizer_->special(after.front())) ends_.push_back(after.front());
+    }
+  } catch (const chat::TemplateError&) {
+    // The template rejects this conversation; the conversation itself reports what it rejects.
+  }
+  std::ranges::sort(ends_);
+  const auto repeated = std::ranges::unique(ends_);
+  ends_.erase(repeated.begin(), repeated.end());
+}
+
+}  // namespace mantissa::dialog

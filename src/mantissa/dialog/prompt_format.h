@@ -1,0 +1,55 @@
+// From the messages of a conversation to the ids that a model continues: its template, its tokenizer, and the
+// ids that end an answer.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "mantissa/chat/template.h"
+#include "mantissa/tokenizer/tokenizer.h"
+#include "mantissa/weights/model_files.h"
+
+namespace mantissa::dialog {
+
+struct Message {
+  std::string role;  // system, user, assistant
+  std::string content;
+};
+
+/// Returns the messages as a JSON array of objects with `role` and `content`.
+nlohmann::ordered_json to_json(const std::vector<Message>& messages);
+
+class PromptFormat {
+ public:
+  /// Reads the tokenizer of `source`, and its chat template for "auto", else the built-in template of this
+  /// name. Throws ConfigError if there is no tokenizer, no template, or no template of this name, and
+  /// FileError or chat::TemplateError if a file is damaged.
+  PromptFormat(const weights::ModelSource& source, const std::string& template_name);
+
+  /// Returns the ids of the conversation up to the place where the assistant's answer begins. Throws
+  /// chat::TemplateError, for example if the template rejects a system message.
+  std::vector<std::int32_t> ids_of(const std::vector<Message>& messages) const;
+
+  /// Returns the ids that end an answer: `eos_token_id` of generation_config.json and config.json, the
+  /// tokenizer's end token, and the special token that the template writes after an answer.
+  const std::vector<std::int32_t>& ends() const { return ends_; }
+
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+  /// Returns the template's file or built-in name.
+  const std::string& template_name() const { return template_.name(); }
+
+ private:
+  std::string render(const std::vector<Message>& messages, bool add_generation_prompt) const;
+  void find_ends(const weights::ModelSource& source);
+
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  nlohmann::ordered_json special_tokens_;
+  chat::Template template_;
+  std::vector<std::int32_t> ends_;
+};
+
+}  // namespace mantissa::dialog
