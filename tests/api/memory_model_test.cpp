@@ -148,6 +148,9 @@ TEST(Tokens, AreReportedAsTheyAreGeneratedAndMayEndTheirSequence) {
   for (std::size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(told[i].ids, cut.all[i].ids);
     EXPECT_EQ(told[i].log_probs, cut.all[i].log_probs);
+    // The bytes of an incomplete character are held back where the callback ends a sequence.
+    EXPECT_TRUE(cut.all[i].text.starts_with(told[i].text));
+    if (i >= 2) continue;
     EXPECT_EQ(told[i].text, cut.all[i].text);
   }
   EXPECT_EQ(cut.all[0].ids, whole.all[0].ids);

@@ -45,7 +45,9 @@ struct GenerateOptions {
   double top_p = 1;
   std::uint64_t seed = 1;
   /// Called for each token, on the thread that called generate(). Returns false to end the token's sequence.
-  /// An exception propagates to the caller.
+  /// A token's text begins with what earlier ones left of an incomplete character, and lacks its own; the
+  /// rest comes with the last token, but not with one at which the callback ends the sequence. An exception
+  /// propagates to the caller.
   std::function<bool(const Token&)> on_token = {};
   Precision precision = {};
   Hardware hardware = {};

@@ -44,21 +44,6 @@ chat::Template choose_template(const std::filesystem::path& directory, const std
                                 fmt::join(builtin, ", ")));
 }
 
-/// Returns eos_token_id of generation_config.json, one or several; empty if there is no such file.
-std::vector<std::int32_t> generation_ends(const std::filesystem::path& directory) {
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 20U;
-  const std::filesystem::path file = directory / "generation_config.json";
-  std::error_code error;
-  if (directory.empty() || !std::filesystem::exists(file, error)) return {};
-  model::ModelConfig read;
-  read.source = nlohmann::json::parse(io::read_text_file(file, kMost), nullptr, false);
-  if (!read.source.is_object()) {
-    throw FileError(
-        fmt::format("{}: expected a JSON object. Fix: restore the file of the model", file.string()));
-  }
-  return rollout::stop_ids(read);
-}
-
 }  // namespace
 
 nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
@@ -84,8 +69,7 @@ std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messa
 }
 
 void PromptFormat::find_ends(const weights::ModelSource& source) {
-  ends_ = generation_ends(source.directory);
-  for (const std::int32_t id : rollout::stop_ids(source.config)) ends_.push_back(id);
+  ends_ = rollout::stop_ids(source);
   if (const auto eos = tokenizer_->eos()) ends_.push_back(*eos);
   try {
     constexpr std::string_view kAnswer = "answer";
