@@ -125,14 +125,14 @@ CompareReport compare(const std::filesystem::path& path, const CompareOptions& o
   std::vector<std::optional<std::string>> policies(options.policies.begin(), options.policies.end());
   if (policies.empty()) policies.emplace_back();
   const std::vector<Settings> settings = combinations(options.vary);
-  if (policies.size() * settings.size() < 2)
-    throw ConfigError("compare: there is only one run. Fix: give --precision A,B or --vary section.key=a,b");
   lab::PlannedComparison plan;
   plan.title = path.filename().string();
   plan.steps = options.steps;
   for (const std::optional<std::string>& policy : policies) {
     for (const Settings& values : settings) plan.runs.push_back(planner.planned(policy, values));
   }
+  if (plan.runs.size() < 2)
+    throw ConfigError("compare: there is only one run. Fix: give --precision A,B or --vary section.key=a,b");
   for (std::int64_t i = 1; i <= options.seeds; ++i) {
     const std::uint64_t seed = plan.runs.front().config.run.seed + static_cast<std::uint64_t>(i);
     Settings reseeded = settings.front();
