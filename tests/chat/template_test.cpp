@@ -1,7 +1,6 @@
 // Errors with their places, what the caller gets besides the text, and limits.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <functional>
 
 #include "chat/golden.h"
@@ -147,11 +146,9 @@ TEST(ChatTemplate, AHostileTemplateEndsInOneMessage) {
         return blocks;
       }()};
   for (const std::string& source : hostile) {
-    const auto start = std::chrono::steady_clock::now();
     const std::string message = message_of(source);
     EXPECT_EQ(message.substr(0, 2), "t:") << source.substr(0, 100) << "\n" << message.substr(0, 200);
     EXPECT_LT(message.size(), 400u);
-    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30)) << source.substr(0, 100);
   }
 }
 

@@ -10,6 +10,7 @@ namespace mantissa::chat {
 std::size_t find_text(std::string_view text, std::string_view pattern, std::size_t from) {
   if (from > text.size()) return std::string_view::npos;
   if (pattern.empty()) return from;
+  if (pattern.size() == 1) return text.find(pattern.front(), from);  // reads only as far as it must
   const void* found =
       memmem(text.data() + from, text.size() - from, pattern.data(), pattern.size());  // takes linear time
   return found ? static_cast<std::size_t>(static_cast<const char*>(found) - text.data())
