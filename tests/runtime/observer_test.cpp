@@ -283,6 +283,50 @@ TEST(Observers, DoNotSeeTheSearchForANonFiniteValue) {
   EXPECT_TRUE(counted()) << "attached again";
 }
 
+/// Watching the first run finds what a repetition finds, and every step runs.
+TEST(NonFiniteWatch, FindsWhatTheSearchFinds) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  for (const char* broken : {"model.layers.1.mlp.up_proj.weight", "model.layers.0.self_attn.v_proj.weight"}) {
+    SCOPED_TRACE(broken);
+    Compiled c(graph, precision::Policy::parse("16-mixed"), options());
+    set_master(c, broken, [](std::size_t i) { return i == 7 ? 1e5 : i % 2 == 0 ? 0.125 : -0.125; });
+    c.weights.refresh_copies();
+    const Segments rows({9, 15});
+    Data(24, 29, 5).feed(c, 0, 24);
+    std::int64_t first_row = 0;
+    const auto step = [&] {
+      for (first_row = 0; first_row < 4; first_row += 2) {
+        c.executor->run(graph::Phase::forward, rows.extent());
+        c.executor->run(graph::Phase::backward, rows.extent(), first_row > 0);
+      }
+    };
+    const auto ran = [&](const auto& run) {
+      int steps = 0;
+      c.executor->after_step = [&](const plan::Step&, const graph::Call&) { ++steps; };
+      run();
+      c.executor->after_step = {};
+      return steps;
+    };
+    const int all = ran(step);
+    std::optional<NonFinite> watched;
+    EXPECT_EQ(ran([&] {
+                const NonFiniteWatch watch(*c.executor, first_row);
+                EXPECT_FALSE(watch.found());
+                step();
+                watched = watch.found();
+              }),
+              all);
+    const std::optional<NonFinite> searched = find_first_non_finite(*c.executor, first_row, step);
+    ASSERT_TRUE(watched && searched);
+    EXPECT_EQ(watched->text(), searched->text());
+    EXPECT_EQ(watched->cure(), searched->cure());
+    EXPECT_EQ(watched->inputs, searched->inputs);
+    EXPECT_EQ(watched->rows, searched->rows);
+    EXPECT_EQ(watched->scope + ".weight", broken);
+    EXPECT_EQ(watched->rows, (std::vector<std::int64_t>{0, 1, 2, 3}));
+  }
+}
+
 /// The products vanish in f16, the residual stream does not.
 TEST(Observers, SeeTheTermThatIsAddedToASum) {
   for (const char* policy : {"16-mixed", "16-true"}) {

@@ -19,17 +19,20 @@ bool surely_finite(const graph::Argument& a, const kernels::Context& ctx) {
   return a.row_stride() == a.width && kernels::count_beyond(ctx, count, a.data, a.type, kAll) == count;
 }
 
+}  // namespace
+
 /// The observer of one search for a non-finite value: of the first step with such values, in every
 /// micro-batch.
-class Search : public StepObserver {
+class NonFiniteSearch : public StepObserver {
  public:
-  Search(const Executor& executor, const std::int64_t& first_row)
-      : executor_(executor), program_(executor.program()), first_row_(first_row) {}
+  /// `ends`: a micro-batch ends at the value.
+  NonFiniteSearch(const Executor& executor, const std::int64_t& first_row, bool ends)
+      : executor_(executor), program_(executor.program()), first_row_(first_row), ends_(ends) {}
 
   bool wants(const plan::Step& step) override {
     const auto forward = [](const plan::Step& s) { return s.phase == graph::Phase::forward; };
     if (&step == &*std::ranges::find_if(program_.steps, forward)) done_ = false;  // the next micro-batch
-    return !done_;
+    return !done_ || !ends_;
   }
 
   void before(const plan::Step& /*step*/, graph::Call& call) override {
@@ -45,10 +48,7 @@ class Search : public StepObserver {
     done_ = where_ == &step;
   }
 
-  std::optional<NonFinite> found() && {
-    if (where_ == nullptr) return std::nullopt;
-    return std::move(found_);
-  }
+  std::optional<NonFinite> found() const { return where_ == nullptr ? std::nullopt : std::optional(found_); }
 
  private:
   void look(const plan::Step& step, const graph::Call& call) {
@@ -299,12 +299,15 @@ class Search : public StepObserver {
   const Executor& executor_;
   const plan::Program& program_;
   const std::int64_t& first_row_;
+  bool ends_;
   const plan::Step* where_ = nullptr;
   std::size_t output_ = 0;
   bool done_ = false;      // with this micro-batch
   RepeatedStep repeated_;  // operands of the step that runs
   NonFinite found_;
 };
+
+namespace {
 
 /// Makes an observer the only one while it lives.
 class Alone {
@@ -365,10 +368,23 @@ std::vector<std::string> interior_cure(const std::string& scope, const std::stri
 
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again) {
-  Search search(executor, first_row);
+  NonFiniteSearch search(executor, first_row, true);
   const Alone alone(executor, search);
   again();
-  return std::move(search).found();
+  return search.found();
+}
+
+NonFiniteWatch::NonFiniteWatch(Executor& executor, const std::int64_t& first_row)
+    : executor_(executor), search_(std::make_unique<NonFiniteSearch>(executor, first_row, false)) {
+  executor.attach(*search_);
+}
+
+NonFiniteWatch::~NonFiniteWatch() {
+  executor_.detach(*search_);
+}
+
+std::optional<NonFinite> NonFiniteWatch::found() const {
+  return search_->found();
 }
 
 void stop_non_finite(const std::string& what, const std::optional<NonFinite>& first,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -50,6 +51,26 @@ std::vector<std::string> interior_cure(const std::string& scope, const std::stri
 /// `first_row` is the first row of the current micro-batch within the optimizer step.
 std::optional<NonFinite> find_first_non_finite(Executor& executor, const std::int64_t& first_row,
                                                const std::function<void()>& again);
+
+class NonFiniteSearch;
+
+/// The same search during the first run of the micro-batches of a step. Each result is read once more, so
+/// this costs less than to repeat the step, and more than not to watch it.
+class NonFiniteWatch {
+ public:
+  /// Watches the executor as long as this exists. Both arguments must outlive it.
+  NonFiniteWatch(Executor& executor, const std::int64_t& first_row);
+  ~NonFiniteWatch();
+  NonFiniteWatch(const NonFiniteWatch&) = delete;
+  NonFiniteWatch& operator=(const NonFiniteWatch&) = delete;
+
+  /// Returns the first output with an inf or NaN since the beginning.
+  std::optional<NonFinite> found() const;
+
+ private:
+  Executor& executor_;
+  std::unique_ptr<NonFiniteSearch> search_;
+};
 
 /// Throws RunStopped with `what` ("the loss is nan"), the first non-finite value from
 /// find_first_non_finite(), and cures for a command with a policy but without training.

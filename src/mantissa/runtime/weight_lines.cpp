@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/kernels/columns.h"
+#include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/round.h"
 
 namespace mantissa::runtime {
@@ -49,6 +50,9 @@ WeightLine weight_line(const kernels::Context& ctx, ConstMatrix matrix, std::int
 
 std::optional<BeyondFormat> beyond_format(const kernels::Context& ctx, ConstMatrix matrix, std::int64_t rows,
                                           Scalar format) {
+  const std::int64_t count = rows * matrix.ld;
+  if (kernels::count_beyond(ctx, count, matrix.data, matrix.type, traits(format).max_finite) == 0)
+    return std::nullopt;
   BeyondFormat largest;
   each_row(ctx, matrix, rows, [&](std::int64_t i, const std::vector<double>& row) {
     for (std::size_t j = 0; j < row.size(); ++j) {

@@ -98,6 +98,7 @@ std::size_t Trainer::part_of(std::int64_t done) const {
 void Trainer::enter(std::size_t part) {
   if (part == part_) return;
   update_.reset();
+  watch_.reset();
   session_.reset();  // releases its arena before more memory is allocated
   part_ = part;
   auto next = std::make_shared<runtime::WeightSet>(program(), device_);
@@ -165,11 +166,14 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
   std::optional<runtime::HealthProbe> health;
   if (measures_health(r.step)) health.emplace(*session_, config_.log.tensorboard);
+  watch_.reset();
+  if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);
   if (stop.stop_requested()) return std::nullopt;
   r.loss = outcome.loss;
   r.metrics = std::move(outcome.metrics);
   update_weights(r, rows, health);
+  watch_.reset();
   if (scaler_) scaler_->update(r.skipped);
   weights_->scales().end_step();
   weights_->refresh_derived();

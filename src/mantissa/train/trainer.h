@@ -20,6 +20,7 @@
 #include "mantissa/runtime/batch.h"
 #include "mantissa/runtime/device.h"
 #include "mantissa/runtime/health.h"
+#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/session.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/train/update.h"
@@ -103,6 +104,8 @@ class Trainer {
   /// Returns the overflow that stopped the last advance(), or null.
   const std::optional<Overflow>& overflow() const { return overflow_; }
 
+  /// Looks for non-finite values while each step runs, so that a step that overflows is not repeated.
+  void watch_non_finite() { watches_ = true; }
   /// Sets the source of ParameterHealth::never_moved.
   void set_start(runtime::CountUnchanged unchanged) { unchanged_ = std::move(unchanged); }
 
@@ -152,7 +155,8 @@ class Trainer {
   /// Returns true if the health of step `step` is measured.
   bool measures_health(std::int64_t step) const;
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
-  /// Runs `rows` again and returns the first non-finite value of the training step or forward pass.
+  /// Returns the first non-finite value of the training step or forward pass. Runs `rows` again for it unless
+  /// the step was watched.
   Overflow find_overflow(const text::StepData& rows, bool train = true);
   /// Checks the gradients of `rows` and updates the weights, or marks the step as skipped.
   void update_weights(StepReport& report, const text::StepData& rows,
@@ -190,8 +194,10 @@ class Trainer {
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;
   runtime::CountUnchanged unchanged_;
-  std::optional<Overflow> overflow_;  // of the last step
-  std::int64_t first_row_ = 0;        // first row of the current micro-batch
+  bool watches_ = false;
+  std::unique_ptr<runtime::NonFiniteWatch> watch_;  // of the step that runs
+  std::optional<Overflow> overflow_;                // of the last step
+  std::int64_t first_row_ = 0;                      // first row of the current micro-batch
   std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
   std::vector<config::StepRange> skipped_batches_;
   std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/runtime/nonfinite.h"
 #include "mantissa/train/trainer.h"
 
 namespace mantissa::train {
@@ -44,9 +43,10 @@ std::string nth(std::int64_t n) {
 Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
   // The weights have not changed: the same micro-batches run again under an observer that stops at the first
   // non-finite value.
-  const std::optional<runtime::NonFinite> first = runtime::find_first_non_finite(
-      session_->executor(), first_row_,
-      [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); });
+  const auto again = [&] { run_rows(rows, train ? objective::Pass::train : objective::Pass::evaluate, {}); };
+  const std::optional<runtime::NonFinite> first =
+      watch_ != nullptr && train ? watch_->found()
+                                 : runtime::find_first_non_finite(session_->executor(), first_row_, again);
   Overflow overflow;
   std::vector<std::int64_t> origins;
   if (first) {

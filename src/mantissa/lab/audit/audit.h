@@ -124,6 +124,7 @@ struct Audit {
   std::vector<Finding> findings;  // the worst first; none for a healthy run
   std::map<std::string, double> thresholds;
   std::int64_t untried = 0;  // cures that found no time
+  bool out_of_time = false;  // it ended at AuditOptions::more_seconds
   double seconds = 0;
 };
 

@@ -137,6 +137,7 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   if (!source.state.empty()) state.emplace(source.state);
   train::Trainer trainer(config, source.model, source.data, source.device, state ? state->header().step : 0);
   if (state) run::restore(trainer, *state, source.state);
+  trainer.watch_non_finite();
   describe(audit, trainer);
   audit.command = options.command;
   audit.run_command = options.run_command;
@@ -148,11 +149,15 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   Overflows overflows;
   std::vector<Finding> found = data_findings(source, last);
   std::optional<runtime::Observer> observer;
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  bool searches = false;  // the loss scale looks for its value: the next step is likely to be skipped too
   try {
     while (trainer.step() < last && !stop.stop_requested()) {
       const std::int64_t step = trainer.step() + 1, nth = step - source.from + 1;
       observer.reset();
-      if (nth >= 1 && is_observed(nth, steps, options.observed))
+      if (nth >= 1 && is_observed(nth, steps, options.observed) && (!searches || step == most))
         observer.emplace(trainer.next_executor(), [](const plan::Step&) { return true; });
       const std::optional<train::StepReport> r = trainer.advance(stop);
       if (!r) break;
@@ -162,7 +167,12 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
       if (observer) record.add_values(step, trainer.program(), observer->take());
       if (r->overflow) overflows.add(*r->overflow, step);
       ++audit.steps;
-      if (r->skipped && r->overflow && !r->overflow->forward && last < most) ++last;
+      searches = options.more > 0 && r->skipped && r->overflow && !r->overflow->forward;
+      if (searches && last < most) {
+        audit.out_of_time = seconds() > options.more_seconds;
+        if (audit.out_of_time) break;
+        ++last;
+      }
       if (r->skipped && !r->batch_skipped && last - step < options.applied) break;
     }
   } catch (const RunStopped& e) {
@@ -189,9 +199,6 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
                       {"cancellation", limits.cancellation},
                       {"scale_fall", limits.scale_fall},
                       {"scale_low", limits.scale_low}};
-  const auto seconds = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
   audit.seconds = seconds();
   if (options.tries_cures) {
     const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);

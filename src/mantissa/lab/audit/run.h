@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <stop_token>
 
 #include "mantissa/config/run_config.h"
@@ -15,10 +16,11 @@
 namespace mantissa::lab {
 
 struct AuditOptions {
-  std::int64_t steps = 20;     // from AuditSource::from on, to run.steps at most
-  std::int64_t more = 0;       // at most so many steps in place of those that a loss scale skips
-  std::int64_t observed = 20;  // at most so many of them, evenly spread
-  std::int64_t applied = 0;    // if one of so many last steps is skipped, the audit ends there
+  std::int64_t steps = 20;  // from AuditSource::from on, to run.steps at most
+  std::int64_t more = 0;    // at most so many steps in place of those that a loss scale skips,
+  double more_seconds = std::numeric_limits<double>::infinity();  // none of them after so long
+  std::int64_t observed = 20;                                     // at most so many of them, evenly spread
+  std::int64_t applied = 0;  // if one of so many last steps is skipped, the audit ends there
   bool tries_cures = true;
   // No cure is tried that would probably end later than this after the audit began, or, if the audit took
   // long, after the first trial began.

@@ -9,6 +9,7 @@ namespace {
 
 constexpr double kSlow = 10;           // seconds of an audit
 constexpr std::int64_t kObserved = 8;  // steps that another trial observes, since that takes most of the time
+constexpr double kShare = 0.45;        // of the time that is left, for steps in place of skipped ones
 constexpr std::int64_t kApplied = 3;   // steps at the end that a cure must complete
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -52,15 +53,17 @@ const Trial* Trials::find(const std::vector<std::string>& arguments, bool observ
 }
 
 template <class Change>
-const Trial* Trials::run(std::vector<std::string> arguments, bool observed, const Change& change) {
+const Trial* Trials::run(const std::vector<std::string>& arguments, bool observed, const Change& change) {
   if (const Trial* done = find(arguments, observed)) return done;
   if (stop_.stop_requested()) return nullptr;
-  if (longest_ > 0 && seconds_since(begin_) + longest_ > options_.seconds) {
-    if (std::ranges::find(missed_, arguments) == missed_.end()) missed_.push_back(std::move(arguments));
+  const auto miss = [&] {
+    if (std::ranges::find(missed_, arguments) == missed_.end()) missed_.push_back(arguments);
     return nullptr;
-  }
+  };
+  const double left = options_.seconds - seconds_since(begin_);
+  if (longest_ > 0 && longest_ > left) return miss();
   const auto begin = std::chrono::steady_clock::now();
-  Trial trial{std::move(arguments), observed};
+  Trial trial{arguments, observed};
   try {
     const config::RunConfig changed = change();
     const std::int64_t seen = !observed ? 0 : slow() ? 1 : kObserved;
@@ -69,11 +72,13 @@ const Trial* Trials::run(std::vector<std::string> arguments, bool observed, cons
     Audit audit = audit_run(again,
                             {.steps = options_.steps,
                              .more = options_.more,
+                             .more_seconds = kShare * left,
                              .observed = seen,
                              .applied = kApplied,
                              .tries_cures = false},
                             {}, stop_);
     if (stop_.stop_requested()) return nullptr;  // it may be incomplete
+    if (audit.out_of_time) return miss();
     trial.runs = lab::runs(audit);
     trial.findings = std::move(audit.findings);
   } catch (const Error&) {  // the config or a format does not take the cure

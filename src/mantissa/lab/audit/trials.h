@@ -47,7 +47,7 @@ class Trials {
  private:
   const Trial* find(const std::vector<std::string>& arguments, bool observed) const;
   template <class Change>
-  const Trial* run(std::vector<std::string> arguments, bool observed, const Change& change);
+  const Trial* run(const std::vector<std::string>& arguments, bool observed, const Change& change);
 
   const Audit& audit_;
   const AuditSource& source_;
