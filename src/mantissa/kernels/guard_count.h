@@ -35,8 +35,8 @@ class GuardTask {
   GuardTask(const GuardTask&) = delete;
   GuardTask& operator=(const GuardTask&) = delete;
 
-  /// Counts one product of the calling thread's task.
-  static void add(bool fast) { ++(fast ? count_.fast : count_.slow); }
+  /// Counts products of the calling thread's task.
+  static void add(bool fast, std::uint64_t products = 1) { (fast ? count_.fast : count_.slow) += products; }
 
  private:
   static inline constinit thread_local GuardCount count_;

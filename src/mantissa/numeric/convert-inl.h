@@ -54,6 +54,14 @@ HWY_INLINE hn::Vec<D> RoundToGrid(D d, hn::Vec<D> v) {
   constexpr TU kQuiet = kOne << (kWide.mantissa_bits - 1);
 
   const auto bits = hn::BitCast(du, v);
+  if constexpr (kNarrow.min_normal_exp == kWide.min_normal_exp) {
+    // The same exponents: the sum below carries into them, up to infinity, and never into the sign.
+    const auto odd = hn::And(hn::ShiftRight<kDrop>(bits), hn::Set(du, kOne));
+    const auto carry = hn::Add(odd, hn::Set(du, static_cast<TU>((kOne << (kDrop - 1)) - 1)));
+    const auto rounded = hn::Add(bits, carry), nan = hn::Or(bits, hn::Set(du, kQuiet));
+    const auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
+    return hn::BitCast(d, hn::And(hn::IfThenElse(is_nan, nan, rounded), hn::Set(du, kKeep)));
+  }
   const auto magnitude = hn::BitCast(du, hn::Abs(v));
   const auto sign = hn::Xor(bits, magnitude);
   // Half of the last kept place minus one, plus that place's bit: the sum carries exactly when nearest-even
@@ -167,6 +175,20 @@ HWY_INLINE void StoreLanes(D d, hn::Vec<D> v, std::uint8_t* HWY_RESTRICT p) {
     StoreGridLanes<S>(d, v, p);  // the hardware's conversion to f16 rounds
   } else {
     StoreGridLanes<S>(d, RoundToGrid<S>(d, v), p);
+  }
+}
+
+/// Rounds two vectors of f32 lanes to nearest even and writes them to `p` as S, one after the other.
+template <Scalar S, F32Lanes D>
+HWY_INLINE void StoreLanePair(D d, hn::Vec<D> first, hn::Vec<D> second, std::uint8_t* HWY_RESTRICT p) {
+  if constexpr (S == Scalar::bf16) {
+    const hn::Repartition<std::uint16_t, D> du16;
+    const auto upper = hn::ConcatOdd(du16, hn::BitCast(du16, RoundToGrid<S>(d, second)),
+                                     hn::BitCast(du16, RoundToGrid<S>(d, first)));
+    hn::StoreU(upper, du16, reinterpret_cast<std::uint16_t*>(p));
+  } else {
+    StoreLanes<S>(d, first, p);
+    StoreLanes<S>(d, second, p + hn::Lanes(d) * bytes_of(S));
   }
 }
 

@@ -16,6 +16,7 @@
 #include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_run-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_tiles_run-inl.h"
+#include "mantissa/kernels/cpu/gemm_tiles_run-inl.h"
 #include "mantissa/kernels/cpu/gemm_units-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 
@@ -56,9 +57,7 @@ class GemmRun {
         pieces_(total_.blocks * products_of_parts(Parts())),
         scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), static_cast<std::size_t>(parts_)) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
-    constexpr bool kF64 = std::is_same_v<T, double>;
-    direct_ = g.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g.bias == nullptr &&
-              g.addend.data == nullptr && (kF64 || holds(g.rounded, Scalar::f32));
+    direct_ = epilogue_.Stores();
     if (tiles_) a_.unscale = b_.unscale = 1;  // the leaves' sums are multiplied
     // A leaf needs its own sum if there is already a sum to add it to.
     const bool all_long = parts_ > 1 || rounds_ || tiles_;
@@ -326,6 +325,10 @@ void GemmF32(const Context& ctx, const Gemm& g) {
     if (run.Fits()) return run.Run();
   }
   if (!packed && (!pairs || g.m <= kThinPairRows)) return ThinRun<float>(ctx, g, pairs).Run();
+  if (by_tiles) {
+    TileRun run(ctx, g);
+    if (run.Fits()) return run.Run();
+  }
   if (by_tiles) {
     GemmRun<TileUnit> run(ctx, g);
     if (run.Fits()) return run.Run();

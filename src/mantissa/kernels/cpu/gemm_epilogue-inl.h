@@ -6,8 +6,11 @@
 #define MANTISSA_KERNELS_CPU_GEMM_EPILOGUE_INL_H_
 #endif
 
+#include <hwy/highway.h>
+
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <type_traits>
 
 #include "mantissa/kernels/cpu/gemm_plan.h"
@@ -18,6 +21,20 @@
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// Rounds two vectors without subnormal numbers to bf16 and writes them to `p`. Requires a processor with
+/// bf16 instructions, if the instruction set has some.
+template <class D>
+HWY_INLINE void StoreNormalPair(D d, hn::Vec<D> first, hn::Vec<D> second, std::uint8_t* HWY_RESTRICT p) {
+#if HWY_TARGET == HWY_AVX3
+  decltype(first.raw) pair;
+  __asm__("vcvtne2ps2bf16 %1, %2, %0" : "=v"(pair) : "v"(first.raw), "v"(second.raw));
+  hn::StoreU(decltype(first){pair}, d, reinterpret_cast<float*>(p));
+#else
+  mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(d, first, second, p);
+#endif
+}
 
 /// Rows of sums, `ld` apart.
 template <class T>
@@ -76,6 +93,24 @@ class GemmEpilogue {
     g_.losses->add(CountRange(x, buffer, n, g_.c.type));
   }
 
+  /// True if C itself holds the sums: it has their format, and nothing follows them.
+  bool Stores() const {
+    constexpr bool kF64 = std::is_same_v<T, double>;
+    return g_.c.type == (kF64 ? Scalar::f64 : Scalar::f32) && g_.bias == nullptr &&
+           g_.addend.data == nullptr && (kF64 || holds(g_.rounded, Scalar::f32));
+  }
+
+  /// As Finish for a tile of `sums`. Overwrites them. `normal`: none is subnormal, and the processor has an
+  /// instruction that rounds such numbers to bf16.
+  void FinishTile(const gemm_plan::GemmTile& t, const SumRows<T>& sums, bool normal) const {
+    if constexpr (std::is_same_v<T, float>) {
+      if (t.columns % (2 * HWY_LANES(float)) == 0 && g_.bias == nullptr && g_.losses == nullptr) {
+        if (FinishUsual(t, sums, normal)) return;
+      }
+    }
+    for (std::size_t i = 0; i < t.rows; ++i) Finish(t.row + i, t.column, t.columns, sums.Row(i));
+  }
+
   /// The product over no terms: zeros, through the epilogue.
   void Clear() const {
     if (g_.accumulate) return;
@@ -90,6 +125,75 @@ class GemmEpilogue {
   }
 
  private:
+  /// Finishes a tile of whole pairs of vectors if the formats are usual ones, else returns false.
+  bool FinishUsual(const gemm_plan::GemmTile& t, const SumRows<float>& sums, bool normal) const {
+    const bool rounds = !holds(g_.rounded, Scalar::f32), bf16 = g_.c.type == Scalar::bf16;
+    if ((rounds && g_.rounded != Scalar::bf16) || (!bf16 && g_.c.type != Scalar::f32)) return false;
+    if (bf16 && g_.addend.data == nullptr) {  // to round to bf16 twice is to round once
+      normal ? RoundRows<true>(t, sums) : RoundRows<false>(t, sums);
+      return true;
+    }
+    const auto finish = [&]<Scalar kAddend>() {
+      constexpr auto kF32 = Scalar::f32, kBf16 = Scalar::bf16;
+      if (rounds) {
+        bf16 ? FinishRows<kBf16, kAddend, kBf16>(t, sums) : FinishRows<kBf16, kAddend, kF32>(t, sums);
+      } else {
+        bf16 ? FinishRows<kF32, kAddend, kBf16>(t, sums) : FinishRows<kF32, kAddend, kF32>(t, sums);
+      }
+    };
+    if (g_.addend.data == nullptr || g_.addend.type == Scalar::f32) {
+      finish.template operator()<Scalar::f32>();
+    } else if (g_.addend.type == Scalar::bf16) {
+      finish.template operator()<Scalar::bf16>();
+    } else {
+      return false;
+    }
+    return true;
+  }
+
+  /// Rounds a tile to bf16.
+  template <bool kNormal>
+  HWY_NOINLINE void RoundRows(const gemm_plan::GemmTile& t, const SumRows<float>& sums) const {
+    const hn::ScalableTag<float> d;
+    const auto ld = static_cast<std::size_t>(g_.c.ld);
+    auto* to = static_cast<std::uint16_t*>(g_.c.data) + t.row * ld + t.column;
+    const float* row = sums.first;
+    for (std::size_t i = 0; i < t.rows; ++i, row += sums.ld, to += ld) {
+      for (std::size_t j = 0; j < t.columns; j += 2 * HWY_LANES(float)) {
+        const auto first = hn::LoadU(d, row + j), second = hn::LoadU(d, row + j + HWY_LANES(float));
+        auto* at = reinterpret_cast<std::uint8_t*>(to + j);
+        if constexpr (kNormal) {
+          StoreNormalPair(d, first, second, at);
+        } else {
+          mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(d, first, second, at);
+        }
+      }
+    }
+  }
+
+  /// The same for given formats.
+  template <Scalar kRounded, Scalar kAddend, Scalar kC>
+  HWY_NOINLINE void FinishRows(const gemm_plan::GemmTile& t, const SumRows<float>& sums) const {
+    using namespace mantissa::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace): functions of vectors
+    const hn::ScalableTag<float> d;
+    constexpr std::size_t kLanes = HWY_LANES(float), kAddendBytes = bytes_of(kAddend), kBytes = bytes_of(kC);
+    const auto ld = static_cast<std::size_t>(g_.c.ld), addend_ld = static_cast<std::size_t>(g_.addend.ld);
+    const auto* addend = static_cast<const std::uint8_t*>(g_.addend.data);
+    for (std::size_t i = 0; i < t.rows; ++i) {
+      const float* row = sums.Row(i);
+      auto* to = static_cast<std::uint8_t*>(g_.c.data) + ((t.row + i) * ld + t.column) * kBytes;
+      const std::uint8_t* add =
+          addend == nullptr ? nullptr : addend + ((t.row + i) * addend_ld + t.column) * kAddendBytes;
+      const auto value = [&](std::size_t j) HWY_ATTR {
+        auto v = hn::LoadU(d, row + j);
+        if constexpr (kRounded != Scalar::f32) v = RoundLanes<kRounded>(d, v);
+        return add == nullptr ? v : hn::Add(v, LoadLanes<kAddend>(d, add + j * kAddendBytes));
+      };
+      for (std::size_t j = 0; j < t.columns; j += 2 * kLanes)
+        StoreLanePair<kC>(d, value(j), value(j + kLanes), to + j * kBytes);
+    }
+  }
+
   const Gemm& g_;
 };
 

@@ -111,6 +111,83 @@ void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b,
   for (std::size_t i = 0; i < m; ++i) std::copy_n(edge + i * kSides, n, c + i * ldc);
 }
 
+/// Prefetches the part of A from which the next strip is packed or read into the second-level cache, a few
+/// lines per block of terms.
+class StripAhead {
+ public:
+  StripAhead() = default;
+  /// `blocks`: the number of calls of Step().
+  StripAhead(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
+             std::size_t depth, std::size_t blocks)
+      : stride_(from.run_bytes) {
+    const std::size_t length = from.depth_contiguous ? depth : sides;
+    run_ = from.depth_contiguous ? from.At(first, first_depth) : from.At(first_depth, first);
+    runs_ = from.depth_contiguous ? sides : depth;
+    bytes_ = from.Bytes(length);
+    at_ = 0;
+    const std::size_t lines = runs_ * ((bytes_ + kLine - 1) / kLine + 1);
+    per_block_ = lines / std::max<std::size_t>(blocks, 1) + 1;
+  }
+  HWY_INLINE void Step() {
+    for (std::size_t i = 0; i < per_block_ && runs_ > 0; ++i) {
+      __builtin_prefetch(run_ + at_, 0, 2);
+      at_ += kLine;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      run_ += stride_;
+      --runs_;
+    }
+  }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  const std::uint8_t* run_ = nullptr;  // the run that contains the next line
+  std::size_t stride_ = 0, runs_ = 0, bytes_ = 0, at_ = 0, per_block_ = 0;
+};
+
+/// Packed panels of A and B over the same terms.
+struct PanelPair {
+  std::size_t depth;
+  const std::uint16_t *a, *b;
+};
+
+template <class Tiles, bool kTwoRows, class Panels>
+HWY_NOINLINE void MultiplyPanelsFast(std::size_t begin, std::size_t end, const Panels& panels, const Sums& c,
+                                     StripAhead& ahead) {
+  TileSums<Tiles, kTwoRows, true> sums;
+  c.store == TileStore::set ? sums.Zero() : sums.Load(c.data, c.ld);
+  for (std::size_t i = begin; i < end; ++i) {
+    const PanelPair p = panels(i);
+    sums.Add(blocks_of(p.depth), tiles_of_panel(p.a),
+             PackedB(reinterpret_cast<const Word*>(p.b) + kHeadWords), [&]() HWY_ATTR { ahead.Step(); });
+  }
+  sums.Store(c.data, c.ld);
+}
+
+/// C from panels(begin) to panels(end − 1), consecutive terms of one sum in tile order. C has whole panels:
+/// 32 columns, and rows for all tiles of A. Returns true if no sum can be subnormal.
+template <class Tiles, class Panels>
+bool MultiplyPanels(std::size_t begin, std::size_t end, const Panels& panels, const Sums& c,
+                    StripAhead& ahead) {
+  bool fast = c.store == TileStore::set || AreMultiples(c);
+  for (std::size_t i = begin; i < end && fast; ++i) {
+    const PanelPair p = panels(i);
+    fast = bf16::NeverSubnormal(bf16::ExponentAt(p.a), bf16::ExponentAt(p.b));
+  }
+  if (fast) {
+    GuardTask::add(true, end - begin);
+    c.rows > kEdge ? MultiplyPanelsFast<Tiles, true>(begin, end, panels, c, ahead)
+                   : MultiplyPanelsFast<Tiles, false>(begin, end, panels, c, ahead);
+    return true;
+  }
+  TileStore store = c.store;
+  for (std::size_t i = begin; i < end; ++i, store = TileStore::add) {
+    const PanelPair p = panels(i);
+    Multiply<Tiles>(p.depth, p.a, p.b, c.data, c.ld, c.rows, kSides, store, nullptr);
+  }
+  return false;
+}
+
 }  // namespace tiles
 }  // namespace HWY_NAMESPACE
 }  // namespace mantissa::kernels

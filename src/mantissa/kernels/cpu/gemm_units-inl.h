@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "mantissa/kernels/cpu/bf16_pairs.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_pairs-inl.h"
 #include "mantissa/kernels/cpu/gemm_tiles-inl.h"
@@ -91,7 +92,8 @@ class TileUnit {
     explicit Scope(const TileUnit& unit) : tiles::Scope(unit.model_) {}
   };
 
-  explicit TileUnit(const Context& ctx) : model_(ctx.simd == Simd::amx_model) {}
+  explicit TileUnit(const Context& ctx)
+      : model_(ctx.simd == Simd::amx_model), rounds_normal_(has_bf16_pairs()) {}
   static std::size_t Stored(std::size_t depth) { return tiles::packed_depth(depth); }
   template <Role kRole>
   static void Pack(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
@@ -104,6 +106,8 @@ class TileUnit {
                 const LinesAhead* ahead) const {
     WithTiles([&]<class Tiles>() { tiles::Multiply<Tiles>(depth, a, b, c, ldc, m, n, store, ahead); });
   }
+  /// True if an instruction rounds sums without subnormal numbers to bf16.
+  bool rounds_normal() const { return rounds_normal_; }
   /// Calls f.operator()<Tiles>() for the class of the tiles, which a Scope must have configured.
   template <class F>
   void WithTiles(const F& f) const {
@@ -111,7 +115,7 @@ class TileUnit {
   }
 
  private:
-  bool model_;
+  bool model_, rounds_normal_;
 };
 
 }  // namespace HWY_NAMESPACE

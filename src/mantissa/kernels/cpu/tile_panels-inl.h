@@ -48,44 +48,64 @@ class Scope : GuardTask {
   std::optional<ModelTiles::Scope> model_;
 };
 
-/// Adds blocks of 32 terms to C in 2 × 2 tiles, or in one row or column of them. C starts at +0 with
-/// `from_zero`. `ldc` is in elements.
+/// Sums in 2 × 2 tiles, or in one row or column of them. `ld` is in elements.
 template <class Tiles, bool kTwoRows, bool kTwoColumns>
-HWY_INLINE void AddBlocks(std::size_t blocks, TilePlaces a, TilePlaces b, float* c, std::size_t ldc,
-                          bool from_zero) {
+class TileSums {
+ public:
   static_assert(kEdge == kTileRegisterRows && kEdge * sizeof(Word) == kTileRowBytes);
-  Tiles t;
-  const std::size_t ld = ldc * sizeof(float);
-  float* bottom = kTwoRows ? c + kEdge * ldc : nullptr;
-  if (from_zero) {
-    t.template zero<0>();
-    if constexpr (kTwoColumns) t.template zero<1>();
-    if constexpr (kTwoRows) t.template zero<2>();
-    if constexpr (kTwoRows && kTwoColumns) t.template zero<3>();
-  } else {
-    t.template load<0>(c, ld);
-    if constexpr (kTwoColumns) t.template load<1>(c + kEdge, ld);
-    if constexpr (kTwoRows) t.template load<2>(bottom, ld);
-    if constexpr (kTwoRows && kTwoColumns) t.template load<3>(bottom + kEdge, ld);
+
+  HWY_INLINE void Zero() {
+    t_.template zero<0>();
+    if constexpr (kTwoColumns) t_.template zero<1>();
+    if constexpr (kTwoRows) t_.template zero<2>();
+    if constexpr (kTwoRows && kTwoColumns) t_.template zero<3>();
   }
-  for (std::size_t i = 0; i < blocks; ++i, a.first += a.block, b.first += b.block) {
-    t.template load<4>(a.first, a.row);
-    t.template load<6>(b.first, b.row);
-    t.template multiply_add<0, 4, 6>();
-    if constexpr (kTwoColumns) {
-      t.template load<7>(b.first + b.half, b.row);
-      t.template multiply_add<1, 4, 7>();
-    }
-    if constexpr (kTwoRows) {
-      t.template load<5>(a.first + a.half, a.row);
-      t.template multiply_add<2, 5, 6>();
-      if constexpr (kTwoColumns) t.template multiply_add<3, 5, 7>();
+  HWY_INLINE void Load(const float* c, std::size_t ld) {
+    const std::size_t stride = ld * sizeof(float);
+    t_.template load<0>(c, stride);
+    if constexpr (kTwoColumns) t_.template load<1>(c + kEdge, stride);
+    if constexpr (kTwoRows) t_.template load<2>(c + kEdge * ld, stride);
+    if constexpr (kTwoRows && kTwoColumns) t_.template load<3>(c + kEdge * ld + kEdge, stride);
+  }
+  /// Adds blocks of 32 terms. Calls each() once for each.
+  template <class Each>
+  HWY_INLINE void Add(std::size_t blocks, TilePlaces a, TilePlaces b, const Each& each) {
+    for (std::size_t i = 0; i < blocks; ++i, a.first += a.block, b.first += b.block) {
+      t_.template load<4>(a.first, a.row);
+      t_.template load<6>(b.first, b.row);
+      t_.template multiply_add<0, 4, 6>();
+      if constexpr (kTwoColumns) {
+        t_.template load<7>(b.first + b.half, b.row);
+        t_.template multiply_add<1, 4, 7>();
+      }
+      if constexpr (kTwoRows) {
+        t_.template load<5>(a.first + a.half, a.row);
+        t_.template multiply_add<2, 5, 6>();
+        if constexpr (kTwoColumns) t_.template multiply_add<3, 5, 7>();
+      }
+      each();
     }
   }
-  t.template store<0>(c, ld);
-  if constexpr (kTwoColumns) t.template store<1>(c + kEdge, ld);
-  if constexpr (kTwoRows) t.template store<2>(bottom, ld);
-  if constexpr (kTwoRows && kTwoColumns) t.template store<3>(bottom + kEdge, ld);
+  HWY_INLINE void Store(float* c, std::size_t ld) const {
+    const std::size_t stride = ld * sizeof(float);
+    t_.template store<0>(c, stride);
+    if constexpr (kTwoColumns) t_.template store<1>(c + kEdge, stride);
+    if constexpr (kTwoRows) t_.template store<2>(c + kEdge * ld, stride);
+    if constexpr (kTwoRows && kTwoColumns) t_.template store<3>(c + kEdge * ld + kEdge, stride);
+  }
+
+ private:
+  Tiles t_;
+};
+
+/// Adds blocks of 32 terms to C, which starts at +0 with `from_zero`.
+template <class Tiles, bool kTwoRows, bool kTwoColumns>
+HWY_INLINE void AddBlocks(std::size_t blocks, const TilePlaces& a, const TilePlaces& b, float* c,
+                          std::size_t ldc, bool from_zero) {
+  TileSums<Tiles, kTwoRows, kTwoColumns> sums;
+  from_zero ? sums.Zero() : sums.Load(c, ldc);
+  sums.Add(blocks, a, b, [] {});
+  sums.Store(c, ldc);
 }
 
 /// The terms of a sum by fused multiply-adds: all of them.

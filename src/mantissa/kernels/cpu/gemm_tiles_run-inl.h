@@ -1,0 +1,299 @@
+// A product of many rows by tiles. B is packed in chunks of columns that stay in the second-level cache and
+// are shared by all threads. A task has strips of 32 rows of A. Each strip is packed once per chunk, or read
+// in place, and multiplied with one panel of B after the other over all of k, so that sums stay in the tile
+// registers for a whole leaf. Meanwhile the next strip is prefetched.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_
+#endif
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/kernels/cpu/gemm_blocks.h"
+#include "mantissa/kernels/cpu/gemm_epilogue-inl.h"
+#include "mantissa/kernels/cpu/gemm_plan.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
+#include "mantissa/kernels/cpu/gemm_tiles-inl.h"
+#include "mantissa/kernels/cpu/gemm_units-inl.h"
+#include "mantissa/kernels/gemm.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+
+class TileRun {
+ public:
+  /// The product must be in tile order, of factors whose parts are bf16 values.
+  TileRun(const Context& ctx, const Gemm& g)
+      : ctx_(ctx),
+        g_(g),
+        unit_(ctx),
+        epilogue_(g),
+        m_(static_cast<std::size_t>(g.m)),
+        n_(static_cast<std::size_t>(g.n)),
+        parts_(static_cast<std::size_t>(g.a.operand.parts)),
+        a_(g.a, !g.a.transposed),
+        b_(g.b, g.b.transposed),
+        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(float), parts_) {
+    if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
+    a_.unscale = b_.unscale = 1;  // the leaves' sums are multiplied
+    scaled_ = g.a.unscale != 1 || g.b.unscale != 1;
+    direct_ = epilogue_.Stores();
+    Split();
+    const std::size_t side = depth_ * parts_ * sizeof(Packed);  // bytes of a packed side
+    const std::size_t fitting = scratch_.shared * sizeof(float) / std::max<std::size_t>(side, 1);
+    const std::size_t wanted = std::max(kChunkBytes / std::max<std::size_t>(side, 1), kLeastColumns);
+    const std::size_t limit = std::min(fitting, wanted) / kSide * kSide;
+    if (limit > 0)
+      chunk_ = gemm_plan::round_up(gemm_plan::ceil_div(n_, gemm_plan::ceil_div(n_, limit)), kSide);
+  }
+
+  /// True if the sums of a leaf do not round, and the packed operands fit the memory that gemm_workspace()
+  /// counts.
+  bool Fits() const {
+    return !g_.accumulator.rounds() && (ranges_.size() <= 1 || direct_) && chunk_ > 0 &&
+           depth_ * parts_ * kSide * sizeof(Packed) <= scratch_.own * sizeof(float);
+  }
+
+  void Run() {
+    if (ranges_.empty()) return epilogue_.Clear();
+    for (const Range& range : ranges_) {
+      for (std::size_t column = 0; column < n_; column += chunk_) {
+        const std::size_t columns = std::min(chunk_, n_ - column);
+        PackB(range, column, columns);
+        const std::size_t strips = gemm_plan::ceil_div(m_, kSide);
+        const std::size_t a_task = gemm_plan::task_strips(strips, 1, kMostStrips, ctx_.threads);
+        parallel_for(ctx_, Count(gemm_plan::ceil_div(strips, a_task)), [&](std::int64_t task, int thread) {
+          const TileUnit::Scope scope(unit_);
+          const std::size_t first = static_cast<std::size_t>(task) * a_task * kSide;
+          const std::size_t last = std::min(m_, first + a_task * kSide);
+          for (std::size_t row = first; row < last; row += kSide) {
+            unit_.WithTiles(
+                [&]<class Tiles>() { RunStrip<Tiles>(range, column, columns, row, last, thread); });
+          }
+        });
+      }
+    }
+  }
+
+ private:
+  using Packed = TileUnit::Packed;
+  using Block = gemm_plan::Block;
+  static constexpr std::size_t kSide = tiles::kSides;
+  /// Bytes of the packed chunk of B: with strips of A and sums, a second-level cache of 2 MB. Columns of a
+  /// chunk for which this can be exceeded, because every chunk reads all of A.
+  static constexpr std::size_t kChunkBytes = std::size_t{1} << 20, kLeastColumns = 128;
+  /// Most terms of leaves that are multiplied before the next ones are packed.
+  static constexpr std::size_t kRangeDepth = 2304;
+  static constexpr std::size_t kMostStrips = 16;
+
+  /// The blocks of a leaf, or of one of its rows if products of parts have sums of their own.
+  struct Pass {
+    std::size_t begin, end;
+    bool opens_leaf, closes_leaf;
+  };
+  /// Passes whose operands are packed at the same time, whole leaves.
+  struct Range {
+    std::size_t begin, end;  // passes
+    std::size_t packed;      // the place of the first term
+    bool first;
+  };
+
+  /// What the panels of a strip share.
+  struct Strip {
+    const Range& range;
+    const Packed* a;
+    std::size_t padded;  // columns of the chunk of B
+    std::size_t rows;
+    tiles::StripAhead ahead;
+  };
+
+  /// Parts of A and B that are multiplied.
+  struct PartPair {
+    std::size_t a, b;
+  };
+
+  /// Finds the blocks, passes and ranges.
+  void Split() {
+    const Row one_row{0, g_.k};
+    gemm_plan::Blocks walk(g_.rows, g_.rows_per_leaf, one_row, 0, tiles::kLongest, TileUnit::Stored);
+    bool opens = true;
+    for (Block b; walk.next(b);) {
+      const std::size_t at = blocks_.size();
+      blocks_.push_back(b);
+      if (opens) passes_.push_back({at, at, b.opens_leaf, false});
+      opens = b.closes_leaf || (parts_ > 1 && b.closes_row);
+      if (!opens) continue;
+      passes_.back().end = at + 1;
+      passes_.back().closes_leaf = b.closes_leaf;
+    }
+    gemm_plan::Pieces pieces({}, g_.a.operand.parts, g_.swap_parts);
+    for (Block piece; pieces.next(piece);) products_.push_back({piece.a_part, piece.b_part});
+    std::size_t leaf = 0;  // its first pass
+    for (std::size_t i = 0; i < passes_.size(); ++i) {
+      if (passes_[i].opens_leaf) leaf = i;
+      if (!passes_[i].closes_leaf) continue;
+      const Block &first = blocks_[passes_[leaf].begin], &last = blocks_[passes_[i].end - 1];
+      const std::size_t end = last.packed + last.stored;
+      if (ranges_.empty() || end - ranges_.back().packed > kRangeDepth)
+        ranges_.push_back({leaf, i + 1, first.packed, ranges_.empty()});
+      ranges_.back().end = i + 1;
+      depth_ = std::max(depth_, end - ranges_.back().packed);
+    }
+  }
+
+  Packed* Shared() const { return reinterpret_cast<Packed*>(ctx_.workspace); }
+  Packed* Own(int thread) const {
+    return reinterpret_cast<Packed*>(reinterpret_cast<float*>(ctx_.workspace) + scratch_.shared +
+                                     static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary));
+  }
+  /// The offset of a part of a block, with `sides` packed sides.
+  std::size_t PartAt(const Range& range, const Block& b, std::size_t part, std::size_t sides) const {
+    return ((b.packed - range.packed) * parts_ + part * b.stored) * sides;
+  }
+  static std::int64_t Count(std::size_t n) { return static_cast<std::int64_t>(n); }
+  std::size_t FirstBlock(const Range& range) const { return passes_[range.begin].begin; }
+  std::size_t EndBlock(const Range& range) const { return passes_[range.end - 1].end; }
+
+  void PackB(const Range& range, std::size_t column, std::size_t columns) const {
+    constexpr std::size_t kPanels = 4;  // of a task: rows of 256 bytes
+    const std::size_t padded = gemm_plan::round_up(columns, kSide);
+    const std::size_t groups = gemm_plan::ceil_div(columns, kPanels * kSide);
+    parallel_for(ctx_, Count((EndBlock(range) - FirstBlock(range)) * groups), [&](std::int64_t task, int) {
+      const Block& b = blocks_[FirstBlock(range) + static_cast<std::size_t>(task) / groups];
+      const std::size_t at = static_cast<std::size_t>(task) % groups * kPanels * kSide;
+      const std::size_t sides = std::min(kPanels * kSide, columns - at);
+      for (std::size_t part = 0; part < parts_; ++part) {
+        Packed* to = Shared() + PartAt(range, b, part, padded) + at * b.stored;
+        tiles::Pack(b_.Part(part), true, column + at, sides, b.k, b.depth, to);
+      }
+    });
+  }
+
+  /// Computes up to 32 rows of the chunk of columns.
+  template <class Tiles>
+  void RunStrip(const Range& range, std::size_t column, std::size_t columns, std::size_t row,
+                std::size_t last, int thread) const {
+    const std::size_t rows = std::min(kSide, m_ - row), padded = gemm_plan::round_up(columns, kSide);
+    Packed* own = Own(thread);
+    std::size_t blocks = 0;
+    for (std::size_t i = FirstBlock(range); i < EndBlock(range); ++i) {
+      const Block& b = blocks_[i];
+      blocks += tiles::blocks_of(b.depth);
+      for (std::size_t part = 0; part < parts_; ++part)
+        tiles::PackOrRefer(a_.Part(part), row, rows, b.k, b.depth, own + PartAt(range, b, part, kSide));
+    }
+    Strip strip = {range, own, padded, rows, {}};
+    const Block &first = blocks_[FirstBlock(range)], &end = blocks_[EndBlock(range) - 1];
+    if (row + kSide < last) {
+      strip.ahead = {a_,
+                     row + kSide,
+                     std::min(kSide, m_ - row - kSide),
+                     first.k,
+                     end.k + end.depth - first.k,
+                     blocks * (padded / kSide) * products_.size()};
+    }
+    for (std::size_t j = 0; j < columns; j += kSide)
+      RunPanel<Tiles>(strip, {row, rows, column + j, std::min(kSide, columns - j)}, j);
+  }
+
+  /// Computes the columns of one panel, which starts at column `at` of the chunk.
+  template <class Tiles>
+  void RunPanel(Strip& strip, const gemm_plan::GemmTile& t, std::size_t at) const {
+    HWY_ALIGN float sums[kSide * kSide], next[kSide * kSide], row[kSide * kSide], other[kSide * kSide];
+    const Range& range = strip.range;
+    const bool adds = g_.accumulate || !range.first, one = range.end - range.begin == 1;
+    const SumRows<float> c = {direct_ ? static_cast<float*>(g_.c.data) + t.row * Ldc() + t.column : nullptr,
+                              Ldc()};
+    const SumRows<float> total = {sums, kSide};
+    if (one && direct_ && !adds && !scaled_ && t.rows == kSide && t.columns == kSide) {
+      SumPass<Tiles>(strip, passes_[range.begin], at, {c.first, c.ld, t.rows, TileStore::set}, other);
+      return;
+    }
+    if (g_.continue_blocks && parts_ == 1) {
+      if (t.rows < kSide || t.columns < kSide) std::fill_n(sums, kSide * kSide, 0.0F);
+      Copy(c, total, t);
+      SumPass<Tiles>(strip, passes_[range.begin], at, {sums, kSide, t.rows, TileStore::add}, other);
+      return Copy(total, c, t);
+    }
+    if (adds && !one) Copy(c, total, t);
+    bool normal = true, fresh = !adds;
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+      const Pass& pass = passes_[i];
+      float *leaf = fresh ? sums : next, *to = pass.opens_leaf ? leaf : row;
+      normal &= SumPass<Tiles>(strip, pass, at, {to, kSide, t.rows, TileStore::set}, other);
+      if (!pass.opens_leaf) AddRows(row, t.rows * kSide, leaf);
+      if (!pass.closes_leaf) continue;
+      for (std::size_t r = 0; scaled_ && r < t.rows; ++r) epilogue_.Unscale(leaf + r * kSide, t.columns);
+      if (leaf == next && !(adds && one)) AddRows(next, t.rows * kSide, sums);
+      fresh = false;
+    }
+    if (!direct_) return epilogue_.FinishTile(t, total, normal && !scaled_ && unit_.rounds_normal());
+    if (!adds || !one) return Copy(total, c, t);
+    for (std::size_t r = 0; r < t.rows; ++r) AddRows(next + r * kSide, t.columns, c.Row(r));
+  }
+
+  /// Computes the sums of a pass, from zero or, for operands in one part, continued. `other` is scratch.
+  /// Returns true if none can be subnormal.
+  template <class Tiles>
+  bool SumPass(Strip& strip, const Pass& pass, std::size_t at, const tiles::Sums& to, float* other) const {
+    bool normal = Multiply<Tiles>(strip, pass, products_.front(), at, to);
+    for (std::size_t i = 1; i < products_.size(); ++i) {
+      normal &= Multiply<Tiles>(strip, pass, products_[i], at, {other, kSide, to.rows, TileStore::set});
+      for (std::size_t r = 0; r < to.rows; ++r) AddRows(other + r * kSide, kSide, to.data + r * to.ld);
+    }
+    return normal;
+  }
+
+  /// Computes the product of one part of each operand over the blocks of a pass.
+  template <class Tiles>
+  bool Multiply(Strip& strip, const Pass& pass, const PartPair& parts, std::size_t at,
+                const tiles::Sums& to) const {
+    const auto panels = [&](std::size_t i) -> tiles::PanelPair {
+      const Block& b = blocks_[i];
+      return {b.depth, strip.a + PartAt(strip.range, b, parts.a, kSide),
+              Shared() + PartAt(strip.range, b, parts.b, strip.padded) + at * b.stored};
+    };
+    return tiles::MultiplyPanels<Tiles>(pass.begin, pass.end, panels, to, strip.ahead);
+  }
+
+  static void AddRows(const float* HWY_RESTRICT x, std::size_t n, float* HWY_RESTRICT to) {
+    const hn::ScalableTag<float> d;
+    std::size_t i = 0;
+    for (; i + HWY_LANES(float) <= n; i += HWY_LANES(float))
+      hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i);
+    for (; i < n; ++i) to[i] += x[i];
+  }
+  static void Copy(const SumRows<float>& from, const SumRows<float>& to, const gemm_plan::GemmTile& t) {
+    for (std::size_t i = 0; i < t.rows; ++i) std::copy_n(from.Row(i), t.columns, to.Row(i));
+  }
+  std::size_t Ldc() const { return static_cast<std::size_t>(g_.c.ld); }
+
+  Context ctx_;
+  const Gemm& g_;
+  TileUnit unit_;
+  GemmEpilogue<float> epilogue_;
+  std::size_t m_, n_, parts_;
+  PackSource a_, b_;
+  gemm_plan::GemmScratch scratch_;
+  bool scaled_ = false;  // leaves' sums are multiplied by scales
+  bool direct_ = false;  // C holds the sums
+  std::vector<Block> blocks_;
+  std::vector<Pass> passes_;
+  std::vector<Range> ranges_;
+  std::vector<PartPair> products_;  // of parts, in order
+  std::size_t depth_ = 0;           // terms of the longest range in packed operands
+  std::size_t chunk_ = 0;           // columns
+};
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_TILES_RUN_INL_H_
