@@ -90,7 +90,7 @@ class TileRun {
   /// chunk for which this can be exceeded, because every chunk reads all of A.
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20, kLeastColumns = 128;
   /// Most terms of leaves that are multiplied before the next ones are packed.
-  static constexpr std::size_t kRangeDepth = 2304;
+  static constexpr std::size_t kRangeDepth = 320;
   static constexpr std::size_t kMostStrips = 16;
 
   /// The blocks of a leaf, or of one of its rows if products of parts have sums of their own.
@@ -208,11 +208,12 @@ class TileRun {
   void RunPanel(Strip& strip, const gemm_plan::GemmTile& t, std::size_t at) const {
     HWY_ALIGN float sums[kSide * kSide], next[kSide * kSide], row[kSide * kSide], other[kSide * kSide];
     const Range& range = strip.range;
-    const bool adds = g_.accumulate || !range.first, one = range.end - range.begin == 1;
+    const bool adds = g_.accumulate || !range.first;
     const SumRows<float> c = {direct_ ? static_cast<float*>(g_.c.data) + t.row * Ldc() + t.column : nullptr,
                               Ldc()};
     const SumRows<float> total = {sums, kSide};
-    if (one && direct_ && !adds && !scaled_ && t.rows == kSide && t.columns == kSide) {
+    if (range.end - range.begin == 1 && direct_ && !adds && !scaled_ && t.rows == kSide &&
+        t.columns == kSide) {
       SumPass<Tiles>(strip, passes_[range.begin], at, {c.first, c.ld, t.rows, TileStore::set}, other);
       return;
     }
@@ -222,8 +223,9 @@ class TileRun {
       SumPass<Tiles>(strip, passes_[range.begin], at, {sums, kSide, t.rows, TileStore::add}, other);
       return Copy(total, c, t);
     }
-    if (adds && !one) Copy(c, total, t);
+    if (adds) Prefetch(c, t);
     bool normal = true, fresh = !adds;
+    SumRows<float> before = adds ? c : total;  // the sum of C and earlier leaves
     for (std::size_t i = range.begin; i < range.end; ++i) {
       const Pass& pass = passes_[i];
       float *leaf = fresh ? sums : next, *to = pass.opens_leaf ? leaf : row;
@@ -231,12 +233,16 @@ class TileRun {
       if (!pass.opens_leaf) AddRows(row, t.rows * kSide, leaf);
       if (!pass.closes_leaf) continue;
       for (std::size_t r = 0; scaled_ && r < t.rows; ++r) epilogue_.Unscale(leaf + r * kSide, t.columns);
-      if (leaf == next && !(adds && one)) AddRows(next, t.rows * kSide, sums);
+      if (!fresh) {
+        const SumRows<float> after = direct_ && i + 1 == range.end ? c : total;
+        for (std::size_t r = 0; r < t.rows; ++r)
+          AddRow(before.Row(r), next + r * kSide, t.columns, after.Row(r));
+        before = after;
+      }
       fresh = false;
     }
     if (!direct_) return epilogue_.FinishTile(t, total, normal && !scaled_ && unit_.rounds_normal());
-    if (!adds || !one) return Copy(total, c, t);
-    for (std::size_t r = 0; r < t.rows; ++r) AddRows(next + r * kSide, t.columns, c.Row(r));
+    if (before.first != c.first) Copy(total, c, t);
   }
 
   /// Computes the sums of a pass, from zero or, for operands in one part, continued. `other` is scratch.
@@ -263,12 +269,19 @@ class TileRun {
     return tiles::MultiplyPanels<Tiles>(pass.begin, pass.end, panels, to, strip.ahead);
   }
 
-  static void AddRows(const float* HWY_RESTRICT x, std::size_t n, float* HWY_RESTRICT to) {
+  /// Writes the sums of `n` numbers to `to`, which may be x.
+  static void AddRow(const float* x, const float* HWY_RESTRICT y, std::size_t n, float* to) {
     const hn::ScalableTag<float> d;
     std::size_t i = 0;
     for (; i + HWY_LANES(float) <= n; i += HWY_LANES(float))
-      hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, x + i)), d, to + i);
-    for (; i < n; ++i) to[i] += x[i];
+      hn::StoreU(hn::Add(hn::LoadU(d, x + i), hn::LoadU(d, y + i)), d, to + i);
+    for (; i < n; ++i) to[i] = x[i] + y[i];
+  }
+  static void AddRows(const float* HWY_RESTRICT x, std::size_t n, float* to) { AddRow(to, x, n, to); }
+  static void Prefetch(const SumRows<float>& c, const gemm_plan::GemmTile& t) {
+    for (std::size_t i = 0; i < t.rows; ++i) {
+      for (std::size_t j = 0; j < t.columns; j += kTileRowBytes / sizeof(float)) hwy::Prefetch(c.Row(i) + j);
+    }
   }
   static void Copy(const SumRows<float>& from, const SumRows<float>& to, const gemm_plan::GemmTile& t) {
     for (std::size_t i = 0; i < t.rows; ++i) std::copy_n(from.Row(i), t.columns, to.Row(i));
