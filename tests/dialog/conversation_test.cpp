@@ -182,5 +182,20 @@ TEST_F(Conversations, MissingFilesAndWrongNamesAreErrorsWithTheFix) {
   EXPECT_TRUE(has(error_of_format("auto"), "no tokenizer"));
 }
 
+TEST_F(Conversations, AMessageWithATokenBeyondTheModelIsRefusedAndTheConversationGoesOn) {
+  json tokenizer = tokenizer_json();
+  tokenizer["added_tokens"].push_back(special(kVocabulary, "<x>"));
+  write("tokenizer.json", tokenizer.dump());
+  Conversation talk = conversation();
+  try {
+    talk.ask("a<x>b", {}, {});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "the conversation: the token \"<x>\" has the id 29")) << e.what();
+  }
+  EXPECT_TRUE(talk.messages().empty());
+  EXPECT_FALSE(talk.ask("ab", {}, {}).ids.empty());
+}
+
 }  // namespace
 }  // namespace mantissa::dialog

@@ -10,6 +10,7 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
+#include "mantissa/text/known_ids.h"
 
 namespace mantissa::api {
 namespace {
@@ -23,7 +24,7 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenize
                     data::why_no_tokenizer(source)));
   }
   std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
-  data::check_ids(ids, *tokenizer, source.config.vocab_size);
+  text::check_known_ids(ids, *tokenizer, source.config.vocab_size, "the prompt");
   return ids;
 }
 
@@ -62,7 +63,7 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::
                     const std::vector<std::int32_t>& stop) {
   std::vector<std::int32_t> known;
   for (const std::int32_t id : without_end(ids, stop)) {
-    if (id < tokenizer.vocabulary()) known.push_back(id);
+    if (tokenizer.known(id)) known.push_back(id);
   }
   return tokenizer.decode(known);
 }
@@ -84,7 +85,7 @@ class TokenEvents {
     ++sequence.tokens;
     if (sequence.text) {
       const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
-      if (!end && id < tokenizer_->vocabulary()) token.text = sequence.text->push(id);
+      if (!end && tokenizer_->known(id)) token.text = sequence.text->push(id);
       if (end || sequence.tokens == o_.max_new_tokens) token.text += sequence.text->finish();
     }
     return o_.on_token(token);

@@ -5,6 +5,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/text/known_ids.h"
 #include "mantissa/text/sources.h"
 #include "mantissa/tokenizer/kinds.h"
 
@@ -25,6 +26,8 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
   }
 }
 
+constexpr const char* kPuzzles = "the puzzles of kk";
+
 bool is_puzzles(const config::RunConfig& config) {
   return names_puzzles(config.data.source);
 }
@@ -35,17 +38,14 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
   if (is_puzzles(config)) {
-    if (tokenizer->vocabulary() > model.vocab_size) {
-      throw ConfigError(fmt::format(
-          "the {} tokenizer has {} entries, but the model's vocab_size is {}; raise model.vocab_size",
-          tokenizer->name(), tokenizer->vocabulary(), model.vocab_size));
-    }
     const std::int64_t needed =
         config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
     const double with_held_out =
         static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
-    return enough_puzzles(config, *tokenizer,
-                          std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+    std::vector<std::int32_t> ids = enough_puzzles(
+        config, *tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+    text::check_known_ids(ids, *tokenizer, model.vocab_size, kPuzzles);
+    return ids;
   }
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
 }
@@ -55,6 +55,12 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
   if (!text || config.data.tokenizer != "byte") return;
+  if (model.vocab_size < kByteEntries) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
+                    "model.vocab_size to at least {}",
+                    kByteEntries, model.vocab_size, kByteEntries));
+  }
   const weights::ModelSource origin{model, config.model.path, model_directory(config.model)};
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
   if (tokenizer_file(origin.directory).empty() && !other_size) return;
@@ -167,9 +173,10 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
                     "the format tokens",
                     files.front(), why_no_tokenizer(source)));
   }
+  const std::int64_t vocabulary = source.config.vocab_size;
   std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-                                     : text::read_tokens(files, format, *tokenizer, source.config.vocab_size);
-  check_ids(ids, *tokenizer, source.config.vocab_size);
+                                     : text::read_tokens(files, format, *tokenizer, vocabulary);
+  if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -59,17 +57,6 @@ std::string why_no_tokenizer(const weights::ModelSource& source) {
   }
   return fmt::format("{} has a vocabulary of {} entries and no tokenizer file; bytes need a vocabulary of {}",
                      source.weights.string(), source.config.vocab_size, kByteEntries);
-}
-
-void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer& tokenizer,
-               std::int64_t vocabulary) {
-  if (tokenizer.vocabulary() <= vocabulary) return;
-  const auto beyond = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocabulary; });
-  if (beyond == ids.end()) return;
-  throw ConfigError(fmt::format(
-      "the tokenizer {} gives the id {}: it has {} entries, but the model's vocab_size is {}. Fix: use the "
-      "tokenizer of this model, or a model with at least {} entries",
-      tokenizer.name(), *beyond, tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
 }
 
 std::filesystem::path model_directory(const config::ModelSection& section) {

@@ -11,6 +11,7 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
+#include "mantissa/text/known_ids.h"
 
 namespace mantissa::dialog {
 namespace {
@@ -53,7 +54,8 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
 }
 
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
-    : tokenizer_(read_tokenizer(source)),
+    : vocabulary_(source.config.vocab_size),
+      tokenizer_(read_tokenizer(source)),
       special_tokens_(source.directory.empty() ? nlohmann::ordered_json::object()
                                                : chat::special_tokens(source.directory)),
       template_(choose_template(source.directory, template_name)) {
@@ -65,7 +67,9 @@ std::string PromptFormat::render(const std::vector<Message>& messages, bool add_
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {
-  return tokenizer_->encode(render(messages, true));
+  std::vector<std::int32_t> ids = tokenizer_->encode(render(messages, true));
+  text::check_known_ids(ids, *tokenizer_, vocabulary_, "the conversation");
+  return ids;
 }
 
 void PromptFormat::find_ends(const weights::ModelSource& source) {

@@ -73,6 +73,7 @@ class HfTokenizer final : public Tokenizer {
   }
   std::string decode(std::span<const std::int32_t> ids) const override;
   std::int64_t vocabulary() const override { return vocabulary_; }
+  bool known(std::int32_t id) const override { return spelling(id) != nullptr; }
   std::string name() const override { return name_; }
   std::int32_t separator() const override;
   std::optional<std::int32_t> id_of(std::string_view token) const override;

@@ -91,7 +91,6 @@ class SentencePieceTokenizer final : public Tokenizer {
 
  private:
   static std::optional<std::int32_t> optional(int id) { return id < 0 ? std::nullopt : std::optional(id); }
-  bool known(std::int32_t id) const { return id >= 0 && id < vocabulary(); }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;
     throw ConfigError(fmt::format(

@@ -26,6 +26,9 @@ class Tokenizer {
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
   /// Returns the number of ids; they are [0, vocabulary()).
   virtual std::int64_t vocabulary() const = 0;
+  /// True if decode() accepts the id: a vocabulary may have gaps, and a model more entries than its
+  /// tokenizer.
+  virtual bool known(std::int32_t id) const { return id >= 0 && id < vocabulary(); }
   /// Returns its name in a config.
   virtual std::string name() const = 0;
   /// Returns the id that ends a document when documents are joined into one stream. Throws ConfigError if the
