@@ -164,6 +164,43 @@ TEST_F(ModelTokenizer, ThatIsDamagedIsOneErrorUnlessTheDataAreIds) {
   EXPECT_EQ(train(from(model, ids), into(folder / "a")).steps, 2);
 }
 
+TEST_F(ModelTokenizer, IsKeptByARunThatHasOnlyAState) {
+  const std::filesystem::path run = trained().parent_path(), state = run / "state/step-00000002";
+  GenerateOptions options;
+  options.prompt = "größer";
+  options.max_new_tokens = 4;
+  const Generation expected = generate(run, options);
+  ASSERT_EQ(expected.prompt_ids.size(), 1 + std::string("größer").size());
+  std::filesystem::remove_all(run / "model");
+  std::filesystem::rename(folder / "tokenizer.json", folder / "elsewhere.json");  // the run has copies
+  for (const std::filesystem::path& model : {run, state}) {
+    EXPECT_EQ(generate(model, options).prompt_ids, expected.prompt_ids);
+    EXPECT_EQ(generate(model, options).text, expected.text);
+    EXPECT_EQ(evaluate(model, {(folder / "text.txt").string()}, "auto", 32, 0, {}).tokens, 31 * 32);
+    EXPECT_EQ(Tokenizer(model.string()).encode("a"), (std::vector<std::int32_t>{0, 'a' + 2}));
+    EXPECT_TRUE(has(from(model).toml(), "tokenizer = \"model\""));
+    ConvertOptions conversion;
+    conversion.in = model;
+    conversion.out = folder / "converted";
+    conversion.overwrite = true;
+    convert(conversion);
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+      EXPECT_EQ(read_all(folder / "converted" / name), read_all(run / "tokenizer" / name)) << name;
+    EXPECT_EQ(generate(folder / "converted", options).text, expected.text);
+  }
+  const std::filesystem::path next = train(from(run), into(folder / "next")).model;
+  EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(run / "tokenizer/tokenizer.json"));
+}
+
+TEST_F(ModelTokenizer, OfAnOverwrittenRunDoesNotRemain) {
+  const std::filesystem::path run = trained().parent_path();
+  EXPECT_TRUE(std::filesystem::exists(run / "tokenizer/tokenizer.json"));
+  TrainOptions options = into(run);
+  options.overwrite = true;
+  train(Config::parse(tiny_config(2, "32-true")), options);
+  EXPECT_FALSE(std::filesystem::exists(run / "tokenizer"));
+}
+
 TEST_F(ModelTokenizer, MayHaveMoreEntriesThanTheModelIfTheTextHasNone) {
   const std::filesystem::path model = trained();
   json larger = shifted_bytes();

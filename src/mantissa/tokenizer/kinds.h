@@ -24,6 +24,13 @@ std::span<const Kind> kinds();
 /// Returns the tokenizer file of a directory, or an empty path.
 std::filesystem::path find_in_directory(const std::filesystem::path& directory);
 
+/// The folder of a run in which the files of its tokenizer are, also before the run has a model.
+inline constexpr const char* kRunFolder = "tokenizer";
+
+/// Returns the directory with the files of the tokenizer for `path`. A run stands for its `model`, or,
+/// without one, for its kRunFolder; a state stands for its run. Any other path is returned as it is.
+std::filesystem::path files_directory(const std::filesystem::path& path);
+
 /// Returns the tokenizer of bytes.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 

@@ -52,6 +52,16 @@ fs::path find_in_directory(const fs::path& directory) {
   return {};
 }
 
+fs::path files_directory(const fs::path& path) {
+  std::error_code error;  // ignored for inaccessible paths
+  if (fs::exists(path / "config.json", error)) return path;
+  if (fs::exists(path / "model" / "config.json", error)) return path / "model";
+  const fs::path run =
+      fs::exists(path / "state.json", error) ? (path / ".." / "..").lexically_normal() : path;
+  const bool copies = fs::is_directory(run / "state", error) && fs::is_directory(run / kRunFolder, error);
+  return copies ? run / kRunFolder : path;
+}
+
 std::optional<std::int32_t> Tokenizer::id_of(std::string_view) const {
   return std::nullopt;
 }
@@ -113,7 +123,8 @@ std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (spec == "byte") return byte_tokenizer();
   std::error_code error;
-  const fs::path path = fs::is_directory(spec, error) ? find_in_directory(spec) : fs::path(spec);
+  const fs::path path =
+      fs::is_directory(spec, error) ? find_in_directory(files_directory(spec)) : fs::path(spec);
   for (const Kind& kind : kKinds) {
     if (kind.matches(path)) return kind.read(path);
   }

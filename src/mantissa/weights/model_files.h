@@ -18,9 +18,10 @@ namespace mantissa::weights {
 
 struct ModelSource {
   model::ModelConfig config;
-  std::filesystem::path weights;      // empty: initialised from the seed
-  std::filesystem::path directory{};  // contains config.json, and the tokenizer if there is one; empty: none
-  bool state = false;                 // `weights` is a run's state, whose masters are the weights
+  std::filesystem::path weights;  // empty: initialised from the seed
+  // contains config.json (not for a state) and the tokenizer, if there is one; empty: none
+  std::filesystem::path directory{};
+  bool state = false;  // `weights` is a run's state, whose masters are the weights
   std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
 };
 
