@@ -197,5 +197,18 @@ TEST_F(Conversations, AMessageWithATokenBeyondTheModelIsRefusedAndTheConversatio
   EXPECT_FALSE(talk.ask("ab", {}, {}).ids.empty());
 }
 
+TEST_F(Conversations, AJinjaFileReplacesTheModelsTemplate) {
+  write("short.jinja", "{% for m in messages %}{{ m.content }}<e>{% endfor %}");
+  const std::string file = (folder / "short.jinja").string();
+  const PromptFormat format(source, file);
+  EXPECT_EQ(format.template_name(), file);
+  EXPECT_EQ(format.ids_of({{"user", "ab"}}), (std::vector<std::int32_t>{0, 1, kEnd}));
+  write("bad.jinja", "{% for %}");
+  EXPECT_TRUE(has(error_of_format((folder / "bad.jinja").string()), (folder / "bad.jinja").string()));
+  EXPECT_TRUE(has(error_of_format((folder / "none.jinja").string()), "none.jinja"));
+  EXPECT_TRUE(has(error_of_format(folder.path().string()), "not a regular file"));
+  EXPECT_TRUE(has(error_of_format("chatmll"), "did you mean chatml?"));
+}
+
 }  // namespace
 }  // namespace mantissa::dialog

@@ -26,8 +26,8 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages);
 class PromptFormat {
  public:
   /// Reads the tokenizer of `source`, and its chat template for "auto", else the built-in template of this
-  /// name. Throws ConfigError if there is no tokenizer, no template, or no template of this name, and
-  /// FileError or chat::TemplateError if a file is damaged.
+  /// name, or the Jinja file. Throws ConfigError if there is no tokenizer, no template, or no template of
+  /// this name, and FileError or chat::TemplateError if a file is missing or damaged.
   PromptFormat(const weights::ModelSource& source, const std::string& template_name);
 
   /// Returns the ids of the conversation up to the place where the assistant's answer begins. Throws
