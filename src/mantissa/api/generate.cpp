@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "mantissa/api/internal.h"
@@ -123,7 +124,12 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
   options.interrupt = stop;
-  if (o.on_token) options.on_token = TokenEvents(o, options.stop, tokenizer.get(), requests.size());
+  if (o.on_token) {
+    const auto events = std::make_shared<TokenEvents>(o, options.stop, tokenizer.get(), requests.size());
+    options.on_token = [events](std::size_t request, std::int32_t id, double log_prob) {
+      return (*events)(request, id, log_prob);
+    };
+  }
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision), requests, options, o.streams, *device);
   Generations out;

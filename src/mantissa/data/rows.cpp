@@ -164,18 +164,27 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length) {
+  // Ids need no tokenizer, so a file that cannot be read does not matter.
+  const bool text = names_puzzles(files) || text::holds_text(files, format);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(source) : nullptr;
+  const std::string why_none = text && tokenizer == nullptr ? why_no_tokenizer(source) : "";
+  return file_rows(tokenizer.get(), why_none, source.config.vocab_size, files, format, sequence_length);
+}
+
+text::StepData file_rows(const tokenizer::Tokenizer* tokenizer, const std::string& why_none,
+                         std::int64_t vocabulary, const std::vector<std::string>& files,
+                         const std::string& format, std::int64_t sequence_length) {
   const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
-      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
-  if (tokenizer == nullptr) {
+  if (text && tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
                     "the format tokens",
-                    files.front(), why_no_tokenizer(source)));
+                    files.front(), why_none));
   }
-  const std::int64_t vocabulary = source.config.vocab_size;
-  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-                                     : text::read_tokens(files, format, *tokenizer, vocabulary);
+  const std::unique_ptr<tokenizer::Tokenizer> none = tokenizer::make_tokenizer("byte");  // encodes nothing
+  std::vector<std::int32_t> ids =
+      kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
+         : text::read_tokens(files, format, text ? *tokenizer : *none, vocabulary);
   if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }

@@ -69,6 +69,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     return text;
   }
 
+  std::unique_ptr<TextDecoder> text_decoder() const override { return std::make_unique<Text>(*this); }
+
   std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
   std::string name() const override { return name_; }
   std::int32_t separator() const override {
@@ -90,6 +92,45 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool special(std::int32_t id) const override { return known(id) && processor_.IsControl(id); }
 
  private:
+  /// Decodes the last pieces anew with the pieces before them, as far as these change the result: the library
+  /// drops a space before the first text, and joins byte pieces in a row.
+  class Text final : public TextDecoder {
+   public:
+    explicit Text(const SentencePieceTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+    void push(std::int32_t id, std::string& text) override {
+      tokenizer_.check_id(id, count_++);
+      if (tokenizer_.processor_.IsControl(id)) {
+        finish(text);
+        text += tokenizer_.processor_.IdToPiece(id);
+        return;
+      }
+      part_.push_back(id);
+      if (!tokenizer_.processor_.IsByte(id)) pass(text);
+    }
+    void finish(std::string& text) override {
+      pass(text);
+      part_.clear();
+      known_ = 0;
+    }
+
+   private:
+    /// Appends the text of the pieces from `known_` on.
+    void pass(std::string& text) {
+      if (part_.size() == known_) return;
+      const std::size_t before = tokenizer_.decode(std::span(part_).first(known_)).size();
+      text.append(tokenizer_.decode(part_), before);
+      // Pieces without text leave the next one at the beginning.
+      const std::span<const std::int32_t> last = std::span(part_).subspan(known_);
+      if (!tokenizer_.decode(last).empty())
+        part_.erase(part_.begin(), part_.begin() + static_cast<std::ptrdiff_t>(known_));
+      known_ = part_.size();
+    }
+
+    const SentencePieceTokenizer& tokenizer_;
+    std::vector<std::int32_t> part_;  // without control symbols
+    std::size_t known_ = 0, count_ = 0;
+  };
+
   static std::optional<std::int32_t> optional(int id) { return id < 0 ? std::nullopt : std::optional(id); }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;

@@ -11,6 +11,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/io/memory_tensors.h"
+#include "mantissa/io/tensor_source.h"
 #include "mantissa/model/config.h"
 #include "mantissa/runtime/session.h"
 
@@ -23,6 +24,7 @@ struct ModelSource {
   std::filesystem::path directory{};
   bool state = false;  // `weights` is a run's state, whose masters are the weights
   std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
+  std::shared_ptr<const io::TensorSource> tensors{};  // the same, such as those of a GGUF file
 };
 
 /// Makes `tensors` the weights of `source`.
