@@ -245,7 +245,7 @@ std::optional<std::string> HfTokenizer::token_of(std::int32_t id) const {
 
 std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& settings,
                                               const std::string& name) {
-  const nlohmann::json json = parse_json(text, name);
+  const JsonDocument json = parse_document(text, name);
   if (settings.empty()) return std::make_unique<HfTokenizer>(JsonView(json, name), name, std::nullopt);
   const std::string settings_name = (fs::path(name).parent_path() / "tokenizer_config.json").string();
   const nlohmann::json config = parse_json(settings, settings_name);
