@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <exception>
+#include <new>
+
 #include "mantissa/base/error.h"
 #include "mantissa/tokenizer/json.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -10,18 +13,32 @@
 namespace mantissa::tokenizer {
 namespace {
 
-void check(const sentencepiece::util::Status& status, const std::string& name, const char* what) {
-  if (status.ok()) return;
+[[noreturn]] void refuse(const std::string& name, const char* what, const std::string& why) {
   throw ConfigError(
       fmt::format("{}: {}: {}. Fix: give a SentencePiece model, such as a model directory's "
                   "tokenizer.model.",
-                  name, what, status.ToString()));
+                  name, what, why));
+}
+
+/// Calls the library, whose parts throw exceptions of their own for some damaged models.
+template <class Call>
+void check(const std::string& name, const char* what, const Call& call) {
+  sentencepiece::util::Status status;
+  try {
+    status = call();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    refuse(name, what, error.what());
+  }
+  if (!status.ok()) refuse(name, what, status.ToString());
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : name_(file.string()) {
-    check(processor_.LoadFromSerializedProto(read_tokenizer_file(file)), name_, "cannot be loaded");
+    const std::string bytes = read_tokenizer_file(file);
+    check(name_, "cannot be loaded", [&] { return processor_.LoadFromSerializedProto(bytes); });
     if (vocabulary() < 1) throw ConfigError(fmt::format("{}: has no pieces. Fix: give another file.", name_));
     const std::filesystem::path settings = file.parent_path() / "tokenizer_config.json";
     std::error_code error;
@@ -35,7 +52,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<int> ids;
-    check(processor_.Encode({text.data(), text.size()}, &ids), name_, "cannot encode the text");
+    check(name_, "cannot encode the text", [&] {
+      return processor_.Encode({text.data(), text.size()}, &ids);
+    });
     return ids;
   }
 
@@ -52,7 +71,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int> part;
     const auto flush = [&] {
       std::string decoded;
-      if (!part.empty()) check(processor_.Decode(part, &decoded), name_, "cannot decode the ids");
+      if (!part.empty())
+        check(name_, "cannot decode the ids", [&] { return processor_.Decode(part, &decoded); });
       text += decoded;
       part.clear();
     };
