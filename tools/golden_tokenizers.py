@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Writes tests/data/golden/tokenizers/: tiny tokenizers that this script trains, and the ids and texts that the library
-`tokenizers` gives for tricky texts.
+`tokenizers` gives for tricky texts. Writes decoders.json beside this folder: decoders, and the texts of random ids.
 
 usage: golden_tokenizers.py [DIRECTORY]      needs: tokenizers 0.23
 """
 import json
 import pathlib
+import random
 import sys
 
 from tokenizers import AddedToken, Regex, Tokenizer
@@ -159,6 +160,62 @@ def cases():
     yield from word_models().items()
 
 
+# Tokens that some decoder rewrites: bytes of "€" and others, byte-level characters, markers, spaces, contractions.
+PARTS = ["a", "b", "  ", " ", "▁", "▁▁", "▁a", "b▁", "##b", "##", "c</w>", "</w>", ".", " n't", "do not", "€", "", " a ",
+         "<0xE2>", "<0x82>", "<0xAC>", "<0xF0>", "<0x9F>", "<0x98>", "<0xFF>", "<0x41>", "<0x20>", "<0x+A>", "<0x4>",
+         "â", "Ĥ", "¬", "ð", "Ł", "ĺ", "ÿ", "Ġ", "Ġa"]
+
+
+def decoders():
+    strip = lambda start, stop: {"type": "Strip", "content": " ", "start": start, "stop": stop}
+    replace = lambda pattern, content: {"type": "Replace", "pattern": pattern, "content": content}
+    level, fallback, fuse = {"type": "ByteLevel"}, {"type": "ByteFallback"}, {"type": "Fuse"}
+    space = replace({"String": "▁"}, " ")
+    level_step = dict(level, add_prefix_space=True, trim_offsets=True, use_regex=True)
+    yield None
+    yield level_step
+    yield fallback
+    yield fuse
+    yield {"type": "BPEDecoder", "suffix": "</w>"}
+    yield replace({"String": "▁"}, " ")
+    yield replace({"Regex": "[ab]|▁+"}, "xy")
+    yield strip(1, 0)
+    yield strip(0, 2)
+    for scheme in ("always", "never", "first"):
+        yield metaspace(scheme)
+    for cleanup in (True, False):
+        yield {"type": "WordPiece", "prefix": "##", "cleanup": cleanup}
+    for steps in ([space, fallback, fuse, strip(1, 0)], [space, fallback, fuse, strip(2, 0)], [space, fallback, fuse],
+                  [fuse, strip(0, 2)], [fuse, space], [fuse, metaspace("always")], [level_step, strip(1, 0)],
+                  [level_step, {"type": "WordPiece", "prefix": "a", "cleanup": True}], [fallback, level_step],
+                  [{"type": "BPEDecoder", "suffix": "</w>"}, fuse, strip(1, 0)], [fallback, metaspace("first")],
+                  [fuse, fallback], [strip(0, 1), fuse, fuse], [metaspace("always"), strip(1, 0), fallback], []):
+        yield {"type": "Sequence", "decoders": steps}
+
+
+def write_decoders(path):
+    draw = random.Random(5)
+    model = {"type": "WordLevel", "vocab": {part: i for i, part in enumerate(PARTS)}, "unk_token": PARTS[0]}
+    cases = []
+    for decoder in decoders():
+        spec = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+                "pre_tokenizer": None, "post_processor": None, "decoder": decoder, "model": model}
+        tokenizer = Tokenizer.from_str(json.dumps(spec))
+        results = []
+        for _ in range(40):
+            first = draw.choice([0, PARTS.index("<0xE2>"), PARTS.index("â")])  # often only bytes
+            ids = [draw.randrange(first, len(PARTS)) for _ in range(draw.randrange(1, 13))]
+            try:
+                results.append([ids, tokenizer.decode(ids, skip_special_tokens=False)])
+            except BaseException as error:  # Strip panics at a token that is shorter than what it removes
+                if type(error).__name__ != "PanicException":
+                    raise
+        cases.append({"decoder": decoder, "results": results})
+    body = json.dumps({"model": model, "cases": cases}, ensure_ascii=True, separators=(",", ":"))
+    path.write_text(body + "\n")
+    print(f"decoders: {len(cases)}, {len(body)} bytes")
+
+
 def main():
     root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else
                         pathlib.Path(__file__).parent.parent / "tests/data/golden/tokenizers")
@@ -177,6 +234,7 @@ def main():
         body = json.dumps({"tokenizer": spec, "results": results}, ensure_ascii=True, separators=(",", ":"))
         (root / f"{name}.json").write_text(body + "\n")
         print(f"{name}: {tokenizer.get_vocab_size()} tokens, {len(body)} bytes")
+    write_decoders(root.parent / "decoders.json")
 
 
 if __name__ == "__main__":

@@ -54,6 +54,46 @@ TEST_F(ConvertedModel, RunInEveryFormatAndTheLossIsThatOfEval) {
   }
 }
 
+TEST_F(ConvertedModel, OfAGgufFileIsComparedWithItsDequantisedValues) {
+  // Rows of 32 values are whole blocks of q8_0.
+  const std::vector<std::string> sizes = {"model.hidden_size=32", "model.intermediate_size=32"};
+  const std::filesystem::path run = folder / "wide";
+  api::train(api::Config::parse(tiny_config(4, "32-true"), sizes), into(run));
+  api::ConvertOptions o = options("q8_0", "model.gguf");
+  o.in = run;
+  o.format = "gguf";
+  const double before = loss(run / "model");
+  const api::Conversion quantised = api::convert(o);
+  ASSERT_TRUE(quantised.effect);
+  EXPECT_EQ(quantised.effect->loss, before);
+  EXPECT_GT(quantised.effect->kl, 0);
+  // Without --dtype, the directory has the dequantised values.
+  o = options("", "back");
+  o.in = folder / "model.gguf";
+  const api::Conversion back = api::convert(o);
+  ASSERT_TRUE(back.effect);
+  EXPECT_EQ(back.effect->loss, loss(folder / "back"));
+  EXPECT_EQ(back.effect->loss, quantised.effect->converted_loss);
+  EXPECT_EQ(back.effect->converted_loss, back.effect->loss);
+  EXPECT_EQ(back.effect->kl, 0);
+  o = options("bf16", "bf16");
+  o.in = folder / "model.gguf";
+  const api::Conversion rounded = api::convert(o);
+  ASSERT_TRUE(rounded.effect);
+  EXPECT_EQ(rounded.effect->loss, back.effect->loss);
+  EXPECT_EQ(rounded.effect->converted_loss, loss(folder / "bf16"));
+  EXPECT_GT(rounded.effect->kl, 0);
+}
+
+TEST_F(ConvertedModel, OfAStateIsComparedWithItsMasters) {
+  const double before = loss(folder / "run/model");
+  std::filesystem::remove_all(folder / "run/model");
+  const api::Conversion c = api::convert(options("bf16", "bf16"));
+  ASSERT_TRUE(c.effect);
+  EXPECT_EQ(c.effect->loss, before);
+  EXPECT_EQ(c.effect->converted_loss, loss(folder / "bf16"));
+}
+
 TEST_F(ConvertedModel, OptionsAreCheckedBeforeAnythingIsWritten) {
   api::ConvertOptions o = options("bf16", "out");
   o.data = {(folder / "nothing.txt").string()};

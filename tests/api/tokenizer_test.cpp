@@ -164,27 +164,98 @@ TEST_F(ModelTokenizer, ThatIsDamagedIsOneErrorUnlessTheDataAreIds) {
   EXPECT_EQ(train(from(model, ids), into(folder / "a")).steps, 2);
 }
 
-TEST_F(ModelTokenizer, WithIdsBeyondTheModelIsAnErrorWithBothSizes) {
+TEST_F(ModelTokenizer, IsKeptByARunThatHasOnlyAState) {
+  const std::filesystem::path run = trained().parent_path(), state = run / "state/step-00000002";
+  GenerateOptions options;
+  options.prompt = "größer";
+  options.max_new_tokens = 4;
+  const Generation expected = generate(run, options);
+  ASSERT_EQ(expected.prompt_ids.size(), 1 + std::string("größer").size());
+  std::filesystem::remove_all(run / "model");
+  std::filesystem::rename(folder / "tokenizer.json", folder / "elsewhere.json");  // the run has copies
+  for (const std::filesystem::path& model : {run, state}) {
+    EXPECT_EQ(generate(model, options).prompt_ids, expected.prompt_ids);
+    EXPECT_EQ(generate(model, options).text, expected.text);
+    EXPECT_EQ(evaluate(model, {(folder / "text.txt").string()}, "auto", 32, 0, {}).tokens, 31 * 32);
+    EXPECT_EQ(Tokenizer(model.string()).encode("a"), (std::vector<std::int32_t>{0, 'a' + 2}));
+    EXPECT_TRUE(has(from(model).toml(), "tokenizer = \"model\""));
+    ConvertOptions conversion;
+    conversion.in = model;
+    conversion.out = folder / "converted";
+    conversion.overwrite = true;
+    convert(conversion);
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "chat_template.jinja"})
+      EXPECT_EQ(read_all(folder / "converted" / name), read_all(run / "tokenizer" / name)) << name;
+    EXPECT_EQ(generate(folder / "converted", options).text, expected.text);
+  }
+  const std::filesystem::path next = train(from(run), into(folder / "next")).model;
+  EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(run / "tokenizer/tokenizer.json"));
+}
+
+TEST_F(ModelTokenizer, OfAnOverwrittenRunDoesNotRemain) {
+  const std::filesystem::path run = trained().parent_path();
+  EXPECT_TRUE(std::filesystem::exists(run / "tokenizer/tokenizer.json"));
+  TrainOptions options = into(run);
+  options.overwrite = true;
+  train(Config::parse(tiny_config(2, "32-true")), options);
+  EXPECT_FALSE(std::filesystem::exists(run / "tokenizer"));
+}
+
+TEST_F(ModelTokenizer, MayHaveMoreEntriesThanTheModelIfTheTextHasNone) {
   const std::filesystem::path model = trained();
   json larger = shifted_bytes();
   larger["added_tokens"].push_back({{"id", 258},
-                                    {"content", "ab"},
+                                    {"content", "größ"},
                                     {"single_word", false},
                                     {"lstrip", false},
                                     {"rstrip", false},
                                     {"normalized", false},
                                     {"special", false}});
   std::ofstream(model / "tokenizer.json") << larger;
+  const auto refused = [&](const std::string& where, const auto& run) {
+    try {
+      run();
+    } catch (const ConfigError& e) {
+      EXPECT_TRUE(has(e.what(), where + ": the token \"größ\" has the id 258")) << e.what();
+      EXPECT_TRUE(has(e.what(), "vocab_size is 258")) << e.what();
+      return true;
+    }
+    return false;
+  };
   GenerateOptions options;
-  options.prompt = "ab";
-  try {
-    generate(model, options);
-    FAIL();
-  } catch (const ConfigError& e) {
-    EXPECT_TRUE(has(e.what(), "259 entries") && has(e.what(), "vocab_size is 258")) << e.what();
-  }
-  options.prompt = "a";  // has no such id
+  options.prompt = "ist größer";
+  EXPECT_TRUE(refused("the prompt", [&] { generate(model, options); }));
+  options.prompt = "ist gross";
   EXPECT_FALSE(generate(model, options).ids.empty());
+  write("bad.txt", std::string(200, 'a') + "\ngrößer\n" + std::string(800, 'b'));
+  write("good.txt", std::string(1000, 'b'));
+  const std::string bad = (folder / "bad.txt").string(), good = (folder / "good.txt").string();
+  EXPECT_TRUE(refused(bad + ":2", [&] { evaluate(model, {bad}, "auto", 32, 0, {}); }));
+  EXPECT_TRUE(refused(bad + ":2", [&] { train(from(model, {"data.source=" + bad}), into(folder / "a")); }));
+  EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  EXPECT_GT(evaluate(model, {good}, "auto", 32, 0, {}).loss, 0);
+  const std::filesystem::path next = train(from(model, {"data.source=" + good}), into(folder / "a")).model;
+  EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(model / "tokenizer.json"));
+}
+
+TEST_F(ModelTokenizer, MayHaveFewerEntriesThanTheModelWhoseOtherIdsAreNoText) {
+  const std::filesystem::path model = trained();
+  json smaller = shifted_bytes();
+  for (int byte = 0; byte < 256; ++byte) smaller["model"]["vocab"].erase(fmt::format("<0x{:02X}>", byte));
+  smaller["model"]["vocab"]["a"] = 200;  // so ids between 2 and 200 have no token
+  std::ofstream(model / "tokenizer.json") << smaller;
+  GenerateOptions options;
+  options.prompt = "a";
+  options.max_new_tokens = 20;
+  options.temperature = 5;
+  std::string streamed;
+  options.on_token = [&](const Token& token) {
+    streamed += token.text;
+    return true;
+  };
+  const Generation made = generate(model, options);
+  EXPECT_GE(made.ids.size(), 1U);
+  EXPECT_EQ(streamed, made.text);
 }
 
 }  // namespace

@@ -79,5 +79,51 @@ TEST_F(PthModel, TheInputAndFoldersAreNotReplaced) {
   EXPECT_THROW(to(in(), folder / "dir.pth", Layout::pth), FileError);
 }
 
+const InspectedTensor& row_of(const Inspection& seen, const std::string& name) {
+  const auto found =
+      std::ranges::find(seen.tensors, name, [](const InspectedTensor& t) { return t.tensor.name; });
+  if (found == seen.tensors.end()) throw std::out_of_range(name);
+  return *found;
+}
+
+TEST(InspectedPth, NamesSharedStoragesAndStrides) {
+  const std::filesystem::path file = std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/io/pth/views_2.pth";
+  const Inspection seen = inspect(file, {});
+  struct Expected {
+    const char *name, *shares;
+    bool same;
+    std::vector<std::int64_t> strides;
+  };
+  // base is [4, 3, 2]; parameter has a storage of its own.
+  const Expected all[] = {
+      {"base", "", false, {}},       {"same", "base", true, {}},     {"permuted", "base", false, {1, 6, 2}},
+      {"row", "base", false, {}},    {"column", "base", false, {6}}, {"expanded", "base", false, {0, 2, 1}},
+      {"scalar", "base", false, {}}, {"empty", "", false, {}},       {"parameter", "", false, {}}};
+  for (const Expected& e : all) {
+    const TensorPlace& place = row_of(seen, e.name).place;
+    EXPECT_EQ(place.shares_with, e.shares) << e.name;
+    EXPECT_EQ(place.same_elements, e.same) << e.name;
+    EXPECT_EQ(place.strides, e.strides) << e.name;
+  }
+  const std::string text = to_text(seen);
+  EXPECT_NE(text.find("the same elements as base"), std::string::npos) << text;
+  EXPECT_NE(text.find("shares the storage of base; strides [1, 6, 2]"), std::string::npos) << text;
+  const nlohmann::json json = nlohmann::json::parse(to_json(seen));
+  EXPECT_EQ(json["tensors"][2]["strides"], (nlohmann::json{1, 6, 2})) << json["tensors"][2];
+}
+
+TEST(InspectedPth, NotesEntriesThatAreNotTensors) {
+  const std::filesystem::path file = std::filesystem::path(MANTISSA_SOURCE_DIR) / "tests/io/pth/nested_2.pth";
+  const Inspection seen = inspect(file, {});
+  const std::string text = to_text(seen);
+  EXPECT_NE(
+      text.find("note    " + file.string() + ": only the entry \"model\" is read; left out: \"optimizer\"\n"),
+      std::string::npos)
+      << text;
+  EXPECT_NE(text.find("skipped, since they are not tensors: \"bytes\", \"number\""), std::string::npos)
+      << text;
+  EXPECT_EQ(nlohmann::json::parse(to_json(seen))["notes"].size(), 2U);
+}
+
 }  // namespace
 }  // namespace mantissa::convert

@@ -182,5 +182,33 @@ TEST_F(Conversations, MissingFilesAndWrongNamesAreErrorsWithTheFix) {
   EXPECT_TRUE(has(error_of_format("auto"), "no tokenizer"));
 }
 
+TEST_F(Conversations, AMessageWithATokenBeyondTheModelIsRefusedAndTheConversationGoesOn) {
+  json tokenizer = tokenizer_json();
+  tokenizer["added_tokens"].push_back(special(kVocabulary, "<x>"));
+  write("tokenizer.json", tokenizer.dump());
+  Conversation talk = conversation();
+  try {
+    talk.ask("a<x>b", {}, {});
+    FAIL();
+  } catch (const ConfigError& e) {
+    EXPECT_TRUE(has(e.what(), "the conversation: the token \"<x>\" has the id 29")) << e.what();
+  }
+  EXPECT_TRUE(talk.messages().empty());
+  EXPECT_FALSE(talk.ask("ab", {}, {}).ids.empty());
+}
+
+TEST_F(Conversations, AJinjaFileReplacesTheModelsTemplate) {
+  write("short.jinja", "{% for m in messages %}{{ m.content }}<e>{% endfor %}");
+  const std::string file = (folder / "short.jinja").string();
+  const PromptFormat format(source, file);
+  EXPECT_EQ(format.template_name(), file);
+  EXPECT_EQ(format.ids_of({{"user", "ab"}}), (std::vector<std::int32_t>{0, 1, kEnd}));
+  write("bad.jinja", "{% for %}");
+  EXPECT_TRUE(has(error_of_format((folder / "bad.jinja").string()), (folder / "bad.jinja").string()));
+  EXPECT_TRUE(has(error_of_format((folder / "none.jinja").string()), "none.jinja"));
+  EXPECT_TRUE(has(error_of_format(folder.path().string()), "not a regular file"));
+  EXPECT_TRUE(has(error_of_format("chatmll"), "did you mean chatml?"));
+}
+
 }  // namespace
 }  // namespace mantissa::dialog

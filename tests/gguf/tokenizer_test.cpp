@@ -86,6 +86,22 @@ json byte_level(const SplitPattern& split) {
             {"merges", json::parse(R"([["a", "b"], ["ab", "a"]])")}}}};
 }
 
+TEST_F(GgufTokenizer, TokensWithoutARowInTheModelAreLeftOutWithTheirMergesAndANote) {
+  json tokenizer = byte_level(*find_split("smollm"));
+  tokenizer["added_tokens"].push_back(added(6, "<|extra|>", true));
+  const auto [one, same] = through({{"tokenizer.json", tokenizer.dump()}}, 6);
+  ASSERT_EQ(one.size(), 1U);
+  EXPECT_NE(one.front().find("1 token of tokenizer.json left out"), std::string::npos) << one.front();
+  EXPECT_NE(one.front().find("\"<|extra|>\" with the id 6"), std::string::npos) << one.front();
+  EXPECT_EQ(file_of(same, "tokenizer.json"), byte_level(*find_split("smollm")));
+  const auto [notes, fewer] = through({{"tokenizer.json", tokenizer.dump()}}, 4);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes.front().find("3 tokens"), std::string::npos) << notes.front();
+  const json model = file_of(fewer, "tokenizer.json")["model"];
+  EXPECT_EQ(model["vocab"], (json{{"<|end|>", 0}, {"a", 1}, {"b", 2}, {"ab", 3}}));
+  EXPECT_EQ(model["merges"], json::parse(R"([["a", "b"]])"));
+}
+
 TEST_F(GgufTokenizer, ByteLevelBpeOfEverySplitComesBackUnchanged) {
   for (const char* name : {"gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "gpt-4o"}) {
     const json tokenizer = byte_level(*find_split(name));

@@ -1,5 +1,6 @@
 #include "mantissa/text/sources.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -168,10 +169,49 @@ TEST_F(Sources, RecognisesAndRejectsBinidx) {
   EXPECT_EQ(read({bin}, "tokens"), (Ids{1}));  // explicit format: read as raw ids
 }
 
-TEST_F(Sources, TextNeedsAVocabularyOfAtLeastTheTokenizersSize) {
-  const std::string path = files_.write("a.txt", "a");
-  EXPECT_TRUE(has(error<ConfigError>({path}, "auto", 255), "vocab_size to at least 256"));
-  EXPECT_EQ(read({path}, "auto", 50277), (Ids{97}));
+TEST_F(Sources, ATokenizerMayHaveMoreEntriesThanTheModel) {
+  const std::string text = files_.write("a.txt", "aaa\na"),
+                    rows = files_.write("a.jsonl", "{\"text\": \"a\"}");
+  EXPECT_EQ(read({text}, "auto", 98), (Ids{97, 97, 97, 10, 97}));
+  EXPECT_EQ(read({rows, text}, "auto", 98), (Ids{97, 0, 97, 97, 97, 10, 97}));
+  EXPECT_EQ(read({text}, "auto", 50277), (Ids{97, 97, 97, 10, 97}));
+}
+
+TEST_F(Sources, AnIdBeyondTheModelIsNamedWithItsLineAndTheTextThere) {
+  std::string lines;
+  for (int i = 1; i <= 100; ++i) lines += i == 37 ? "some aza\n" : "a\n";
+  const std::string text = files_.write("a.txt", lines);
+  const std::string message = error<ConfigError>({text}, "auto", 'z');
+  for (const char* part :
+       {"a.txt:37: ", "the id 122 in byte", "vocab_size is 122", "some aza", "at least 256"})
+    EXPECT_TRUE(has(message, part));
+  // Every line may be the first, and the last may have no end.
+  for (int line = 1; line <= 9; ++line) {
+    const std::string text =
+        files_.write("b.txt", std::string(static_cast<std::size_t>(line - 1), '\n') + "z");
+    EXPECT_TRUE(has(error<ConfigError>({text}, "auto", 'z'), fmt::format("b.txt:{}: ", line)));
+  }
+  const std::string rows = files_.write("a.jsonl", "{\"text\": \"a\"}\n\n{\"text\": \"bzb\"}\n");
+  EXPECT_TRUE(has(error<ConfigError>({rows}, "auto", 'z'), "a.jsonl:3: "));
+}
+
+TEST_F(Sources, ASeparatorBeyondTheModelIsNamed) {
+  class EndsWithZ final : public tokenizer::Tokenizer {
+   public:
+    Ids encode(std::string_view text) const override { return {text.begin(), text.end()}; }
+    std::string decode(std::span<const std::int32_t> ids) const override { return {ids.begin(), ids.end()}; }
+    std::int64_t vocabulary() const override { return 'z' + 1; }
+    std::string name() const override { return "letters"; }
+    std::int32_t separator() const override { return 'z'; }
+    std::optional<std::string> token_of(std::int32_t) const override { return "<end>"; }
+  };
+  const EndsWithZ letters;
+  const std::string rows = files_.write("a.jsonl", "{\"text\": \"a\"}\n"), text = files_.write("a.txt", "a");
+  EXPECT_EQ(read_tokens({text}, "auto", letters, 'z'), (Ids{'a'}));
+  for (const std::vector<std::string>& files : {std::vector{rows}, std::vector{text, text}}) {
+    const std::string message = error_of<ConfigError>([&] { read_tokens(files, "auto", letters, 'z'); });
+    EXPECT_TRUE(has(message, "the token \"<end>\" separates documents; it has the id 122 in letters"));
+  }
 }
 
 }  // namespace

@@ -108,6 +108,26 @@ const Fault kFaults[] = {
 INSTANTIATE_TEST_SUITE_P(Faults, HfFaults, ::testing::ValuesIn(kFaults),
                          [](const auto& fault) { return fault.param.name; });
 
+TEST(HfTokenizer, OfEqualKeysTheLastCounts) {
+  const auto with = [](const std::string& model) {
+    const text::TempFiles files;
+    return make_tokenizer(files.write("tokenizer.json", "{" + model + "}"));
+  };
+  const std::string merges = R"("merges": [["a", "b"]])";
+  const std::string tail = R"("type": "BPE", "vocab": {"b": 1, "a": 1, "a": 5, "ab": 2, "a": 0}, )" + merges;
+  const std::string first = R"("model": {"type": "BPE", "vocab": {"x": 0}, "merges": []}, )";
+  for (const std::string& model :
+       {R"("model": {)" + tail + "}", first + R"("model": {)" + tail + "}",
+        R"("model": {"vocab": {"y": 7}, )" + tail + "}", R"("model": {"vocab": [1], )" + tail + "}"}) {
+    const auto tokenizer = with(model);
+    EXPECT_EQ(tokenizer->encode("abba"), (std::vector<std::int32_t>{2, 1, 0})) << model;
+    EXPECT_EQ(tokenizer->token_of(1), "b") << model;
+    EXPECT_EQ(tokenizer->token_of(5), std::nullopt) << model;
+    EXPECT_EQ(tokenizer->id_of("x"), std::nullopt) << model;
+  }
+  EXPECT_THROW(with(R"("model": {)" + tail + R"(}, "model": {"type": "BPE", )" + merges + "}"), FileError);
+}
+
 TEST(HfTokenizer, NamesAFileThatIsMissingOrNotJson) {
   text::TempFiles files;
   const std::string missing = files.path("missing.json");

@@ -8,6 +8,7 @@
 
 #include "mantissa/tokenizer/tokenizer.h"
 #include "text/temp_files.h"
+#include "tokenizer/streams.h"
 
 namespace mantissa::tokenizer {
 namespace {
@@ -80,24 +81,12 @@ TEST_P(HfGolden, EveryIdHasATokenThatHasThisId) {
   EXPECT_FALSE(tokenizer->token_of(static_cast<std::int32_t>(tokenizer->vocabulary())));
 }
 
+TEST_P(HfGolden, TheStreamOfAnyIdsJoinsToTheirText) {
+  expect_streams_join(*tokenizer, GetParam());
+}
+
 INSTANTIATE_TEST_SUITE_P(Tokenizers, HfGolden, ::testing::ValuesIn(names()),
                          [](const auto& name) { return name.param; });
-
-TEST(HfTokenizer, PartsOfAStreamJoinToTheText) {
-  for (const char* name : {"gpt2", "llama2", "metaspace_whole"}) {
-    text::TempFiles files;
-    const auto tokenizer = make_tokenizer(
-        files.write("tokenizer.json", read(kGolden / (std::string(name) + ".json"))["tokenizer"].dump()));
-    for (const std::string& text : texts()) {
-      const std::vector<std::int32_t> ids = tokenizer->encode(text);
-      TextStream stream(*tokenizer);
-      std::string joined;
-      for (const std::int32_t id : ids) joined += stream.push(id);
-      joined += stream.finish();
-      EXPECT_EQ(joined, tokenizer->decode(ids)) << name;
-    }
-  }
-}
 
 TEST(HfTokenizer, AMillionEqualCharactersTakeLinearTime) {
   for (const char* name : {"gpt2", "cl100k", "llama2", "unigram", "metaspace_whole"}) {

@@ -7,6 +7,7 @@
 #include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/tokenizer/trie.h"
 #include "text/temp_files.h"
+#include "tokenizer/streams.h"
 
 namespace mantissa::tokenizer {
 namespace {
@@ -101,6 +102,8 @@ TEST(RwkvTokenizer, StreamsWholeCharacters) {
   EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "\xE6\x97\xA5"}));
   EXPECT_EQ(stream.push(0xE6 + 1), "");
   EXPECT_EQ(stream.finish(), "\xE6");
+  expect_streams_join(*tokenizer, "rwkv");
+  expect_streams_join(*make_tokenizer("byte"), "byte");
 }
 
 TEST(RwkvTokenizer, OfADamagedFileIsOneErrorWithTheLine) {

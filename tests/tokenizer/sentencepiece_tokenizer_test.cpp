@@ -1,4 +1,5 @@
 // SentencePiece models: ids, special tokens, settings beside the file, and damaged files.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/tokenizer/tokenizer.h"
 #include "text/temp_files.h"
+#include "tokenizer/streams.h"
 
 namespace mantissa::tokenizer {
 namespace {
@@ -16,7 +18,7 @@ using text::error_of;
 using text::has;
 using Ids = std::vector<std::int32_t>;
 
-enum class Type : char { normal = 1, unknown = 2, control = 3 };
+enum class Type : char { normal = 1, unknown = 2, control = 3, byte = 6 };
 
 /// Returns field `number` of a protobuf message: its bytes, at most 127.
 std::string field(int number, const std::string& bytes) {
@@ -40,6 +42,31 @@ std::string model() {
              "ab",
              -1) +
          field(2, "") + field(3, field(1, "identity"));
+}
+
+/// The same with all byte pieces, and with the settings of a normalizer.
+std::string model_with_bytes(const std::string& normalizer) {
+  std::string pieces = model();
+  pieces.erase(pieces.rfind(field(2, "")));
+  for (unsigned byte = 0; byte < 256; ++byte)
+    pieces += piece(fmt::format("<0x{:02X}>", byte), -9, Type::byte);
+  return pieces + field(2, "\x98\x02\x01") + field(3, field(1, "identity") + normalizer);
+}
+
+TEST(SentencePiece, StreamsOfAnyIdsJoinToTheirText) {
+  text::TempFiles files;
+  // add_dummy_prefix, remove_extra_whitespaces: fields 3 and 4
+  for (const std::string& normalizer :
+       {std::string(), std::string{3 << 3, 0}, std::string{4 << 3, 0}, std::string{3 << 3, 0, 4 << 3, 0}}) {
+    const auto tokenizer = make_tokenizer(files.write("small.model", model_with_bytes(normalizer)));
+    expect_streams_join(*tokenizer, "small.model");
+    TextStream stream(*tokenizer);
+    std::vector<std::string> parts;
+    for (const char* token : {"a", "<0xE2>", "<0x82>", "<0xAC>", "b"})
+      parts.push_back(stream.push(*tokenizer->id_of(token)));
+    EXPECT_EQ(parts, (std::vector<std::string>{"a", "", "", "", "€b"}));
+    EXPECT_EQ(stream.finish(), "");
+  }
 }
 
 TEST(SentencePiece, EncodesAndDecodesByTheLibrary) {

@@ -58,11 +58,6 @@ void check_gguf(const ConvertOptions& o, const convert::Request& request) {
   if (!gguf && request.out.extension() == ".gguf")
     throw ConfigError(fmt::format("{}: add --format gguf, or choose another OUT", o.out.string()));
   if (!gguf) return;
-  if (!o.data.empty()) {
-    throw ConfigError(
-        "--data: cannot be combined with --format gguf; convert the GGUF file to a directory, and compare "
-        "that");
-  }
   const std::optional<Scalar> format = request.change.format;
   const bool written = !format || *format == Scalar::f32 || *format == Scalar::bf16 || *format == Scalar::f16;
   if (!written || request.change.blocks) {

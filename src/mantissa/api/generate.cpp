@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 
 #include "mantissa/api/internal.h"
@@ -10,6 +11,7 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
+#include "mantissa/text/known_ids.h"
 
 namespace mantissa::api {
 namespace {
@@ -23,7 +25,7 @@ std::vector<std::int32_t> ids_of(const Prompt& prompt, const tokenizer::Tokenize
                     data::why_no_tokenizer(source)));
   }
   std::vector<std::int32_t> ids = tokenizer->encode_with_template(prompt.text);
-  data::check_ids(ids, *tokenizer, source.config.vocab_size);
+  text::check_known_ids(ids, *tokenizer, source.config.vocab_size, "the prompt");
   return ids;
 }
 
@@ -62,7 +64,7 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::
                     const std::vector<std::int32_t>& stop) {
   std::vector<std::int32_t> known;
   for (const std::int32_t id : without_end(ids, stop)) {
-    if (id < tokenizer.vocabulary()) known.push_back(id);
+    if (tokenizer.known(id)) known.push_back(id);
   }
   return tokenizer.decode(known);
 }
@@ -84,7 +86,7 @@ class TokenEvents {
     ++sequence.tokens;
     if (sequence.text) {
       const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
-      if (!end && id < tokenizer_->vocabulary()) token.text = sequence.text->push(id);
+      if (!end && tokenizer_->known(id)) token.text = sequence.text->push(id);
       if (end || sequence.tokens == o_.max_new_tokens) token.text += sequence.text->finish();
     }
     return o_.on_token(token);
@@ -122,7 +124,12 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
   options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
   options.interrupt = stop;
-  if (o.on_token) options.on_token = TokenEvents(o, options.stop, tokenizer.get(), requests.size());
+  if (o.on_token) {
+    const auto events = std::make_shared<TokenEvents>(o, options.stop, tokenizer.get(), requests.size());
+    options.on_token = [events](std::size_t request, std::int32_t id, double log_prob) {
+      return (*events)(request, id, log_prob);
+    };
+  }
   std::vector<rollout::Generation> made =
       rollout::complete(source, policy_for(o.precision), requests, options, o.streams, *device);
   Generations out;

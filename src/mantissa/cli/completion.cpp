@@ -29,7 +29,8 @@ Values values_of(std::string_view argument) {
   static const std::vector<std::string_view> kFiles = {
       "FILE",         "FILES",        "PATH",       "CONFIG",
       "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
-      "IN",           "OUT",          "HARDWARE",   "TOKENIZER"};
+      "IN",           "OUT",          "HARDWARE",   "TOKENIZER",
+      "NAME|FILE"};
   if (argument.empty()) return Values::none;
   if (argument == "DIR" || argument == "MODEL") return Values::directories;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;

@@ -56,8 +56,10 @@ const std::vector<Option>& option_rows() {
        "generate"},
       {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
       // chat
-      {"--template", one, "NAME", "auto",
-       "the model's own chat template, or a built-in one: chatml, llama3, qwen, mistral, gemma", "chat"},
+      {"--template", one, "NAME|FILE", "auto",
+       "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a Jinja "
+       "file",
+       "chat"},
       {"--system", one, "TEXT", "", "system message", "chat"},
       {"--max-new-tokens", one, "N", "512", "largest number of tokens of an answer", "chat"},
       // eval

@@ -33,9 +33,7 @@ bool has_tokenizer(const ModelSection& model) {
   const std::filesystem::path path = model.path;
   if (path.empty())
     return !tokenizer::find_in_directory(std::filesystem::path(model.config).parent_path()).empty();
-  std::error_code error;  // ignored for inaccessible paths
-  const bool run = !std::filesystem::exists(path / "config.json", error);
-  return !tokenizer::find_in_directory(run ? path / "model" : path).empty();
+  return !tokenizer::find_in_directory(tokenizer::files_directory(path)).empty();
 }
 
 /// The default is the model's own tokenizer, if it has one.

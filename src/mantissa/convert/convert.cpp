@@ -4,12 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/convert/beside.h"
 #include "mantissa/convert/gguf_in.h"
 #include "mantissa/convert/gguf_out.h"
 #include "mantissa/convert/joined_source.h"
@@ -25,19 +25,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kLargestConfig = std::uint64_t{16} << 20;
-constexpr std::uint64_t kLargestBeside = std::uint64_t{1} << 30;  // a tokenizer file
 constexpr std::string_view kIndexEnd = ".index.json", kSafetensorsIndexEnd = ".safetensors.index.json";
 constexpr const char* kHead = "lm_head.weight";
-
-/// True for weight files of other kinds. They are not rewritten and would contradict the rewritten ones.
-bool is_other_weights(const fs::path& file) {
-  static constexpr std::array kEndings = {".safetensors", ".bin",       ".pt",      ".pth",   ".ckpt",
-                                          ".gguf",        ".ggml",      ".h5",      ".ot",    ".npz",
-                                          ".onnx",        ".onnx_data", ".msgpack", ".tflite"};
-  const std::string name = file.filename().string();
-  return std::find(kEndings.begin(), kEndings.end(), file.extension()) != kEndings.end() ||
-         name.ends_with(".index.json");
-}
 
 bool is_model_directory(const fs::path& path) {
   std::error_code error;
@@ -287,6 +276,8 @@ class Converter {
     io::write_file_atomic(out.beside() / "config.json",
                           config_with_dtype(state.header().model_config, request_.in.path, dtype));
     result_.copied.push_back("config.json");
+    const std::vector<std::string> copied = copy_tokenizer_of_state(request_.in.path, out.beside());
+    result_.copied.insert(result_.copied.end(), copied.begin(), copied.end());
     out.commit();
     return true;
   }

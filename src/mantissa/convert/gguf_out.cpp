@@ -43,10 +43,10 @@ Model model_of(const Source& in) {
     return {std::move(model.config), io::WeightFiles(std::move(model.weights)), read};
   }
   if (in.kind != Source::Kind::model) {
-    throw ConfigError(
-        fmt::format("--format gguf: {} is not a model directory, which needs config.json. Fix: give "
-                    "a model directory, a run with a model, or a GGUF file",
-                    in.path.string()));
+    throw ConfigError(fmt::format(
+        "--format gguf: {} is neither a model directory, which needs config.json, nor a GGUF file. "
+        "Fix: give one of them, or a run with a model",
+        in.path.string()));
   }
   const fs::path config = in.path / "config.json";
   const auto read = [directory = in.path](std::string_view name) -> std::optional<std::string> {

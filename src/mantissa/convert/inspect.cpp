@@ -10,6 +10,7 @@
 #include "mantissa/convert/channel_stats.h"
 #include "mantissa/convert/gguf_in.h"
 #include "mantissa/convert/origin.h"
+#include "mantissa/convert/shared_storages.h"
 #include "mantissa/convert/source.h"
 #include "mantissa/gguf/file_tensors.h"
 #include "mantissa/io/checkpoint.h"
@@ -92,10 +93,12 @@ Inspection inspect(const std::filesystem::path& path, const kernels::Context& ct
     const std::vector<Outlier> found = outliers_within(files, tensor, ctx);
     out.outliers.insert(out.outliers.end(), found.begin(), found.end());
   }
+  find_shared_storages(files, out.tensors);
   add_layers(out);
   std::ranges::stable_sort(out.outliers, std::ranges::greater(), &Outlier::distance);
   out.bytes = files.bytes();
   out.metadata = files.metadata();
+  out.notes = files.notes();
   if (foreign != nullptr) add_types(*foreign, out);
   out.origin = origin_of(out.metadata, out.all);
   return out;

@@ -17,10 +17,18 @@
 
 namespace mantissa::convert {
 
+/// The place of a tensor of PyTorch in its storage.
+struct TensorPlace {
+  std::string shares_with = {};            // the first tensor of the same storage; empty: it is the first
+  bool same_elements = false;              // of the two, in the same order
+  std::vector<std::int64_t> strides = {};  // in elements; empty if the tensor is row-major
+};
+
 struct InspectedTensor {
   io::TensorInfo tensor;
   std::optional<Survey> seen;  // of floating-point tensors with elements
-  std::string stored = {};     // the type in a GGUF file ("Q4_1"); empty: the name of the dtype
+  TensorPlace place = {};
+  std::string stored = {};  // the type in a GGUF file ("Q4_1"); empty: the name of the dtype
 
   std::string_view type() const { return stored.empty() ? io::safetensors_name(tensor.dtype) : stored; }
 };
@@ -33,6 +41,7 @@ struct Inspection {
   std::uint64_t values = 0, bytes = 0;
   std::vector<gguf::TypeCount> types;  // of a GGUF file
   std::string origin;
+  std::vector<std::string> notes;  // on how the file was read
   std::map<std::string, std::string> metadata;
 };
 

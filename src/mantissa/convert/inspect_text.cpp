@@ -9,6 +9,7 @@
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/convert/inspect.h"
+#include "mantissa/convert/shared_storages.h"
 
 namespace mantissa::convert {
 namespace {
@@ -84,12 +85,20 @@ class LossTable {
 std::string row_text(const InspectedTensor& row, std::size_t width) {
   std::string text =
       fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width, row.type(), shape_text(row.tensor.shape));
-  if (!row.seen) return text;
+  const std::string place = place_text(row.place);
+  const auto add = [&](const std::string& note) {
+    if (!note.empty()) text += "  " + note;
+  };
+  if (!row.seen) {
+    add(place);
+    return text;
+  }
   const ValueStats& v = row.seen->values;
   const bool any = v.finite() > 0;
   text += fmt::format("{:>11.3g}{:>11.3g}{:>11.3g}", any ? v.min : std::nan(""), any ? v.max : std::nan(""),
                       v.rms());
-  if (v.nonfinite > 0) text += fmt::format("  {} inf or nan", counted(v.nonfinite, "value", "is", "are"));
+  if (v.nonfinite > 0) add(fmt::format("{} inf or nan", counted(v.nonfinite, "value", "is", "are")));
+  add(place);
   return text;
 }
 
@@ -98,6 +107,11 @@ nlohmann::json row_json(const InspectedTensor& row) {
                          {"dtype", row.type()},
                          {"shape", row.tensor.shape},
                          {"count", row.tensor.count()}};
+  if (!row.place.shares_with.empty()) {
+    json["shares_storage_with"] = row.place.shares_with;
+    json["same_elements"] = row.place.same_elements;
+  }
+  if (!row.place.strides.empty()) json["strides"] = row.place.strides;
   if (!row.seen) return json;
   const ValueStats& v = row.seen->values;
   const bool any = v.finite() > 0;
@@ -239,6 +253,7 @@ std::string to_text(const Inspection& i) {
   std::string text =
       fmt::format("{}: {}, {}, {}\norigin  {}\n\n", i.path.string(), counted(i.tensors.size(), "tensor"),
                   counted(i.values, "value"), human_bytes(static_cast<double>(i.bytes)), i.origin);
+  for (const std::string& note : i.notes) text.insert(text.size() - 1, fmt::format("note    {}\n", note));
   text += type_table(i.types);
   text += fmt::format("{:<{}}  {:<8}{:<16}{:>11}{:>11}{:>11}  {}\n", "tensor", width, "dtype", "shape", "min",
                       "max", "rms", "");
@@ -261,7 +276,8 @@ std::string to_json(const Inspection& i) {
                          {"metadata", i.metadata},
                          {"casts", json_of(i.all)},
                          {"tensors", nlohmann::json::array()},
-                         {"outliers", nlohmann::json::array()}};
+                         {"outliers", nlohmann::json::array()},
+                         {"notes", i.notes}};
   if (!i.types.empty()) json["types"] = types_json(i.types);
   for (const InspectedTensor& t : i.tensors) json["tensors"].push_back(row_json(t));
   for (const Outlier& o : i.outliers) json["outliers"].push_back(outlier_json(o));

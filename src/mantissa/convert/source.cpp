@@ -39,6 +39,12 @@ Source find_source(const fs::path& path) {
   }
   if (!fs::is_directory(path, error)) {
     if (is_gguf(path)) return {Source::Kind::gguf, path, path};
+    if (path.extension() == ".toml") {
+      throw FileError(
+          fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file; it is a "
+                      "config. Fix: give the directory of its run",
+                      path.string()));
+    }
     if (path.extension() != ".json") return {Source::Kind::file, path, path};
     return {Source::Kind::model, path.has_parent_path() ? path.parent_path() : ".", path};
   }

@@ -5,6 +5,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
+#include "mantissa/text/known_ids.h"
 #include "mantissa/text/sources.h"
 #include "mantissa/tokenizer/kinds.h"
 
@@ -25,6 +26,8 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
   }
 }
 
+constexpr const char* kPuzzles = "the puzzles of kk";
+
 bool is_puzzles(const config::RunConfig& config) {
   return names_puzzles(config.data.source);
 }
@@ -35,17 +38,14 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
   if (is_puzzles(config)) {
-    if (tokenizer->vocabulary() > model.vocab_size) {
-      throw ConfigError(fmt::format(
-          "the {} tokenizer has {} entries, but the model's vocab_size is {}; raise model.vocab_size",
-          tokenizer->name(), tokenizer->vocabulary(), model.vocab_size));
-    }
     const std::int64_t needed =
         config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
     const double with_held_out =
         static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
-    return enough_puzzles(config, *tokenizer,
-                          std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+    std::vector<std::int32_t> ids = enough_puzzles(
+        config, *tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+    text::check_known_ids(ids, *tokenizer, model.vocab_size, kPuzzles);
+    return ids;
   }
   return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
 }
@@ -55,6 +55,12 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
   if (!text || config.data.tokenizer != "byte") return;
+  if (model.vocab_size < kByteEntries) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
+                    "model.vocab_size to at least {}",
+                    kByteEntries, model.vocab_size, kByteEntries));
+  }
   const weights::ModelSource origin{model, config.model.path, model_directory(config.model)};
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
   if (tokenizer_file(origin.directory).empty() && !other_size) return;
@@ -158,18 +164,28 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length) {
+  // Ids need no tokenizer, so a file that cannot be read does not matter.
+  const bool text = names_puzzles(files) || text::holds_text(files, format);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(source) : nullptr;
+  const std::string why_none = text && tokenizer == nullptr ? why_no_tokenizer(source) : "";
+  return file_rows(tokenizer.get(), why_none, source.config.vocab_size, files, format, sequence_length);
+}
+
+text::StepData file_rows(const tokenizer::Tokenizer* tokenizer, const std::string& why_none,
+                         std::int64_t vocabulary, const std::vector<std::string>& files,
+                         const std::string& format, std::int64_t sequence_length) {
   const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
-      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
-  if (tokenizer == nullptr) {
+  if (text && tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
                     "the format tokens",
-                    files.front(), why_no_tokenizer(source)));
+                    files.front(), why_none));
   }
-  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-                                     : text::read_tokens(files, format, *tokenizer, source.config.vocab_size);
-  check_ids(ids, *tokenizer, source.config.vocab_size);
+  const std::unique_ptr<tokenizer::Tokenizer> none = tokenizer::make_tokenizer("byte");  // encodes nothing
+  std::vector<std::int32_t> ids =
+      kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
+         : text::read_tokens(files, format, text ? *tokenizer : *none, vocabulary);
+  if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }
 

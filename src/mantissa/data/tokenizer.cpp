@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -61,23 +59,9 @@ std::string why_no_tokenizer(const weights::ModelSource& source) {
                      source.weights.string(), source.config.vocab_size, kByteEntries);
 }
 
-void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer& tokenizer,
-               std::int64_t vocabulary) {
-  if (tokenizer.vocabulary() <= vocabulary) return;
-  const auto beyond = std::find_if(ids.begin(), ids.end(), [&](std::int32_t id) { return id >= vocabulary; });
-  if (beyond == ids.end()) return;
-  throw ConfigError(fmt::format(
-      "the tokenizer {} gives the id {}: it has {} entries, but the model's vocab_size is {}. Fix: use the "
-      "tokenizer of this model, or a model with at least {} entries",
-      tokenizer.name(), *beyond, tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
-}
-
 std::filesystem::path model_directory(const config::ModelSection& section) {
-  const std::filesystem::path path = section.path, of_run = path / "model";
-  std::error_code error;  // ignored for inaccessible paths
-  if (path.empty()) return std::filesystem::path(section.config).parent_path();
-  if (std::filesystem::exists(path / "config.json", error)) return path;
-  return std::filesystem::exists(of_run / "config.json", error) ? of_run : path;
+  if (section.path.empty()) return std::filesystem::path(section.config).parent_path();
+  return tokenizer::files_directory(section.path);
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,
@@ -98,7 +82,7 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
   std::filesystem::path file = spec;
   if (of_model) file = tokenizer_file(model_directory(config.model));
-  if (directory) file = tokenizer::find_in_directory(spec);
+  if (directory) file = tokenizer::find_in_directory(tokenizer::files_directory(spec));
   if (file.empty()) return {};
   std::vector<std::pair<std::string, std::string>> files;
   const auto take = [&](const std::filesystem::path& from, const std::string& name) {

@@ -29,11 +29,8 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& s
 /// Returns why tokenizer_of() returns null: the tokenizer file, or the size of the vocabulary.
 std::string why_no_tokenizer(const weights::ModelSource& source);
 
-/// Throws ConfigError with both sizes if an id is not in the model's vocabulary.
-void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer& tokenizer,
-               std::int64_t vocabulary);
-
-/// Returns the directory of the config's model: model.path, the model of a run, or that of model.config.
+/// Returns the directory of the config's model: model.path, the model of a run (or, without one, its
+/// tokenizer), or that of model.config.
 /// Empty for a model written in the config.
 std::filesystem::path model_directory(const config::ModelSection& section);
 

@@ -75,7 +75,8 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   };
   options.on_token = [&](std::size_t, std::int32_t id, double) {
     const bool ends = std::ranges::binary_search(options.stop, id);
-    if (!ends && !format_.tokenizer().special(id)) add(stream.push(id));
+    const tokenizer::Tokenizer& tokenizer = format_.tokenizer();
+    if (!ends && !tokenizer.special(id) && tokenizer.known(id)) add(stream.push(id));
     return true;
   };
   rollout::Continuation continued = sequence_.extend(prompt, options);

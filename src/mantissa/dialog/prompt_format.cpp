@@ -11,11 +11,13 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
+#include "mantissa/text/known_ids.h"
 
 namespace mantissa::dialog {
 namespace {
 
 constexpr std::string_view kAuto = "auto";
+constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
 
 std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource& source) {
   if (auto bytes = data::tokenizer_of(source)) return bytes;
@@ -30,8 +32,12 @@ chat::Template choose_template(const std::filesystem::path& directory, const std
   const std::vector<std::string> builtin = chat::builtin_template_names();
   if (name != kAuto) {
     if (const auto source = chat::builtin_template(name)) return chat::Template::parse(*source, name);
+    std::error_code error;  // an inaccessible file does not exist
+    const bool exists = std::filesystem::exists(name, error);
+    if (exists || name.find('/') != std::string::npos || name.ends_with(".jinja"))
+      return chat::Template::parse(io::read_text_file(name, kLargestTemplate), name);
     const auto near = nearest(name, builtin);
-    throw ConfigError(fmt::format("--template {}: expected auto or one of {}{}", io::in_quotes(name),
+    throw ConfigError(fmt::format("--template {}: expected auto, a file, or one of {}{}", io::in_quotes(name),
                                   fmt::join(builtin, ", "),
                                   near ? fmt::format("; did you mean {}?", *near) : ""));
   }
@@ -39,9 +45,10 @@ chat::Template choose_template(const std::filesystem::path& directory, const std
     if (const auto own = chat::find_model_template(directory))
       return chat::Template::parse(own->source, own->name);
   }
-  throw ConfigError(fmt::format("{}: no chat template. Fix: choose a built-in one with --template: {}",
-                                directory.empty() ? "the model" : directory.string(),
-                                fmt::join(builtin, ", ")));
+  throw ConfigError(
+      fmt::format("{}: no chat template. Fix: choose a built-in one with --template: {}, or give a Jinja "
+                  "file",
+                  directory.empty() ? "the model" : directory.string(), fmt::join(builtin, ", ")));
 }
 
 }  // namespace
@@ -53,7 +60,8 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
 }
 
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
-    : tokenizer_(read_tokenizer(source)),
+    : vocabulary_(source.config.vocab_size),
+      tokenizer_(read_tokenizer(source)),
       special_tokens_(source.directory.empty() ? nlohmann::ordered_json::object()
                                                : chat::special_tokens(source.directory)),
       template_(choose_template(source.directory, template_name)) {
@@ -65,7 +73,9 @@ std::string PromptFormat::render(const std::vector<Message>& messages, bool add_
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {
-  return tokenizer_->encode(render(messages, true));
+  std::vector<std::int32_t> ids = tokenizer_->encode(render(messages, true));
+  text::check_known_ids(ids, *tokenizer_, vocabulary_, "the conversation");
+  return ids;
 }
 
 void PromptFormat::find_ends(const weights::ModelSource& source) {

@@ -26,12 +26,13 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages);
 class PromptFormat {
  public:
   /// Reads the tokenizer of `source`, and its chat template for "auto", else the built-in template of this
-  /// name. Throws ConfigError if there is no tokenizer, no template, or no template of this name, and
-  /// FileError or chat::TemplateError if a file is damaged.
+  /// name, or the Jinja file. Throws ConfigError if there is no tokenizer, no template, or no template of
+  /// this name, and FileError or chat::TemplateError if a file is missing or damaged.
   PromptFormat(const weights::ModelSource& source, const std::string& template_name);
 
   /// Returns the ids of the conversation up to the place where the assistant's answer begins. Throws
-  /// chat::TemplateError, for example if the template rejects a system message.
+  /// chat::TemplateError, for example if the template rejects a system message, and ConfigError for a token
+  /// that is not in the model's vocabulary.
   std::vector<std::int32_t> ids_of(const std::vector<Message>& messages) const;
 
   /// Returns the ids that end an answer: `eos_token_id` of generation_config.json and config.json, the
@@ -46,6 +47,7 @@ class PromptFormat {
   std::string render(const std::vector<Message>& messages, bool add_generation_prompt) const;
   void find_ends(const weights::ModelSource& source);
 
+  std::int64_t vocabulary_;  // of the model
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
   nlohmann::ordered_json special_tokens_;
   chat::Template template_;

@@ -18,8 +18,8 @@ namespace mantissa::eval {
 /// The original model, and the rows over which it is compared with another.
 class EffectRows {
  public:
-  /// Reads `files`. Throws ConfigError if `in` is not a model directory, and otherwise as evaluate_model()
-  /// does.
+  /// Reads `files` with the tokenizer of `in`: a model directory, a state, or a GGUF file, whose model has
+  /// the dequantised weights. Throws ConfigError for any other file, and otherwise as evaluate_model() does.
   EffectRows(const convert::Source& in, precision::Policy policy, const Files& files);
 
   /// Runs both models row by row. Both are in memory at the same time, except for mapped files. Returns null

@@ -20,6 +20,7 @@
 #include "mantissa/plan/rules.h"
 #include "mantissa/rollout/complete.h"
 #include "mantissa/text/kk_reward.h"
+#include "mantissa/text/known_ids.h"
 #include "mantissa/text/sources.h"
 
 namespace mantissa::eval {
@@ -58,7 +59,10 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
   const std::vector<text::KkPuzzle> puzzles = text::generate(options);
   std::vector<rollout::Request> requests;
-  for (const text::KkPuzzle& p : puzzles) requests.push_back({tokenizer.encode_with_template(p.prompt), 0});
+  for (const text::KkPuzzle& p : puzzles) {
+    requests.push_back({tokenizer.encode_with_template(p.prompt), 0});
+    text::check_known_ids(requests.back().prompt, tokenizer, source.config.vocab_size, "a puzzle");
+  }
   rollout::GenerateOptions generate;
   generate.max_new_tokens = kLongestAnswer;
   generate.interrupt = stop;
@@ -70,7 +74,9 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
   std::int64_t formed = 0;
   std::int64_t right = 0;
   for (std::size_t i = 0; i < puzzles.size(); ++i) {
-    const std::string text = puzzles[i].prompt + tokenizer.decode(answers[i].ids);
+    std::vector<std::int32_t> ids = answers[i].ids;
+    std::erase_if(ids, [&](std::int32_t id) { return !tokenizer.known(id); });
+    const std::string text = puzzles[i].prompt + tokenizer.decode(ids);
     const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
     formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
     right += reward.answer > 0 ? 1 : 0;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/gguf/sentencepiece_merges.h"
 #include "mantissa/gguf/special_tokens.h"
@@ -101,7 +103,10 @@ class TokenizerWriter {
     header_.add("tokenizer.ggml.pre", split->name);
     tokens(model);
     std::vector<std::string> merges;
-    for (const auto& [left, right] : merges_of(model)) merges.push_back(left + " " + right);
+    for (const auto& [left, right] : merges_of(model)) {
+      if (ids_.contains(left) && ids_.contains(right) && ids_.contains(left + right))
+        merges.push_back(left + " " + right);
+    }
     header_.add("tokenizer.ggml.merges", merges);
     special_tokens();
   }
@@ -125,10 +130,14 @@ class TokenizerWriter {
     const auto size = static_cast<std::size_t>(config_.vocab_size);
     std::vector<std::string> all(size);
     std::vector<std::int32_t> kinds(size, static_cast<std::int32_t>(TokenKind::unused));
+    std::map<std::int64_t, std::string> left_out;  // tokens without a row in the model
     const auto put = [&](const json& id, const std::string& token, std::int32_t kind) {
-      if (!id.is_number_integer() || id < 0 || id >= config_.vocab_size)
-        fail(fmt::format("the token {} has the id {}, outside the model's vocabulary of {}",
-                         io::in_quotes(token), id.dump(), size));
+      if (!id.is_number_integer() || id < 0)
+        fail(fmt::format("the token {} has the id {}", io::in_quotes(token), id.dump()));
+      if (id >= config_.vocab_size) {
+        left_out.emplace(id.get<std::int64_t>(), token);
+        return;
+      }
       const auto i = id.get<std::size_t>();
       all[i] = token;
       kinds[i] = kind;
@@ -159,6 +168,13 @@ class TokenizerWriter {
       } else {
         ids_.emplace(all[i], i);
       }
+    }
+    if (!left_out.empty()) {
+      const auto& [id, token] = *left_out.begin();
+      notes_.push_back(fmt::format(
+          "{} of {} left out, which the model's vocab_size of {} excludes: the first is {} with the "
+          "id {}",
+          counted(left_out.size(), "token"), kFile, size, io::in_quotes(token), id));
     }
     header_.add("tokenizer.ggml.tokens", all);
     header_.add("tokenizer.ggml.token_type", kinds);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -32,6 +33,14 @@ class TensorSource {
   virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }
   /// Returns the names of the other tensors that are the same memory in the model that was saved.
   virtual std::vector<std::string> same_as(const TensorInfo& /*tensor*/) const { return {}; }
+  /// The place of a tensor that is a view of a storage, which other tensors may share.
+  struct View {
+    std::uint64_t storage = 0, begin = 0;    // of the storage and of the first element, in bytes of the file
+    std::vector<std::int64_t> strides = {};  // in elements; empty if the tensor is row-major
+    friend bool operator==(const View&, const View&) = default;
+  };
+  /// Returns the tensor's place, or null for a file without storages.
+  virtual std::optional<View> view_of(const TensorInfo& /*tensor*/) const { return std::nullopt; }
   /// Returns notes for the user on how the file was read.
   virtual std::vector<std::string> notes() const { return {}; }
 

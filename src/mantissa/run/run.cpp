@@ -18,6 +18,7 @@
 #include "mantissa/run/journal.h"
 #include "mantissa/run/observations.h"
 #include "mantissa/runtime/process.h"
+#include "mantissa/tokenizer/kinds.h"
 #include "mantissa/train/health_watch.h"
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
@@ -105,12 +106,25 @@ class Run {
                                    trainer_.machine(), trainer_.device(), told_);
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
+    write_tokenizer();
     predicted_peak_ = plan.peak_bytes;
     for (const std::string& note : told_.notes) tell(note);
     for (const std::string& warning : told_.warnings) {
       if (events_.on_warning) events_.on_warning({warning});
     }
     if (events_.on_plan) events_.on_plan(plan);
+  }
+
+  /// Keeps the files that belong to the model's text, so that a state can be used without a model.
+  void write_tokenizer() const {
+    const std::filesystem::path folder = out_ / tokenizer::kRunFolder;
+    if (files_.empty()) {
+      std::filesystem::remove_all(folder);  // of the run that is overwritten
+      return;
+    }
+    io::AtomicDirectory directory(folder);
+    for (const auto& [name, text] : files_) io::write_file_atomic(directory.beside() / name, text);
+    directory.commit();
   }
 
   /// Keeps the weights before the first step, for ParameterHealth::never_moved.

@@ -10,7 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/text/id_dtype.h"
-#include "mantissa/text/sources.h"
+#include "mantissa/text/known_ids.h"
 #include "mantissa/text/unicode.h"
 
 namespace mantissa::text {
@@ -85,12 +85,11 @@ class Lines {
   std::int64_t number_ = 0;
 };
 
-void require_room_for(const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
-  if (tokenizer.vocabulary() <= vocabulary) return;
-  throw ConfigError(
-      fmt::format("data.tokenizer = \"{}\" has {} entries, but the model's vocabulary has {}; set "
-                  "model.vocab_size to at least {}",
-                  tokenizer.name(), tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
+// Appends the separator before the next document, unless it is already there.
+void separate(const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
+              std::vector<std::int32_t>& ids) {
+  if (!ids.empty() && ids.back() != tokenizer.separator())
+    ids.push_back(known_separator(tokenizer, vocabulary));
 }
 
 // Returns the document of line `number`. `line` is one JSON object.
@@ -151,24 +150,26 @@ std::uint32_t id_at(const unsigned char* bytes, std::size_t width) {
 
 void append_text_file(const std::string& path, const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                       std::vector<std::int32_t>& ids) {
-  require_room_for(tokenizer, vocabulary);
   Input input(path);
   std::string text(input.bytes, '\0');
   input.read(text.data(), text.size());
-  if (!ids.empty() && ids.back() != tokenizer.separator()) ids.push_back(tokenizer.separator());
+  separate(tokenizer, vocabulary, ids);
   const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  check_known_ids_of_file(tokens, text, tokenizer, vocabulary, path);
   ids.insert(ids.end(), tokens.begin(), tokens.end());
 }
 
 void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,
                        std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
-  require_room_for(tokenizer, vocabulary);
   Input input(path);
-  if (!ids.empty() && ids.back() != tokenizer.separator()) ids.push_back(tokenizer.separator());
+  separate(tokenizer, vocabulary, ids);
   Lines lines(input);
   for (std::string line; lines.next(line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    append_document(document_of(line, path, lines.number()), tokenizer, ids);
+    const std::vector<std::int32_t> tokens = tokenizer.encode(document_of(line, path, lines.number()));
+    check_known_ids(tokens, tokenizer, vocabulary, fmt::format("{}:{}", path, lines.number()));
+    ids.insert(ids.end(), tokens.begin(), tokens.end());
+    ids.push_back(known_separator(tokenizer, vocabulary));
   }
 }
 

@@ -11,7 +11,7 @@
 namespace mantissa::text {
 
 /// Appends the ids of a plain-text file to `ids`, after a separator unless `ids` is empty or ends with one.
-/// Throws ConfigError if the tokenizer has more entries than `vocabulary`.
+/// Throws ConfigError with the line if the text has an id that is not below `vocabulary`.
 void append_text_file(const std::string& path, const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
                       std::vector<std::int32_t>& ids);
 

@@ -122,13 +122,6 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
   });
 }
 
-void append_document(std::string_view document, const tokenizer::Tokenizer& tokenizer,
-                     std::vector<std::int32_t>& ids) {
-  const std::vector<std::int32_t> tokens = tokenizer.encode(document);
-  ids.insert(ids.end(), tokens.begin(), tokens.end());
-  ids.push_back(tokenizer.separator());
-}
-
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {

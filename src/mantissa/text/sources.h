@@ -19,10 +19,6 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 /// ids.
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
 
-/// Appends a document and the separator that ends it to `ids`.
-void append_document(std::string_view document, const tokenizer::Tokenizer& tokenizer,
-                     std::vector<std::int32_t>& ids);
-
 /// Returns the concatenated ids of all files. `patterns` as for expand_files. Formats:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
 ///   jsonl   One JSON object per line with the document in the string field `text`. A separator
@@ -32,8 +28,9 @@ void append_document(std::string_view document, const tokenizer::Tokenizer& toke
 ///   auto    By file name extension. .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens: tokens.
 ///
 /// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
-/// for an unknown format or a tokenizer larger than `vocabulary`. Throws FileError, with file and line or
-/// position, for a file that does not match its format, and if all files together contain no tokens.
+/// for an unknown format, and for text in which an id of the tokenizer is not below `vocabulary`. Throws
+/// FileError, with file and line or position, for a file that does not match its format, and if all files
+/// together contain no tokens.
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
 

@@ -34,43 +34,20 @@ std::size_t space_after(std::string_view text, std::size_t start) {
   return start;
 }
 
-}  // namespace
-
-TokenFinder::TokenFinder(std::vector<const AddedToken*> tokens) : tokens_(std::move(tokens)) {
-  for (const AddedToken* token : tokens_) {
-    std::uint32_t node = 0;
-    for (const char c : token->pattern) {
-      const auto byte = static_cast<unsigned char>(c);
-      if (node == 0) first_bytes_[byte] = true;
-      const std::uint64_t key = std::uint64_t{node} << 8 | byte;
-      if (const std::uint32_t* found = next_.find(key)) {
-        node = *found;
-        continue;
-      }
-      node = static_cast<std::uint32_t>(leaves_.size());
-      leaves_.push_back(nullptr);
-      next_.set(key, node);
-    }
-    leaves_[node] = token;
-    if (token->single_word && !word_after_) {
-      const std::string word = word_class(true);
-      word_after_ = Pattern::pcre2("\\G" + word, "\\w");
-      word_before_ = Pattern::pcre2("\\G(?<=" + word + ")", "\\w");
-    }
-  }
+std::vector<std::string_view> patterns_of(const std::vector<const AddedToken*>& tokens) {
+  std::vector<std::string_view> patterns;
+  for (const AddedToken* token : tokens) patterns.push_back(token->pattern);
+  return patterns;
 }
 
-const AddedToken* TokenFinder::longest_at(std::string_view text, std::size_t at) const {
-  const AddedToken* longest = nullptr;
-  std::uint32_t node = 0;
-  while (at < text.size()) {
-    const std::uint32_t* next = next_.find(std::uint64_t{node} << 8 | static_cast<unsigned char>(text[at]));
-    if (!next) break;
-    node = *next;
-    ++at;
-    if (leaves_[node]) longest = leaves_[node];
-  }
-  return longest;
+}  // namespace
+
+TokenFinder::TokenFinder(std::vector<const AddedToken*> tokens)
+    : tokens_(std::move(tokens)), search_(patterns_of(tokens_)) {
+  if (std::ranges::none_of(tokens_, &AddedToken::single_word)) return;
+  const std::string word = word_class(true);
+  word_after_ = Pattern::pcre2("\\G" + word, "\\w");
+  word_before_ = Pattern::pcre2("\\G(?<=" + word + ")", "\\w");
 }
 
 bool TokenFinder::stands_alone(std::string_view text, std::size_t start, std::size_t end,
@@ -87,23 +64,16 @@ void TokenFinder::split(const Piece& piece, MatchMemory& memory, AddedSink sink)
   const auto rest = [&](std::size_t end) {
     if (done < end) sink(nullptr, piece.part(done, end));
   };
-  if (!tokens_.empty()) {
-    for (std::size_t at = 0; at < text.size();) {
-      const AddedToken* token =
-          first_bytes_[static_cast<unsigned char>(text[at])] ? longest_at(text, at) : nullptr;
-      if (!token) {
-        ++at;
-        continue;
-      }
-      std::size_t start = at, end = at + token->pattern.size();
-      at = end;  // also if the token does not stand alone
-      if (token->single_word && !stands_alone(text, start, end, memory)) continue;
-      if (token->strip_left) start = std::max(space_before(text, start), done);
-      if (token->strip_right) end = space_after(text, end);
-      rest(start);
-      sink(token, Piece{});
-      done = end;
-    }
+  for (std::size_t at = 0; const auto found = search_.find(text, at);) {
+    const AddedToken& token = *tokens_[found->pattern];
+    auto [start, end, pattern] = *found;
+    at = end;  // also if the token does not stand alone
+    if (token.single_word && !stands_alone(text, start, end, memory)) continue;
+    if (token.strip_left) start = std::max(space_before(text, start), done);
+    if (token.strip_right) end = space_after(text, end);
+    rest(start);
+    sink(&token, Piece{});
+    done = end;
   }
   rest(text.size());
 }

@@ -11,6 +11,7 @@
 #include "mantissa/tokenizer/flat_map.h"
 #include "mantissa/tokenizer/json.h"
 #include "mantissa/tokenizer/model.h"
+#include "mantissa/tokenizer/multi_search.h"
 #include "mantissa/tokenizer/normalizers.h"
 #include "mantissa/tokenizer/patterns.h"
 #include "mantissa/tokenizer/piece.h"
@@ -36,14 +37,10 @@ class TokenFinder {
   void split(const Piece& piece, MatchMemory& memory, AddedSink sink) const;
 
  private:
-  const AddedToken* longest_at(std::string_view text, std::size_t at) const;
   bool stands_alone(std::string_view text, std::size_t start, std::size_t end, MatchMemory& memory) const;
 
   std::vector<const AddedToken*> tokens_;
-  // A trie of the patterns: node and byte to the next node. Node 0 is the root.
-  IntegerMap<std::uint32_t> next_;
-  std::vector<const AddedToken*> leaves_{nullptr};
-  bool first_bytes_[256] = {};
+  MultiSearch search_;  // for the patterns, in the order of the tokens
   std::optional<Pattern> word_before_, word_after_;
 };
 

@@ -105,6 +105,11 @@ void Bpe::read_merges(const JsonView& json) {
   if (!json.json().is_array()) json.fail("expected an array of merges");
   merges_ = IntegerMap<Merge>(json.json().size());
   joints_ = IntegerMap<bool>(1024);
+  std::vector<bool> no_text(vocabulary_.tokens.size());  // tokens whose text is not their spelling
+  for (const std::int32_t byte : bytes_) {
+    if (byte >= 0) no_text[static_cast<std::size_t>(byte)] = true;
+  }
+  if (unknown_) no_text[static_cast<std::size_t>(*unknown_)] = true;
   std::int32_t rank = 0;
   std::string left, right;
   const auto fail = [&](std::size_t index, const std::string& message) {
@@ -138,10 +143,8 @@ void Bpe::read_merges(const JsonView& json) {
     const std::int32_t left_id = id(left), right_id = id(right);
     merges_.set(pair_key(left_id, right_id), {rank++, id(whole)});
     merged_.push_back(id(whole));
-    const auto is_text = [&](std::int32_t token) {
-      return token != unknown_ && std::find(bytes_.begin(), bytes_.end(), token) == bytes_.end();
-    };
-    if (!bytes_.empty() || unknown_) few_is_same_ = few_is_same_ && is_text(left_id) && is_text(right_id);
+    const auto is_text = [&](std::int32_t token) { return !no_text[static_cast<std::size_t>(token)]; };
+    few_is_same_ = few_is_same_ && is_text(left_id) && is_text(right_id);
     if (left.empty() || right.empty()) continue;
     std::size_t last = left.size() - 1, first = 0;
     while ((static_cast<unsigned char>(left[last]) & 0xC0) == 0x80) --last;

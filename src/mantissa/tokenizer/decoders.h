@@ -1,20 +1,39 @@
-// Decoders: from tokens back to text.
+// Decoders: from tokens back to text, also while the tokens arrive.
 #pragma once
 
 #include <memory>
-#include <string>
-#include <vector>
+#include <string_view>
 
 #include "mantissa/tokenizer/json.h"
-#include "mantissa/tokenizer/patterns.h"
+#include "mantissa/tokenizer/piece.h"
 
 namespace mantissa::tokenizer {
 
+/// A part of the tokens' text: whole characters. A step may join tokens and pass them on before the last one
+/// has arrived, so a token has one part or several.
+struct TokenPart {
+  std::string_view text;
+  bool begins = true, ends = true;  // a token
+};
+
+/// Receives parts in order.
+using PartSink = FunctionRef<void(const TokenPart&)>;
+
+/// One decoding. Joined, the parts that it passes on are the text of all tokens.
+class Decoding {
+ public:
+  virtual ~Decoding() = default;
+  /// Takes the next part. Passes on what no later part changes.
+  virtual void push(const TokenPart& part, PartSink sink) = 0;
+  /// Passes on the rest. The last token has ended.
+  virtual void finish(PartSink) {}
+};
+
+/// An immutable decoder. It outlives its decodings.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Rewrites the tokens; joined, the last ones are the text.
-  virtual void apply(std::vector<std::string>& tokens, MatchMemory& memory) const = 0;
+  virtual std::unique_ptr<Decoding> begin() const = 0;
 };
 
 /// Reads a decoder of a tokenizer.json. Throws FileError for an unknown type.

@@ -72,7 +72,9 @@ class HfTokenizer final : public Tokenizer {
     return template_.apply(encode(text));
   }
   std::string decode(std::span<const std::int32_t> ids) const override;
+  std::unique_ptr<TextDecoder> text_decoder() const override;
   std::int64_t vocabulary() const override { return vocabulary_; }
+  bool known(std::int32_t id) const override { return spelling(id) != nullptr; }
   std::string name() const override { return name_; }
   std::int32_t separator() const override;
   std::optional<std::int32_t> id_of(std::string_view token) const override;
@@ -87,6 +89,7 @@ class HfTokenizer final : public Tokenizer {
  private:
   std::optional<std::int32_t> named_token(const JsonView& config, std::string_view key) const;
   const std::string* spelling(std::int32_t id) const;
+  class Text;
 
   std::string name_;
   std::unique_ptr<Normalizer> normalizer_;
@@ -175,28 +178,45 @@ const std::string* HfTokenizer::spelling(std::int32_t id) const {
   return token ? &*token : nullptr;
 }
 
-std::string HfTokenizer::decode(std::span<const std::int32_t> ids) const {
-  std::vector<std::string> tokens;
-  tokens.reserve(ids.size());
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::string* token = spelling(ids[i]);
+class HfTokenizer::Text final : public TextDecoder {
+ public:
+  explicit Text(const HfTokenizer& tokenizer) : tokenizer_(tokenizer) {
+    if (tokenizer.decoder_) decoding_ = tokenizer.decoder_->begin();
+  }
+  void push(std::int32_t id, std::string& text) override {
+    const std::string* token = tokenizer_.spelling(id);
     if (!token) {
       throw ConfigError(
           fmt::format("token id {} at position {} is not in the vocabulary of {} (ids 0 to {}). Fix: check "
                       "that the ids come from "
                       "this tokenizer.",
-                      ids[i], i, name_, vocabulary_ - 1));
+                      id, count_, tokenizer_.name_, tokenizer_.vocabulary_ - 1));
     }
-    tokens.push_back(*token);
+    if (decoding_)
+      decoding_->push({*token}, [&](const TokenPart& part) { text += part.text; });
+    else
+      text.append(count_ > 0 ? " " : "").append(*token);
+    ++count_;
   }
-  if (ids.empty()) return "";
-  const MemoryPool::Loan loan(pool_);
-  if (decoder_) decoder_->apply(tokens, (*loan).match);
+  void finish(std::string& text) override {
+    if (decoding_) decoding_->finish([&](const TokenPart& part) { text += part.text; });
+  }
+
+ private:
+  const HfTokenizer& tokenizer_;
+  std::unique_ptr<Decoding> decoding_;
+  std::size_t count_ = 0;
+};
+
+std::unique_ptr<TextDecoder> HfTokenizer::text_decoder() const {
+  return std::make_unique<Text>(*this);
+}
+
+std::string HfTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string text;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (i > 0 && !decoder_) text += ' ';
-    text += tokens[i];
-  }
+  Text decoder(*this);
+  for (const std::int32_t id : ids) decoder.push(id, text);
+  decoder.finish(text);
   return text;
 }
 
@@ -223,15 +243,21 @@ std::optional<std::string> HfTokenizer::token_of(std::int32_t id) const {
 
 }  // namespace
 
+std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& settings,
+                                              const std::string& name) {
+  const JsonDocument json = parse_document(text, name);
+  if (settings.empty()) return std::make_unique<HfTokenizer>(JsonView(json, name), name, std::nullopt);
+  const std::string settings_name = (fs::path(name).parent_path() / "tokenizer_config.json").string();
+  const nlohmann::json config = parse_json(settings, settings_name);
+  return std::make_unique<HfTokenizer>(JsonView(json, name), name, JsonView(config, settings_name));
+}
+
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& file) {
-  const nlohmann::json json = parse_json(read_tokenizer_file(file), file.string());
-  const fs::path config_file = file.parent_path() / "tokenizer_config.json";
+  const std::string text = read_tokenizer_file(file);
+  const fs::path settings = file.parent_path() / "tokenizer_config.json";
   std::error_code error;
-  if (!fs::exists(config_file, error))
-    return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(), std::nullopt);
-  const nlohmann::json config = parse_json(read_tokenizer_file(config_file), config_file.string());
-  return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(),
-                                       JsonView(config, config_file.string()));
+  return parse_hf_tokenizer(text, fs::exists(settings, error) ? read_tokenizer_file(settings) : "",
+                            file.string());
 }
 
 }  // namespace mantissa::tokenizer

@@ -64,8 +64,9 @@ double serde_value(std::string_view digits) {
 // Builds a document from the parser's events.
 class Builder {
  public:
-  explicit Builder(const std::string& file) : file_(file) {}
-  Json result;
+  /// `splits`: the vocabulary is kept apart.
+  Builder(const std::string& file, bool splits) : file_(file), splits_(splits) {}
+  JsonDocument result;
 
   bool null() { return put(nullptr); }
   bool boolean(bool value) { return put(value); }
@@ -74,11 +75,25 @@ class Builder {
   bool number_float(Json::number_float_t, const std::string& digits) { return put(serde_value(digits)); }
   bool string(std::string& value) { return put(std::move(value)); }
   bool binary(Json::binary_t&) { return false; }
-  bool start_object(std::size_t) { return open(Json::object()); }
+  bool start_object(std::size_t) {
+    const bool vocabulary = splits_ && stack_.size() == 2 && keys_[0] == "model" && keys_[1] == "vocab";
+    open(Json::object());
+    if (!vocabulary) return true;
+    result.vocabulary.clear();
+    result.vocabulary_of = stack_.back();
+    return true;
+  }
   bool start_array(std::size_t) { return open(Json::array()); }
   bool end_object() { return close(); }
   bool end_array() { return close(); }
   bool key(std::string& value) {
+    if (stack_.back() == result.vocabulary_of) {
+      member_ = &result.vocabulary.emplace_back(std::move(value), nullptr).second;
+      return true;
+    }
+    if (stack_.size() <= 2) keys_[stack_.size() - 1] = value;
+    // What the last of equal keys replaces is gone.
+    if (stack_.size() == 1 && value == "model") result.vocabulary_of = nullptr;
     member_ = &(*stack_.back())[std::move(value)];
     return true;
   }
@@ -90,8 +105,8 @@ class Builder {
  private:
   Json* place(Json&& value) {
     if (stack_.empty()) {
-      result = std::move(value);
-      return &result;
+      result.json = std::move(value);
+      return &result.json;
     }
     if (stack_.back()->is_array()) {
       stack_.back()->push_back(std::move(value));
@@ -116,14 +131,22 @@ class Builder {
   }
 
   const std::string& file_;
+  bool splits_;
   std::vector<Json*> stack_;
+  std::string keys_[2];  // of the outer two objects
   Json* member_ = nullptr;
 };
 
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file) {
-  Builder builder(file);
+  Builder builder(file, false);
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return std::move(builder.result.json);
+}
+
+JsonDocument parse_document(std::string_view text, const std::string& file) {
+  Builder builder(file, true);
   Json::sax_parse(text.begin(), text.end(), &builder);
   return std::move(builder.result);
 }
@@ -142,21 +165,40 @@ JsonView JsonView::at(std::string_view key) const {
   if (!value_->is_object()) expected(fmt::format("an object with the key \"{}\"", key));
   const auto member = value_->find(key);
   if (member == value_->end()) fail(fmt::format("the key \"{}\" is missing", key));
-  return {*member, file_, fmt::format("{}.{}", path_, key)};
+  return inside(*member, fmt::format("{}.{}", path_, key));
+}
+
+JsonView JsonView::inside(const Json& value, std::string path) const {
+  JsonView view(value, file_, std::move(path));
+  view.document_ = document_;
+  return view;
 }
 
 std::optional<JsonView> JsonView::find(std::string_view key) const {
   if (!value_->is_object()) expected("an object");
   const auto member = value_->find(key);
   if (member == value_->end() || member->is_null()) return std::nullopt;
-  return JsonView(*member, file_, fmt::format("{}.{}", path_, key));
+  return inside(*member, fmt::format("{}.{}", path_, key));
+}
+
+std::size_t JsonView::member_count() const {
+  return is_vocabulary() ? document_->vocabulary.size() : value_->size();
+}
+
+void JsonView::members(FunctionRef<void(const std::string&, const Json&)> each) const {
+  if (!value_->is_object()) expected("an object");
+  if (is_vocabulary()) {
+    for (const auto& [key, value] : document_->vocabulary) each(key, value);
+  } else {
+    for (const auto& [key, value] : value_->get_ref<const Json::object_t&>()) each(key, value);
+  }
 }
 
 std::vector<JsonView> JsonView::items() const {
   if (!value_->is_array()) expected("an array");
   std::vector<JsonView> views;
   for (std::size_t i = 0; i < value_->size(); ++i)
-    views.emplace_back((*value_)[i], file_, fmt::format("{}[{}]", path_, i));
+    views.push_back(inside((*value_)[i], fmt::format("{}[{}]", path_, i)));
   return views;
 }
 

@@ -24,6 +24,13 @@ std::span<const Kind> kinds();
 /// Returns the tokenizer file of a directory, or an empty path.
 std::filesystem::path find_in_directory(const std::filesystem::path& directory);
 
+/// The folder of a run in which the files of its tokenizer are, also before the run has a model.
+inline constexpr const char* kRunFolder = "tokenizer";
+
+/// Returns the directory with the files of the tokenizer for `path`. A run stands for its `model`, or,
+/// without one, for its kRunFolder; a state stands for its run. Any other path is returned as it is.
+std::filesystem::path files_directory(const std::filesystem::path& path);
+
 /// Returns the tokenizer of bytes.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 
@@ -32,6 +39,11 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// that are not UTF-8 become U+FFFD, as with Python's errors="replace". Truncation and padding are ignored,
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
+
+/// Reads the texts of such files, of which `settings` may be empty. `name` is that of the tokenizer in
+/// messages.
+std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& settings,
+                                              const std::string& name);
 
 /// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
 /// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the

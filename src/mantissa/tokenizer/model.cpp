@@ -6,8 +6,9 @@ namespace mantissa::tokenizer {
 
 Vocabulary Vocabulary::read(const JsonView& json) {
   if (!json.json().is_object()) json.fail("expected an object of tokens and their ids");
-  Vocabulary vocabulary{StringMap(json.json().size()), {}};
-  for (const auto& [token, id] : json.json().items()) {
+  Vocabulary vocabulary{StringMap(json.member_count()), {}};
+  vocabulary.tokens.reserve(json.member_count());
+  json.members([&](const std::string& token, const nlohmann::json& id) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(kMostIds)) {
       json.fail(fmt::format("the id of \"{}\" is {}; ids are integers below {}", token, id.dump(), kMostIds));
     }
@@ -15,7 +16,14 @@ Vocabulary Vocabulary::read(const JsonView& json) {
     vocabulary.ids.set(token, static_cast<std::int32_t>(index));
     if (vocabulary.tokens.size() <= index) vocabulary.tokens.resize(index + 1);
     vocabulary.tokens[index] = token;
-  }
+  });
+  if (vocabulary.ids.size() == json.member_count()) return vocabulary;
+  // Of equal keys the last counts.
+  for (std::optional<std::string>& token : vocabulary.tokens) token.reset();
+  json.members([&](const std::string& token, const nlohmann::json& id) {
+    const auto index = id.get<std::size_t>();
+    if (vocabulary.ids.find(token) == static_cast<std::int32_t>(index)) vocabulary.tokens[index] = token;
+  });
   return vocabulary;
 }
 

@@ -56,6 +56,7 @@ class RwkvTokenizer final : public Tokenizer {
   }
 
   std::int64_t vocabulary() const override { return static_cast<std::int64_t>(tokens_.size()); }
+  bool known(std::int32_t id) const override { return id == kEnd || token_of(id).has_value(); }
   std::string name() const override { return name_; }
   std::int32_t separator() const override { return kEnd; }
   std::optional<std::int32_t> eos() const override { return kEnd; }

@@ -2,6 +2,9 @@
 #include <fmt/format.h>
 #include <sentencepiece_processor.h>
 
+#include <exception>
+#include <new>
+
 #include "mantissa/base/error.h"
 #include "mantissa/tokenizer/json.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -10,18 +13,32 @@
 namespace mantissa::tokenizer {
 namespace {
 
-void check(const sentencepiece::util::Status& status, const std::string& name, const char* what) {
-  if (status.ok()) return;
+[[noreturn]] void refuse(const std::string& name, const char* what, const std::string& why) {
   throw ConfigError(
       fmt::format("{}: {}: {}. Fix: give a SentencePiece model, such as a model directory's "
                   "tokenizer.model.",
-                  name, what, status.ToString()));
+                  name, what, why));
+}
+
+/// Calls the library, whose parts throw exceptions of their own for some damaged models.
+template <class Call>
+void check(const std::string& name, const char* what, const Call& call) {
+  sentencepiece::util::Status status;
+  try {
+    status = call();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    refuse(name, what, error.what());
+  }
+  if (!status.ok()) refuse(name, what, status.ToString());
 }
 
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(const std::filesystem::path& file) : name_(file.string()) {
-    check(processor_.LoadFromSerializedProto(read_tokenizer_file(file)), name_, "cannot be loaded");
+    const std::string bytes = read_tokenizer_file(file);
+    check(name_, "cannot be loaded", [&] { return processor_.LoadFromSerializedProto(bytes); });
     if (vocabulary() < 1) throw ConfigError(fmt::format("{}: has no pieces. Fix: give another file.", name_));
     const std::filesystem::path settings = file.parent_path() / "tokenizer_config.json";
     std::error_code error;
@@ -35,7 +52,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<int> ids;
-    check(processor_.Encode({text.data(), text.size()}, &ids), name_, "cannot encode the text");
+    check(name_, "cannot encode the text", [&] {
+      return processor_.Encode({text.data(), text.size()}, &ids);
+    });
     return ids;
   }
 
@@ -52,7 +71,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     std::vector<int> part;
     const auto flush = [&] {
       std::string decoded;
-      if (!part.empty()) check(processor_.Decode(part, &decoded), name_, "cannot decode the ids");
+      if (!part.empty())
+        check(name_, "cannot decode the ids", [&] { return processor_.Decode(part, &decoded); });
       text += decoded;
       part.clear();
     };
@@ -68,6 +88,8 @@ class SentencePieceTokenizer final : public Tokenizer {
     flush();
     return text;
   }
+
+  std::unique_ptr<TextDecoder> text_decoder() const override { return std::make_unique<Text>(*this); }
 
   std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
   std::string name() const override { return name_; }
@@ -90,8 +112,46 @@ class SentencePieceTokenizer final : public Tokenizer {
   bool special(std::int32_t id) const override { return known(id) && processor_.IsControl(id); }
 
  private:
+  /// Decodes the last pieces anew with the pieces before them, as far as these change the result: the library
+  /// drops a space before the first text, and joins byte pieces in a row.
+  class Text final : public TextDecoder {
+   public:
+    explicit Text(const SentencePieceTokenizer& tokenizer) : tokenizer_(tokenizer) {}
+    void push(std::int32_t id, std::string& text) override {
+      tokenizer_.check_id(id, count_++);
+      if (tokenizer_.processor_.IsControl(id)) {
+        finish(text);
+        text += tokenizer_.processor_.IdToPiece(id);
+        return;
+      }
+      part_.push_back(id);
+      if (!tokenizer_.processor_.IsByte(id)) pass(text);
+    }
+    void finish(std::string& text) override {
+      pass(text);
+      part_.clear();
+      known_ = 0;
+    }
+
+   private:
+    /// Appends the text of the pieces from `known_` on.
+    void pass(std::string& text) {
+      if (part_.size() == known_) return;
+      const std::size_t before = tokenizer_.decode(std::span(part_).first(known_)).size();
+      text.append(tokenizer_.decode(part_), before);
+      // Pieces without text leave the next one at the beginning.
+      const std::span<const std::int32_t> last = std::span(part_).subspan(known_);
+      if (!tokenizer_.decode(last).empty())
+        part_.erase(part_.begin(), part_.begin() + static_cast<std::ptrdiff_t>(known_));
+      known_ = part_.size();
+    }
+
+    const SentencePieceTokenizer& tokenizer_;
+    std::vector<std::int32_t> part_;  // without control symbols
+    std::size_t known_ = 0, count_ = 0;
+  };
+
   static std::optional<std::int32_t> optional(int id) { return id < 0 ? std::nullopt : std::optional(id); }
-  bool known(std::int32_t id) const { return id >= 0 && id < vocabulary(); }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;
     throw ConfigError(fmt::format(

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "mantissa/base/error.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -21,6 +22,23 @@ namespace fs = std::filesystem;
 bool is_rwkv(std::string_view name) {
   return name.starts_with("rwkv_vocab") && name.ends_with(".txt");
 }
+
+/// Holds back the bytes of an incomplete character.
+class BytesDecoder final : public TextDecoder {
+ public:
+  explicit BytesDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  void push(std::int32_t id, std::string& text) override {
+    held_ += tokenizer_.decode({&id, 1});
+    const std::size_t complete = held_.size() - incomplete_tail(held_);
+    text.append(held_, 0, complete);
+    held_.erase(0, complete);
+  }
+  void finish(std::string& text) override { text += std::exchange(held_, {}); }
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::string held_;
+};
 
 constexpr Kind kKinds[] = {
     {"tokenizer.json (Hugging Face)", [](std::string_view name) { return name == "tokenizer.json"; },
@@ -52,6 +70,16 @@ fs::path find_in_directory(const fs::path& directory) {
   return {};
 }
 
+fs::path files_directory(const fs::path& path) {
+  std::error_code error;  // ignored for inaccessible paths
+  if (fs::exists(path / "config.json", error)) return path;
+  if (fs::exists(path / "model" / "config.json", error)) return path / "model";
+  const fs::path run =
+      fs::exists(path / "state.json", error) ? (path / ".." / "..").lexically_normal() : path;
+  const bool copies = fs::is_directory(run / "state", error) && fs::is_directory(run / kRunFolder, error);
+  return copies ? run / kRunFolder : path;
+}
+
 std::optional<std::int32_t> Tokenizer::id_of(std::string_view) const {
   return std::nullopt;
 }
@@ -60,27 +88,8 @@ std::optional<std::string> Tokenizer::token_of(std::int32_t) const {
   return std::nullopt;
 }
 
-std::string TextStream::push(std::int32_t id) {
-  ids_.push_back(id);
-  return take(false);
-}
-
-std::string TextStream::finish() {
-  return take(true);
-}
-
-// The text of the new ids is what they add to the text of the ids before: decoders can depend on the first
-// token.
-std::string TextStream::take(bool all) {
-  const std::string before = tokenizer_.decode(std::span(ids_).first(context_));
-  std::string text = tokenizer_.decode(ids_);
-  const bool open = text.ends_with(kReplacement) || incomplete_tail(text) > 0;
-  if (!all && open) return "";  // may be completed by the next id
-  if (text.size() < before.size()) return "";
-  text.erase(0, before.size());
-  ids_.erase(ids_.begin(), ids_.begin() + static_cast<std::ptrdiff_t>(context_));
-  context_ = ids_.size();
-  return text;
+std::unique_ptr<TextDecoder> Tokenizer::text_decoder() const {
+  return std::make_unique<BytesDecoder>(*this);
 }
 
 std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
@@ -113,7 +122,8 @@ std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (spec == "byte") return byte_tokenizer();
   std::error_code error;
-  const fs::path path = fs::is_directory(spec, error) ? find_in_directory(spec) : fs::path(spec);
+  const fs::path path =
+      fs::is_directory(spec, error) ? find_in_directory(files_directory(spec)) : fs::path(spec);
   for (const Kind& kind : kKinds) {
     if (kind.matches(path)) return kind.read(path);
   }

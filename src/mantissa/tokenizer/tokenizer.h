@@ -11,6 +11,17 @@
 
 namespace mantissa::tokenizer {
 
+/// Decodes ids one after the other.
+class TextDecoder {
+ public:
+  virtual ~TextDecoder() = default;
+  /// Appends the text that no later id changes, in complete characters if it is UTF-8. Throws ConfigError if
+  /// the id is not in the vocabulary.
+  virtual void push(std::int32_t id, std::string& text) = 0;
+  /// Appends the rest.
+  virtual void finish(std::string& text) = 0;
+};
+
 /// A vocabulary and its tokenization rule. Immutable; safe to use from several threads at once.
 class Tokenizer {
  public:
@@ -24,8 +35,14 @@ class Tokenizer {
   /// Returns the bytes of `ids`, including those of special tokens. Throws ConfigError with the id and its
   /// position if an id is not in the vocabulary.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  /// Returns a decoder whose parts, joined, are the result of decode(). The tokenizer must outlive it. The
+  /// default is for tokenizers whose text is that of each id by itself.
+  virtual std::unique_ptr<TextDecoder> text_decoder() const;
   /// Returns the number of ids; they are [0, vocabulary()).
   virtual std::int64_t vocabulary() const = 0;
+  /// True if decode() accepts the id: a vocabulary may have gaps, and a model more entries than its
+  /// tokenizer.
+  virtual bool known(std::int32_t id) const { return id >= 0 && id < vocabulary(); }
   /// Returns its name in a config.
   virtual std::string name() const = 0;
   /// Returns the id that ends a document when documents are joined into one stream. Throws ConfigError if the
@@ -47,18 +64,22 @@ class Tokenizer {
 /// each part is complete UTF-8 if the text is.
 class TextStream {
  public:
-  explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  explicit TextStream(const Tokenizer& tokenizer) : decoder_(tokenizer.text_decoder()) {}
   /// Returns the text that `id` completes; empty while a character is incomplete.
-  std::string push(std::int32_t id);
-  /// Returns what push has held back.
-  std::string finish();
+  std::string push(std::int32_t id) {
+    std::string text;
+    decoder_->push(id, text);
+    return text;
+  }
+  /// Returns what push has held back. No id may follow.
+  std::string finish() {
+    std::string text;
+    decoder_->finish(text);
+    return text;
+  }
 
  private:
-  std::string take(bool all);
-
-  const Tokenizer& tokenizer_;
-  std::vector<std::int32_t> ids_;  // those of the last part, which are context, and the new ones
-  std::size_t context_ = 0;        // ids whose text was returned
+  std::unique_ptr<TextDecoder> decoder_;
 };
 
 /// Returns the ids of each text, computed by `threads` threads (0: all processors).

@@ -100,7 +100,9 @@ void append_utf8(char32_t point, std::string& text) {
 std::size_t incomplete_tail(std::string_view text) {
   for (std::size_t bytes = 1; bytes <= std::min<std::size_t>(3, text.size()); ++bytes) {
     const std::size_t at = text.size() - bytes;
-    if (static_cast<unsigned char>(text[at]) < 0xC0) continue;
+    const auto first = static_cast<unsigned char>(text[at]);
+    if (first < 0xC0) continue;
+    if (first < 0xC2 || first > 0xF4) return 0;  // begins no code point
     bool complete = true;
     return sequence(text, at, complete) == bytes && !complete && utf8_length(text[at]) > bytes ? bytes : 0;
   }

@@ -292,6 +292,7 @@ class TensorLoad {
 /// Returns the weight files of `source`.
 io::WeightFiles files_of(const ModelSource& source) {
   if (source.memory != nullptr) return io::WeightFiles(source.memory);
+  if (source.tensors != nullptr) return io::WeightFiles(source.tensors);
   return io::WeightFiles(source.weights, source.state ? std::string(io::kMasterPrefix) : "");
 }
 

@@ -13,6 +13,7 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/error_stats.h"
+#include "mantissa/tokenizer/kinds.h"
 #include "mantissa/weights/model_scales.h"
 
 namespace mantissa::weights {
@@ -34,10 +35,9 @@ ModelSource state_in(const std::filesystem::path& folder) {
   try {
     const io::StateReader state(folder);
     const nlohmann::json config = io::parse_json(state.header().model_config, folder / "state.json");
-    return {model::parse_model_config(config, (folder / "state.json").string()),
-            folder / io::kStateTensors,
-            {},
-            true};
+    const std::filesystem::path files = tokenizer::files_directory(folder);
+    return {model::parse_model_config(config, (folder / "state.json").string()), folder / io::kStateTensors,
+            files == folder ? std::filesystem::path() : files, true};
   } catch (const FileError& e) {
     throw FileError(e.message());  // without its cures, which are for a resumed run
   }

@@ -11,6 +11,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/io/memory_tensors.h"
+#include "mantissa/io/tensor_source.h"
 #include "mantissa/model/config.h"
 #include "mantissa/runtime/session.h"
 
@@ -18,10 +19,12 @@ namespace mantissa::weights {
 
 struct ModelSource {
   model::ModelConfig config;
-  std::filesystem::path weights;      // empty: initialised from the seed
-  std::filesystem::path directory{};  // contains config.json, and the tokenizer if there is one; empty: none
-  bool state = false;                 // `weights` is a run's state, whose masters are the weights
+  std::filesystem::path weights;  // empty: initialised from the seed
+  // contains config.json (not for a state) and the tokenizer, if there is one; empty: none
+  std::filesystem::path directory{};
+  bool state = false;  // `weights` is a run's state, whose masters are the weights
   std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
+  std::shared_ptr<const io::TensorSource> tensors{};  // the same, such as those of a GGUF file
 };
 
 /// Makes `tensors` the weights of `source`.

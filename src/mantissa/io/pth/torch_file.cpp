@@ -158,7 +158,7 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
     if (entry.size < t.storage_bytes)
       fail(fmt::format("needs a storage of {} bytes, but that has {}", t.storage_bytes, entry.size));
     const std::uint64_t width = bytes_of(t.dtype), elements = t.storage_bytes / width;
-    Stored stored{entry.begin, t.strides, *bytes == 0 || is_contiguous(t)};
+    Stored stored{entry.begin, entry.begin, t.strides, *bytes == 0 || is_contiguous(t)};
     if (*bytes > 0) {
       const std::optional<std::uint64_t> last = last_element(t);
       if (!last || *last >= elements)
@@ -196,6 +196,11 @@ std::vector<std::string> TorchFile::same_as(const TensorInfo& tensor) const {
       names.push_back(other.name);
   }
   return names;
+}
+
+std::optional<TensorSource::View> TorchFile::view_of(const TensorInfo& tensor) const {
+  const Stored& at = stored(tensor);
+  return View{at.storage, at.begin, at.contiguous ? std::vector<std::int64_t>() : at.strides};
 }
 
 void TorchFile::read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const {

@@ -28,10 +28,12 @@ class TorchFile final : public TensorSource {
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
   std::span<const std::byte> in_memory(const TensorInfo& tensor) const override;
   std::vector<std::string> same_as(const TensorInfo& tensor) const override;
+  std::optional<View> view_of(const TensorInfo& tensor) const override;
 
  private:
   /// A tensor's bytes in the file.
   struct Stored {
+    std::uint64_t storage = 0;
     std::uint64_t begin = 0;            // of its first element
     std::vector<std::int64_t> strides;  // in elements
     bool contiguous = false;

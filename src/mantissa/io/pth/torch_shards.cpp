@@ -54,4 +54,8 @@ std::vector<std::string> TorchShards::same_as(const TensorInfo& tensor) const {
   return shard(tensor).same_as(tensor);
 }
 
+std::optional<TensorSource::View> TorchShards::view_of(const TensorInfo& tensor) const {
+  return shard(tensor).view_of(tensor);
+}
+
 }  // namespace mantissa::io::pth

@@ -22,6 +22,7 @@ class TorchShards final : public TensorSource {
   void read(const TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
   std::span<const std::byte> in_memory(const TensorInfo& tensor) const override;
   std::vector<std::string> same_as(const TensorInfo& tensor) const override;
+  std::optional<View> view_of(const TensorInfo& tensor) const override;
 
  private:
   const TorchFile& shard(const TensorInfo& tensor) const;

@@ -1,0 +1,16 @@
+// A SentencePiece model, which then encodes and decodes texts.
+#include <memory>
+
+#include "mantissa/tokenizer/kinds.h"
+#include "memory_file.h"
+#include "streams.h"
+
+using namespace mantissa;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const fuzz::MemoryFile file(data, size);
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  fuzz::expect_only_errors([&] { tokenizer = tokenizer::read_sentencepiece_tokenizer(file.path()); });
+  if (tokenizer) fuzz::use(*tokenizer);
+  return 0;
+}
