@@ -111,38 +111,32 @@ void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b,
   for (std::size_t i = 0; i < m; ++i) std::copy_n(edge + i * kSides, n, c + i * ldc);
 }
 
-/// Prefetches the part of A from which the next strip is packed or read into the second-level cache, a few
-/// lines per block of terms.
+/// Prefetches a part of a matrix into the second-level cache, a few lines per block of terms: that of A from
+/// which the next strip is packed or read, or the next tile of C.
 class StripAhead {
  public:
   StripAhead() = default;
-  /// `blocks`: the number of calls of Step().
-  StripAhead(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
-             std::size_t depth, std::size_t blocks)
-      : stride_(from.run_bytes) {
-    const std::size_t length = from.depth_contiguous ? depth : sides;
-    run_ = from.depth_contiguous ? from.At(first, first_depth) : from.At(first_depth, first);
-    runs_ = from.depth_contiguous ? sides : depth;
-    bytes_ = from.Bytes(length);
-    at_ = 0;
-    const std::size_t lines = runs_ * ((bytes_ + kLine - 1) / kLine + 1);
+  /// Rows of `bytes` bytes, `stride` apart. `blocks`: the number of calls of Step() before they are needed.
+  StripAhead(const void* row, std::size_t rows, std::size_t bytes, std::size_t stride, std::size_t blocks)
+      : row_(static_cast<const std::uint8_t*>(row)), rows_(rows), bytes_(bytes), stride_(stride) {
+    const std::size_t lines = rows * ((bytes + kLine - 1) / kLine + 1);
     per_block_ = lines / std::max<std::size_t>(blocks, 1) + 1;
   }
   HWY_INLINE void Step() {
-    for (std::size_t i = 0; i < per_block_ && runs_ > 0; ++i) {
-      __builtin_prefetch(run_ + at_, 0, 2);
+    for (std::size_t i = 0; i < per_block_ && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
       at_ += kLine;
       if (at_ < bytes_) continue;
       at_ = 0;
-      run_ += stride_;
-      --runs_;
+      row_ += stride_;
+      --rows_;
     }
   }
 
  private:
-  static constexpr std::size_t kLine = 64;
-  const std::uint8_t* run_ = nullptr;  // the run that contains the next line
-  std::size_t stride_ = 0, runs_ = 0, bytes_ = 0, at_ = 0, per_block_ = 0;
+  static constexpr std::size_t kLine = kTileRowBytes;
+  const std::uint8_t* row_ = nullptr;  // the row that contains the next line
+  std::size_t rows_ = 0, bytes_ = 0, stride_ = 0, at_ = 0, per_block_ = 0;
 };
 
 /// Packed panels of A and B over the same terms.

@@ -89,7 +89,8 @@ class TileRun {
   /// Bytes of the packed chunk of B: with strips of A and sums, a second-level cache of 2 MB. Columns of a
   /// chunk for which this can be exceeded, because every chunk reads all of A.
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20, kLeastColumns = 128;
-  /// Most terms of leaves that are multiplied before the next ones are packed.
+  /// Terms of short leaves that are packed at a time. Longer leaves are packed one by one: panels of few
+  /// terms stay in the caches, so that A is packed once, for many columns of B.
   static constexpr std::size_t kRangeDepth = 320;
   static constexpr std::size_t kMostStrips = 16;
 
@@ -190,19 +191,18 @@ class TileRun {
         tiles::PackOrRefer(a_.Part(part), row, rows, b.k, b.depth, own + PartAt(range, b, part, kSide));
     }
     Strip strip = {range, own, padded, rows, {}};
-    const Block &first = blocks_[FirstBlock(range)], &end = blocks_[EndBlock(range) - 1];
-    if (row + kSide < last) {
-      strip.ahead = {a_,
-                     row + kSide,
-                     std::min(kSide, m_ - row - kSide),
-                     first.k,
-                     end.k + end.depth - first.k,
-                     blocks * (padded / kSide) * products_.size()};
-    }
+    if (row + kSide < last) strip.ahead = AheadInA(range, row + kSide, blocks * (padded / kSide));
     for (std::size_t j = 0; j < columns; j += kSide)
       RunPanel<Tiles>(strip, {row, rows, column + j, std::min(kSide, columns - j)}, j);
   }
 
+  /// Prefetches the source of the strip from `row` on.
+  tiles::StripAhead AheadInA(const Range& range, std::size_t row, std::size_t blocks) const {
+    const Block &first = blocks_[FirstBlock(range)], &end = blocks_[EndBlock(range) - 1];
+    const std::size_t rows = std::min(kSide, m_ - row), depth = end.k + end.depth - first.k;
+    if (a_.depth_contiguous) return {a_.At(row, first.k), rows, a_.Bytes(depth), a_.run_bytes, blocks};
+    return {a_.At(first.k, row), depth, a_.Bytes(rows), a_.run_bytes, blocks};
+  }
   /// Computes the columns of one panel, which starts at column `at` of the chunk.
   template <class Tiles>
   void RunPanel(Strip& strip, const gemm_plan::GemmTile& t, std::size_t at) const {
@@ -223,7 +223,6 @@ class TileRun {
       SumPass<Tiles>(strip, passes_[range.begin], at, {sums, kSide, t.rows, TileStore::add}, other);
       return Copy(total, c, t);
     }
-    if (adds) Prefetch(c, t);
     bool normal = true, fresh = !adds;
     SumRows<float> before = adds ? c : total;  // the sum of C and earlier leaves
     for (std::size_t i = range.begin; i < range.end; ++i) {
@@ -278,11 +277,6 @@ class TileRun {
     for (; i < n; ++i) to[i] = x[i] + y[i];
   }
   static void AddRows(const float* HWY_RESTRICT x, std::size_t n, float* to) { AddRow(to, x, n, to); }
-  static void Prefetch(const SumRows<float>& c, const gemm_plan::GemmTile& t) {
-    for (std::size_t i = 0; i < t.rows; ++i) {
-      for (std::size_t j = 0; j < t.columns; j += kTileRowBytes / sizeof(float)) hwy::Prefetch(c.Row(i) + j);
-    }
-  }
   static void Copy(const SumRows<float>& from, const SumRows<float>& to, const gemm_plan::GemmTile& t) {
     for (std::size_t i = 0; i < t.rows; ++i) std::copy_n(from.Row(i), t.columns, to.Row(i));
   }
