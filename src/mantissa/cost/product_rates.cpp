@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <random>
 #include <thread>
 
 #include "mantissa/kernels/gemm.h"
@@ -12,11 +13,14 @@
 namespace mantissa::cost {
 namespace {
 
-/// Returns rows of values of both signs within a few binades of 1.
+/// Returns values of both signs within a few binades of 1, whose bits are random: units that toggle few bits
+/// take less power and run at a higher clock.
 Storage values_of(std::int64_t count) {
   Storage values(static_cast<std::size_t>(count) * sizeof(float));
   auto* x = reinterpret_cast<float*>(values.data());
-  for (std::int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(i * 37 % 127 - 63) / 64;
+  std::minstd_rand bits(1);
+  for (std::int64_t i = 0; i < count; ++i)
+    x[i] = (static_cast<float>(bits()) / static_cast<float>(std::minstd_rand::max()) - 0.5F) * 4;
   return values;
 }
 

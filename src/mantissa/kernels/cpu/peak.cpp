@@ -4,6 +4,7 @@
 #include <chrono>
 #include <ctime>
 #include <numeric>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -21,30 +22,36 @@ namespace mantissa::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Runs `rounds` rounds of twelve independent fused multiply-adds, enough to hide their latency. Returns the
-/// number of flops; `sink` keeps the results alive.
+/// Runs `rounds` rounds of twelve independent fused multiply-adds, enough to hide their latency. Consecutive
+/// ones have operands with different bits, as those of matrices: with equal ones a processor can run at a
+/// higher clock. Returns the number of flops; `sink` keeps the results alive.
 template <class T>
 double FmaRounds(std::int64_t rounds, T* sink) {
   const hn::ScalableTag<T> d;
-  const auto scale = hn::Set(d, static_cast<T>(0.999));
-  const auto shift = hn::Set(d, static_cast<T>(0.001));
-  // Different starts: the compiler would merge equal chains.
-  const auto start = [d](int chain) HWY_ATTR { return hn::Set(d, static_cast<T>(chain)); };
-  auto a0 = start(0), a1 = start(1), a2 = start(2), a3 = start(3), a4 = start(4), a5 = start(5),
-       a6 = start(6), a7 = start(7), a8 = start(8), a9 = start(9), a10 = start(10), a11 = start(11);
+  constexpr std::size_t kLanes = hn::MaxLanes(hn::ScalableTag<T>());
+  // A chain tends to shift / (1 - scale), another number in each lane.
+  HWY_ALIGN T numbers[16 * kLanes];
+  std::minstd_rand bits(1);
+  for (T& x : numbers) x = static_cast<T>(bits()) / static_cast<T>(std::minstd_rand::max());
+  const auto at = [&](std::size_t i) HWY_ATTR { return hn::Load(d, numbers + i * kLanes); };
+  const auto scale = hn::Sub(at(12), hn::Set(d, static_cast<T>(0.5))),
+             other_scale = hn::Sub(at(13), hn::Set(d, static_cast<T>(0.5)));
+  const auto shift = at(14), other_shift = at(15);
+  auto a0 = at(0), a1 = at(1), a2 = at(2), a3 = at(3), a4 = at(4), a5 = at(5), a6 = at(6), a7 = at(7),
+       a8 = at(8), a9 = at(9), a10 = at(10), a11 = at(11);
   for (std::int64_t r = 0; r < rounds; ++r) {
     a0 = hn::MulAdd(a0, scale, shift);
-    a1 = hn::MulAdd(a1, scale, shift);
-    a2 = hn::MulAdd(a2, scale, shift);
-    a3 = hn::MulAdd(a3, scale, shift);
+    a1 = hn::MulAdd(a1, other_scale, other_shift);
+    a2 = hn::MulAdd(a2, other_scale, shift);
+    a3 = hn::MulAdd(a3, scale, other_shift);
     a4 = hn::MulAdd(a4, scale, shift);
-    a5 = hn::MulAdd(a5, scale, shift);
-    a6 = hn::MulAdd(a6, scale, shift);
-    a7 = hn::MulAdd(a7, scale, shift);
+    a5 = hn::MulAdd(a5, other_scale, other_shift);
+    a6 = hn::MulAdd(a6, other_scale, shift);
+    a7 = hn::MulAdd(a7, scale, other_shift);
     a8 = hn::MulAdd(a8, scale, shift);
-    a9 = hn::MulAdd(a9, scale, shift);
-    a10 = hn::MulAdd(a10, scale, shift);
-    a11 = hn::MulAdd(a11, scale, shift);
+    a9 = hn::MulAdd(a9, other_scale, other_shift);
+    a10 = hn::MulAdd(a10, other_scale, shift);
+    a11 = hn::MulAdd(a11, scale, other_shift);
   }
   const auto sum = hn::Add(
       hn::Add(hn::Add(a0, a1), hn::Add(a2, a3)),
@@ -140,21 +147,27 @@ double measure_rounds(const Context& ctx, const Rounds& work) {
   return alone ? best : best_by_core;
 }
 
-/// Multiplies tiles in registers into six sums, which hides their latency.
+/// Multiplies two tiles by two, of random numbers, in registers. Four sums hide the latency.
 double tile_rounds(std::int64_t rounds, double* sink) {
   constexpr std::int64_t kFewer = 8;  // a tile's products take longer than a vector's
-  constexpr double kFlops = 6 * 2 * 16 * 16 * 32;
+  constexpr double kFlops = 4 * 2 * 16 * 16 * 32;
   *sink = 0;
 #if defined(__x86_64__)
+  constexpr std::size_t kTile = kTileRegisterRows * kTileRowBytes / sizeof(std::uint16_t);
+  std::uint16_t numbers[4 * kTile];  // bf16, of both signs, from 0.5 to 1
+  std::minstd_rand bits(1);
+  for (std::uint16_t& x : numbers) x = static_cast<std::uint16_t>(0x3f00U | (bits() >> 8U & 0x807fU));
   const HardwareTiles::Scope scope;
   HardwareTiles tiles;
+  tiles.load<4>(numbers, kTileRowBytes);
+  tiles.load<5>(numbers + kTile, kTileRowBytes);
+  tiles.load<6>(numbers + 2 * kTile, kTileRowBytes);
+  tiles.load<7>(numbers + 3 * kTile, kTileRowBytes);
   for (std::int64_t r = 0; r < rounds / kFewer; ++r) {
-    tiles.multiply_add<0, 6, 7>();
-    tiles.multiply_add<1, 6, 7>();
-    tiles.multiply_add<2, 6, 7>();
-    tiles.multiply_add<3, 6, 7>();
-    tiles.multiply_add<4, 6, 7>();
-    tiles.multiply_add<5, 6, 7>();
+    tiles.multiply_add<0, 4, 6>();
+    tiles.multiply_add<1, 4, 7>();
+    tiles.multiply_add<2, 5, 6>();
+    tiles.multiply_add<3, 5, 7>();
   }
 #endif
   return static_cast<double>(rounds / kFewer) * kFlops;
