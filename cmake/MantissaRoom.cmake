@@ -1,17 +1,18 @@
-# For code whose time of running does not count, but that of compiling does: -O1 takes a quarter less of it than -O3, and
-# for libraries under the sanitizers -O0 a third less than -O1.
+# For code whose time of running does not count, but that of compiling does: -O1 takes a quarter less of it than -O3. Under
+# the sanitizers -O0 takes a third less than -O1; BULK: code that computes in bulk, which -O0 would make too slow. Arithmetic of
+# pointers is checked in the code of other rooms.
 function(mantissa_compile_quickly target)
+  cmake_parse_arguments(ARG "BULK" "" "" ${ARGN})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  get_target_property(type ${target} TYPE)
-  if(MANTISSA_SANITIZE AND NOT type STREQUAL "EXECUTABLE")
-    target_compile_options(${target} PRIVATE -O0)
+  if(MANTISSA_SANITIZE AND NOT MANTISSA_FUZZ AND NOT ARG_BULK)
+    target_compile_options(${target} PRIVATE -O0 -fno-sanitize=pointer-overflow,alignment)
   endif()
 endfunction()
 
-# Headers that many files include are parsed once for all targets of a group, which are compiled alike: QUICK or not,
-# PROGRAMS or libraries.
+# Headers that many files include are parsed once for all targets of a group, which are compiled alike: QUICK, BULK (quickly,
+# but for code that computes in bulk) or neither, PROGRAMS or libraries.
 function(mantissa_header_group name)
-  cmake_parse_arguments(ARG "QUICK;PROGRAMS" "" "HEADERS;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;BULK;PROGRAMS" "" "HEADERS;LINKS" ${ARGN})
   set(source ${PROJECT_BINARY_DIR}/headers_${name}.cpp)  # a target needs one
   file(CONFIGURE OUTPUT ${source} CONTENT "int main() {}\n")
   if(ARG_PROGRAMS)
@@ -19,7 +20,9 @@ function(mantissa_header_group name)
   else()
     add_library(mantissa_headers_${name} OBJECT ${source})
   endif()
-  if(ARG_QUICK)
+  if(ARG_BULK)
+    mantissa_compile_quickly(mantissa_headers_${name} BULK)
+  elseif(ARG_QUICK)
     mantissa_compile_quickly(mantissa_headers_${name})
   endif()
   target_link_libraries(mantissa_headers_${name} PRIVATE mantissa_options fmt::fmt ${ARG_LINKS})
