@@ -29,9 +29,10 @@ Values values_of(std::string_view argument) {
   static const std::vector<std::string_view> kFiles = {
       "FILE",         "FILES",        "PATH",       "CONFIG",
       "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
-      "IN",           "OUT",          "HARDWARE",   "TOKENIZER"};
+      "IN",           "OUT",          "HARDWARE",   "TOKENIZER",
+      "MODEL"};
   if (argument.empty()) return Values::none;
-  if (argument == "DIR" || argument == "MODEL") return Values::directories;
+  if (argument == "DIR") return Values::directories;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;
   const bool words = std::ranges::none_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; });
   return words ? Values::choices : Values::any;

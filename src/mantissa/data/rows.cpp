@@ -55,14 +55,15 @@ std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const m
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
   const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
   if (!text || config.data.tokenizer != "byte") return;
-  const weights::ModelSource origin{model, config.model.path, model_directory(config.model)};
+  const weights::ModelSource origin = origin_of(config.model, model);
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
-  if (tokenizer_file(origin.directory).empty() && !other_size) return;
-  if (!tokenizer::find_in_directory(origin.directory).empty()) {
+  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
+  if (!in_gguf && tokenizer_file(origin.directory).empty() && !other_size) return;
+  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
     throw ConfigError(
         fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
                     "data.tokenizer = \"model\"",
-                    tokenizer_file(origin.directory).string()));
+                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
   }
   throw ConfigError(
       fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
@@ -42,6 +44,12 @@ std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
+  if (source.files != nullptr) {
+    const std::optional<std::string> json = weights::beside_weights(source, "tokenizer.json");
+    if (!json) return nullptr;
+    const std::string config = weights::beside_weights(source, "tokenizer_config.json").value_or("");
+    return tokenizer::hf_tokenizer(*json, config, source.weights);
+  }
   const std::filesystem::path directory = source.directory;
   if (!directory.empty() && !tokenizer::find_in_directory(directory).empty())
     return tokenizer::make_tokenizer(directory.string());
@@ -50,6 +58,10 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& s
 }
 
 std::string why_no_tokenizer(const weights::ModelSource& source) {
+  if (source.files != nullptr) {
+    return fmt::format("the vocabulary of {} is not supported; its ids are not bytes",
+                       source.weights.string());
+  }
   const std::filesystem::path file = tokenizer_file(source.directory);
   if (!file.empty()) {
     return fmt::format(
@@ -72,18 +84,33 @@ void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer&
       tokenizer.name(), *beyond, tokenizer.vocabulary(), vocabulary, tokenizer.vocabulary()));
 }
 
-std::filesystem::path model_directory(const config::ModelSection& section) {
+std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec) {
+  if (!weights::is_gguf(spec)) return tokenizer::make_tokenizer(spec);
+  const weights::ModelSource source = weights::find_model(std::filesystem::path(spec));
+  if (auto found = tokenizer_of(source)) return found;
+  throw ConfigError(fmt::format("{}. Fix: give a tokenizer file", why_no_tokenizer(source)));
+}
+
+weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
   const std::filesystem::path path = section.path, of_run = path / "model";
+  if (weights::is_gguf(path)) return weights::find_model(path);
   std::error_code error;  // ignored for inaccessible paths
-  if (path.empty()) return std::filesystem::path(section.config).parent_path();
-  if (std::filesystem::exists(path / "config.json", error)) return path;
-  return std::filesystem::exists(of_run / "config.json", error) ? of_run : path;
+  const auto has_config = [&](const std::filesystem::path& directory) {
+    return std::filesystem::exists(directory / "config.json", error);
+  };
+  std::filesystem::path directory = path;
+  if (path.empty()) {
+    directory = std::filesystem::path(section.config).parent_path();
+  } else if (!has_config(path) && has_config(of_run)) {
+    directory = of_run;
+  }
+  return {model, path, directory};
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,
                                                    const model::ModelConfig& model) {
-  if (config.data.tokenizer != "model") return tokenizer::make_tokenizer(config.data.tokenizer);
-  const weights::ModelSource source{model, config.model.path, model_directory(config.model)};
+  if (config.data.tokenizer != "model") return make_tokenizer(config.data.tokenizer);
+  const weights::ModelSource source = origin_of(config.model, model);
   if (auto found = tokenizer_of(source)) return found;
   throw ConfigError(
       fmt::format("data.tokenizer = \"model\": {}. Fix: set data.tokenizer to a tokenizer file, or set "
@@ -96,8 +123,13 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   if (spec == "byte") return {};
   std::error_code error;
   const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
+  if (const std::filesystem::path path = of_model ? config.model.path : spec; weights::is_gguf(path)) {
+    std::map<std::string, std::string> files = *weights::find_model(path).files;
+    if (!of_model) files.erase("generation_config.json");
+    return {files.begin(), files.end()};
+  }
   std::filesystem::path file = spec;
-  if (of_model) file = tokenizer_file(model_directory(config.model));
+  if (of_model) file = tokenizer_file(origin_of(config.model, {}).directory);
   if (directory) file = tokenizer::find_in_directory(spec);
   if (file.empty()) return {};
   std::vector<std::pair<std::string, std::string>> files;

@@ -237,6 +237,7 @@ class NonFiniteSearch : public StepObserver {
         format = in.type;
         in.data = executor_.buffer(slot.master_buffer).data;
         in.type = slot.master;
+        in.quants.reset();
       }
       if (holds(format, in.type)) continue;
       for (const double x : widened(in, call.ctx)) {

@@ -234,4 +234,14 @@ std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& file) {
                                        JsonView(config, config_file.string()));
 }
 
+std::unique_ptr<Tokenizer> hf_tokenizer(std::string_view tokenizer_json, std::string_view config,
+                                        const fs::path& file) {
+  const nlohmann::json json = parse_json(std::string(tokenizer_json), file.string());
+  if (config.empty())
+    return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(), std::nullopt);
+  const nlohmann::json settings = parse_json(std::string(config), file.string());
+  return std::make_unique<HfTokenizer>(JsonView(json, file.string()), file.string(),
+                                       JsonView(settings, file.string()));
+}
+
 }  // namespace mantissa::tokenizer

@@ -33,6 +33,10 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
 
+/// Returns the tokenizer of the texts of such files, which come from `file`. An empty `config` stands for none.
+std::unique_ptr<Tokenizer> hf_tokenizer(std::string_view tokenizer_json, std::string_view config,
+                                        const std::filesystem::path& file);
+
 /// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
 /// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the
 /// tokenizer_config.json beside the file say. Throws FileError if the file cannot be read, and ConfigError

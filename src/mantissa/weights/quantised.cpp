@@ -1,0 +1,60 @@
+#include "mantissa/weights/quantised.h"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+namespace mantissa::weights {
+namespace {
+
+/// Returns true if all values are finite.
+bool is_finite(const io::QuantisedTensor& tensor, const runtime::Device& device) {
+  constexpr std::size_t kBlocks = 1 << 13;
+  const QuantFormat format = tensor.layout.format;
+  const std::size_t piece = kBlocks * traits(format).bytes, count = (tensor.bytes.size() + piece - 1) / piece;
+  std::atomic<bool> finite = true;
+  device.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t i, int) {
+    const std::size_t begin = static_cast<std::size_t>(i) * piece,
+                      bytes = std::min(piece, tensor.bytes.size() - begin);
+    const std::span blocks(reinterpret_cast<const std::uint8_t*>(tensor.bytes.data()) + begin, bytes);
+    if (first_nonfinite_block(format, blocks) < bytes / traits(format).bytes) finite = false;
+  });
+  return finite;
+}
+
+}  // namespace
+
+QuantisedViews::QuantisedViews(const plan::Program& program)
+    : program_(program),
+      read_(runtime::read_weights(program)),
+      quantised_(runtime::quantised_reads(program)) {}
+
+/// A value is rounded once: to the master's format, or to that of a copy of an f32 master. A master with the
+/// range of f32 cannot overflow, which loading would report.
+bool QuantisedViews::takes(const plan::Slot& slot, plan::BufferId id, bool transposed) const {
+  const runtime::QuantisedReads& reads = quantised_[static_cast<std::size_t>(id)];
+  if (!(transposed ? reads.transposed : reads.rows)) return false;
+  if (id == slot.master_buffer) return traits(slot.master).max_finite >= traits(Scalar::bf16).max_finite;
+  return holds(slot.master, Scalar::f32);
+}
+
+std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
+                                                         std::string_view tensor,
+                                                         const runtime::Device& device) const {
+  const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
+  if (!stored) return {};
+  std::vector<plan::BufferId> all = slot.copies;
+  all.push_back(slot.master_buffer);
+  std::vector<runtime::WeightSet::View> views;
+  for (const plan::BufferId id : all) {
+    if (takes(slot, id, stored->layout.transposed)) {
+      views.push_back({id, stored->bytes.data(), stored->keep, stored->layout});
+    } else if (read_[static_cast<std::size_t>(id)]) {
+      return {};
+    }
+  }
+  if (!is_finite(*stored, device)) return {};
+  return views;
+}
+
+}  // namespace mantissa::weights
