@@ -93,9 +93,10 @@ HWY_INLINE void DequantizeBlock(const std::uint8_t* HWY_RESTRICT block, float* H
 template <QuantFormat F>
 HWY_INLINE void DequantizeBlocks(const std::uint8_t* HWY_RESTRICT blocks, std::size_t begin, std::size_t n,
                                  float* HWY_RESTRICT to) {
-  blocks += quant_bytes(F, begin);
+  constexpr std::size_t kBytes = traits(F).bytes;
+  blocks += begin / kQuantBlock * kBytes;
   std::size_t skip = begin % kQuantBlock;
-  for (; n > 0; blocks += traits(F).bytes) {
+  for (; n > 0; blocks += kBytes) {
     const std::size_t count = std::min(n, kQuantBlock - skip);
     if (count == kQuantBlock) {
       DequantizeBlock<F>(blocks, to);

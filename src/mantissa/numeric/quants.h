@@ -41,7 +41,7 @@ constexpr QuantTraits traits(QuantFormat f) {
   return kTable[static_cast<std::size_t>(f)];
 }
 
-/// Returns the bytes of `elements`, a multiple of kQuantBlock.
+/// Returns the bytes of the whole blocks of `elements`.
 constexpr std::size_t quant_bytes(QuantFormat f, std::size_t elements) {
   return elements / kQuantBlock * traits(f).bytes;
 }

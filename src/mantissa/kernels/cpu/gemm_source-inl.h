@@ -41,7 +41,7 @@ struct PackSource {
   CodedRow packed = {};        // of blocks: the first run; no elements: none
   std::size_t block_runs = 1;  // runs that share a row of scales
   std::size_t scales_per_run = 0;
-  bool quantised = false;  // rows of quantised blocks
+  std::size_t quant_block = 0;  // bytes of a quantised block; 0: not quantised
   QuantFormat quants = QuantFormat::q8_0;
 
   PackSource() = default;
@@ -56,8 +56,8 @@ struct PackSource {
     run_bytes = layout.row_bytes(o.matrix.ld);
     element_bits = layout.element_bits();
     if (o.quants) {
-      quantised = true;
       quants = *o.quants;
+      quant_block = traits(quants).bytes;
       run_bytes = quant_bytes(quants, ld);
     }
     if (!o.blocks) return;
@@ -73,13 +73,14 @@ struct PackSource {
     return other;
   }
   bool InBlocks() const { return packed.elements != nullptr; }
+  bool Quantised() const { return quant_block > 0; }
   /// The place of element `at` of a run; with 4 bits of the byte that contains it, in quantised blocks of the
   /// block.
   const std::uint8_t* At(std::size_t run, std::size_t at) const {
     return static_cast<const std::uint8_t*>(data) + run * run_bytes + Bytes(at);
   }
   std::size_t Bytes(std::size_t elements) const {
-    return quantised ? quant_bytes(quants, elements) : elements * element_bits / 8;
+    return Quantised() ? elements / kQuantBlock * quant_block : elements * element_bits / 8;
   }
   /// A run of packed blocks.
   CodedRow Packed(std::size_t run) const {
@@ -130,7 +131,7 @@ class SourceAhead {
 /// True if elements are multiplied as stored.
 inline bool Unrounded(const PackSource& from) {
   return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
-         holds(from.operand.format, from.type) && !from.InBlocks() && !from.quantised;
+         holds(from.operand.format, from.type) && !from.InBlocks() && !from.Quantised();
 }
 
 /// Decodes elements [at, at + n) of a run of packed blocks into `buffer`, rounded as an operand.
@@ -171,7 +172,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t run, std
   using mantissa::HWY_NAMESPACE::RewriteRow;
   if constexpr (std::is_same_v<T, float>) {
     if (from.InBlocks()) return DecodeOperandRow(from, run, at, n, buffer);
-    if (from.quantised) return DequantizeOperandRow(from, run, at, n, buffer);
+    if (from.Quantised()) return DequantizeOperandRow(from, run, at, n, buffer);
   }
   const std::size_t offset = run * from.ld + at;
   if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);

@@ -271,7 +271,7 @@ class ThinColumns {
   template <SumOrder kOrder>
   void MultiplyIn(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (packed_ != nullptr && packed_->quantised)
+      if (packed_ != nullptr && packed_->Quantised())
         return MultiplyThinQuant<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
       if (packed_ != nullptr)
         return MultiplyThinPacked<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);

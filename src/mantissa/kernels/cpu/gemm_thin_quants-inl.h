@@ -33,7 +33,7 @@ inline bool IsRoundedToBf16(const PackSource& b) {
 /// True if ThinQuantBlock can multiply depths [k, k + depth) of columns of `b`: whole blocks, in the usual order
 /// for f32 values or values that are rounded to bf16.
 inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, SumOrder order) {
-  if (!b.quantised || b.unscale != 1 || !b.operand.plain()) return false;
+  if (!b.Quantised() || b.unscale != 1 || !b.operand.plain()) return false;
   if (k % kQuantBlock != 0 || depth % kQuantBlock != 0) return false;
   if (order == SumOrder::tile) return IsRoundedToBf16(b);
   return holds(factor_of(b.type, b.operand).format, Scalar::f32);
@@ -157,7 +157,6 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
   constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes, kPieces = kTraits.code_bits / 8 + 1;
-  const hn::ScalableTag<float> d;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
   ThinSums<kOrder, kRows, float> sums;
