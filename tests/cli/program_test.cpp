@@ -71,7 +71,7 @@ TEST(Program, BadUsageIsOneMessageAndExitCodeTwo) {
       {"convert good.toml out --saturate", "give --dtype"},
       {"convert good.toml out --dtype f16 --saturate --allow-overflow", "one of them"},
       {"convert good.toml out --precision bf16-mixed", "--data"},
-      {"convert good.toml elsewhere --data kk", "is not a model directory"},
+      {"convert good.toml elsewhere --data kk", "is neither a model directory"},
       {"convert good.toml elsewhere", "good.toml"},
       {"generate nowhere --prompt x", "nowhere"},
       {"generate nowhere", "--prompt"},
