@@ -135,11 +135,12 @@ INSTANTIATE_TEST_SUITE_P(Of, GgufLogits, ::testing::ValuesIn(convert::small_mode
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(GgufLogits, HaveTheBitsOfTheConvertedDirectory) {
-  for (const TensorType type : {TensorType::q8_0, TensorType::q4_0, TensorType::q4_1, TensorType::q5_0,
-                                TensorType::q5_1}) {
+  for (const TensorType type :
+       {TensorType::q8_0, TensorType::q4_0, TensorType::q4_1, TensorType::q5_0, TensorType::q5_1}) {
     write_both(GetParam().config, type);
-    for (const char* policy : {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true",
-                               "params=tf32", "bf16-matmul-x3", "bf16-mixed compute=mxfp8", "bf16-mixed compute=e4m3"}) {
+    for (const char* policy :
+         {"32-true", "bf16-mixed", "16-mixed", "bf16-true", "16-true", "64-true", "params=tf32",
+          "bf16-matmul-x3", "bf16-mixed compute=mxfp8", "bf16-mixed compute=e4m3"}) {
       SCOPED_TRACE(fmt::format("{} under {}", gguf::traits(type).name, policy));
       expect_equal(trace_of(source(), policy, mantissa::testing::best_device()),
                    trace_of(converted(), policy, mantissa::testing::best_device()));
@@ -228,8 +229,8 @@ TEST_F(GgufWeights, AScaleThatIsNotFiniteIsReportedWithItsElement) {
   test::put(file(), bytes);
   const ModelSource model = source();
   const plan::Program program = program_of(model, "bf16-mixed");
-  const std::string message = message_of<FileError>(
-      [&] { open_weights(program, model, mantissa::testing::plain_device()); });
+  const std::string message =
+      message_of<FileError>([&] { open_weights(program, model, mantissa::testing::plain_device()); });
   EXPECT_NE(message.find("model.gguf: tensor \"model.layers.1.mlp.up_proj.weight\" is "), std::string::npos)
       << message;
   EXPECT_NE(message.find("at element 96;"), std::string::npos) << message;
@@ -239,8 +240,8 @@ TEST_F(GgufWeights, DamagedFilesAreOneErrorThatNamesTheFile) {
   write_both(convert::small_models().front().config, TensorType::q4_0);
   const std::string whole = test::contents_of(file());
   // Cuts inside the magic, the metadata, the list of tensors and the data.
-  for (const std::size_t length : {std::size_t{3}, std::size_t{20}, std::size_t{700}, whole.size() / 2,
-                                   whole.size() - 1}) {
+  for (const std::size_t length :
+       {std::size_t{3}, std::size_t{20}, std::size_t{700}, whole.size() / 2, whole.size() - 1}) {
     test::put(file(), whole.substr(0, length));
     const std::string message = message_of<FileError>([&] { source(); });
     EXPECT_NE(message.find("model.gguf: "), std::string::npos) << length << ": " << message;

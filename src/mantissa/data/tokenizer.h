@@ -21,9 +21,9 @@ inline constexpr std::int64_t kByteEntries = 256;
 /// Returns the tokenizer file of a model directory, also one of an unsupported kind, or an empty path.
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
 
-/// Returns the tokenizer in the model's directory or GGUF file. Without a tokenizer file, returns the byte tokenizer for a
-/// model with 256 entries, otherwise null, as for a file of an unsupported kind. Throws FileError for a
-/// damaged file.
+/// Returns the tokenizer in the model's directory or GGUF file. Without a tokenizer file, returns the byte
+/// tokenizer for a model with 256 entries, otherwise null, as for a file of an unsupported kind. Throws
+/// FileError for a damaged file.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source);
 
 /// Returns why tokenizer_of() returns null: the tokenizer file, or the size of the vocabulary.
@@ -37,8 +37,9 @@ void check_ids(const std::vector<std::int32_t>& ids, const tokenizer::Tokenizer&
 /// ConfigError if a GGUF file has a vocabulary that is not supported.
 std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec);
 
-/// Returns the place of the config's tokenizer: a GGUF file, or a directory, which is model.path, the model of a
-/// run, or that of model.config. Both are empty for a model written in the config. `model` is its config.
+/// Returns the place of the config's tokenizer: a GGUF file, or a directory, which is model.path, the model
+/// of a run, or that of model.config. Both are empty for a model written in the config. `model` is its
+/// config.
 weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model);
 
 /// Returns the tokenizer that data.tokenizer names. "model" is the one in the model's directory or GGUF file.

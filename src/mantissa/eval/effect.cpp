@@ -45,10 +45,10 @@ double divergence_at(const runtime::Values& from, const runtime::Values& to, std
 EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, const Files& files)
     : policy_(std::move(policy)) {
   if (in.kind != convert::Source::Kind::model && in.kind != convert::Source::Kind::gguf) {
-    throw ConfigError(
-        fmt::format("--data: {} is neither a model directory, which needs config.json, nor a GGUF file; remove "
-                    "--data, or convert the model directory",
-                    in.path.string()));
+    throw ConfigError(fmt::format(
+        "--data: {} is neither a model directory, which needs config.json, nor a GGUF file; remove "
+        "--data, or convert the model directory",
+        in.path.string()));
   }
   original_ = weights::find_model(in.path);
   rows_ = data::file_rows(original_, files.names, files.format, files.sequence_length);

@@ -40,7 +40,9 @@ class TensorSource {
   virtual std::span<const std::byte> in_memory(const TensorInfo& /*tensor*/) const { return {}; }
   /// Returns a tensor that is stored in quantised blocks as such, or null. read() returns its dequantised
   /// values.
-  virtual std::optional<QuantisedTensor> quantised(const TensorInfo& /*tensor*/) const { return std::nullopt; }
+  virtual std::optional<QuantisedTensor> quantised(const TensorInfo& /*tensor*/) const {
+    return std::nullopt;
+  }
   /// Returns the file that contains the tensor.
   virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }
   /// Returns the names of the other tensors that are the same memory in the model that was saved.

@@ -35,7 +35,7 @@ inline constexpr std::size_t kQuantBlock = 32;
 
 constexpr QuantTraits traits(QuantFormat f) {
   constexpr QuantTraits kTable[] = {
-      {"q4_0", 18, 2, 4, 8, false}, {"q4_1", 20, 4, 4, 0, true}, {"q5_0", 22, 6, 5, 16, false},
+      {"q4_0", 18, 2, 4, 8, false}, {"q4_1", 20, 4, 4, 0, true},  {"q5_0", 22, 6, 5, 16, false},
       {"q5_1", 24, 8, 5, 0, true},  {"q8_0", 34, 2, 8, 0, false},
   };
   return kTable[static_cast<std::size_t>(f)];

@@ -69,8 +69,7 @@ std::vector<Generation> complete_by_length(const weights::ModelSource& source,
 std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
   constexpr const char* kFile = "generation_config.json";
   if (const std::optional<std::string> text = weights::beside_weights(source, kFile)) {
-    const std::filesystem::path where =
-        source.files == nullptr ? source.directory / kFile : source.weights;
+    const std::filesystem::path where = source.files == nullptr ? source.directory / kFile : source.weights;
     const nlohmann::json settings = io::parse_json(*text, where);
     std::vector<std::int32_t> ids = settings.is_object() ? ids_in(settings) : std::vector<std::int32_t>();
     if (!ids.empty()) return ids;

@@ -108,7 +108,7 @@ class Executor {
   const Device* device_;
   std::unique_ptr<Arena> own_;
   Arena* arena_;
-  std::vector<Binding> bindings_;  // by buffer
+  std::vector<Binding> bindings_;                                         // by buffer
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;

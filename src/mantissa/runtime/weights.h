@@ -49,8 +49,8 @@ class WeightSet {
     plan::BufferId buffer = plan::kNoBuffer;
     const std::byte* data = nullptr;
     std::shared_ptr<const void> keep;  // keeps `data` alive
-    /// `data` holds quantised blocks, whose values are those of the buffer after rounding to its type. Requires
-    /// quantised_reads().
+    /// `data` holds quantised blocks, whose values are those of the buffer after rounding to its type.
+    /// Requires quantised_reads().
     std::optional<QuantisedMatrix> quants = {};
   };
   /// Contains only the weights that the steps of `program`, which does not train, read. Uses those of `views`

@@ -33,7 +33,8 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
 
-/// Returns the tokenizer of the texts of such files, which come from `file`. An empty `config` stands for none.
+/// Returns the tokenizer of the texts of such files, which come from `file`. An empty `config` stands for
+/// none.
 std::unique_ptr<Tokenizer> hf_tokenizer(std::string_view tokenizer_json, std::string_view config,
                                         const std::filesystem::path& file);
 

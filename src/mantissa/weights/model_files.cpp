@@ -41,7 +41,8 @@ ModelSource model_in_gguf(const std::filesystem::path& path) {
   gguf::ForeignModel model = gguf::open_model(file, std::move(metadata));
   ModelSource source{std::move(model.config), path};
   source.tensors = std::move(model.weights);
-  source.files = std::make_shared<const std::map<std::string, std::string>>(model.files.begin(), model.files.end());
+  source.files =
+      std::make_shared<const std::map<std::string, std::string>>(model.files.begin(), model.files.end());
   return source;
 }
 
@@ -123,7 +124,8 @@ std::optional<std::string> beside_weights(const ModelSource& source, const std::
     return found == source.files->end() ? std::nullopt : std::optional(found->second);
   }
   std::error_code error;  // an inaccessible file does not exist
-  if (source.directory.empty() || !std::filesystem::exists(source.directory / name, error)) return std::nullopt;
+  if (source.directory.empty() || !std::filesystem::exists(source.directory / name, error))
+    return std::nullopt;
   return io::read_text_file(source.directory / name, kMost);
 }
 
@@ -131,9 +133,8 @@ ModelSource find_model(const std::filesystem::path& directory) {
   if (is_gguf(directory)) return model_in_gguf(directory);
   std::error_code error;  // an inaccessible path is not a directory
   if (!std::filesystem::is_directory(directory, error)) {
-    throw FileError(
-        fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
-                    directory.string()));
+    throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
+                                directory.string()));
   }
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, error); };
   if (has("config.json")) return model_in(directory);

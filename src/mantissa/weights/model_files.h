@@ -62,6 +62,13 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device);
 
+/// The bytes of the weights that a program without training reads, as open_weights() keeps them.
+struct ReadBytes {
+  std::vector<std::size_t> of_buffer;  // 0: not a weight, or not read
+  std::size_t all = 0;
+};
+ReadBytes read_bytes(const plan::Program& program, const ModelSource& source);
+
 /// Returns a session of `program` with the weights of open_weights().
 runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,
                               const runtime::Device& device);

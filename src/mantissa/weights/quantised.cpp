@@ -5,29 +5,23 @@
 #include <optional>
 
 namespace mantissa::weights {
-namespace {
 
-/// Returns true if all values are finite.
-bool is_finite(const io::QuantisedTensor& tensor, const runtime::Device& device) {
+bool is_finite(const runtime::WeightSet::View& view, std::int64_t elements, const runtime::Device& device) {
   constexpr std::size_t kBlocks = 1 << 13;
-  const QuantFormat format = tensor.layout.format;
-  const std::size_t piece = kBlocks * traits(format).bytes, count = (tensor.bytes.size() + piece - 1) / piece;
+  const QuantFormat format = view.quants->format;
+  const std::size_t all = quant_bytes(format, static_cast<std::size_t>(elements)),
+                    piece = kBlocks * traits(format).bytes, count = (all + piece - 1) / piece;
   std::atomic<bool> finite = true;
   device.parallel_for(static_cast<std::int64_t>(count), [&](std::int64_t i, int) {
-    const std::size_t begin = static_cast<std::size_t>(i) * piece,
-                      bytes = std::min(piece, tensor.bytes.size() - begin);
-    const std::span blocks(reinterpret_cast<const std::uint8_t*>(tensor.bytes.data()) + begin, bytes);
+    const std::size_t begin = static_cast<std::size_t>(i) * piece, bytes = std::min(piece, all - begin);
+    const std::span blocks(reinterpret_cast<const std::uint8_t*>(view.data) + begin, bytes);
     if (first_nonfinite_block(format, blocks) < bytes / traits(format).bytes) finite = false;
   });
   return finite;
 }
 
-}  // namespace
-
 QuantisedViews::QuantisedViews(const plan::Program& program)
-    : program_(program),
-      read_(runtime::read_weights(program)),
-      quantised_(runtime::quantised_reads(program)) {}
+    : read_(runtime::read_weights(program)), quantised_(runtime::quantised_reads(program)) {}
 
 /// A value is rounded once: to the master's format, or to that of a copy of an f32 master. A master with the
 /// range of f32 cannot overflow, which loading would report.
@@ -39,8 +33,7 @@ bool QuantisedViews::takes(const plan::Slot& slot, plan::BufferId id, bool trans
 }
 
 std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
-                                                         std::string_view tensor,
-                                                         const runtime::Device& device) const {
+                                                         std::string_view tensor) const {
   const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
   if (!stored) return {};
   std::vector<plan::BufferId> all = slot.copies;
@@ -53,7 +46,6 @@ std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot,
       return {};
     }
   }
-  if (!is_finite(*stored, device)) return {};
   return views;
 }
 

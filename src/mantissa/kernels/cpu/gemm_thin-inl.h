@@ -222,8 +222,8 @@ constexpr bool ThinColumnsCollide(std::size_t bytes) {
 
 /// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
 /// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
-/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile the columns from
-/// `next` on are prefetched.
+/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile the
+/// columns from `next` on are prefetched.
 template <class T>
 class ThinColumns {
  public:
@@ -289,9 +289,10 @@ class ThinColumns {
 
   SumOrder order_;
   std::size_t depth_;
-  const PackSource* packed_ = nullptr;  // columns in packed or quantised blocks, decoded while they are multiplied
-  std::size_t column_ = 0, k_ = 0;      // of these
-  Scalar type_ = Scalar::f32;           // the format that is read
+  const PackSource* packed_ =
+      nullptr;  // columns in packed or quantised blocks, decoded while they are multiplied
+  std::size_t column_ = 0, k_ = 0;  // of these
+  Scalar type_ = Scalar::f32;       // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
   const std::uint8_t* ahead_;

@@ -1,6 +1,6 @@
-// Thin products (kernels/cpu/gemm_thin-inl.h) with columns in quantised blocks (numeric/quants.h): a lane holds
-// the next 32 bits of its column's codes, 8 or 4 elements, which are decoded one after the other, so nothing
-// is staged.
+// Thin products (kernels/cpu/gemm_thin-inl.h) with columns in quantised blocks (numeric/quants.h): a lane
+// holds the next 32 bits of its column's codes, 8 or 4 elements, which are decoded one after the other, so
+// nothing is staged.
 #if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
 #undef MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
@@ -30,8 +30,8 @@ inline bool IsRoundedToBf16(const PackSource& b) {
          (b.type == Scalar::bf16 || holds(b.type, Scalar::f32));
 }
 
-/// True if ThinQuantBlock can multiply depths [k, k + depth) of columns of `b`: whole blocks, in the usual order
-/// for f32 values or values that are rounded to bf16.
+/// True if ThinQuantBlock can multiply depths [k, k + depth) of columns of `b`: whole blocks, in the usual
+/// order for f32 values or values that are rounded to bf16.
 inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, SumOrder order) {
   if (!b.Quantised() || b.unscale != 1 || !b.operand.plain()) return false;
   if (k % kQuantBlock != 0 || depth % kQuantBlock != 0) return false;
@@ -156,7 +156,8 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
                                  float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
-  constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes, kPieces = kTraits.code_bits / 8 + 1;
+  constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
+                        kPieces = kTraits.code_bits / 8 + 1;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
   ThinSums<kOrder, kRows, float> sums;
