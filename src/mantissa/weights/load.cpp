@@ -322,32 +322,6 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   return notes;
 }
 
-ReadBytes read_bytes(const plan::Program& program, const ModelSource& source) {
-  ReadBytes bytes{std::vector<std::size_t>(program.buffers.size())};
-  const std::vector<bool> read = runtime::read_weights(program);
-  for (std::size_t b = 0; b < read.size(); ++b) {
-    if (read[b]) bytes.of_buffer[b] = aligned(program.buffers[b].bytes);
-    bytes.all += bytes.of_buffer[b];
-  }
-  if (source.tensors == nullptr) return bytes;
-  const io::WeightFiles files = files_of(source);
-  const QuantisedViews quantised(program);
-  for (const Slot& slot : program.slots) {
-    const std::string& name = tensor_of(slot, files, program, source).name;
-    const auto views = quantised.of(slot, files, name);
-    for (const runtime::WeightSet::View& view : views) {
-      std::size_t& of_buffer = bytes.of_buffer[static_cast<std::size_t>(view.buffer)];
-      bytes.all -= of_buffer;
-      if (of_buffer > 0)
-        of_buffer = quant_bytes(view.quants->format, static_cast<std::size_t>(slot.shape.count()));
-    }
-    // The master and the copies of a slot are the same blocks.
-    if (!views.empty())
-      bytes.all += quant_bytes(views.front().quants->format, static_cast<std::size_t>(slot.shape.count()));
-  }
-  return bytes;
-}
-
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device) {
   io::WeightFiles files = files_of(source);

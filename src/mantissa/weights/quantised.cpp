@@ -4,6 +4,9 @@
 #include <atomic>
 #include <optional>
 
+#include "mantissa/tensor/storage.h"
+#include "mantissa/weights/model_files.h"
+
 namespace mantissa::weights {
 
 bool is_finite(const runtime::WeightSet::View& view, std::int64_t elements, const runtime::Device& device) {
@@ -47,6 +50,31 @@ std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot,
     }
   }
   return views;
+}
+
+ReadBytes read_bytes(const plan::Program& program, const ModelSource& source) {
+  ReadBytes bytes{std::vector<std::size_t>(program.buffers.size())};
+  const std::vector<bool> read = runtime::read_weights(program);
+  for (std::size_t b = 0; b < read.size(); ++b) {
+    if (read[b]) bytes.of_buffer[b] = aligned(program.buffers[b].bytes);
+    bytes.all += bytes.of_buffer[b];
+  }
+  if (source.tensors == nullptr) return bytes;
+  const io::WeightFiles files(source.tensors);
+  const QuantisedViews quantised(program);
+  for (const plan::Slot& slot : program.slots) {
+    const auto views = quantised.of(slot, files, slot.name);
+    for (const runtime::WeightSet::View& view : views) {
+      std::size_t& of_buffer = bytes.of_buffer[static_cast<std::size_t>(view.buffer)];
+      bytes.all -= of_buffer;
+      if (of_buffer > 0)
+        of_buffer = quant_bytes(view.quants->format, static_cast<std::size_t>(slot.shape.count()));
+    }
+    // The master and the copies of a slot are the same blocks.
+    if (!views.empty())
+      bytes.all += quant_bytes(views.front().quants->format, static_cast<std::size_t>(slot.shape.count()));
+  }
+  return bytes;
 }
 
 }  // namespace mantissa::weights
