@@ -6,10 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <random>
 #include <string>
+#include <type_traits>
+#include <variant>
 #include <vector>
 
 #include "io/temporary.h"
 #include "mantissa/convert/convert.h"
+#include "mantissa/gguf/header_writer.h"
+#include "mantissa/gguf/value.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/numeric/convert.h"
@@ -103,6 +107,29 @@ class GgufModel : public test::TemporaryFolder {
     return nlohmann::json::parse(test::contents_of(path));
   }
 };
+
+/// Copies a value to a header. Integers and lists have the widths of the files that are written here.
+inline void add_value(gguf::HeaderWriter& to, const std::string& key, const gguf::Value& value) {
+  const auto put = [&](const auto& v) {
+    using V = std::decay_t<decltype(v)>;
+    if constexpr (std::is_same_v<V, bool>) {
+      to.add_flag(key, v);
+    } else if constexpr (std::is_same_v<V, std::int64_t>) {
+      to.add(key, static_cast<std::uint32_t>(v));
+    } else if constexpr (std::is_same_v<V, double>) {
+      to.add(key, static_cast<float>(v));
+    } else if constexpr (std::is_same_v<V, std::string>) {
+      to.add(key, std::string_view(v));
+    } else if constexpr (std::is_same_v<V, gguf::Integers>) {
+      to.add(key, std::vector<std::int32_t>(v.begin(), v.end()));
+    } else if constexpr (std::is_same_v<V, gguf::Numbers>) {
+      to.add(key, std::vector<float>(v.begin(), v.end()));
+    } else {
+      to.add(key, v);
+    }
+  };
+  std::visit(put, value);
+}
 
 /// Returns the values of a tensor.
 inline std::vector<float> values_of(const io::WeightFiles& files, const std::string& name) {

@@ -27,7 +27,7 @@ Explained training(std::span<const cost::Target> targets = {}) {
 
 Explained generation(std::span<const cost::Target> targets = {}) {
   const config::RunConfig config = config::parse_config(kConfig, "config.toml");
-  return explain_generation(weights::find_model(config.model).config, precision::Policy::parse("bf16-mixed"),
+  return explain_generation(weights::find_model(config.model), precision::Policy::parse("bf16-mixed"),
                             mantissa::testing::best_device(), {}, targets);
 }
 
@@ -102,7 +102,7 @@ TEST(Explained, EveryProductNamesItsUnitOnTheSet) {
     const std::string text = to_text(e);
     EXPECT_NE(text.find(pairs ? "units   " + unit + "  bf16 in matmul" : "units   FMA "), std::string::npos)
         << text;
-    const Explained decode = explain_generation(model, config.policy, *device, {});
+    const Explained decode = explain_generation({model, {}}, config.policy, *device, {});
     EXPECT_EQ(to_text(decode).find("matmul (few rows)") != std::string::npos, pairs) << to_text(decode);
   }
 }

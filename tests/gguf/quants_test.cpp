@@ -40,6 +40,22 @@ TEST_P(Dequantise, GivesTheBitsOfGgml) {
   EXPECT_EQ(fnv(values), golden.hash);
 }
 
+TEST_P(Dequantise, OfProductsGivesTheSameBits) {
+  const GoldenBlocks& golden = GetParam();
+  const std::optional<QuantFormat> format = quant_format(golden.type);
+  if (!format) GTEST_SKIP() << "this type is dequantised when it is loaded";
+  const TypeTraits& type = mantissa::gguf::traits(golden.type);
+  const QuantTraits product = mantissa::traits(*format);
+  EXPECT_EQ(product.name, lower_name(type));
+  EXPECT_EQ(product.bytes, type.bytes);
+  EXPECT_EQ(kQuantBlock, type.block);
+  std::vector<float> values(golden.stored.size() / type.bytes * type.block);
+  for (const SimdTarget target : simd_targets()) {
+    mantissa::dequantize(*format, golden.stored.data(), 0, values.size(), values.data(), target);
+    EXPECT_EQ(fnv(values), golden.hash);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, Dequantise, ::testing::ValuesIn(kGoldenBlocks), type_name);
 
 TEST(Q8, CodesAndScalesAreThoseOfGgml) {

@@ -34,7 +34,7 @@ TEST_F(FindModel, ADamagedConfigIsOneErrorThatNamesTheFile) {
 TEST_F(FindModel, AnInaccessiblePathIsNotADirectory) {
   std::filesystem::create_symlink("loop", folder / "loop");
   const std::string message = test::message_of<FileError>([&] { find_model(folder / "loop"); });
-  EXPECT_NE(message.find("loop: is not a directory"), std::string::npos) << message;
+  EXPECT_NE(message.find("loop: is neither a model directory"), std::string::npos) << message;
 }
 
 TEST_F(FindModel, ADirectoryWithoutConfigIsAnError) {

@@ -13,8 +13,8 @@ namespace mantissa::api {
 
 struct Model {
   Model() = default;
-  /// The path of a Hugging Face directory, a state, or a run, which stands for its model or, without one, for
-  /// its newest state.
+  /// The path of a Hugging Face directory, a GGUF file, a state, or a run, which stands for its model or,
+  /// without one, for its newest state.
   template <std::convertible_to<std::filesystem::path> Path>
   Model(Path&& path) : directory(std::forward<Path>(path)) {}  // NOLINT: a path is a model
   /// A model in memory. `config_json` is the text of its config.json. The only tokenizer is the byte

@@ -87,7 +87,17 @@ Plan explain_model(const std::filesystem::path& model, const Precision& precisio
   }
   config::Told told;
   const precision::Policy policy = policy_for(precision, &told);
-  return plan_of(explain::explain_generation(source.config, policy, *device, told, there));
+  if (source.tensors != nullptr) {
+    const std::map<std::string, std::string>& origin = source.tensors->metadata();
+    const auto rounded_to = origin.find("mantissa.rounded_to");
+    if (rounded_to != origin.end() && !parse_scalar(rounded_to->second)) {
+      told.notes.push_back(fmt::format(
+          "origin: the weights were quantised to {}; steps read matrices of Q4_0, Q4_1, Q5_0, Q5_1 "
+          "and Q8_0 in their blocks, and dequantised ones of other types",
+          rounded_to->second));
+    }
+  }
+  return plan_of(explain::explain_generation(source, policy, *device, told, there));
 }
 
 }  // namespace mantissa::api

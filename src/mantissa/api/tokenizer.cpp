@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/data/tokenizer.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
@@ -45,7 +46,7 @@ std::vector<std::int32_t> ids_of_json(const nlohmann::json& json, const std::str
 
 }  // namespace
 
-Tokenizer::Tokenizer(const std::string& spec) : impl_(tokenizer::make_tokenizer(spec)) {}
+Tokenizer::Tokenizer(const std::string& spec) : impl_(data::make_tokenizer(spec)) {}
 
 std::vector<std::int32_t> Tokenizer::encode(std::string_view text) const {
   return impl_->encode_with_template(text);

@@ -29,15 +29,18 @@ std::optional<std::string> read_small_file(const fs::path& path) {
   return bytes;
 }
 
-nlohmann::ordered_json read_config(const fs::path& directory) {
-  const fs::path path = directory / "tokenizer_config.json";
-  const auto bytes = read_small_file(path);
-  if (!bytes) return nlohmann::ordered_json::object();
-  auto config = nlohmann::ordered_json::parse(*bytes, nullptr, false);
+nlohmann::ordered_json parse_config(const std::string& text, const fs::path& path) {
+  auto config = nlohmann::ordered_json::parse(text, nullptr, false);
   if (!config.is_object())
     throw FileError(
         fmt::format("{}: expected a JSON object. Fix: restore the file of the model", path.string()));
   return config;
+}
+
+nlohmann::ordered_json read_config(const fs::path& directory) {
+  const fs::path path = directory / "tokenizer_config.json";
+  const auto bytes = read_small_file(path);
+  return bytes ? parse_config(*bytes, path) : nlohmann::ordered_json::object();
 }
 
 // A token is a string, or an object that says more about it.
@@ -64,26 +67,17 @@ nlohmann::ordered_json tokens_of(const nlohmann::ordered_json& config) {
   return tokens;
 }
 
-// The templates of a directory by name, the files before the config.
-std::vector<std::pair<std::string, ModelTemplate>> templates_of(const fs::path& directory,
-                                                                const nlohmann::ordered_json& config) {
-  std::vector<std::pair<std::string, ModelTemplate>> found;
-  const auto add_file = [&](const std::string& name, const fs::path& path) {
-    if (auto source = read_small_file(path)) found.push_back({name, {std::move(*source), path.string(), {}}});
-  };
-  add_file("default", directory / "chat_template.jinja");
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", error)) {
-    if (entry.path().extension() == ".jinja") add_file(entry.path().stem().string(), entry.path());
-  }
-  if (!config.contains("chat_template")) return found;
+using NamedTemplates = std::vector<std::pair<std::string, ModelTemplate>>;
+
+// Adds the templates of a config, which `name` names in messages.
+void add_templates(const nlohmann::ordered_json& config, const std::string& name, NamedTemplates& found) {
+  if (!config.contains("chat_template")) return;
   const auto& own = config["chat_template"];
-  const std::string name = (directory / "tokenizer_config.json").string() + ": chat_template";
   if (own.is_string()) {
     found.push_back({"default", {own.get<std::string>(), name, {}}});
-    return found;
+    return;
   }
-  if (own.is_null()) return found;
+  if (own.is_null()) return;
   const auto damaged = [&] {
     return FileError(fmt::format(
         "{}: expected a string, or an array of objects with \"name\" and \"template\". Fix: restore the file "
@@ -100,7 +94,37 @@ std::vector<std::pair<std::string, ModelTemplate>> templates_of(const fs::path& 
     found.push_back(
         {row_name, {row["template"].get<std::string>(), fmt::format("{} \"{}\"", name, row_name), {}}});
   }
+}
+
+// The templates of a directory by name, the files before the config.
+NamedTemplates templates_of(const fs::path& directory, const nlohmann::ordered_json& config) {
+  NamedTemplates found;
+  const auto add_file = [&](const std::string& name, const fs::path& path) {
+    if (auto source = read_small_file(path)) found.push_back({name, {std::move(*source), path.string(), {}}});
+  };
+  add_file("default", directory / "chat_template.jinja");
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(directory / "additional_chat_templates", error)) {
+    if (entry.path().extension() == ".jinja") add_file(entry.path().stem().string(), entry.path());
+  }
+  add_templates(config, (directory / "tokenizer_config.json").string() + ": chat_template", found);
   return found;
+}
+
+// The template `which` of `found`, which come from `where`.
+std::optional<ModelTemplate> choose(NamedTemplates found, const nlohmann::ordered_json& config,
+                                    std::string_view which, const fs::path& where) {
+  if (found.empty()) return std::nullopt;
+  std::vector<std::string> names;
+  for (auto& [name, candidate] : found) {
+    names.push_back(name);
+    if (name != which && found.size() > 1) continue;
+    if (name != which && which != "default") continue;
+    candidate.special_tokens = tokens_of(config);
+    return std::move(candidate);
+  }
+  throw ConfigError(fmt::format("{}: no chat template \"{}\". Fix: choose one of {}", where.string(), which,
+                                fmt::join(names, ", ")));
 }
 
 }  // namespace
@@ -111,18 +135,18 @@ nlohmann::ordered_json special_tokens(const fs::path& directory) {
 
 std::optional<ModelTemplate> find_model_template(const fs::path& directory, std::string_view which) {
   const nlohmann::ordered_json config = read_config(directory);
-  auto found = templates_of(directory, config);
-  if (found.empty()) return std::nullopt;
-  std::vector<std::string> names;
-  for (auto& [name, candidate] : found) {
-    names.push_back(name);
-    if (name != which && found.size() > 1) continue;
-    if (name != which && which != "default") continue;
-    candidate.special_tokens = tokens_of(config);
-    return std::move(candidate);
-  }
-  throw ConfigError(fmt::format("{}: no chat template \"{}\". Fix: choose one of {}", directory.string(),
-                                which, fmt::join(names, ", ")));
+  return choose(templates_of(directory, config), config, which, directory);
+}
+
+nlohmann::ordered_json special_tokens_in(const std::string& config, const fs::path& file) {
+  return tokens_of(parse_config(config, file));
+}
+
+std::optional<ModelTemplate> find_template_in(const std::string& config, const fs::path& file) {
+  const nlohmann::ordered_json json = parse_config(config, file);
+  NamedTemplates found;
+  add_templates(json, file.string() + ": chat_template", found);
+  return choose(std::move(found), json, "default", file);
 }
 
 }  // namespace mantissa::chat

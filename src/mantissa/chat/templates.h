@@ -39,4 +39,8 @@ std::optional<ModelTemplate> find_model_template(const std::filesystem::path& di
 /// string or an object with "content". Empty if there is no such file.
 nlohmann::ordered_json special_tokens(const std::filesystem::path& directory);
 
+/// The same for the text of a tokenizer_config.json, which comes from `file`.
+std::optional<ModelTemplate> find_template_in(const std::string& config, const std::filesystem::path& file);
+nlohmann::ordered_json special_tokens_in(const std::string& config, const std::filesystem::path& file);
+
 }  // namespace mantissa::chat

@@ -30,9 +30,9 @@ Values values_of(std::string_view argument) {
       "FILE",         "FILES",        "PATH",       "CONFIG",
       "MODEL|CONFIG", "CONFIG|MODEL", "CONFIG|RUN", "CONFIG|RUN|MODEL",
       "IN",           "OUT",          "HARDWARE",   "TOKENIZER",
-      "NAME|FILE"};
+      "NAME|FILE",    "MODEL"};
   if (argument.empty()) return Values::none;
-  if (argument == "DIR" || argument == "MODEL") return Values::directories;
+  if (argument == "DIR") return Values::directories;
   if (std::ranges::find(kFiles, argument) != kFiles.end()) return Values::files;
   const bool words = std::ranges::none_of(argument, [](char c) { return c >= 'A' && c <= 'Z'; });
   return words ? Values::choices : Values::any;

@@ -53,7 +53,7 @@ std::vector<Option> fixed_table() {
       {"model",
        "path",
        [](RunConfig& c) -> Slot { return &c.model.path; },
-       "Hugging Face directory with the config and weights of the model",
+       "Hugging Face directory or GGUF file with the config and weights of the model",
        {},
        {},
        {},

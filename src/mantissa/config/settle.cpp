@@ -27,12 +27,15 @@ void check_present(const RunConfig& config, const Entries& entries) {
   if (config.data.source.empty()) missing("data.source", "set source = \"kk\", or files, under [data]");
 }
 
-/// Returns true if the directory of the config's model has a tokenizer file.
+/// Returns true if the directory of the config's model has a tokenizer file, or if the model is a file, which
+/// is a GGUF file with its tokenizer.
 bool has_tokenizer(const ModelSection& model) {
   if (model.path.empty() && model.config.empty()) return false;
   const std::filesystem::path path = model.path;
   if (path.empty())
     return !tokenizer::find_in_directory(std::filesystem::path(model.config).parent_path()).empty();
+  std::error_code error;  // ignored for inaccessible paths
+  if (std::filesystem::is_regular_file(path, error)) return true;
   return !tokenizer::find_in_directory(tokenizer::files_directory(path)).empty();
 }
 

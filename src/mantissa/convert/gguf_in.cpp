@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "mantissa/gguf/type_counts.h"
+#include "mantissa/gguf/origin.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/round.h"
@@ -51,25 +51,9 @@ void write_beside(const gguf::ForeignModel& model, const Change& change, const s
 
 }  // namespace
 
-Metadata origin_of_gguf(const gguf::GgufFile& file) {
-  Metadata metadata;
-  for (const char* key : {kPolicyKey, kRoundedToKey, kHistoryKey}) {
-    if (const std::optional<std::string> text = file.text(key)) metadata[key] = *text;
-  }
-  const gguf::TypeTraits* narrowest = gguf::narrowest_type(file);
-  const bool plain = narrowest == nullptr || narrowest->plain;
-  std::string& history = metadata[kHistoryKey];
-  if (!history.empty()) history += "; ";
-  history += fmt::format("GGUF file with {}{}", gguf::types_text(gguf::type_counts(file)),
-                         plain ? "" : ", dequantised to f32");
-  // A file that was written here may have been rounded to a narrower type before.
-  if (narrowest != nullptr) metadata.emplace(kRoundedToKey, gguf::lower_name(*narrowest));
-  return metadata;
-}
-
 gguf::ForeignModel open_gguf(const std::filesystem::path& path) {
   const auto file = std::make_shared<const gguf::GgufFile>(path);
-  Metadata metadata = origin_of_gguf(*file);
+  Metadata metadata = gguf::origin_of(*file);
   metadata["format"] = "pt";
   return gguf::open_model(file, std::move(metadata));
 }

@@ -10,10 +10,6 @@
 
 namespace mantissa::convert {
 
-/// Returns the origin of the values of a GGUF file: what the file itself records of it, the narrowest type
-/// that values were rounded to, and the types of its tensors.
-Metadata origin_of_gguf(const gguf::GgufFile& file);
-
 /// Opens the model of a GGUF file. Its metadata records the types that the weights were stored in, so that
 /// dequantised weights do not pass for unrounded ones.
 gguf::ForeignModel open_gguf(const std::filesystem::path& path);

@@ -13,6 +13,7 @@
 #include "mantissa/convert/shared_storages.h"
 #include "mantissa/convert/source.h"
 #include "mantissa/gguf/file_tensors.h"
+#include "mantissa/gguf/origin.h"
 #include "mantissa/io/checkpoint.h"
 
 namespace mantissa::convert {
@@ -60,7 +61,7 @@ void add_layers(Inspection& inspection) {
 
 void add_types(const gguf::GgufFile& file, Inspection& inspection) {
   inspection.types = gguf::type_counts(file);
-  inspection.metadata = origin_of_gguf(file);
+  inspection.metadata = gguf::origin_of(file);
   inspection.values = inspection.bytes = 0;
   for (const gguf::TypeCount& count : inspection.types) {
     inspection.values += count.values;

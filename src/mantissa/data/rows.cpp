@@ -61,14 +61,15 @@ void check_bytes(const config::RunConfig& config, const model::ModelConfig& mode
                     "model.vocab_size to at least {}",
                     kByteEntries, model.vocab_size, kByteEntries));
   }
-  const weights::ModelSource origin{model, config.model.path, model_directory(config.model)};
+  const weights::ModelSource origin = origin_of(config.model, model);
   const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
-  if (tokenizer_file(origin.directory).empty() && !other_size) return;
-  if (!tokenizer::find_in_directory(origin.directory).empty()) {
+  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
+  if (!has_vocabulary(origin) && !other_size) return;
+  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
     throw ConfigError(
         fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
                     "data.tokenizer = \"model\"",
-                    tokenizer_file(origin.directory).string()));
+                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
   }
   throw ConfigError(
       fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
@@ -164,27 +165,19 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length) {
-  // Ids need no tokenizer, so a file that cannot be read does not matter.
-  const bool text = names_puzzles(files) || text::holds_text(files, format);
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(source) : nullptr;
-  const std::string why_none = text && tokenizer == nullptr ? why_no_tokenizer(source) : "";
-  return file_rows(tokenizer.get(), why_none, source.config.vocab_size, files, format, sequence_length);
-}
-
-text::StepData file_rows(const tokenizer::Tokenizer* tokenizer, const std::string& why_none,
-                         std::int64_t vocabulary, const std::vector<std::string>& files,
-                         const std::string& format, std::int64_t sequence_length) {
   const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
-  if (text && tokenizer == nullptr) {
+  // Ids need no tokenizer, so a file that cannot be read does not matter.
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? tokenizer_of(source) : tokenizer::make_tokenizer("byte");
+  if (tokenizer == nullptr) {
     throw ConfigError(
         fmt::format("--data {}: {}. Encode the text with the model's tokenizer, and give files of ids with "
                     "the format tokens",
-                    files.front(), why_none));
+                    files.front(), why_no_tokenizer(source)));
   }
-  const std::unique_ptr<tokenizer::Tokenizer> none = tokenizer::make_tokenizer("byte");  // encodes nothing
-  std::vector<std::int32_t> ids =
-      kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
-         : text::read_tokens(files, format, text ? *tokenizer : *none, vocabulary);
+  const std::int64_t vocabulary = source.config.vocab_size;
+  std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
+                                     : text::read_tokens(files, format, *tokenizer, vocabulary);
   if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
   return stream_rows(std::move(ids), sequence_length, files.front());
 }

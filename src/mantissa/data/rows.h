@@ -8,7 +8,6 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/model/config.h"
 #include "mantissa/text/dataset.h"
-#include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::data {
@@ -35,12 +34,6 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 /// Returns the rows of files in order, or of held-out puzzles if `files` is {"kk"}. Throws ConfigError for
 /// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                         const std::string& format, std::int64_t sequence_length);
-
-/// The same for a model of `vocabulary` entries with the tokenizer in memory, null if there is none, for the
-/// reason `why_none`.
-text::StepData file_rows(const tokenizer::Tokenizer* tokenizer, const std::string& why_none,
-                         std::int64_t vocabulary, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
 
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one

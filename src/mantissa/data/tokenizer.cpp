@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <map>
+#include <optional>
+
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -39,15 +42,32 @@ std::filesystem::path tokenizer_file(const std::filesystem::path& directory) {
   return {};
 }
 
+bool has_vocabulary(const weights::ModelSource& source) {
+  // The settings come from any vocabulary of a GGUF file.
+  if (source.files != nullptr) return source.files->contains("tokenizer_config.json");
+  return !tokenizer_file(source.directory).empty();
+}
+
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source) {
   const std::filesystem::path directory = source.directory;
-  if (!directory.empty() && !tokenizer::find_in_directory(directory).empty())
+  if (source.files != nullptr) {
+    if (const std::optional<std::string> json = weights::beside_weights(source, "tokenizer.json")) {
+      const std::string file = source.weights.string();
+      const std::string settings = weights::beside_weights(source, "tokenizer_config.json").value_or("");
+      return tokenizer::parse_hf_tokenizer(*json, file, settings, file);
+    }
+  } else if (!directory.empty() && !tokenizer::find_in_directory(directory).empty()) {
     return tokenizer::make_tokenizer(directory.string());
-  const bool bytes = tokenizer_file(directory).empty() && source.config.vocab_size == kByteEntries;
+  }
+  const bool bytes = !has_vocabulary(source) && source.config.vocab_size == kByteEntries;
   return bytes ? tokenizer::make_tokenizer("byte") : nullptr;
 }
 
 std::string why_no_tokenizer(const weights::ModelSource& source) {
+  if (source.files != nullptr && has_vocabulary(source)) {
+    return fmt::format("the vocabulary of {} is not supported; its ids are not bytes",
+                       source.weights.string());
+  }
   const std::filesystem::path file = tokenizer_file(source.directory);
   if (!file.empty()) {
     return fmt::format(
@@ -59,15 +79,24 @@ std::string why_no_tokenizer(const weights::ModelSource& source) {
                      source.weights.string(), source.config.vocab_size, kByteEntries);
 }
 
-std::filesystem::path model_directory(const config::ModelSection& section) {
-  if (section.path.empty()) return std::filesystem::path(section.config).parent_path();
-  return tokenizer::files_directory(section.path);
+std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec) {
+  if (!weights::is_gguf(spec)) return tokenizer::make_tokenizer(spec);
+  const weights::ModelSource source = weights::find_model(std::filesystem::path(spec));
+  if (auto found = tokenizer_of(source)) return found;
+  throw ConfigError(fmt::format("{}. Fix: give a tokenizer file", why_no_tokenizer(source)));
+}
+
+weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
+  const std::filesystem::path path = section.path;
+  if (path.empty()) return {model, path, std::filesystem::path(section.config).parent_path()};
+  if (weights::is_gguf(path)) return weights::find_model(path);
+  return {model, path, tokenizer::files_directory(path)};
 }
 
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,
                                                    const model::ModelConfig& model) {
-  if (config.data.tokenizer != "model") return tokenizer::make_tokenizer(config.data.tokenizer);
-  const weights::ModelSource source{model, config.model.path, model_directory(config.model)};
+  if (config.data.tokenizer != "model") return make_tokenizer(config.data.tokenizer);
+  const weights::ModelSource source = origin_of(config.model, model);
   if (auto found = tokenizer_of(source)) return found;
   throw ConfigError(
       fmt::format("data.tokenizer = \"model\": {}. Fix: set data.tokenizer to a tokenizer file, or set "
@@ -80,8 +109,13 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   if (spec == "byte") return {};
   std::error_code error;
   const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
+  if (const std::filesystem::path path = of_model ? config.model.path : spec; weights::is_gguf(path)) {
+    std::map<std::string, std::string> files = *weights::find_model(path).files;
+    if (!of_model) files.erase("generation_config.json");
+    return {files.begin(), files.end()};
+  }
   std::filesystem::path file = spec;
-  if (of_model) file = tokenizer_file(model_directory(config.model));
+  if (of_model) file = tokenizer_file(origin_of(config.model, {}).directory);
   if (directory) file = tokenizer::find_in_directory(tokenizer::files_directory(spec));
   if (file.empty()) return {};
   std::vector<std::pair<std::string, std::string>> files;

@@ -21,21 +21,29 @@ inline constexpr std::int64_t kByteEntries = 256;
 /// Returns the tokenizer file of a model directory, also one of an unsupported kind, or an empty path.
 std::filesystem::path tokenizer_file(const std::filesystem::path& directory);
 
-/// Returns the tokenizer in the model's directory. Without a tokenizer file, returns the byte tokenizer for a
-/// model with 256 entries, otherwise null, as for a file of an unsupported kind. Throws FileError for a
-/// damaged file.
+/// Returns true if the model's directory has a tokenizer file, or its GGUF file a vocabulary, also of an
+/// unsupported kind.
+bool has_vocabulary(const weights::ModelSource& source);
+
+/// Returns the tokenizer in the model's directory or GGUF file. Without a vocabulary, returns the byte
+/// tokenizer for a model with 256 entries, otherwise null, as for one of an unsupported kind. Throws
+/// FileError for a damaged file.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const weights::ModelSource& source);
 
 /// Returns why tokenizer_of() returns null: the tokenizer file, or the size of the vocabulary.
 std::string why_no_tokenizer(const weights::ModelSource& source);
 
-/// Returns the directory of the config's model: model.path, the model of a run (or, without one, its
-/// tokenizer), or that of model.config.
-/// Empty for a model written in the config.
-std::filesystem::path model_directory(const config::ModelSection& section);
+/// Returns the tokenizer that `spec` names, as tokenizer::make_tokenizer does, or that of a GGUF file. Throws
+/// ConfigError if a GGUF file has a vocabulary that is not supported.
+std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec);
 
-/// Returns the tokenizer that data.tokenizer names. "model" is the one in the model's directory. Throws
-/// ConfigError or FileError if there is none.
+/// Returns the place of the config's tokenizer: a GGUF file, or a directory, which is model.path, the model
+/// of a run, or that of model.config. Both are empty for a model written in the config. `model` is its
+/// config.
+weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model);
+
+/// Returns the tokenizer that data.tokenizer names. "model" is the one in the model's directory or GGUF file.
+/// Throws ConfigError or FileError if there is none.
 std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& config,
                                                    const model::ModelConfig& model);
 

@@ -21,6 +21,9 @@ constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
 
 std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource& source) {
   if (auto bytes = data::tokenizer_of(source)) return bytes;
+  if (source.files != nullptr) {
+    throw ConfigError(fmt::format("{}. Fix: use another model", data::why_no_tokenizer(source)));
+  }
   if (data::tokenizer_file(source.directory).empty()) {
     throw ConfigError(fmt::format("{}: no tokenizer. Fix: put the model's tokenizer.json into this directory",
                                   source.directory.empty() ? "the model" : source.directory.string()));
@@ -28,10 +31,27 @@ std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource&
   return tokenizer::make_tokenizer(source.directory.string());
 }
 
-chat::Template choose_template(const std::filesystem::path& directory, const std::string& name) {
+/// Returns the chat template of the model, or null.
+std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& source) {
+  if (source.files == nullptr) {
+    return source.directory.empty() ? std::nullopt : chat::find_model_template(source.directory);
+  }
+  const auto config = weights::beside_weights(source, "tokenizer_config.json");
+  return config ? chat::find_template_in(*config, source.weights) : std::nullopt;
+}
+
+nlohmann::ordered_json tokens_of(const weights::ModelSource& source) {
+  if (source.files != nullptr) {
+    const auto config = weights::beside_weights(source, "tokenizer_config.json");
+    if (config) return chat::special_tokens_in(*config, source.weights);
+  }
+  return source.directory.empty() ? nlohmann::ordered_json::object() : chat::special_tokens(source.directory);
+}
+
+chat::Template choose_template(const weights::ModelSource& source, const std::string& name) {
   const std::vector<std::string> builtin = chat::builtin_template_names();
   if (name != kAuto) {
-    if (const auto source = chat::builtin_template(name)) return chat::Template::parse(*source, name);
+    if (const auto text = chat::builtin_template(name)) return chat::Template::parse(*text, name);
     std::error_code error;  // an inaccessible file does not exist
     const bool exists = std::filesystem::exists(name, error);
     if (exists || name.find('/') != std::string::npos || name.ends_with(".jinja"))
@@ -41,14 +61,12 @@ chat::Template choose_template(const std::filesystem::path& directory, const std
                                   fmt::join(builtin, ", "),
                                   near ? fmt::format("; did you mean {}?", *near) : ""));
   }
-  if (!directory.empty()) {
-    if (const auto own = chat::find_model_template(directory))
-      return chat::Template::parse(own->source, own->name);
-  }
+  if (const auto own = own_template(source)) return chat::Template::parse(own->source, own->name);
+  const std::filesystem::path& where = source.files == nullptr ? source.directory : source.weights;
   throw ConfigError(
       fmt::format("{}: no chat template. Fix: choose a built-in one with --template: {}, or give a Jinja "
                   "file",
-                  directory.empty() ? "the model" : directory.string(), fmt::join(builtin, ", ")));
+                  where.empty() ? "the model" : where.string(), fmt::join(builtin, ", ")));
 }
 
 }  // namespace
@@ -62,9 +80,8 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
     : vocabulary_(source.config.vocab_size),
       tokenizer_(read_tokenizer(source)),
-      special_tokens_(source.directory.empty() ? nlohmann::ordered_json::object()
-                                               : chat::special_tokens(source.directory)),
-      template_(choose_template(source.directory, template_name)) {
+      special_tokens_(tokens_of(source)),
+      template_(choose_template(source, template_name)) {
   find_ends(source);
 }
 

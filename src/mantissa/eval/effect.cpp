@@ -7,14 +7,11 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
-#include "mantissa/convert/gguf_in.h"
 #include "mantissa/data/rows.h"
-#include "mantissa/data/tokenizer.h"
 #include "mantissa/eval/row_model.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
-#include "mantissa/tokenizer/kinds.h"
 
 namespace mantissa::eval {
 namespace {
@@ -43,32 +40,6 @@ double divergence_at(const runtime::Values& from, const runtime::Values& to, std
   return std::max(0.0, sum);
 }
 
-/// Returns the model of a GGUF file, dequantised.
-weights::ModelSource foreign_model(const std::filesystem::path& path, gguf::ForeignModel model) {
-  weights::ModelSource source{std::move(model.config), path};
-  source.tensors = std::move(model.weights);
-  return source;
-}
-
-/// Returns the tokenizer of a GGUF file, as a directory with its files has it, or null if its kind is not
-/// supported.
-std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const std::filesystem::path& path,
-                                                   const gguf::ForeignModel& model) {
-  const auto file = [&](std::string_view name) {
-    const auto found = std::ranges::find(model.files, name, [](const auto& f) { return f.first; });
-    return found == model.files.end() ? std::string() : found->second;
-  };
-  const std::string text = file("tokenizer.json");
-  const bool bytes = model.config.vocab_size == data::kByteEntries;
-  if (text.empty()) return bytes ? tokenizer::byte_tokenizer() : nullptr;
-  return tokenizer::parse_hf_tokenizer(text, file("tokenizer_config.json"), path.string());
-}
-
-weights::ModelSource converted_model(const std::filesystem::path& path) {
-  if (std::filesystem::is_directory(path)) return weights::find_model(path);
-  return foreign_model(path, convert::open_gguf(path));
-}
-
 }  // namespace
 
 EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, const Files& files)
@@ -79,18 +50,8 @@ EffectRows::EffectRows(const convert::Source& in, precision::Policy policy, cons
         "--data, or convert the model directory",
         in.path.string()));
   }
-  if (in.kind != convert::Source::Kind::gguf) {
-    original_ = weights::find_model(in.path);
-    rows_ = data::file_rows(original_, files.names, files.format, files.sequence_length);
-    return;
-  }
-  gguf::ForeignModel model = convert::open_gguf(in.path);
-  const auto tokenizer = tokenizer_of(in.path, model);
-  const std::string why_none =
-      tokenizer ? "" : fmt::format("{} has no vocabulary of a supported kind", in.path.string());
-  rows_ = data::file_rows(tokenizer.get(), why_none, model.config.vocab_size, files.names, files.format,
-                          files.sequence_length);
-  original_ = foreign_model(in.path, std::move(model));
+  original_ = weights::find_model(in.path);
+  rows_ = data::file_rows(original_, files.names, files.format, files.sequence_length);
 }
 
 std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& converted,
@@ -103,7 +64,7 @@ std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& 
   const auto what = [](const weights::ModelSource& source) {
     return fmt::format("convert: the model is written; the loss of {} over", source.weights.string());
   };
-  const weights::ModelSource rewritten = converted_model(converted);
+  const weights::ModelSource rewritten = weights::find_model(converted);
   RowModel before(program, original_, device, what(original_)),
       after(program, rewritten, device, what(rewritten));
   convert::Effect effect;

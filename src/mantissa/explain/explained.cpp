@@ -95,16 +95,18 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   return e;
 }
 
-Explained explain_generation(const model::ModelConfig& model, const precision::Policy& policy,
+Explained explain_generation(const weights::ModelSource& source, const precision::Policy& policy,
                              const runtime::Device& device, const config::Told& told,
                              std::span<const cost::Target> targets) {
+  const model::ModelConfig& model = source.config;
   const std::int64_t positions = model.max_position_embeddings;
   const auto compiled = rollout::compile_decode(model, policy, positions, device);
   const plan::Program& program = *compiled;
   Explained e = begin(model, policy, program, cost::measure_machine(device, program, kRests), device);
   Generation& g = e.generation.emplace();
   g.positions = positions;
-  g.weights = runtime::read_weight_bytes(program);
+  const weights::ReadBytes weights = weights::read_bytes(program, source);
+  g.weights = weights.all;
   g.cache = program.memory.states;
   g.work = program.memory.activations + program.memory.work;
   const cost::MemoryForecast memory = cost::forecast_memory(program, 0);
@@ -116,7 +118,7 @@ Explained explain_generation(const model::ModelConfig& model, const precision::P
   double matrices = 0;
   for (const plan::Step& s : program.steps) {
     if (s.op->kind == graph::OpKind::product)
-      matrices += static_cast<double>(program.buffer(s.inputs[1].buffer).bytes);
+      matrices += static_cast<double>(weights.of_buffer[static_cast<std::size_t>(s.inputs[1].buffer)]);
   }
   e.seconds = matrices / e.here.rates.bytes_per_second;
   for (const cost::Target& target : targets) e.targets.push_back(generation_on(target, program, g.weights));

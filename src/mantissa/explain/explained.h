@@ -17,6 +17,7 @@
 #include "mantissa/model/config.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/runtime/device.h"
+#include "mantissa/weights/model_files.h"
 
 namespace mantissa::explain {
 
@@ -97,7 +98,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
                             const config::Told& told, std::span<const cost::Target> targets = {});
 
 /// Explains the generation of one sequence of up to the model's number of positions. Measures the machine.
-Explained explain_generation(const model::ModelConfig& model, const precision::Policy& policy,
+Explained explain_generation(const weights::ModelSource& source, const precision::Policy& policy,
                              const runtime::Device& device, const config::Told& told,
                              std::span<const cost::Target> targets = {});
 

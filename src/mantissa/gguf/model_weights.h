@@ -26,6 +26,10 @@ class ModelWeights final : public io::TensorSource {
   const std::filesystem::path& path() const override { return file_->path(); }
   void read(const io::TensorInfo& tensor, std::span<std::byte> out, std::uint64_t offset) const override;
 
+  std::span<const std::byte> in_memory(const io::TensorInfo& tensor) const override;
+  /// Matrices of Q4_0, Q4_1, Q5_0, Q5_1 and Q8_0. Those of heads are copied, with their rows in order.
+  std::optional<io::QuantisedTensor> quantised(const io::TensorInfo& tensor) const override;
+
   /// Returns the tensor of the file that holds a weight.
   const FileTensor& stored(const io::TensorInfo& tensor) const { return *place(tensor).from; }
 

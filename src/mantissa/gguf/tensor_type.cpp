@@ -43,6 +43,23 @@ const TypeTraits& traits(TensorType type) {
   return *found;
 }
 
+std::optional<QuantFormat> quant_format(TensorType type) {
+  switch (type) {
+    case TensorType::q4_0:
+      return QuantFormat::q4_0;
+    case TensorType::q4_1:
+      return QuantFormat::q4_1;
+    case TensorType::q5_0:
+      return QuantFormat::q5_0;
+    case TensorType::q5_1:
+      return QuantFormat::q5_1;
+    case TensorType::q8_0:
+      return QuantFormat::q8_0;
+    default:
+      return std::nullopt;
+  }
+}
+
 std::string lower_name(const TypeTraits& type) {
   std::string name = type.name;
   std::ranges::transform(name, name.begin(), [](char c) {

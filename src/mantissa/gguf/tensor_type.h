@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "mantissa/numeric/quants.h"
+
 namespace mantissa::gguf {
 
 /// The values are the numbers of ggml_type in files.
@@ -41,6 +43,9 @@ struct TypeTraits {
 /// if ggml has no such type.
 const TypeTraits* find_type(std::uint32_t number);
 const TypeTraits& traits(TensorType type);
+
+/// Returns the format of a type whose blocks are multiplied as they are stored, or null.
+std::optional<QuantFormat> quant_format(TensorType type);
 
 /// Returns the name in lower case, as origins and --dtype spell it: "q4_1".
 std::string lower_name(const TypeTraits& type);

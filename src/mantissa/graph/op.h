@@ -53,8 +53,11 @@ struct Argument {
   std::int64_t stride = 0;  // elements between the starts of rows; 0: `width`
   Axis axis = Axis::fixed;  // of the first dimension
   bool integer = false;
-  TensorScale* scale = nullptr;            // for scaled tensors
-  std::optional<Blocks> blocks = {};       // packed in blocks (tensor/layout.h); null: elements of `type`
+  TensorScale* scale = nullptr;       // for scaled tensors
+  std::optional<Blocks> blocks = {};  // packed in blocks (tensor/layout.h); null: elements of `type`
+  /// A weight that is read in the blocks of a file; `type` is the format that its values are rounded to. Only
+  /// ops that OpDef::quantised names read such inputs.
+  std::optional<QuantisedMatrix> quants = {};
   bool weight = false;                     // true for a master
   RandomUse random = RandomUse::rounding;  // outputs of updates: their random stream
 
@@ -176,7 +179,8 @@ struct OpDef {
   // the names in rules of the inputs that are factors of products
   std::vector<std::string_view> operands = {};
   Strided strided = {};
-  bool takes_addend = false;          // its kernel can add a sum (by its row stride) before the last rounding
+  std::int32_t quantised = kNone;  // the input that its kernel can read in quantised blocks (QuantisedMatrix)
+  bool takes_addend = false;       // its kernel can add a sum (by its row stride) before the last rounding
   bool rounds_before_addend = false;  // its kernel can also round its own result before that
   bool makes_factors = false;    // multiplies values that it computes itself, in the policy's compute format
   bool sums_tokens = false;      // its result is a sum over the token axis

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -95,6 +96,8 @@ class WeightFiles {
     std::shared_ptr<const void> keep;
   };
   Mapped map(std::string_view name);
+  /// Returns the tensor in quantised blocks, if its source stores it so, or null.
+  std::optional<QuantisedTensor> quantised(std::string_view name) const;
 
   /// Returns the path of the weight file that contains the tensor.
   const std::filesystem::path& path_of(std::string_view name) const;

@@ -224,6 +224,13 @@ WeightFiles::Mapped WeightFiles::map(std::string_view name) {
   return {shards_[at.shard].view(tensors_[at.tensor], *mapping), mapping};
 }
 
+std::optional<QuantisedTensor> WeightFiles::quantised(std::string_view name) const {
+  if (source_ == nullptr) return std::nullopt;
+  std::optional<QuantisedTensor> found = source_->quantised(tensors_[place(name).tensor]);
+  if (found && found->keep == nullptr) found->keep = source_;
+  return found;
+}
+
 template <class T>
 void WeightFiles::read_as(std::string_view name, std::span<T> out) const {
   const Place& at = place(name);

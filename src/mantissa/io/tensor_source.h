@@ -6,14 +6,23 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "mantissa/io/dtype.h"
+#include "mantissa/tensor/layout.h"
 
 namespace mantissa::io {
+
+/// A matrix in quantised blocks, row after row. `keep` keeps the bytes alive.
+struct QuantisedTensor {
+  QuantisedMatrix layout;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> keep = nullptr;
+};
 
 class TensorSource {
  public:
@@ -29,6 +38,11 @@ class TensorSource {
   /// Returns the tensor's bytes if they are in memory as read() returns them, else an empty span. They live
   /// as long as the source.
   virtual std::span<const std::byte> in_memory(const TensorInfo& /*tensor*/) const { return {}; }
+  /// Returns a tensor that is stored in quantised blocks as such, or null. read() returns its dequantised
+  /// values.
+  virtual std::optional<QuantisedTensor> quantised(const TensorInfo& /*tensor*/) const {
+    return std::nullopt;
+  }
   /// Returns the file that contains the tensor.
   virtual const std::filesystem::path& path_of(const TensorInfo& /*tensor*/) const { return path(); }
   /// Returns the names of the other tensors that are the same memory in the model that was saved.

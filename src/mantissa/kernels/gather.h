@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/loss_count.h"
+#include "mantissa/numeric/quants.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/storage.h"
 
@@ -12,8 +14,11 @@ namespace mantissa::kernels {
 
 /// y[i] = table[ids[i]], converted exactly or rounded once. table: [entries, width]; y: [count, width]; ids
 /// in [0, entries).
+///
+/// With `quants` the table's rows are quantised blocks, and width is a multiple of 32. Values are dequantised
+/// to f32 and rounded to table.type before they are rounded to y.type.
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
-            const std::int32_t* ids, Matrix y);
+            const std::int32_t* ids, Matrix y, std::optional<QuantFormat> quants = {});
 
 /// The gradient of row selection: dx[ids[i]] = Σ dy[i] over the i with that id, in ascending order; rows
 /// without any are zero. Sums are f32 (f64 if dx is f64) and round once to dx.type. dx: [entries, width]; dy:

@@ -9,6 +9,7 @@
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/loss_count.h"
 #include "mantissa/numeric/factor.h"
+#include "mantissa/numeric/quants.h"
 #include "mantissa/tensor/extent.h"
 #include "mantissa/tensor/layout.h"
 #include "mantissa/tensor/storage.h"
@@ -21,6 +22,10 @@ namespace mantissa::kernels {
 /// With `blocks`, matrix.data holds packed elements in rows of matrix.ld, and `scales` their scales
 /// (tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless its
 /// format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
+///
+/// With `quants`, matrix.data holds rows of quantised blocks, matrix.ld elements each, a multiple of 32. They
+/// are dequantised to f32, rounded to nearest in matrix.type, and read on like values stored in that format.
+/// Requires f32 arithmetic.
 struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;
@@ -29,6 +34,7 @@ struct GemmOperand {
   float unscale = 1;
   std::optional<Blocks> blocks = {};
   const void* scales = nullptr;
+  std::optional<QuantFormat> quants = {};
 };
 
 /// C[m, n] = Σ_k A[m, k] · B[k, n], in f32 (f64 if both operands' `operand` and C are f64).

@@ -67,10 +67,10 @@ std::vector<Generation> complete_by_length(const weights::ModelSource& source,
 }  // namespace
 
 std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
-  const std::filesystem::path file = source.directory / "generation_config.json";
-  std::error_code error;  // ignored for inaccessible paths
-  if (!source.directory.empty() && std::filesystem::exists(file, error)) {
-    const nlohmann::json settings = io::read_json_file(file);
+  constexpr const char* kFile = "generation_config.json";
+  if (const std::optional<std::string> text = weights::beside_weights(source, kFile)) {
+    const std::filesystem::path where = source.files == nullptr ? source.directory / kFile : source.weights;
+    const nlohmann::json settings = io::parse_json(*text, where);
     std::vector<std::int32_t> ids = settings.is_object() ? ids_in(settings) : std::vector<std::int32_t>();
     if (!ids.empty()) return ids;
   }

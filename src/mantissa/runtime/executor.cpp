@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/runtime/quantised.h"
 
 namespace mantissa::runtime {
 
@@ -35,8 +36,10 @@ Executor::~Executor() {
 void Executor::bind_weights(const WeightSet& weights) {
   for (std::size_t b = 0; b < bindings_.size(); ++b) {
     const Buffer& buffer = program_->buffers[b];
-    if (buffer.home == Home::master || buffer.home == Home::copy)
+    if (buffer.home == Home::master || buffer.home == Home::copy) {
       bindings_[b].memory = weights.find(*program_, static_cast<BufferId>(b));
+      bindings_[b].quants = weights.quants(*program_, static_cast<BufferId>(b));
+    }
     if (buffer.quantization && buffer.quantization->scale >= 0)
       bindings_[b].scale = weights.scale(*program_, buffer.quantization->scale);
   }
@@ -74,6 +77,12 @@ Matrix Executor::buffer(BufferId id) const {
       b.home == Home::master || b.home == Home::copy || b.home == Home::kept || b.home == Home::bound;
   std::byte* memory =
       elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
+  if (const auto& quants = bindings_[static_cast<std::size_t>(id)].quants; quants) {
+    std::vector<std::byte>& elements = dequantised_[id];
+    if (elements.empty())
+      elements = quantised_elements(ctx_, memory, *quants, b.type, b.shape.leading(), b.shape.last());
+    memory = elements.data();
+  }
   return {memory, b.type, program_->row_stride(b)};
 }
 
@@ -93,7 +102,8 @@ Matrix Executor::buffer(std::string_view name) const {
 graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
   const Buffer& b = program_->buffer(id);
   graph::Argument a;
-  a.data = buffer(id).data;
+  a.quants = bindings_[static_cast<std::size_t>(id)].quants;
+  a.data = a.quants ? bindings_[static_cast<std::size_t>(id)].memory : buffer(id).data;
   if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
   a.type = a.rounded = b.type;
   a.operand = b.type;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,8 +44,8 @@ class Executor {
   /// Sets the memory of a buffer of Home::kept or Home::bound. Required for all of them before a run.
   void place(plan::BufferId id, std::byte* memory);
 
-  /// Returns the memory of a buffer, or of the input, constant, state or output called `name`. Throws
-  /// InternalError for an unknown name.
+  /// Returns the memory of a buffer, or of the input, constant, state or output called `name`. A weight in
+  /// quantised blocks is dequantised at the first call. Throws InternalError for an unknown name.
   Matrix buffer(std::string_view name) const;
   Matrix buffer(plan::BufferId id) const;
 
@@ -96,6 +97,7 @@ class Executor {
   struct Binding {
     std::byte* memory = nullptr;  // of weights and placed buffers
     TensorScale* scale = nullptr;
+    std::optional<QuantisedMatrix> quants = {};  // of weights
   };
   void bind_weights(const WeightSet& weights);
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
@@ -106,7 +108,8 @@ class Executor {
   const Device* device_;
   std::unique_ptr<Arena> own_;
   Arena* arena_;
-  std::vector<Binding> bindings_;  // by buffer
+  std::vector<Binding> bindings_;                                         // by buffer
+  mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;
 };

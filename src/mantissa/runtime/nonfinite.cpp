@@ -236,7 +236,7 @@ class NonFiniteSearch : public StepObserver {
         const plan::Slot& slot = program_.slots[static_cast<std::size_t>(buffer.slot)];
         format = in.type;
         in.data = executor_.buffer(slot.master_buffer).data;
-        in.type = slot.master;
+        in.type = slot.master, in.quants = {};
       }
       if (holds(format, in.type)) continue;
       for (const double x : widened(in, call.ctx)) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/kernels/columns.h"
+#include "mantissa/runtime/quantised.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -19,6 +20,12 @@ void grow(Storage& memory, std::size_t bytes) {
 std::vector<double> widened(const graph::Argument& a, const kernels::Context& ctx) {
   std::vector<double> wide(static_cast<std::size_t>(a.rows * a.width));
   const Matrix to{wide.data(), Scalar::f64, a.width};
+  if (a.quants) {
+    const std::vector<std::byte> elements =
+        quantised_elements(ctx, a.data, *a.quants, a.type, a.rows, a.width);
+    kernels::copy_columns(ctx, a.rows, a.width, {elements.data(), a.type, a.width}, to);
+    return wide;
+  }
   kernels::copy_columns(ctx, a.rows, a.width, a.in(), to);
   return wide;
 }

@@ -22,7 +22,8 @@ bool is_weight(const plan::Buffer& b) {
   return b.home == plan::Home::master || b.home == plan::Home::copy;
 }
 
-/// Returns for each buffer whether it is a weight that a step reads.
+}  // namespace
+
 std::vector<bool> read_weights(const plan::Program& program) {
   std::vector<bool> read(program.buffers.size(), false);
   const auto see = [&](BufferId id) {
@@ -40,6 +41,8 @@ std::vector<bool> read_weights(const plan::Program& program) {
   return read;
 }
 
+namespace {
+
 /// Returns the scale of a copy's values, or null.
 const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer& buffer) {
   if (!buffer.quantization || buffer.quantization->scale < 0) return nullptr;
@@ -53,6 +56,31 @@ std::size_t read_weight_bytes(const plan::Program& program) {
   std::size_t bytes = 0;
   for (std::size_t b = 0; b < read.size(); ++b) bytes += read[b] ? aligned(program.buffers[b].bytes) : 0;
   return bytes;
+}
+
+std::vector<QuantisedReads> quantised_reads(const plan::Program& program) {
+  std::vector<QuantisedReads> reads(program.buffers.size(), {true, true});
+  const auto refuse = [&](BufferId id) {
+    if (id != plan::kNoBuffer) reads[static_cast<std::size_t>(id)] = {};
+  };
+  for (const plan::Step& s : program.steps) {
+    for (std::size_t i = 0; i < s.inputs.size(); ++i) {
+      const BufferId id = s.inputs[i].buffer;
+      if (static_cast<std::int32_t>(i) != s.op->quantised) {
+        refuse(id);
+      } else if (s.op->kind == graph::OpKind::lookup) {
+        reads[static_cast<std::size_t>(id)].transposed = false;
+      }
+    }
+    for (const BufferId id : s.outputs) refuse(id);
+    refuse(s.addend);
+  }
+  for (std::size_t b = 0; b < reads.size(); ++b) {
+    const plan::Buffer& buffer = program.buffers[b];
+    if (!is_weight(buffer) || buffer.quantization || buffer.type == Scalar::f64 || buffer.shape.rank() != 2)
+      reads[b] = {};
+  }
+  return reads;
 }
 
 WeightSet::WeightSet(const plan::Program& program, const Device& device)
@@ -76,14 +104,17 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
   std::vector<bool> own = read_weights(program);
   for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
   allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
-  const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data) {
+  const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data,
+                              std::optional<QuantisedMatrix>& quants) {
     for (const View& v : views_) {
-      if (&program.buffer(v.buffer) == buffer) data = const_cast<std::byte*>(v.data);
+      if (&program.buffer(v.buffer) != buffer) continue;
+      data = const_cast<std::byte*>(v.data);
+      quants = v.quants;
     }
   };
   for (Parameter& p : parameters_) {
-    place_view(p.master_buffer, p.master);
-    for (Copy& c : p.copies) place_view(c.buffer, c.data);
+    place_view(p.master_buffer, p.master, p.quants);
+    for (Copy& c : p.copies) place_view(c.buffer, c.data, c.quants);
   }
 }
 
@@ -144,15 +175,24 @@ const WeightSet::Parameter* WeightSet::parameter(std::string_view name) const {
   return p == parameters_.end() ? nullptr : &*p;
 }
 
-std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
+WeightSet::Place WeightSet::place(const plan::Program& program, BufferId id) const {
   const plan::Buffer& wanted = program.buffer(id);
   const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
-  if (p == nullptr || p->slot->shape != wanted.shape) return nullptr;
-  if (wanted.home == plan::Home::master) return p->slot->master == wanted.type ? p->master : nullptr;
+  if (p == nullptr || p->slot->shape != wanted.shape) return {};
+  if (wanted.home == plan::Home::master)
+    return p->slot->master == wanted.type ? Place{p->master, p->quants} : Place{};
   for (const Copy& c : p->copies) {
-    if (c.holds(wanted, scale_of(program, wanted))) return c.data;
+    if (c.holds(wanted, scale_of(program, wanted))) return {c.data, c.quants};
   }
-  return nullptr;
+  return {};
+}
+
+std::byte* WeightSet::find(const plan::Program& program, BufferId id) const {
+  return place(program, id).data;
+}
+
+std::optional<QuantisedMatrix> WeightSet::quants(const plan::Program& program, BufferId id) const {
+  return place(program, id).quants;
 }
 
 TensorScale* WeightSet::scale(const plan::Program& program, std::int32_t i) const {
@@ -163,6 +203,7 @@ Matrix WeightSet::master(std::size_t slot) const {
   const Parameter& p = parameters_.at(slot);
   if (p.master == nullptr)
     throw InternalError(fmt::format("no step of the program reads the master of \"{}\"", p.slot->name));
+  if (p.quants) throw InternalError(fmt::format("the master of \"{}\" is quantised", p.slot->name));
   return {p.master, p.slot->master, p.slot->shape.last()};
 }
 
@@ -170,6 +211,7 @@ Matrix WeightSet::copy(std::size_t slot, std::size_t c) const {
   const Copy& copy = parameters_.at(slot).copies.at(c);
   if (copy.data == nullptr)
     throw InternalError(fmt::format("no step of the program reads \"{}\"", copy.buffer->name));
+  if (copy.quants) throw InternalError(fmt::format("\"{}\" is quantised", copy.buffer->name));
   return {copy.data, copy.buffer->type, copy.buffer->shape.last()};
 }
 
@@ -210,7 +252,7 @@ void WeightSet::initialise(std::uint64_t seed) {
 void WeightSet::assign(const WeightSet& other) {
   for (const Parameter& p : parameters_) {
     const Parameter* from = other.parameter(p.slot->name);
-    if (from == nullptr || from->master == nullptr || from->slot->shape != p.slot->shape ||
+    if (from == nullptr || from->master == nullptr || from->quants || from->slot->shape != p.slot->shape ||
         from->slot->master != p.slot->master) {
       throw InternalError(
           fmt::format("the other weight set has no \"{}\" in {}", p.slot->name, name(p.slot->master)));

@@ -17,9 +17,19 @@
 
 namespace mantissa::runtime {
 
+/// Returns for each buffer whether it is a master or copy that a step reads.
+std::vector<bool> read_weights(const plan::Program& program);
+
 /// Returns the bytes of the masters and copies that the program's steps read: the weights of a program that
 /// does not train.
 std::size_t read_weight_bytes(const plan::Program& program);
+
+/// Returns for each buffer whether it is a weight that all steps can read in quantised blocks. `transposed`
+/// says whether rows of blocks may be its columns.
+struct QuantisedReads {
+  bool rows = false, transposed = false;
+};
+std::vector<QuantisedReads> quantised_reads(const plan::Program& program);
 
 /// The weights of one model for any number of programs. A program finds its slots by name, so training,
 /// log-probabilities and decoding can share one set. The programs and the device must outlive the set.
@@ -39,6 +49,9 @@ class WeightSet {
     plan::BufferId buffer = plan::kNoBuffer;
     const std::byte* data = nullptr;
     std::shared_ptr<const void> keep;  // keeps `data` alive
+    /// `data` holds quantised blocks, whose values are those of the buffer after rounding to its type.
+    /// Requires quantised_reads().
+    std::optional<QuantisedMatrix> quants = {};
   };
   /// Contains only the weights that the steps of `program`, which does not train, read. Uses those of `views`
   /// in place and allocates the others.
@@ -46,12 +59,15 @@ class WeightSet {
 
   /// Returns the memory of a master or copy of `program`, or null if the set does not have it.
   std::byte* find(const plan::Program& program, plan::BufferId id) const;
+  /// Returns the blocks in which the set has that master or copy, or null if it has its elements.
+  std::optional<QuantisedMatrix> quants(const plan::Program& program, plan::BufferId id) const;
   /// Returns scale `i` of `program`, found by the name of its tensor, or null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
 
   /// Returns true if the set has the master or copy `id` of the first program.
   bool has(plan::BufferId id) const { return find(program(), id) != nullptr; }
-  /// Returns the master of a slot of the first program.
+  /// Returns the master of a slot of the first program. Throws InternalError if the set does not have its
+  /// elements.
   Matrix master(std::size_t slot) const;
   /// Returns copy `c` of a slot of the first program.
   Matrix copy(std::size_t slot, std::size_t c) const;
@@ -82,6 +98,7 @@ class WeightSet {
     const plan::ScaleSlot* scale = nullptr;  // null: none
     bool derived = false;                    // not written by the first program's update
     std::byte* data = nullptr;
+    std::optional<QuantisedMatrix> quants = {};
     /// Returns true if this copy has the contents of `b`, a copy of any program with the scale `its_scale`.
     bool holds(const plan::Buffer& b, const plan::ScaleSlot* its_scale) const;
   };
@@ -90,6 +107,12 @@ class WeightSet {
     const plan::Buffer* master_buffer = nullptr;
     std::byte* master = nullptr;
     std::vector<Copy> copies;
+    std::optional<QuantisedMatrix> quants = {};  // of the master
+  };
+  /// Memory of a master or copy.
+  struct Place {
+    std::byte* data = nullptr;
+    std::optional<QuantisedMatrix> quants = {};
   };
 
   /// Adds the parameters and copies of `program` that the set does not have.
@@ -98,6 +121,7 @@ class WeightSet {
   template <class Wanted>
   void allocate(const Wanted& wanted);
   const Parameter* parameter(std::string_view name) const;
+  Place place(const plan::Program& program, plan::BufferId id) const;
   void refresh(const Parameter& parameter, const Copy& copy);
 
   std::vector<const plan::Program*> programs_;

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "mantissa/numeric/format.h"
+#include "mantissa/numeric/quants.h"
 #include "mantissa/numeric/scaled.h"
 #include "mantissa/tensor/shape.h"
 
@@ -18,6 +19,13 @@ struct Blocks {
   BlockFormat format = BlockFormat::mxfp8;
   bool along_rows = false;  // a block lies along a column, over consecutive rows; else along a row
   friend bool operator==(const Blocks&, const Blocks&) = default;
+};
+
+/// A matrix in the quantised blocks of a file. Its rows follow one another.
+struct QuantisedMatrix {
+  QuantFormat format = QuantFormat::q8_0;
+  bool transposed = false;  // rows of blocks are columns of the matrix
+  friend bool operator==(const QuantisedMatrix&, const QuantisedMatrix&) = default;
 };
 
 /// The layout of a matrix [rows, width] whose rows follow one another.

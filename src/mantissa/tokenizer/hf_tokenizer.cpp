@@ -243,11 +243,10 @@ std::optional<std::string> HfTokenizer::token_of(std::int32_t id) const {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& settings,
-                                              const std::string& name) {
+std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& name,
+                                              const std::string& settings, const std::string& settings_name) {
   const JsonDocument json = parse_document(text, name);
   if (settings.empty()) return std::make_unique<HfTokenizer>(JsonView(json, name), name, std::nullopt);
-  const std::string settings_name = (fs::path(name).parent_path() / "tokenizer_config.json").string();
   const nlohmann::json config = parse_json(settings, settings_name);
   return std::make_unique<HfTokenizer>(JsonView(json, name), name, JsonView(config, settings_name));
 }
@@ -256,8 +255,9 @@ std::unique_ptr<Tokenizer> read_hf_tokenizer(const fs::path& file) {
   const std::string text = read_tokenizer_file(file);
   const fs::path settings = file.parent_path() / "tokenizer_config.json";
   std::error_code error;
-  return parse_hf_tokenizer(text, fs::exists(settings, error) ? read_tokenizer_file(settings) : "",
-                            file.string());
+  return parse_hf_tokenizer(text, file.string(),
+                            fs::exists(settings, error) ? read_tokenizer_file(settings) : "",
+                            settings.string());
 }
 
 }  // namespace mantissa::tokenizer

@@ -40,10 +40,10 @@ std::unique_ptr<Tokenizer> byte_tokenizer();
 /// as in transformers. Throws FileError.
 std::unique_ptr<Tokenizer> read_hf_tokenizer(const std::filesystem::path& file);
 
-/// Reads the texts of such files, of which `settings` may be empty. `name` is that of the tokenizer in
-/// messages.
-std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& settings,
-                                              const std::string& name);
+/// Returns the tokenizer of the texts of such files, of which `settings` may be empty. `name` is that of the
+/// tokenizer in messages, and `settings_name` that of the settings.
+std::unique_ptr<Tokenizer> parse_hf_tokenizer(const std::string& text, const std::string& name,
+                                              const std::string& settings, const std::string& settings_name);
 
 /// Reads a SentencePiece model. Ids are those of the library sentencepiece. Special tokens in the text are
 /// not recognised. encode_with_template adds what "add_bos_token" and "add_eos_token" of the

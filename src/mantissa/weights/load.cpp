@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <exception>
+#include <iterator>
+#include <optional>
 #include <set>
 
 #include "mantissa/base/error.h"
@@ -15,8 +17,10 @@
 #include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/model/family.h"
+#include "mantissa/weights/any_nonfinite.h"
 #include "mantissa/weights/model_files.h"
 #include "mantissa/weights/model_scales.h"
+#include "mantissa/weights/quantised.h"
 
 namespace mantissa::weights {
 namespace {
@@ -109,35 +113,6 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
                                  slot.name, fmt::join(info->shape, ", "), slot.shape.str()));
   }
   return *info;
-}
-
-/// Returns true if one of the n values is inf or NaN: all bits of its exponent are set.
-template <class Word>
-bool any_nonfinite(const std::byte* x, std::size_t n, Word exponent) {
-  Word found = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    Word word;
-    std::memcpy(&word, x + i * sizeof(Word), sizeof(Word));
-    found = static_cast<Word>(found | static_cast<Word>((word & exponent) == exponent));
-  }
-  return found != 0;
-}
-bool any_nonfinite(const std::byte* x, std::size_t n, Scalar format) {
-  switch (format) {
-    case Scalar::f64:
-      return any_nonfinite<std::uint64_t>(x, n, 0x7ff0000000000000U);
-    case Scalar::f32:
-    case Scalar::tf32:
-      return any_nonfinite<std::uint32_t>(x, n, 0x7f800000U);
-    case Scalar::bf16:
-      return any_nonfinite<std::uint16_t>(x, n, 0x7f80U);
-    case Scalar::e5m2:
-      return any_nonfinite<std::uint8_t>(x, n, 0x7cU);
-    case Scalar::e4m3:  // e4m3 has one NaN, all ones
-      return any_nonfinite<std::uint8_t>(x, n, 0x7fU);
-    default:
-      return any_nonfinite<std::uint16_t>(x, n, 0x7c00U);
-  }
 }
 
 /// Loads one tensor from its file into allocated memory.
@@ -351,11 +326,19 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
                                 const runtime::Device& device) {
   io::WeightFiles files = files_of(source);
   check_names(program, files, source.config, source.weights);
+  const QuantisedViews quantised(program);
   std::vector<runtime::WeightSet::View> views;
-  std::vector<TensorLoad> loads;
-  for (const Slot& slot : program.slots) {
+  std::vector<std::optional<TensorLoad>> loads(program.slots.size());
+  for (std::size_t i = 0; i < program.slots.size(); ++i) {
+    const Slot& slot = program.slots[i];
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
-    TensorLoad& load = loads.emplace_back(files, tensor, slot);
+    // A tensor that is not finite is loaded, which reports its element.
+    if (auto in_blocks = quantised.of(slot, files, tensor.name);
+        !in_blocks.empty() && is_finite(in_blocks.front(), slot.shape.count(), device)) {
+      std::ranges::move(in_blocks, std::back_inserter(views));
+      continue;
+    }
+    TensorLoad& load = loads[i].emplace(files, tensor, slot);
     const auto view = [&](plan::BufferId id) {
       const Scalar type = program.buffer(id).type;
       if (program.buffer(id).quantization) return;
@@ -373,16 +356,17 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
   runtime::WeightSet weights(program, std::move(views), device);
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
+    if (!loads[i]) continue;
     const Slot& slot = program.slots[i];
     const auto fills = [&](plan::BufferId id) {
       return own[static_cast<std::size_t>(id)] && weights.has(id);
     };
-    if (fills(slot.master_buffer)) loads[i].master = weights.master(i);
+    if (fills(slot.master_buffer)) loads[i]->master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
       if (fills(slot.copies[c]) && !program.buffer(slot.copies[c]).quantization)
-        loads[i].copies.push_back(weights.copy(i, c));
+        loads[i]->copies.push_back(weights.copy(i, c));
     }
-    loads[i].run(device);
+    loads[i]->run(device);
   }
   read_scales(weights, files, source);
   weights.refresh_derived();

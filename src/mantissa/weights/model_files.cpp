@@ -4,8 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <string_view>
 
 #include "mantissa/base/error.h"
+#include "mantissa/gguf/foreign_model.h"
+#include "mantissa/gguf/origin.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
 #include "mantissa/io/json.h"
@@ -29,6 +33,18 @@ nlohmann::json read_config_json(const std::filesystem::path& path) {
 ModelSource model_in(const std::filesystem::path& directory) {
   const std::filesystem::path config = directory / "config.json";
   return {model::parse_model_config(read_config_json(config), config.string()), directory, directory};
+}
+
+ModelSource model_in_gguf(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const gguf::GgufFile>(path);
+  std::map<std::string, std::string> metadata = gguf::origin_of(*file);
+  metadata["format"] = "pt";
+  gguf::ForeignModel model = gguf::open_model(file, std::move(metadata));
+  ModelSource source{std::move(model.config), path};
+  source.tensors = std::move(model.weights);
+  source.files =
+      std::make_shared<const std::map<std::string, std::string>>(model.files.begin(), model.files.end());
+  return source;
 }
 
 ModelSource state_in(const std::filesystem::path& folder) {
@@ -93,18 +109,32 @@ std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights
 
 }  // namespace
 
-ModelSource find_model(const std::filesystem::path& directory) {
-  std::error_code error;  // an inaccessible path is not a directory
-  if (directory.extension() == ".gguf" && std::filesystem::is_regular_file(directory, error)) {
-    throw FileError(
-        fmt::format("{}: is a GGUF file, not a model directory. Fix: mantissa convert {} DIRECTORY",
-                    directory.string(), directory.string()));
+bool is_gguf(const std::filesystem::path& path) {
+  std::error_code error;  // an inaccessible path is not a file
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::array<char, 4> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
+}
+
+std::optional<std::string> beside_weights(const ModelSource& source, const std::string& name) {
+  constexpr std::uint64_t kMost = 64U << 20U;
+  if (source.files != nullptr) {
+    const auto found = source.files->find(name);
+    return found == source.files->end() ? std::nullopt : std::optional(found->second);
   }
+  std::error_code error;  // an inaccessible file does not exist
+  if (source.directory.empty() || !std::filesystem::exists(source.directory / name, error))
+    return std::nullopt;
+  return io::read_text_file(source.directory / name, kMost);
+}
+
+ModelSource find_model(const std::filesystem::path& directory) {
+  if (is_gguf(directory)) return model_in_gguf(directory);
+  std::error_code error;  // an inaccessible path is not a directory
   if (!std::filesystem::is_directory(directory, error)) {
-    throw FileError(
-        fmt::format("{}: is not a directory; give a Hugging Face model directory with config.json and "
-                    "model.safetensors or pytorch_model.bin, or a run",
-                    directory.string()));
+    throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",
+                                directory.string()));
   }
   const auto has = [&](const char* name) { return std::filesystem::exists(directory / name, error); };
   if (has("config.json")) return model_in(directory);
@@ -128,6 +158,7 @@ ModelSource find_model(const config::ModelSection& section) {
 void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> tensors) {
   source.weights = io::kInMemory;
   source.memory = std::move(tensors);
+  source.tensors.reset();
   source.state = false;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +25,16 @@ struct ModelSource {
   std::filesystem::path directory{};
   bool state = false;  // `weights` is a run's state, whose masters are the weights
   std::shared_ptr<const io::MemoryTensors> memory{};  // the weights, in place of files
-  std::shared_ptr<const io::TensorSource> tensors{};  // the same, such as those of a GGUF file
+  std::shared_ptr<const io::TensorSource> tensors{};  // the weights, if `weights` is a GGUF file
+  /// The tokenizer's and generation's files of a GGUF file by their names in a directory; null for others.
+  std::shared_ptr<const std::map<std::string, std::string>> files{};
 };
+
+/// Returns the text of the model's file `name`, such as "generation_config.json", or null if it has none.
+std::optional<std::string> beside_weights(const ModelSource& source, const std::string& name);
+
+/// Returns true for a file with the extension or the first bytes of a GGUF file.
+bool is_gguf(const std::filesystem::path& path);
 
 /// Makes `tensors` the weights of `source`.
 void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> tensors);
@@ -33,11 +42,11 @@ void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> te
 /// if that is invalid.
 ModelSource model_in_memory(const std::string& config_json, std::shared_ptr<const io::MemoryTensors> tensors);
 
-/// Returns the model of [model]: a directory with weights, a config.json, or inline sizes.
+/// Returns the model of [model]: a directory with weights, a GGUF file, a config.json, or inline sizes.
 ModelSource find_model(const config::ModelSection& section);
-/// Returns the model of a Hugging Face directory, a state, or a run, which stands for its model or, without
-/// one, for its newest state. Throws FileError for any other directory.
-ModelSource find_model(const std::filesystem::path& directory);
+/// Returns the model of a Hugging Face directory, a GGUF file, a state, or a run, which stands for its model
+/// or, without one, for its newest state. Throws FileError for any other path.
+ModelSource find_model(const std::filesystem::path& path);
 
 /// Fills every master from the files, rounded to nearest through f32 (f64 for f64 masters), and refreshes the
 /// copies; scaled copies use the magnitudes in the files (weights/model_scales.h). Throws FileError or
@@ -47,11 +56,19 @@ ModelSource find_model(const std::filesystem::path& directory);
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source);
 
 /// Returns weights for a program without training, with the same bits as load_weights(). Weights that a step
-/// reads in the format of the file are used in the mapped file (io/mapping.h). Weights that no step reads,
+/// reads in the format of the file are used in the mapped file (io/mapping.h), and matrices of a GGUF file in
+/// their quantised blocks, which steps dequantise while they read them. Weights that no step reads,
 /// such as the f32 masters of matrices that are read as bf16, use no memory. Checks every value, and throws
 /// as load_weights() does.
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
                                 const runtime::Device& device);
+
+/// The bytes of the weights that a program without training reads, as open_weights() keeps them.
+struct ReadBytes {
+  std::vector<std::size_t> of_buffer;  // 0: not a weight, or not read
+  std::size_t all = 0;
+};
+ReadBytes read_bytes(const plan::Program& program, const ModelSource& source);
 
 /// Returns a session of `program` with the weights of open_weights().
 runtime::Session open_session(std::shared_ptr<const plan::Program> program, const ModelSource& source,

@@ -15,6 +15,13 @@ inline kernels::GemmOperand factor(const Argument& a, bool transposed) {
     o.blocks = a.blocks;
     o.scales = static_cast<const std::byte*>(a.data) + layout.scales_begin(a.rows, a.width);
   }
+  if (a.quants) {
+    o.quants = a.quants->format;
+    if (a.quants->transposed) {
+      o.matrix.ld = a.rows;
+      o.transposed = !transposed;
+    }
+  }
   return o;
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/error.h"
+#include "mantissa/graph/ops/factor.h"
 #include "mantissa/graph/ops/ops.h"
 #include "mantissa/kernels/head.h"
 #include "mantissa/kernels/reference/head.h"
@@ -95,7 +96,7 @@ kernels::LogProb forward_of(const Call& c, const Argument& log_prob, const Argum
   h.channels = c.inputs[0].width;
   h.vocabulary = c.inputs[1].rows;
   h.x = GemmOperand{c.inputs[0].in(), c.inputs[0].operand, false};
-  h.weight = GemmOperand{c.inputs[1].in(), c.inputs[1].operand, false};
+  h.weight = factor(c.inputs[1], false);
   h.ids = ids(c.inputs[2]);
   h.log_prob = log_prob.out();
   h.lse = lse.out();
@@ -245,6 +246,7 @@ const OpDef kLogProb = {
     .kind = OpKind::head,
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
+    .quantised = 1,
     .interior = "softmax",
     .infer = infer_forward,
     .gradient = gradient_forward,

@@ -202,6 +202,7 @@ const OpDef kMatmul = {
     .reads = {Read::matmul, Read::matmul, Read::value},
     .operands = {"input", "weight"},
     .strided = {.inputs = 0b1, .outputs = 0b1},
+    .quantised = 1,
     .takes_addend = true,
     .rounds_before_addend = true,
     .infer = infer_forward,

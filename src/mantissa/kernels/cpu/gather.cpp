@@ -15,6 +15,7 @@
 
 #include "mantissa/kernels/cpu/loss_count-inl.h"
 #include "mantissa/kernels/cpu/rows-inl.h"
+#include "mantissa/numeric/quants-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -36,6 +37,20 @@ void ConvertRow(ConstMatrix from, std::size_t from_row, Matrix to, std::size_t t
 void GatherRow(ConstMatrix table, std::size_t entry, Matrix y, std::size_t i, std::size_t width) {
   table.type == Scalar::f64 || y.type == Scalar::f64 ? ConvertRow<double>(table, entry, y, i, width)
                                                      : ConvertRow<float>(table, entry, y, i, width);
+}
+
+/// Row `entry` of a table in quantised blocks.
+void GatherQuants(QuantFormat quants, ConstMatrix table, std::size_t entry, Matrix y, std::size_t i,
+                  std::size_t width) {
+  alignas(64) float buffer[kPiece];
+  const auto* blocks = static_cast<const std::uint8_t*>(table.data) +
+                       entry * quant_bytes(quants, static_cast<std::size_t>(table.ld));
+  for (std::size_t c = 0; c < width; c += kPiece) {
+    const std::size_t n = std::min(kPiece, width - c);
+    mantissa::HWY_NAMESPACE::DequantizeRow(quants, blocks, c, n, buffer);
+    if (!holds(table.type, Scalar::f32)) RoundRow(buffer, n, table.type);
+    StoreRow(buffer, n, y.data, y.type, i * static_cast<std::size_t>(y.ld) + c);
+  }
 }
 
 /// Returns the row that contains token t, at or after `row`.
@@ -161,6 +176,7 @@ HWY_AFTER_NAMESPACE();
 namespace mantissa::kernels {
 
 HWY_EXPORT(GatherRow);
+HWY_EXPORT(GatherQuants);
 HWY_EXPORT(SumEntries);
 HWY_EXPORT(AddZero);
 
@@ -183,13 +199,16 @@ void zero_table(const Context& ctx, const GatherBackward& g) {
 }  // namespace
 
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
-            const std::int32_t* ids, Matrix y) {
+            const std::int32_t* ids, Matrix y, std::optional<QuantFormat> quants) {
   const auto convert = HWY_DISPATCH_TABLE(GatherRow)[ctx.target()];
+  const auto dequantize = HWY_DISPATCH_TABLE(GatherQuants)[ctx.target()];
   for_row_ranges(ctx, count, width, [&](std::size_t begin, std::size_t end) {
     const std::size_t bytes = bytes_of(y.type), row_bytes = static_cast<std::size_t>(width) * bytes;
     for (std::size_t i = begin; i < end; ++i) {
       const std::size_t entry = static_cast<std::size_t>(ids[i]);
-      if (table.type != y.type) {
+      if (quants) {
+        dequantize(*quants, table, entry, y, i, static_cast<std::size_t>(width));
+      } else if (table.type != y.type) {
         convert(table, entry, y, i, static_cast<std::size_t>(width));
       } else {
         std::memcpy(

@@ -56,6 +56,16 @@ void check(const Context& ctx, const Gemm& g) {
     throw DtypeError(fmt::format("gemm: packed blocks are multiplied in f32 in one part, got {} in {}",
                                  name(arithmetic), g.a.operand.parts));
   }
+  for (const GemmOperand* o : {&g.a, &g.b}) {
+    if (!o->quants) continue;
+    if (arithmetic == Scalar::f64) {
+      throw DtypeError("gemm: quantised blocks are multiplied in f32, got f64 arithmetic");
+    }
+    if (o->matrix.ld % static_cast<std::int64_t>(kQuantBlock) != 0) {
+      throw ShapeError(fmt::format("gemm: rows of quantised blocks have a multiple of {} elements, got {}",
+                                   kQuantBlock, o->matrix.ld));
+    }
+  }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);
   if (ctx.workspace_bytes < need) {
     throw ResourceError(fmt::format(

@@ -19,6 +19,7 @@
 #include "mantissa/numeric/block_codes-inl.h"
 #include "mantissa/numeric/convert-inl.h"
 #include "mantissa/numeric/factor-inl.h"
+#include "mantissa/numeric/quants-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -40,6 +41,8 @@ struct PackSource {
   CodedRow packed = {};        // of blocks: the first run; no elements: none
   std::size_t block_runs = 1;  // runs that share a row of scales
   std::size_t scales_per_run = 0;
+  std::size_t quant_block = 0;  // bytes of a quantised block; 0: not quantised
+  QuantFormat quants = QuantFormat::q8_0;
 
   PackSource() = default;
   PackSource(const GemmOperand& o, bool depth_runs)
@@ -52,6 +55,11 @@ struct PackSource {
     const Layout layout{.type = o.matrix.type, .blocks = o.blocks};
     run_bytes = layout.row_bytes(o.matrix.ld);
     element_bits = layout.element_bits();
+    if (o.quants) {
+      quants = *o.quants;
+      quant_block = traits(quants).bytes;
+      run_bytes = quant_bytes(quants, ld);
+    }
     if (!o.blocks) return;
     packed = {static_cast<const std::uint8_t*>(data), static_cast<const std::uint8_t*>(o.scales),
               o.blocks->format, o.blocks->along_rows};
@@ -65,11 +73,15 @@ struct PackSource {
     return other;
   }
   bool InBlocks() const { return packed.elements != nullptr; }
-  /// The place of element `at` of a run; with 4 bits of the byte that contains it.
+  bool Quantised() const { return quant_block > 0; }
+  /// The place of element `at` of a run; with 4 bits of the byte that contains it, in quantised blocks of the
+  /// block.
   const std::uint8_t* At(std::size_t run, std::size_t at) const {
     return static_cast<const std::uint8_t*>(data) + run * run_bytes + Bytes(at);
   }
-  std::size_t Bytes(std::size_t elements) const { return elements * element_bits / 8; }
+  std::size_t Bytes(std::size_t elements) const {
+    return Quantised() ? elements / kQuantBlock * quant_block : elements * element_bits / 8;
+  }
   /// A run of packed blocks.
   CodedRow Packed(std::size_t run) const {
     CodedRow row = packed;
@@ -119,13 +131,28 @@ class SourceAhead {
 /// True if elements are multiplied as stored.
 inline bool Unrounded(const PackSource& from) {
   return from.unscale == 1 && from.operand.parts == 1 && !from.operand.flush_subnormals &&
-         holds(from.operand.format, from.type) && !from.InBlocks();
+         holds(from.operand.format, from.type) && !from.InBlocks() && !from.Quantised();
 }
 
 /// Decodes elements [at, at + n) of a run of packed blocks into `buffer`, rounded as an operand.
 inline void DecodeOperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                              float* HWY_RESTRICT buffer) {
   mantissa::HWY_NAMESPACE::DecodeRow(from.Packed(run), at, n, buffer);
+  const float unscale = from.unscale;
+  if (unscale != 1) {
+    mantissa::HWY_NAMESPACE::RewriteRow(
+        buffer, n, [unscale](auto d, auto v) HWY_ATTR { return hn::Mul(v, hn::Set(d, unscale)); });
+  }
+  if (!from.operand.plain() || !holds(from.operand.format, from.type))
+    mantissa::HWY_NAMESPACE::FactorRow<float>(buffer, n, from.operand, from.part);
+}
+
+/// The same for a run of quantised blocks.
+inline void DequantizeOperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
+                                 float* HWY_RESTRICT buffer) {
+  const auto* blocks = static_cast<const std::uint8_t*>(from.data) + run * from.run_bytes;
+  mantissa::HWY_NAMESPACE::DequantizeRow(from.quants, blocks, at, n, buffer);
+  if (!holds(from.type, Scalar::f32)) mantissa::HWY_NAMESPACE::RoundRow<float>(buffer, n, from.type);
   const float unscale = from.unscale;
   if (unscale != 1) {
     mantissa::HWY_NAMESPACE::RewriteRow(
@@ -145,6 +172,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t run, std
   using mantissa::HWY_NAMESPACE::RewriteRow;
   if constexpr (std::is_same_v<T, float>) {
     if (from.InBlocks()) return DecodeOperandRow(from, run, at, n, buffer);
+    if (from.Quantised()) return DequantizeOperandRow(from, run, at, n, buffer);
   }
   const std::size_t offset = run * from.ld + at;
   if (Unrounded(from)) return LoadRow<T>(from.data, from.type, offset, n, buffer);
@@ -172,7 +200,7 @@ HWY_NOINLINE void ConvertOperandRow(const PackSource& from, std::size_t run, std
 template <class T>
 HWY_INLINE const T* OperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                                T* HWY_RESTRICT buffer) {
-  if (mantissa::HWY_NAMESPACE::LieAs<T>(from.data, from.type) && Unrounded(from))
+  if (Unrounded(from) && mantissa::HWY_NAMESPACE::LieAs<T>(from.data, from.type))
     return static_cast<const T*>(from.data) + run * from.ld + at;
   ConvertOperandRow<T>(from, run, at, n, buffer);
   return buffer;

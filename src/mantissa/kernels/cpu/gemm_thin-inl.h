@@ -18,6 +18,7 @@
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_blocks-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_quants-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/tensor/extent.h"
@@ -221,19 +222,20 @@ constexpr bool ThinColumnsCollide(std::size_t bytes) {
 
 /// One block of the columns [column, column + count) of B, count ≤ kThinColumns. Missing columns give sums
 /// that are not read. Columns are read in place, as OperandRow converts them, or, if they collide or are too
-/// few, from a copy; those in packed blocks are decoded while they are multiplied. Meanwhile the columns from
-/// `next` on are prefetched.
+/// few, from a copy; those in packed or quantised blocks are decoded while they are multiplied. Meanwhile the
+/// columns from `next` on are prefetched.
 template <class T>
 class ThinColumns {
  public:
   ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
-              std::size_t next, bool once)
-      : depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(b.At(next, k * kLanes)) {
+              std::size_t next, bool once, SumOrder order)
+      : order_(order), depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(b.At(next, k * kLanes)) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
     type_ = as_stored ? b.type : kPlain;
-    if (std::is_same_v<T, float> && once && count == kLanes && IsThinPacked(b, k)) {
+    if (std::is_same_v<T, float> && once && count == kLanes &&
+        (IsThinPacked(b, k) || IsThinQuant(b, k, depth, order))) {
       packed_ = &b;
       column_ = column;
       k_ = k;
@@ -255,9 +257,9 @@ class ThinColumns {
   }
 
   /// Computes out[i * ld + c] like ThinBlock, for `rows` rows.
-  void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store, SumOrder order) const {
+  void Multiply(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
-      if (order == SumOrder::tile) return MultiplyIn<SumOrder::tile>(rows, a, out, ld, store);
+      if (order_ == SumOrder::tile) return MultiplyIn<SumOrder::tile>(rows, a, out, ld, store);
     }
     MultiplyIn<SumOrder::chain>(rows, a, out, ld, store);
   }
@@ -269,6 +271,8 @@ class ThinColumns {
   template <SumOrder kOrder>
   void MultiplyIn(std::size_t rows, const T* a, T* out, std::size_t ld, TileStore store) const {
     if constexpr (std::is_same_v<T, float>) {
+      if (packed_ != nullptr && packed_->Quantised())
+        return MultiplyThinQuant<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
       if (packed_ != nullptr)
         return MultiplyThinPacked<kOrder>(rows, *packed_, column_, k_, depth_, a, ahead_, out, ld, store);
       if (type_ == Scalar::bf16) return MultiplyAs<kOrder, BfloatColumns>(rows, a, out, ld, store);
@@ -283,10 +287,12 @@ class ThinColumns {
                                  stride_, ahead_, out, ld, store);
   }
 
+  SumOrder order_;
   std::size_t depth_;
-  const PackSource* packed_ = nullptr;  // columns in packed blocks, decoded while they are multiplied
-  std::size_t column_ = 0, k_ = 0;      // of these
-  Scalar type_ = Scalar::f32;           // the format that is read
+  const PackSource* packed_ =
+      nullptr;  // columns in packed or quantised blocks, decoded while they are multiplied
+  std::size_t column_ = 0, k_ = 0;  // of these
+  Scalar type_ = Scalar::f32;       // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
   const std::uint8_t* ahead_;

@@ -147,10 +147,9 @@ class ThinRun {
       }
     }
 #endif
-    const ThinColumns<T> some(b_, column, count, b.k, b.depth, next, m_ <= kThinStrip);
+    const ThinColumns<T> some(b_, column, count, b.k, b.depth, next, m_ <= kThinStrip, g_.accumulator.order);
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
-      some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store,
-                    g_.accumulator.order);
+      some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store);
     }
   }
 

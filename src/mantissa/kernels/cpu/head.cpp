@@ -31,7 +31,13 @@ Scalar arithmetic_of(const GemmOperand& x) {
 }
 
 GemmOperand rows_from(GemmOperand o, std::int64_t row) {
-  o.matrix.data = row_of(o.matrix, row);
+  if (o.quants) {
+    o.matrix.data =
+        static_cast<const std::byte*>(o.matrix.data) +
+        static_cast<std::size_t>(row) * quant_bytes(*o.quants, static_cast<std::size_t>(o.matrix.ld));
+  } else {
+    o.matrix.data = row_of(o.matrix, row);
+  }
   return o;
 }
 

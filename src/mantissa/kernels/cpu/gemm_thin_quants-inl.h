@@ -1,0 +1,241 @@
+// Thin products (kernels/cpu/gemm_thin-inl.h) with columns in quantised blocks (numeric/quants.h): a lane
+// holds the next 32 bits of its column's codes, 8 or 4 elements, which are decoded one after the other, so
+// nothing is staged.
+#if defined(MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
+#undef MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
+#else
+#define MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
+#endif
+
+#include <hwy/highway.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "mantissa/kernels/cpu/gemm_pack-inl.h"
+#include "mantissa/kernels/cpu/gemm_source-inl.h"
+#include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
+#include "mantissa/numeric/quants-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace mantissa::kernels {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// True if the values of `b` are rounded to bf16, once.
+inline bool IsRoundedToBf16(const PackSource& b) {
+  return factor_of(b.type, b.operand).format == Scalar::bf16 &&
+         (b.type == Scalar::bf16 || holds(b.type, Scalar::f32));
+}
+
+/// True if ThinQuantBlock can multiply depths [k, k + depth) of columns of `b`: whole blocks, in the usual
+/// order for f32 values or values that are rounded to bf16.
+inline bool IsThinQuant(const PackSource& b, std::size_t k, std::size_t depth, SumOrder order) {
+  if (!b.Quantised() || b.unscale != 1 || !b.operand.plain()) return false;
+  if (k % kQuantBlock != 0 || depth % kQuantBlock != 0) return false;
+  if (order == SumOrder::tile) return IsRoundedToBf16(b);
+  return holds(factor_of(b.type, b.operand).format, Scalar::f32);
+}
+
+/// Finite values rounded to bf16, to nearest even.
+template <class D>
+HWY_INLINE hn::Vec<D> FiniteToBf16(D d, hn::Vec<D> x) {
+  const hn::RebindToUnsigned<D> du;
+  const auto bits = hn::BitCast(du, x);
+  const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
+  const auto rounded = hn::Add(bits, hn::Add(odd, hn::Set(du, 0x7fffU)));
+  return hn::BitCast(d, hn::And(rounded, hn::Set(du, 0xffff0000U)));
+}
+
+/// The blocks of a vector of columns at one depth, one column a lane, decoded element by element. Elements
+/// must be asked for as they lie: `half` 0 before 1 for codes of 4 and 5 bits.
+template <QuantFormat F, bool kToBf16>
+class QuantColumns {
+ public:
+  using D = hn::ScalableTag<float>;
+  using DU = hn::RebindToUnsigned<D>;
+  using V = hn::Vec<D>;
+  using VU = hn::Vec<DU>;
+
+  /// The block of column c starts at `first` + c · stride.
+  HWY_INLINE QuantColumns(const std::uint8_t* first, std::size_t stride)
+      : scale_(hn::Zero(D())), minimum_(hn::Zero(D())), fifth_(hn::Zero(DU())) {
+    const DU du;
+    const auto head = Words(first, stride);
+    scale_ = Halves(hn::And(head, hn::Set(du, 0xffffU)));
+    if constexpr (kTraits.minimum) minimum_ = Halves(hn::ShiftRight<16>(head));
+    if constexpr (kTraits.code_bits == 5) fifth_ = Words(first + kTraits.codes - 4, stride);
+  }
+
+  /// Returns the values of the elements whose codes start at bit kShift of `words`. `element` is their place
+  /// in the block, for the fifth bit.
+  template <int kShift>
+  HWY_INLINE V Value(VU words, std::size_t element) const {
+    const D d;
+    V x = hn::Zero(d);
+    const V code = Code<kShift>(words, element);
+    if constexpr (kTraits.minimum) {
+      x = hn::MulAdd(code, scale_, minimum_);
+    } else {
+      x = hn::Mul(code, scale_);
+    }
+    return kToBf16 ? FiniteToBf16(d, x) : x;
+  }
+
+ private:
+  static constexpr QuantTraits kTraits = traits(F);
+  static constexpr std::size_t kLanes = HWY_LANES(float);
+
+  /// The four bytes at `from` of every column.
+  static HWY_INLINE VU Words(const std::uint8_t* from, std::size_t stride) {
+    HWY_ALIGN std::uint32_t words[kLanes];
+    for (std::size_t c = 0; c < kLanes; ++c) std::memcpy(&words[c], from + c * stride, sizeof words[c]);
+    return hn::Load(DU(), words);
+  }
+  /// The f16 numbers in the lower halves of the lanes.
+  static HWY_INLINE V Halves(VU bits) {
+    const hn::Rebind<std::uint16_t, D> du16;
+    const hn::Rebind<hwy::float16_t, D> dh;
+    return hn::PromoteTo(D(), hn::BitCast(dh, hn::TruncateTo(du16, bits)));
+  }
+
+  template <int kShift>
+  HWY_INLINE V Code(VU words, std::size_t element) const {
+    const D d;
+    const DU du;
+    const hn::RebindToSigned<D> di;
+    if constexpr (kTraits.code_bits == 8) {
+      return hn::ConvertTo(d, hn::ShiftRight<24>(hn::BitCast(di, hn::ShiftLeft<24 - kShift>(words))));
+    } else {
+#if HWY_TARGET == HWY_AVX3
+      // The look-up reads only as many bits of an index as the table has.
+      const __m512i index = hn::ShiftRight<kShift>(words).raw;
+      if constexpr (kTraits.code_bits == 4) {
+        return V{_mm512_permutexvar_ps(index, hn::Load(d, kValues).raw)};
+      } else {
+        const __m512i fifth =
+            _mm512_rorv_epi32(fifth_.raw, _mm512_set1_epi32(static_cast<int>(element + 28) % 32));
+        const __m512i both = _mm512_ternarylogic_epi32(_mm512_set1_epi32(15), index, fifth, 0xca);
+        return V{_mm512_permutex2var_ps(hn::Load(d, kValues).raw, both, hn::Load(d, kValues + 16).raw)};
+      }
+#else
+      auto code = hn::And(hn::ShiftRight<kShift>(words), hn::Set(du, 15U));
+      if constexpr (kTraits.code_bits == 5) {
+        const auto bit = hn::And(hn::ShiftRightSame(fifth_, static_cast<int>(element)), hn::Set(du, 1U));
+        code = hn::Or(code, hn::ShiftLeft<4>(bit));
+      }
+      auto number = hn::BitCast(di, code);
+      if constexpr (kTraits.zero != 0) number = hn::Sub(number, hn::Set(di, kTraits.zero));
+      return hn::ConvertTo(d, number);
+#endif
+    }
+  }
+
+#if HWY_TARGET == HWY_AVX3
+  /// The numbers of all codes of 4 or 5 bits, without the zero.
+  struct Table {
+    alignas(64) float value[32];
+    constexpr Table() : value() {
+      for (int i = 0; i < 32; ++i) value[i] = static_cast<float>(i - kTraits.zero);
+    }
+    constexpr operator const float*() const { return value; }
+  };
+  static constexpr Table kValues{};
+#endif
+
+  V scale_, minimum_;
+  VU fifth_;  // bits of the elements
+};
+
+/// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinQuant is true.
+template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F>
+HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                                 const float* HWY_RESTRICT a, const std::uint8_t* ahead,
+                                 float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+  constexpr bool kToBf16 = kOrder == SumOrder::tile;
+  constexpr QuantTraits kTraits = traits(F);
+  constexpr std::size_t kLanes = HWY_LANES(float), kBytes = kTraits.bytes,
+                        kPieces = kTraits.code_bits / 8 + 1;
+  const hn::ScalableTag<std::uint32_t> du;
+  using VU = hn::Vec<decltype(du)>;
+  ThinSums<kOrder, kRows, float> sums;
+  const std::uint8_t* blocks = b.At(column, k);
+  const std::size_t stride = b.run_bytes;
+  for (std::size_t at = 0; at < depth; at += kQuantBlock, blocks += kBytes, a += kQuantBlock * kStrip) {
+    if (sums.kInBlocks && at > 0) {
+      sums.Store(out, ld, store);
+      store = TileStore::add;
+    }
+    for (std::size_t i = 0; i < kBytes * kLanes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
+    ahead += kBytes * kLanes;
+    const QuantColumns<F, kToBf16> columns(blocks, stride);
+    for (std::size_t piece = 0; piece < kPieces; ++piece) {
+      const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
+      VU words[4];
+      TransposePieces(
+          du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(codes + c * stride); }, 0,
+          [&](std::size_t i, VU v) HWY_ATTR { words[i] = v; });
+      // Element j of the piece has its code at bit kBit of byte j of the words.
+      const auto add = [&](auto bit, std::size_t first) HWY_ATTR {
+        constexpr int kBit = bit();
+        HWY_UNROLL(4)
+        for (std::size_t w = 0; w < 4; ++w) {
+          const std::size_t j = first + 4 * w;
+          sums.Add(0, a + j * kStrip, columns.template Value<kBit>(words[w], j));
+          sums.Add(1, a + (j + 1) * kStrip, columns.template Value<8 + kBit>(words[w], j + 1));
+          sums.Add(2, a + (j + 2) * kStrip, columns.template Value<16 + kBit>(words[w], j + 2));
+          sums.Add(3, a + (j + 3) * kStrip, columns.template Value<24 + kBit>(words[w], j + 3));
+        }
+      };
+      add(std::integral_constant<int, 0>(), 16 * piece);
+      if constexpr (kTraits.code_bits < 8) add(std::integral_constant<int, 4>(), 16);
+    }
+  }
+  sums.Store(out, ld, store);
+}
+
+/// ThinQuantBlock for all rows of a strip, in passes of as many as are summed at once.
+template <SumOrder kOrder, std::size_t kStrip, QuantFormat F>
+void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth, const float* a,
+                    const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+  constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
+  for (std::size_t i = 0; i < kStrip; i += kRows) {
+    ThinQuantBlock<kOrder, kRows, kStrip, F>(b, column, k, depth, a + i, ahead, out + i * ld, ld, store);
+  }
+}
+
+/// ThinQuantStrip for a number of rows known at run time.
+template <SumOrder kOrder, QuantFormat F>
+void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                 const float* a, const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+  switch (rows) {
+    case 1:
+      return ThinQuantStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 2:
+      return ThinQuantStrip<kOrder, 2, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 4:
+      return ThinQuantStrip<kOrder, 4, F>(b, column, k, depth, a, ahead, out, ld, store);
+    case 8:
+      return ThinQuantStrip<kOrder, 8, F>(b, column, k, depth, a, ahead, out, ld, store);
+    default:
+      return ThinQuantStrip<kOrder, 16, F>(b, column, k, depth, a, ahead, out, ld, store);
+  }
+}
+
+/// ThinQuantOf for the format of `b`.
+template <SumOrder kOrder>
+void MultiplyThinQuant(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
+                       std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
+                       std::size_t ld, TileStore store) {
+  mantissa::HWY_NAMESPACE::WithFormat(b.quants, [&](auto f) HWY_ATTR {
+    ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
+  });
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace mantissa::kernels
+HWY_AFTER_NAMESPACE();
+
+#endif  // MANTISSA_KERNELS_CPU_GEMM_THIN_QUANTS_INL_H_
