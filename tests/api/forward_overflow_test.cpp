@@ -197,6 +197,13 @@ TEST_F(ForwardOverflow, SkipsOrContinuesOnRequest) {
                                 into(folder_ / "continue"));
   EXPECT_EQ(goes_on.skipped, 0);
   EXPECT_FALSE(goes_on.model.empty());
+  EXPECT_NE(stopped("patience", 6, "16-mixed").message().find("the forward pass overflows"),
+            std::string::npos);
+  const Summary scaled =
+      train(Config::parse(config(6, "16-mixed"), std::vector<std::string>{"run.on_nonfinite=continue"}),
+            into(folder_ / "scaled"));
+  EXPECT_EQ(scaled.steps, 6);
+  EXPECT_EQ(scaled.skipped, 6);
 }
 
 /// A skipped batch changes nothing, and the schedule does not count its step.

@@ -39,6 +39,15 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
   EXPECT_EQ(entries(), 1);
 }
 
+TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
+  write_file_atomic(folder_ / "a", "old");
+  EXPECT_THROW(write_files_atomic({{folder_ / "a", "new"}, {folder_ / "missing" / "b", "new"}}), Error);
+  EXPECT_EQ(read_text_file(folder_ / "a"), "old");
+  write_files_atomic({{folder_ / "a", "new"}, {folder_ / "b", "also"}});
+  EXPECT_EQ(read_text_file(folder_ / "a"), "new");
+  EXPECT_EQ(read_text_file(folder_ / "b"), "also");
+}
+
 TEST_F(Atomic, OverwritesFilesLeftByACrash) {
   put(folder / "f.partial", "half of something longer than what comes");
   write_file_atomic(folder / "f", "new");

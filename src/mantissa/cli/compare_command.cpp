@@ -74,9 +74,9 @@ int compare(const Arguments& a) {
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
   if (report.runs == 0) return report_interrupt(signals, "no run had ended");
   io::make_directories(out);
-  io::write_file_atomic(out / "compare.json", report.json);
-  io::write_file_atomic(out / "compare.csv", report.csv);
-  io::write_file_atomic(out / "report.html", report.html);
+  io::write_files_atomic({{out / "compare.json", report.json},
+                          {out / "compare.csv", report.csv},
+                          {out / "report.html", report.html}});
   if (a.has("--json")) {
     fmt::print("{}\n", report.json);
   } else {

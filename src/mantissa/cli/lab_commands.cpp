@@ -102,8 +102,7 @@ int audit(const Arguments& a) {
     tell(a, report.notes, {});
   }
   io::make_directories(out);
-  io::write_file_atomic(out / "audit.json", report.json);
-  io::write_file_atomic(out / "report.html", report.html);
+  io::write_files_atomic({{out / "audit.json", report.json}, {out / "report.html", report.html}});
   if (a.has("--json")) {
     fmt::print("{}\n", report.json);
   } else {

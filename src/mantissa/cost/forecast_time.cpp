@@ -178,8 +178,12 @@ double step_seconds(const plan::Program& program, const plan::Step& s, std::int6
         return other_flops(program, s);
     }
   };
-  const double flops = flops_of() + s.capped * kWork.capped;
-  return std::max(flops / machine.flops_per_second, s.bytes / machine.bytes_per_second);
+  const double computed = (flops_of() + s.capped * kWork.capped) / machine.flops_per_second;
+  const double moved = s.bytes / machine.bytes_per_second;
+  // The rate of packed products was measured on operands in the caches.
+  const std::optional<plan::StepProduct> product = plan::product_of(program, s);
+  const bool packed = product && product->kernel == kernels::ProductKernel::packed;
+  return packed ? computed + moved : std::max(computed, moved);
 }
 
 double update_bytes(const plan::Program& program) {

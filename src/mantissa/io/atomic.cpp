@@ -5,7 +5,9 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <system_error>
+#include <vector>
 
 #include "mantissa/base/error.h"
 
@@ -97,6 +99,15 @@ void write_file_atomic(const fs::path& path, std::span<const std::byte> bytes) {
 
 void write_file_atomic(const fs::path& path, std::string_view text) {
   write_file_atomic(path, std::as_bytes(std::span(text)));
+}
+
+void write_files_atomic(std::initializer_list<NamedText> files) {
+  std::vector<std::unique_ptr<AtomicFile>> written;
+  for (const NamedText& f : files) {
+    written.push_back(std::make_unique<AtomicFile>(f.path));
+    written.back()->write(std::as_bytes(std::span(f.text)));
+  }
+  for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
 }
 
 AtomicDirectory::AtomicDirectory(const fs::path& path)

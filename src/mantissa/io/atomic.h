@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -45,6 +46,14 @@ class AtomicFile {
 /// Replaces the file at `path` by `bytes`. Throws like AtomicFile and then leaves the old file unchanged.
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomic(const std::filesystem::path& path, std::string_view text);
+
+/// Replaces several files of one result: all are written before the first one is replaced, so that a full
+/// disk leaves the old ones together.
+struct NamedText {
+  std::filesystem::path path;
+  std::string_view text;
+};
+void write_files_atomic(std::initializer_list<NamedText> files);
 
 /// A folder being written. Unless commit() returns, the folder at `path` remains unchanged.
 class AtomicDirectory {

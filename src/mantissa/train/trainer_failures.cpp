@@ -82,15 +82,15 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
 void Trainer::overflowed(StepReport& report, const text::StepData& rows) {
   Overflow overflow = find_overflow(rows);
   overflow_ = overflow;
-  const bool skips = config_.run.on_nonfinite == "skip";
-  if (!scaler_ && !skips) stop_non_finite(overflow, report.loss);
+  const bool stops = config_.run.on_nonfinite == "stop";
+  if (!scaler_ && stops) stop_non_finite(overflow, report.loss);
   report.skipped = true;
   // The loss is not scaled, so if it is not finite, the forward pass overflowed.
   overflow.forward = overflow.forward || !std::isfinite(report.loss);
   const std::int64_t in_a_row = overflow.forward ? forward_overflows_ + 1 : 0;
   const std::int64_t patience = config_.loss_scale.forward_overflow_patience;
-  if (!skips && patience > 0 && in_a_row >= patience) stop_forward(overflow, in_a_row);
-  if (!skips && scaler_->at_minimum()) stop_at_minimum(overflow);
+  if (stops && patience > 0 && in_a_row >= patience) stop_forward(overflow, in_a_row);
+  if (stops && scaler_->at_minimum()) stop_at_minimum(overflow);
   forward_overflows_ = in_a_row;
   report.overflow = std::move(overflow);
 }

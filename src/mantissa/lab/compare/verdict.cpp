@@ -127,13 +127,23 @@ std::string in_short(const ComparedRun& run) {
   }
 }
 
+/// Joins the first five; a sentence with more is not read.
+std::string joined(const std::vector<std::string>& names) {
+  constexpr std::size_t kMost = 5;
+  const std::size_t shown = std::min(names.size(), kMost);
+  std::string text =
+      fmt::format("{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "));
+  if (shown < names.size()) text += fmt::format("; and {} more", names.size() - shown);
+  return text;
+}
+
 template <class Wanted>
 std::string names_of(const Comparison& c, const Wanted& wanted) {
   std::vector<std::string> names;
   for (const ComparedRun& run : c.runs) {
     if (wanted(run)) names.push_back(in_short(run));
   }
-  return fmt::format("{}", fmt::join(names, "; "));
+  return joined(names);
 }
 
 /// Returns the names of the runs in which rounding lost something, with the share of lost updates.
@@ -145,7 +155,7 @@ std::string unhealthy(const Comparison& c) {
                                                    percent_text(*run.updates_lost))
                                      : run.name);
   }
-  return fmt::format("{}", fmt::join(names, "; "));
+  return joined(names);
 }
 
 std::string noise_text(const Comparison& c) {
