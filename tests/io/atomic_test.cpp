@@ -40,12 +40,12 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
 }
 
 TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
-  write_file_atomic(folder_ / "a", "old");
-  EXPECT_THROW(write_files_atomic({{folder_ / "a", "new"}, {folder_ / "missing" / "b", "new"}}), Error);
-  EXPECT_EQ(read_text_file(folder_ / "a"), "old");
-  write_files_atomic({{folder_ / "a", "new"}, {folder_ / "b", "also"}});
-  EXPECT_EQ(read_text_file(folder_ / "a"), "new");
-  EXPECT_EQ(read_text_file(folder_ / "b"), "also");
+  write_file_atomic(folder / "a", "old");
+  EXPECT_THROW(write_files_atomic({{folder / "a", "new"}, {folder / "missing" / "b", "new"}}), Error);
+  EXPECT_EQ(contents_of(folder / "a"), "old");
+  write_files_atomic({{folder / "a", "new"}, {folder / "b", "also"}});
+  EXPECT_EQ(contents_of(folder / "a"), "new");
+  EXPECT_EQ(contents_of(folder / "b"), "also");
 }
 
 TEST_F(Atomic, OverwritesFilesLeftByACrash) {
