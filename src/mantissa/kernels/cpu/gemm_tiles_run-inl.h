@@ -46,9 +46,11 @@ class TileRun {
     scaled_ = g.a.unscale != 1 || g.b.unscale != 1;
     direct_ = epilogue_.Stores();
     Split();
-    const std::size_t side = depth_ * parts_ * sizeof(Packed);  // bytes of a packed side
-    const std::size_t fitting = scratch_.shared * sizeof(float) / std::max<std::size_t>(side, 1);
-    const std::size_t wanted = std::max(kChunkBytes / std::max<std::size_t>(side, 1), kLeastColumns);
+    if (ranges_.empty()) return;
+    const std::size_t term = parts_ * sizeof(Packed);  // bytes of a side
+    const std::size_t fitting = scratch_.shared * sizeof(float) / (batch_depth_ * term);
+    const std::size_t bytes = ranges_.size() == 1 ? kChunkBytes : kLeafBytes;
+    const std::size_t wanted = std::max(bytes / (depth_ * term), kLeastColumns);
     const std::size_t limit = std::min(fitting, wanted) / kSide * kSide;
     if (limit > 0)
       chunk_ = gemm_plan::round_up(gemm_plan::ceil_div(n_, gemm_plan::ceil_div(n_, limit)), kSide);
@@ -57,26 +59,22 @@ class TileRun {
   /// True if the sums of a leaf do not round, and the packed operands fit the memory that gemm_workspace()
   /// counts.
   bool Fits() const {
-    return !g_.accumulator.rounds() && (ranges_.size() <= 1 || direct_) && chunk_ > 0 &&
+    if (ranges_.empty()) return true;
+    return !g_.accumulator.rounds() && (ranges_.size() == 1 || direct_) && chunk_ > 0 &&
            depth_ * parts_ * kSide * sizeof(Packed) <= scratch_.own * sizeof(float);
   }
 
   void Run() {
     if (ranges_.empty()) return epilogue_.Clear();
-    for (const Range& range : ranges_) {
+    const std::size_t strips = gemm_plan::ceil_div(m_, kSide);
+    const std::size_t of_task = gemm_plan::task_strips(strips, 1, kMostStrips, ctx_.threads);
+    for (const Batch& batch : batches_) {
       for (std::size_t column = 0; column < n_; column += chunk_) {
-        const std::size_t columns = std::min(chunk_, n_ - column);
-        PackB(range, column, columns);
-        const std::size_t strips = gemm_plan::ceil_div(m_, kSide);
-        const std::size_t a_task = gemm_plan::task_strips(strips, 1, kMostStrips, ctx_.threads);
-        parallel_for(ctx_, Count(gemm_plan::ceil_div(strips, a_task)), [&](std::int64_t task, int thread) {
-          const TileUnit::Scope scope(unit_);
-          const std::size_t first = static_cast<std::size_t>(task) * a_task * kSide;
-          const std::size_t last = std::min(m_, first + a_task * kSide);
-          for (std::size_t row = first; row < last; row += kSide) {
-            unit_.WithTiles(
-                [&]<class Tiles>() { RunStrip<Tiles>(range, column, columns, row, last, thread); });
-          }
+        const Chunk chunk{batch.packed, column, std::min(chunk_, n_ - column)};
+        PackB(batch, chunk);
+        parallel_for(ctx_, Count(gemm_plan::ceil_div(strips, of_task)), [&](std::int64_t task, int thread) {
+          const std::size_t first = static_cast<std::size_t>(task) * of_task * kSide;
+          RunTask(batch, chunk, first, std::min(m_, first + of_task * kSide), thread);
         });
       }
     }
@@ -89,9 +87,14 @@ class TileRun {
   /// Bytes of the packed chunk of B: with strips of A and sums, a second-level cache of 2 MB. Columns of a
   /// chunk for which this can be exceeded, because every chunk reads all of A.
   static constexpr std::size_t kChunkBytes = std::size_t{1} << 20, kLeastColumns = 128;
+  /// Bytes of the leaf of a chunk, if there are several: the strips of C of a task stay in the cache too.
+  static constexpr std::size_t kLeafBytes = kChunkBytes / 2;
   /// Terms of short leaves that are packed at a time. Longer leaves are packed one by one: panels of few
   /// terms stay in the caches, so that A is packed once, for many columns of B.
   static constexpr std::size_t kRangeDepth = 320;
+  /// Terms of B that are packed before A is multiplied: a task reads and writes its part of C once for all of
+  /// them.
+  static constexpr std::size_t kBatchDepth = 2304;
   static constexpr std::size_t kMostStrips = 16;
 
   /// The blocks of a leaf, or of one of its rows if products of parts have sums of their own.
@@ -106,11 +109,22 @@ class TileRun {
     bool first;
   };
 
+  /// Ranges [begin, end) of which B is packed at the same time, from `packed` on.
+  struct Batch {
+    std::size_t begin, end, packed, depth;
+  };
+  /// Packed columns of B.
+  struct Chunk {
+    std::size_t packed;  // the place of the first term
+    std::size_t column, columns;
+    std::size_t padded() const { return gemm_plan::round_up(columns, kSide); }
+  };
+
   /// What the panels of a strip share.
   struct Strip {
     const Range& range;
+    const Chunk& b;
     const Packed* a;
-    std::size_t padded;  // columns of the chunk of B
     std::size_t rows;
     tiles::StripAhead ahead;
   };
@@ -147,6 +161,15 @@ class TileRun {
       ranges_.back().end = i + 1;
       depth_ = std::max(depth_, end - ranges_.back().packed);
     }
+    for (std::size_t i = 0; i < ranges_.size(); ++i) {
+      const std::size_t end =
+          i + 1 < ranges_.size() ? ranges_[i + 1].packed : blocks_.back().packed + blocks_.back().stored;
+      if (batches_.empty() || end - batches_.back().packed > kBatchDepth)
+        batches_.push_back({i, i, ranges_[i].packed, 0});
+      batches_.back().end = i + 1;
+      batches_.back().depth = end - batches_.back().packed;
+      batch_depth_ = std::max(batch_depth_, batches_.back().depth);
+    }
   }
 
   Packed* Shared() const { return reinterpret_cast<Packed*>(ctx_.workspace); }
@@ -154,46 +177,63 @@ class TileRun {
     return reinterpret_cast<Packed*>(reinterpret_cast<float*>(ctx_.workspace) + scratch_.shared +
                                      static_cast<std::size_t>(thread) * (scratch_.own + scratch_.temporary));
   }
-  /// The offset of a part of a block, with `sides` packed sides.
-  std::size_t PartAt(const Range& range, const Block& b, std::size_t part, std::size_t sides) const {
-    return ((b.packed - range.packed) * parts_ + part * b.stored) * sides;
+  /// The offset of a part of a block, with `sides` packed sides, if the terms from `packed` on are packed.
+  std::size_t PartAt(std::size_t packed, const Block& b, std::size_t part, std::size_t sides) const {
+    return ((b.packed - packed) * parts_ + part * b.stored) * sides;
   }
   static std::int64_t Count(std::size_t n) { return static_cast<std::int64_t>(n); }
   std::size_t FirstBlock(const Range& range) const { return passes_[range.begin].begin; }
   std::size_t EndBlock(const Range& range) const { return passes_[range.end - 1].end; }
 
-  void PackB(const Range& range, std::size_t column, std::size_t columns) const {
+  void PackB(const Batch& batch, const Chunk& chunk) const {
     constexpr std::size_t kPanels = 4;  // of a task: rows of 256 bytes
-    const std::size_t padded = gemm_plan::round_up(columns, kSide);
-    const std::size_t groups = gemm_plan::ceil_div(columns, kPanels * kSide);
-    parallel_for(ctx_, Count((EndBlock(range) - FirstBlock(range)) * groups), [&](std::int64_t task, int) {
-      const Block& b = blocks_[FirstBlock(range) + static_cast<std::size_t>(task) / groups];
+    const std::size_t groups = gemm_plan::ceil_div(chunk.columns, kPanels * kSide);
+    const std::size_t first = FirstBlock(ranges_[batch.begin]), end = EndBlock(ranges_[batch.end - 1]);
+    parallel_for(ctx_, Count((end - first) * groups), [&](std::int64_t task, int) {
+      const Block& b = blocks_[first + static_cast<std::size_t>(task) / groups];
       const std::size_t at = static_cast<std::size_t>(task) % groups * kPanels * kSide;
-      const std::size_t sides = std::min(kPanels * kSide, columns - at);
+      const std::size_t sides = std::min(kPanels * kSide, chunk.columns - at);
       for (std::size_t part = 0; part < parts_; ++part) {
-        Packed* to = Shared() + PartAt(range, b, part, padded) + at * b.stored;
-        tiles::Pack(b_.Part(part), true, column + at, sides, b.k, b.depth, to);
+        Packed* to = Shared() + PartAt(batch.packed, b, part, chunk.padded()) + at * b.stored;
+        tiles::Pack(b_.Part(part), true, chunk.column + at, sides, b.k, b.depth, to);
       }
     });
   }
 
-  /// Computes up to 32 rows of the chunk of columns.
+  /// Computes rows [first, last) of the chunk, whose part of C stays in the cache.
+  void RunTask(const Batch& batch, const Chunk& chunk, std::size_t first, std::size_t last,
+               int thread) const {
+    const TileUnit::Scope scope(unit_);
+    for (std::size_t i = batch.begin; i < batch.end; ++i) {
+      for (std::size_t row = first; row < last; row += kSide) {
+        const bool more = row + kSide < last;
+        const Range* next = more ? &ranges_[i] : i + 1 < batch.end ? &ranges_[i + 1] : nullptr;
+        unit_.WithTiles([&]<class Tiles>() {
+          RunStrip<Tiles>(ranges_[i], chunk, row, next, more ? row + kSide : first, thread);
+        });
+      }
+    }
+  }
+
+  /// Computes up to 32 rows of the chunk. The strip from `next_row` on, of the range `next`, follows.
   template <class Tiles>
-  void RunStrip(const Range& range, std::size_t column, std::size_t columns, std::size_t row,
-                std::size_t last, int thread) const {
-    const std::size_t rows = std::min(kSide, m_ - row), padded = gemm_plan::round_up(columns, kSide);
+  void RunStrip(const Range& range, const Chunk& chunk, std::size_t row, const Range* next,
+                std::size_t next_row, int thread) const {
+    const std::size_t rows = std::min(kSide, m_ - row);
     Packed* own = Own(thread);
     std::size_t blocks = 0;
     for (std::size_t i = FirstBlock(range); i < EndBlock(range); ++i) {
       const Block& b = blocks_[i];
       blocks += tiles::blocks_of(b.depth);
       for (std::size_t part = 0; part < parts_; ++part)
-        tiles::PackOrRefer(a_.Part(part), row, rows, b.k, b.depth, own + PartAt(range, b, part, kSide));
+        tiles::PackOrRefer(a_.Part(part), row, rows, b.k, b.depth,
+                           own + PartAt(range.packed, b, part, kSide));
     }
-    Strip strip = {range, own, padded, rows, {}};
-    if (row + kSide < last) strip.ahead = AheadInA(range, row + kSide, blocks * (padded / kSide));
-    for (std::size_t j = 0; j < columns; j += kSide)
-      RunPanel<Tiles>(strip, {row, rows, column + j, std::min(kSide, columns - j)}, j);
+    Strip strip = {range, chunk, own, rows, {}};
+    const std::size_t steps = blocks * (chunk.padded() / kSide) * products_.size();
+    if (next != nullptr) strip.ahead = AheadInA(*next, next_row, steps);
+    for (std::size_t j = 0; j < chunk.columns; j += kSide)
+      RunPanel<Tiles>(strip, {row, rows, chunk.column + j, std::min(kSide, chunk.columns - j)}, j);
   }
 
   /// Prefetches the source of the strip from `row` on.
@@ -262,8 +302,8 @@ class TileRun {
                 const tiles::Sums& to) const {
     const auto panels = [&](std::size_t i) -> tiles::PanelPair {
       const Block& b = blocks_[i];
-      return {b.depth, strip.a + PartAt(strip.range, b, parts.a, kSide),
-              Shared() + PartAt(strip.range, b, parts.b, strip.padded) + at * b.stored};
+      return {b.depth, strip.a + PartAt(strip.range.packed, b, parts.a, kSide),
+              Shared() + PartAt(strip.b.packed, b, parts.b, strip.b.padded()) + at * b.stored};
     };
     return tiles::MultiplyPanels<Tiles>(pass.begin, pass.end, panels, to, strip.ahead);
   }
@@ -295,8 +335,9 @@ class TileRun {
   std::vector<Pass> passes_;
   std::vector<Range> ranges_;
   std::vector<PartPair> products_;  // of parts, in order
-  std::size_t depth_ = 0;           // terms of the longest range in packed operands
-  std::size_t chunk_ = 0;           // columns
+  std::vector<Batch> batches_;
+  std::size_t depth_ = 0, batch_depth_ = 0;  // terms of the longest range and batch in packed operands
+  std::size_t chunk_ = 0;                    // columns
 };
 
 }  // namespace HWY_NAMESPACE
