@@ -40,10 +40,20 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
   return result.append(text.substr(at));
 }
 
+/// Replaces the bytes beyond ASCII by one character of one byte if `bytes` are not UTF-8: later decoders
+/// require UTF-8.
+void hide_stray(std::string& bytes) {
+  constexpr char kSubstitute = '\x1A';
+  std::string repaired;
+  if (repair_utf8(bytes, repaired) == bytes) return;
+  for (char& c : bytes) c = static_cast<unsigned char>(c) < 0x80 ? c : kSubstitute;
+}
+
 struct ByteLevel final : Decoder {
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes stray) const override {
     std::string bytes, repaired;
     for (const std::string& token : tokens) bytes += from_byte_characters(token).value_or(token);
+    if (stray == StrayBytes::counted) hide_stray(bytes);
     tokens = {std::string(repair_utf8(bytes, repaired))};
   }
 };
@@ -60,11 +70,12 @@ struct ByteFallback final : Decoder {
     if (end.ec != std::errc() || end.ptr != digits.data() + digits.size()) return std::nullopt;
     return static_cast<char>(value);
   }
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes stray) const override {
     Tokens result;
     std::string bytes, repaired;
     const auto flush = [&] {
       if (bytes.empty()) return;
+      if (stray == StrayBytes::counted) hide_stray(bytes);
       if (repair_utf8(bytes, repaired) == bytes)
         result.push_back(bytes);
       else
@@ -85,13 +96,13 @@ struct ByteFallback final : Decoder {
 };
 
 struct Fuse final : Decoder {
-  void apply(Tokens& tokens, MatchMemory&) const override { tokens = {joined(tokens)}; }
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes) const override { tokens = {joined(tokens)}; }
 };
 
 struct Strip final : Decoder {
   std::string content;
   std::size_t start, stop;
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes) const override {
     for (std::string& token : tokens) {
       std::string_view text = token;
       for (std::size_t i = 0; i < start && text.starts_with(content); ++i) text.remove_prefix(content.size());
@@ -105,7 +116,7 @@ struct Replace final : Decoder {
   Pattern pattern;
   std::string content;
   Replace(Pattern pattern, std::string content) : pattern(std::move(pattern)), content(std::move(content)) {}
-  void apply(Tokens& tokens, MatchMemory& memory) const override {
+  void apply(Tokens& tokens, MatchMemory& memory, StrayBytes) const override {
     for (std::string& token : tokens) {
       if (token.empty()) continue;
       std::string text;
@@ -123,7 +134,7 @@ struct Replace final : Decoder {
 struct Metaspace final : Decoder {
   std::string replacement;
   bool prepends = false;
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = replaced(tokens[i], replacement, i == 0 && prepends ? "" : " ");
   }
@@ -132,7 +143,7 @@ struct Metaspace final : Decoder {
 struct WordPiece final : Decoder {
   std::string prefix;
   bool cleanup = true;
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes) const override {
     using Pair = std::array<std::string_view, 2>;
     // The order counts: these are the replacements of `tokenizers`, one after the other.
     constexpr Pair kCleanups[] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
@@ -150,7 +161,7 @@ struct WordPiece final : Decoder {
 struct BpeDecoder final : Decoder {
   std::string suffix;
   explicit BpeDecoder(std::string suffix) : suffix(std::move(suffix)) {}
-  void apply(Tokens& tokens, MatchMemory&) const override {
+  void apply(Tokens& tokens, MatchMemory&, StrayBytes) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = replaced(tokens[i], suffix, i + 1 == tokens.size() ? "" : " ");
   }
@@ -158,8 +169,8 @@ struct BpeDecoder final : Decoder {
 
 struct Sequence final : Decoder {
   std::vector<std::unique_ptr<Decoder>> steps;
-  void apply(Tokens& tokens, MatchMemory& memory) const override {
-    for (const std::unique_ptr<Decoder>& step : steps) step->apply(tokens, memory);
+  void apply(Tokens& tokens, MatchMemory& memory, StrayBytes stray) const override {
+    for (const std::unique_ptr<Decoder>& step : steps) step->apply(tokens, memory, stray);
   }
 };
 

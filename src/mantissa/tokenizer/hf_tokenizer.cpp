@@ -71,7 +71,12 @@ class HfTokenizer final : public Tokenizer {
   std::vector<std::int32_t> encode_with_template(std::string_view text) const override {
     return template_.apply(encode(text));
   }
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    return decode(ids, StrayBytes::replaced);
+  }
+  std::size_t count_bytes(std::span<const std::int32_t> ids) const override {
+    return decode(ids, StrayBytes::counted).size();
+  }
   std::int64_t vocabulary() const override { return vocabulary_; }
   std::string name() const override { return name_; }
   std::int32_t separator() const override;
@@ -85,6 +90,7 @@ class HfTokenizer final : public Tokenizer {
   }
 
  private:
+  std::string decode(std::span<const std::int32_t> ids, StrayBytes stray) const;
   std::optional<std::int32_t> named_token(const JsonView& config, std::string_view key) const;
   const std::string* spelling(std::int32_t id) const;
 
@@ -175,7 +181,7 @@ const std::string* HfTokenizer::spelling(std::int32_t id) const {
   return token ? &*token : nullptr;
 }
 
-std::string HfTokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string HfTokenizer::decode(std::span<const std::int32_t> ids, StrayBytes stray) const {
   std::vector<std::string> tokens;
   tokens.reserve(ids.size());
   for (std::size_t i = 0; i < ids.size(); ++i) {
@@ -191,7 +197,7 @@ std::string HfTokenizer::decode(std::span<const std::int32_t> ids) const {
   }
   if (ids.empty()) return "";
   const MemoryPool::Loan loan(pool_);
-  if (decoder_) decoder_->apply(tokens, (*loan).match);
+  if (decoder_) decoder_->apply(tokens, (*loan).match, stray);
   std::string text;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (i > 0 && !decoder_) text += ' ';
