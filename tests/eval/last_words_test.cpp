@@ -172,7 +172,9 @@ TEST_F(LastWordsOfFiles, HaveTheBitsOfAPassOverEachPassage) {
       EXPECT_EQ(found.words[i].log_prob, log_prob) << name << " " << i;
     }
     EXPECT_EQ(found.perplexity(), std::exp(-sum / static_cast<double>(passages.size()))) << name;
-    if (std::string(name) == "32-true") EXPECT_GE(found.right(), 3) << "greedy continuations are right";
+    if (std::string(name) == "32-true") {
+      EXPECT_GE(found.right(), 3) << "greedy continuations are right";
+    }
     EXPECT_LT(found.right(), static_cast<std::int64_t>(passages.size()));
   }
 }

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/tokenizer/byte_level.h"
@@ -130,37 +128,6 @@ TEST_F(CountBytes, OfSpecialTokensAreNoneAndTheTextAfterThemBeginsAnew) {
 
 TEST(CountBytesOfBytes, AreTheNumberOfIds) {
   EXPECT_EQ(added_bytes(*make_tokenizer("byte"), Ids{0, 200, 7, 255}, 1), 3);
-}
-
-/// Returns field `number` of a protobuf message: its bytes, at most 127.
-std::string field(int number, const std::string& bytes) {
-  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
-}
-
-std::string piece(const std::string& text, float score, char type) {
-  std::string bits(4, '\0');
-  std::memcpy(bits.data(), &score, 4);
-  return field(1, field(1, text) + std::string{2 << 3 | 5} + bits + std::string{3 << 3, type});
-}
-
-TEST(CountBytesOfSentencePiece, CountABytePieceAsOneByte) {
-  constexpr char kNormal = 1, kUnknown = 2, kControl = 3, kByte = 6;
-  std::string model = piece("<unk>", 0, kUnknown) + piece("<s>", 0, kControl) + piece("</s>", 0, kControl);
-  for (int byte = 0; byte < 256; ++byte) model += piece(fmt::format("<0x{:02X}>", byte), 0, kByte);
-  model += piece("▁", -3, kNormal) + piece("a", -3, kNormal);
-  const std::string with_bytes = {'\x98', '\x02', '\x01'};  // field 35, byte_fallback
-  model += field(2, with_bytes) + field(3, field(1, "identity"));
-  const text::TempFiles files;
-  const auto tokenizer = make_tokenizer(files.write("bytes.model", model));
-  const std::string text = "a größer a";
-  const Ids ids = tokenizer->encode(text);
-  ASSERT_EQ(tokenizer->decode(ids), text);
-  for (std::size_t cut = 0; cut <= ids.size(); ++cut) {
-    EXPECT_EQ(added_bytes(*tokenizer, std::span(ids).first(cut), 0) + added_bytes(*tokenizer, ids, cut),
-              static_cast<std::int64_t>(text.size()))
-        << cut;
-  }
-  EXPECT_EQ(added_bytes(*tokenizer, Ids{1, 0xE6 + 3, 0x97 + 3, 2}, 0), 2);
 }
 
 }  // namespace

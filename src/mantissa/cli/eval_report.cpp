@@ -73,7 +73,7 @@ std::string mean_text(const api::PairedMean& mean, double factor, int digits) {
 
 /// Returns the column of a policy's name, or its own line and an empty column.
 std::string name_text(const std::string& name) {
-  if (width_of(name) < kName) return fmt::format("{:<{}}", name, kName);
+  if (width_of(name) <= kName) return fmt::format("{:<{}}", name, kName);
   return fmt::format("{}\n{:{}}", wrapped(name, 2, kColumns), "", kName);
 }
 
