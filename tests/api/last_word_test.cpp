@@ -26,8 +26,8 @@ class LastWordOfAModel : public ::testing::Test {
     write("passages.jsonl",
           "{\"text\": \"one two one two\"}\n{\"text\": \"one two one six\"}\n"
           "{\"text\": \"two one two one\"}\n{\"text\": \"two one two, one\"}\n");
-    model_ = train(Config::parse(tiny_config(40, "32-true"),
-                                 {"data.source=" + (folder_ / "text.txt").string(), "optimizer.lr=3e-2"}),
+    model_ = train(Config::parse(tiny_config(200, "32-true"),
+                                 {"data.source=" + (folder_ / "text.txt").string(), "checkpoint.interval=1000"}),
                    into(folder_ / "run"))
                  .model;
   }
