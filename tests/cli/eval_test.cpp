@@ -53,7 +53,12 @@ TEST_F(EvalProgram, PrintsATableOfPoliciesIn80Columns) {
                "'32-true, bf16-mixed,fp8-hybrid' --precision 'bf16-mixed compute=nvfp4' --precision "
                "'params=f32 compute=bf16 accumulate=f32 residual=f32 output=f32 kv=f32'");
   ASSERT_EQ(r.code, 0) << r.err;
-  std::istringstream lines(r.out);
+  const Result puzzles = mantissa(
+      folder_, "eval r --data kk --puzzles 1 --last-word p.jsonl --limit 5 --precision 32-true,bf16-mixed");
+  ASSERT_EQ(puzzles.code, 0) << puzzles.err;
+  EXPECT_TRUE(has(puzzles.out, " puzzles ")) << puzzles.out;
+  std::istringstream wide(puzzles.out), lines(r.out);
+  for (std::string line; std::getline(wide, line);) EXPECT_LE(width_of(line), 80U) << line;
   std::size_t changes = 0;
   for (std::string line; std::getline(lines, line);) {
     EXPECT_LE(width_of(line), 80U) << line;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/counted.h"
@@ -71,10 +72,10 @@ std::string mean_text(const api::PairedMean& mean, double factor, int digits) {
   return fmt::format("{:+.{}f} ± {}", factor * mean.difference, digits, error);
 }
 
-/// Returns the column of a policy's name, or its own line and an empty column.
-std::string name_text(const std::string& name) {
-  if (width_of(name) <= kName) return fmt::format("{:<{}}", name, kName);
-  return fmt::format("{}\n{:{}}", wrapped(name, 2, kColumns), "", kName);
+/// Returns the column of a policy's name of `width`, or its own line and an empty column.
+std::string name_text(const std::string& name, std::size_t width = kName) {
+  if (width_of(name) <= width) return fmt::format("{:<{}}", name, width);
+  return fmt::format("{}\n{:{}}", wrapped(name, 2, kColumns), "", width);
 }
 
 /// Returns true if any evaluation has what `has` asks for.
@@ -95,16 +96,19 @@ struct Columns {
         puzzles(any(results, [](const api::Evaluation& e) { return e.puzzles > 0; })) {}
 
   std::string head() const {
-    std::string text = fmt::format("{:<{}}", "policy", kName);
+    std::string text;
     if (loss) text += fmt::format("{:>8}", "loss");
     if (bytes) text += fmt::format("{:>11}", "bits/byte");
     if (words) text += fmt::format("{:>12}{:>9}", "last words", "ppl");
     if (puzzles) text += fmt::format("{:>9}", "puzzles");
-    return text + fmt::format("{:>9}{:>7}\n", "weights", "tok/s");
+    return text + fmt::format("{:>9}{:>7}", "weights", "tok/s");
   }
 
+  /// Returns the width that is left for the names.
+  std::size_t name_width() const { return std::min(kName, kColumns - width_of(head())); }
+
   std::string row(const PolicyResult& r) const {
-    std::string text = name_text(r.name);
+    std::string text = name_text(r.name, name_width());
     if (!r.evaluation) return text + "  stopped\n";
     const api::Evaluation& e = *r.evaluation;
     if (loss) text += e.tokens > 0 ? fmt::format("{:>8.4f}", e.loss) : fmt::format("{:>8}", kNone);
@@ -116,8 +120,9 @@ struct Columns {
       text += fmt::format("{:>12}{:>9}", kNone, kNone);
     }
     if (puzzles) text += fmt::format("{:>7.0f} %", 100 * e.accuracy);
-    return text + fmt::format("{:>9}{:>7.0f}{}\n", human_bytes(static_cast<double>(e.weight_bytes)),
-                              e.tokens_per_second, e.interrupted ? " (interrupted)" : "");
+    text +=
+        fmt::format("{:>9}{:>7.0f}\n", human_bytes(static_cast<double>(e.weight_bytes)), e.tokens_per_second);
+    return e.interrupted ? text + "  (interrupted)\n" : text;
   }
 
   bool loss, bytes, words, puzzles;
@@ -197,7 +202,7 @@ std::string evaluation_json(const api::Evaluation& e) {
 
 std::string policies_text(const std::vector<PolicyResult>& results, const EvaluatedData& data) {
   const Columns columns(results);
-  std::string text = columns.head();
+  std::string text = name_text("policy", columns.name_width()) + columns.head() + "\n";
   const PolicyResult* complete = nullptr;
   for (const PolicyResult& r : results) {
     text += columns.row(r);
