@@ -26,10 +26,11 @@ class LastWordOfAModel : public ::testing::Test {
     write("passages.jsonl",
           "{\"text\": \"one two one two\"}\n{\"text\": \"one two one six\"}\n"
           "{\"text\": \"two one two one\"}\n{\"text\": \"two one two, one\"}\n");
-    model_ = train(Config::parse(tiny_config(200, "32-true"),
-                                 {"data.source=" + (folder_ / "text.txt").string(), "checkpoint.interval=1000"}),
-                   into(folder_ / "run"))
-                 .model;
+    model_ =
+        train(Config::parse(tiny_config(200, "32-true"),
+                            {"data.source=" + (folder_ / "text.txt").string(), "checkpoint.interval=1000"}),
+              into(folder_ / "run"))
+            .model;
   }
   void write(const std::string& name, const std::string& text) const {
     std::ofstream(folder_ / name) << text;

@@ -43,7 +43,8 @@ TEST_F(EvalProgram, PredictsLastWords) {
   EXPECT_EQ(all["last_words"]["log_probs"].size(), 40U);
   EXPECT_GT(all["last_words"]["perplexity"], 1);
   EXPECT_EQ(all["bytes"], all["tokens"]);
-  EXPECT_GT(all["tokens_per_second"], 0);
+  EXPECT_GT(all["weight_bytes"], 0);
+  EXPECT_EQ(mantissa(folder_, "eval r --last-word p.jsonl --data t.txt --json").out, both.out);
 }
 
 TEST_F(EvalProgram, PrintsATableOfPoliciesIn80Columns) {
@@ -81,6 +82,7 @@ TEST_F(EvalProgram, PrintsPoliciesAsJsonAlone) {
   EXPECT_EQ(policies[0]["policy"], "32-true");
   EXPECT_FALSE(policies[0].contains("change"));
   EXPECT_EQ(policies[1]["policy"], "bf16-mixed");
+  EXPECT_GT(policies[1]["tokens_per_second"], 0);
   const json change = policies[1]["change"];
   EXPECT_GT(change["loss"]["standard_error"], 0);
   EXPECT_EQ(change["last_word_accuracy"]["pairs"], 40);

@@ -17,6 +17,7 @@ using nlohmann::json;
 constexpr std::size_t kColumns = 80, kName = 24;
 constexpr const char* kNone = "–";
 
+/// Times are only in the JSON of several policies: that of one is the same in every run.
 json to_json(const api::Evaluation& e) {
   json out = json::object();
   if (e.tokens > 0) out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
@@ -36,8 +37,6 @@ json to_json(const api::Evaluation& e) {
   if (e.puzzles > 0)
     out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
   out["weight_bytes"] = e.weight_bytes;
-  out["seconds"] = e.seconds;
-  out["tokens_per_second"] = e.tokens_per_second;
   if (e.interrupted) out["interrupted"] = true;
   return out;
 }
@@ -218,6 +217,8 @@ std::string policies_json(const std::vector<PolicyResult>& results) {
   for (const PolicyResult& r : results) {
     json of = r.evaluation ? to_json(*r.evaluation) : json{{"error", r.failure}};
     of["policy"] = r.name;
+    if (r.evaluation)
+      of.update({{"seconds", r.evaluation->seconds}, {"tokens_per_second", r.evaluation->tokens_per_second}});
     if (&r != &results.front() && r.evaluation && results.front().evaluation)
       of["change"] = to_json(api::paired_change(*results.front().evaluation, *r.evaluation));
     all.push_back(std::move(of));
