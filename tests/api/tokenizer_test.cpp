@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -143,7 +144,24 @@ TEST_F(ModelTokenizer, IsUsedByEvaluateAndAudit) {
   const Evaluation e = evaluate(model, files, "auto", 32, 0, {});
   // 1008 bytes are 1008 ids: 31 rows of 32 predictions.
   EXPECT_EQ(e.tokens, 31 * 32);
-  EXPECT_EQ(e.bits_per_byte, 0);
+  EXPECT_EQ(e.bytes, 31 * 32);
+  // Both are the same sum, divided once or twice.
+  EXPECT_NEAR(e.bits_per_byte, e.loss / std::log(2.0), 1e-12);
+  // A row of 29 predictions ends within the "ö".
+  const Evaluation cut = evaluate(model, files, "auto", 29, 0, {});
+  EXPECT_EQ(cut.tokens, 34 * 29);
+  EXPECT_EQ(cut.bytes, 34 * 29);
+}
+
+TEST_F(ModelTokenizer, CountsNoBytesForTheTokensBetweenDocuments) {
+  const std::filesystem::path model = trained();
+  // Documents of 10 and 9 bytes with "</s>" after each are 21 ids, and 20 predictions in one row: all except
+  // the first byte.
+  write("two.jsonl", "{\"text\": \"größerer\"}\n{\"text\": \"abcdefghi\"}\n");
+  const Evaluation e = evaluate(model, {(folder / "two.jsonl").string()}, "auto", 64, 0, {});
+  EXPECT_EQ(e.tokens, 20);
+  EXPECT_EQ(e.bytes, 18);
+  EXPECT_NEAR(e.bits_per_byte, e.loss * 20 / 18 / std::log(2.0), 1e-12);
 }
 
 TEST_F(ModelTokenizer, ThatIsDamagedIsOneErrorUnlessTheDataAreIds) {

@@ -48,7 +48,6 @@ TEST_F(GgufCommands, PrintWhatTheyPrintOfTheConvertedDirectory) {
   const std::pair<const char*, const char*> commands[] = {
       {"generate", "--prompt 'the text' --max-new-tokens 5 --temperature 0"},
       {"generate", "--prompt 'the text' --max-new-tokens 5 --temperature 0 --precision bf16-mixed"},
-      {"eval", "--data text.txt --sequence-length 16 --json"},
       {"chat", "--template chatml --max-new-tokens 5 --temperature 0 < lines"},
       {"tokenizer encode", "--text-file text.txt"},
       {"tokenizer decode", "--ids-file ids.txt"},
@@ -58,6 +57,19 @@ TEST_F(GgufCommands, PrintWhatTheyPrintOfTheConvertedDirectory) {
     const auto [file, directory] = both(command, options);
     EXPECT_EQ(file, directory) << command << " " << options;
   }
+}
+
+TEST_F(GgufCommands, EvaluateTheSameFiguresWithFewerBytesOfWeights) {
+  write(folder / "passages.txt", "the tokenizer trains on the text\nthe text trains the tokenizer\n");
+  const auto [file, directory] =
+      both("eval", "--data text.txt --last-word passages.txt --sequence-length 16 --json");
+  json of_file = json::parse(file), of_directory = json::parse(directory);
+  EXPECT_GT(of_file["bytes"], 0);
+  EXPECT_EQ(of_file["last_words"]["passages"], 2);
+  EXPECT_LT(of_file["weight_bytes"].get<double>(), 0.3 * of_directory["weight_bytes"].get<double>());
+  of_file.erase("weight_bytes");
+  of_directory.erase("weight_bytes");
+  EXPECT_EQ(of_file, of_directory);
 }
 
 TEST_F(GgufCommands, TraceTheSameValues) {

@@ -106,6 +106,26 @@ TEST(SentencePiece, AddsTheIdsThatTheSettingsBesideTheFileName) {
   EXPECT_EQ(make_tokenizer(directory)->encode_with_template("ab"), (Ids{1, 6}));
 }
 
+TEST(SentencePiece, CountsABytePieceAsOneByte) {
+  std::string bytes =
+      piece("<unk>", 0, Type::unknown) + piece("<s>", 0, Type::control) + piece("</s>", 0, Type::control);
+  for (int byte = 0; byte < 256; ++byte) bytes += piece(fmt::format("<0x{:02X}>", byte), 0, Type::byte);
+  bytes += piece("▁", -3) + piece("a", -3);
+  const std::string byte_fallback = {'\x98', '\x02', '\x01'};  // field 35
+  bytes += field(2, byte_fallback) + field(3, field(1, "identity"));
+  text::TempFiles files;
+  const auto tokenizer = make_tokenizer(files.write("bytes.model", bytes));
+  const std::string text = "a größer a";
+  const Ids ids = tokenizer->encode(text);
+  ASSERT_EQ(tokenizer->decode(ids), text);
+  for (std::size_t cut = 0; cut <= ids.size(); ++cut) {
+    EXPECT_EQ(added_bytes(*tokenizer, std::span(ids).first(cut), 0) + added_bytes(*tokenizer, ids, cut),
+              static_cast<std::int64_t>(text.size()))
+        << cut;
+  }
+  EXPECT_EQ(added_bytes(*tokenizer, Ids{1, 0xE6 + 3, 0x97 + 3, 2}, 0), 2);
+}
+
 TEST(SentencePiece, OfADamagedFileIsOneErrorWithItsName) {
   text::TempFiles files;
   for (const std::string& bytes : {std::string("junk"), std::string(), model().substr(0, 9)}) {

@@ -1,25 +1,70 @@
 #include "mantissa/api/evaluate.h"
 
 #include "mantissa/api/internal.h"
+#include "mantissa/base/error.h"
 #include "mantissa/eval/evaluate.h"
+#include "mantissa/eval/paired.h"
 
 namespace mantissa::api {
 namespace {
 
 Evaluation evaluation_of(const eval::Evaluation& e) {
-  return {e.tokens,  e.loss,        e.perplexity, e.bits_per_byte,
-          e.puzzles, e.well_formed, e.accuracy,   e.interrupted};
+  Evaluation of;
+  of.tokens = e.tokens;
+  of.loss = e.loss;
+  of.perplexity = e.perplexity;
+  of.bytes = e.bytes;
+  of.bits_per_byte = e.bits_per_byte;
+  for (const eval::RowLoss& row : e.rows) of.rows.push_back({row.loss, row.weight});
+  for (const eval::LastWord& word : e.last_words.words) of.last_words.push_back({word.right, word.log_prob});
+  of.last_words_right = e.last_words.right();
+  of.last_word_accuracy = e.last_words.accuracy();
+  of.last_word_perplexity = e.last_words.perplexity();
+  of.puzzles = e.puzzles;
+  of.well_formed = e.well_formed;
+  of.accuracy = e.accuracy;
+  of.interrupted = e.interrupted;
+  of.weight_bytes = e.weight_bytes;
+  of.seconds = e.seconds;
+  of.tokens_per_second = e.tokens_per_second;
+  return of;
+}
+
+/// Returns the parts of an evaluation that are compared.
+eval::Evaluation compared(const Evaluation& e) {
+  eval::Evaluation of;
+  for (const RowLoss& row : e.rows) of.rows.push_back({row.loss, row.weight});
+  for (const LastWord& word : e.last_words) of.last_words.words.push_back({word.right, word.log_prob});
+  return of;
+}
+
+std::optional<PairedMean> mean_of(const std::optional<eval::PairedMean>& mean) {
+  if (!mean) return std::nullopt;
+  return PairedMean{mean->difference, mean->standard_error, mean->pairs};
 }
 
 }  // namespace
 
-Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
-                    std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
+Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Precision& precision,
                     const Hardware& hardware, std::stop_token stop) {
   const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
-  return evaluation_of(eval::evaluate_model(source, policy_for(precision),
-                                            {data, format, sequence_length, puzzles}, *device, stop));
+  if (options.data.empty() && options.last_words.empty())
+    throw ConfigError("evaluate: there is nothing to evaluate. Fix: give files, or a file of passages");
+  eval::Files files{options.data, options.format, options.sequence_length, options.puzzles};
+  files.passages = {options.last_words, options.passage_limit};
+  return evaluation_of(eval::evaluate_model(source, policy_for(precision), files, *device, stop));
+}
+
+Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
+                    std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
+                    const Hardware& hardware, std::stop_token stop) {
+  EvaluateOptions options;
+  options.data = data;
+  options.format = format;
+  options.sequence_length = sequence_length;
+  options.puzzles = puzzles;
+  return evaluate(model, options, precision, hardware, std::move(stop));
 }
 
 Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_length,
@@ -36,6 +81,12 @@ Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& 
   const config::RunConfig& run = config.impl().run;
   return evaluation_of(
       eval::evaluate_run(run, memory_of(data), puzzles, *device_for(hardware, run.run.threads), stop));
+}
+
+PairedChange paired_change(const Evaluation& first, const Evaluation& other) {
+  const eval::PairedChange change = eval::paired_change(compared(first), compared(other));
+  return {mean_of(change.loss), mean_of(change.accuracy), mean_of(change.word_log_prob), change.gained,
+          change.lost};
 }
 
 }  // namespace mantissa::api

@@ -1,7 +1,8 @@
-// Loss over held-out text, and answers to held-out puzzles.
+// Loss over held-out text, last words of passages, and answers to held-out puzzles.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <vector>
@@ -14,21 +15,55 @@
 
 namespace mantissa::api {
 
-struct Evaluation {
-  std::int64_t tokens = 0;  // predicted tokens
-  double loss = 0;          // nats per token; for weighted rows Σ weight · (−log p) / Σ weight
-  double perplexity = 0;
-  double bits_per_byte = 0;  // 0 if the tokens are not known to be bytes
-  std::int64_t puzzles = 0;  // number of answered Knights-and-Knaves puzzles
-  double well_formed = 0;    // share of answers in the right form
-  double accuracy = 0;       // share of right answers
-  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
-  bool interrupted = false;
+/// The loss of one row: nats per token, and the sum of the tokens' weights.
+struct RowLoss {
+  double loss = 0;
+  double weight = 0;
 };
 
+/// The last word of a passage.
+struct LastWord {
+  bool right = false;   // every token is the most likely one after those before it
+  double log_prob = 0;  // sum over its tokens
+};
+
+struct Evaluation {
+  std::int64_t tokens = 0;  // predicted tokens of the rows
+  double loss = 0;          // nats per token; for weighted rows Σ weight · (−log p) / Σ weight
+  double perplexity = 0;
+  std::int64_t bytes = 0;    // of the text of the predicted tokens; 0 if the data are not text
+  double bits_per_byte = 0;  // 0 without bytes
+  std::vector<RowLoss> rows;
+  std::vector<LastWord> last_words;  // of the passages, in their order
+  std::int64_t last_words_right = 0;
+  double last_word_accuracy = 0;    // their share
+  double last_word_perplexity = 0;  // exp(−mean log-probability of a word)
+  std::int64_t puzzles = 0;         // number of answered Knights-and-Knaves puzzles
+  double well_formed = 0;           // share of answers in the right form
+  double accuracy = 0;              // share of right answers
+  // by a stop: the loss is over the completed rows (0 without any), the last words are those of the completed
+  // passages, and no puzzles were scored
+  bool interrupted = false;
+  std::uint64_t weight_bytes = 0;  // of the weights that the computation reads, in its formats
+  double seconds = 0;              // of the rows and the last words, without reading the weights
+  double tokens_per_second = 0;
+};
+
+struct EvaluateOptions {
+  std::vector<std::string> data;  // files, or {"kk"} for held-out puzzles; none: no loss
+  std::string format = "auto";
+  std::int64_t sequence_length = 256;
+  std::int64_t puzzles = 0;        // number of held-out puzzles to answer, if `data` is {"kk"}
+  std::string last_words;          // a file of passages, one per line (docs/cli.md, "eval"); empty: none
+  std::int64_t passage_limit = 0;  // evaluate only the first passages; 0: all
+};
+
+/// Evaluates a model over files and passages. All overloads throw ConfigError, FileError, and RunStopped for
+/// a non-finite loss, with the row and the first such value.
+Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Precision& precision = {},
+                    const Hardware& hardware = {}, std::stop_token stop = {});
 /// Evaluates a model over files, or over held-out puzzles if `data` is {"kk"}; then `puzzles` of them are
-/// also answered. All overloads throw ConfigError, FileError, and RunStopped for a non-finite loss, with the
-/// row and the first such value.
+/// also answered.
 Evaluation evaluate(const Model& model, const std::vector<std::string>& data, const std::string& format,
                     std::int64_t sequence_length, std::int64_t puzzles, const Precision& precision,
                     const Hardware& hardware = {}, std::stop_token stop = {});
@@ -42,5 +77,24 @@ Evaluation evaluate(const Model& model, const Data& data, std::int64_t sequence_
 /// given to train() in place of the source.
 Evaluation evaluate(const Config& config, std::int64_t puzzles, const Hardware& hardware = {},
                     const Data& data = {}, std::stop_token stop = {});
+
+/// The mean of differences by row or passage. Both evaluations see the same text, so the standard error of
+/// this mean is much smaller than those of the two means.
+struct PairedMean {
+  double difference = 0;
+  std::optional<double> standard_error;  // null for one pair
+  std::int64_t pairs = 0;
+};
+
+/// What an evaluation has more than another one of the same data.
+struct PairedChange {
+  std::optional<PairedMean> loss;           // over rows, weighted by their tokens
+  std::optional<PairedMean> accuracy;       // of last words, a share of 1
+  std::optional<PairedMean> word_log_prob;  // of last words, nats
+  std::int64_t gained = 0, lost = 0;        // last words that only one of them has right
+};
+
+/// Compares the rows and last words that both have completed.
+PairedChange paired_change(const Evaluation& first, const Evaluation& other);
 
 }  // namespace mantissa::api

@@ -207,7 +207,8 @@ std::string Arguments::with(const Cure& cure) const {
   for (const Given& g : given_) {
     const bool repeats = g.option->takes == Takes::each || g.option->takes == Takes::list;
     const bool replaced = std::ranges::any_of(added, [&](std::string_view name) {
-      return (name == g.option->name && !repeats) || excludes(name, g.option->name);
+      const bool same = name == g.option->name && (!repeats || name == "--precision");
+      return same || excludes(name, g.option->name);
     });
     if (replaced) continue;
     if (g.values.empty()) words.emplace_back(g.option->name);

@@ -6,8 +6,10 @@
 namespace mantissa::cli {
 namespace {
 
-// Commands with a policy, commands that use hardware options, and commands that print results.
+// Commands with a policy, those with only one, commands that use hardware options, and commands that print
+// results.
 constexpr std::string_view kPolicy = "train, generate, chat, eval, trace, explain, audit, convert";
+constexpr std::string_view kOnePolicy = "train, generate, chat, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
     "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
@@ -65,6 +67,13 @@ const std::vector<Option>& option_rows() {
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
       {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "eval, audit"},
+      {"--last-word", one, "FILE", "",
+       "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain lines "
+       "(.txt)",
+       "eval"},
+      {"--limit", one, "N", "", "only the first N passages", "eval"},
+      {"--precision", each, "A,B,…", "", "one or several policies; changes are from the first; repeatable",
+       "eval"},
       {"--puzzles", one, "N", "20", "held-out puzzles to answer, if the data are puzzles", "eval"},
       // trace
       {"--tokens", one, "FILE", "", "safetensors file with input_ids [B, T] and optional labels", "trace"},
@@ -123,7 +132,7 @@ const std::vector<Option>& option_rows() {
       {"--overwrite", nothing, "", "", "replace the tokenizer in the directory", "tokenizer train"},
       // precision
       {"--precision", one, "NAME|LINE", "", "policy: a preset (bf16-mixed), an alias, or a line of fields",
-       kPolicy},
+       kOnePolicy},
       {"--rule", list, "RULE", "",
        "'SCOPE: field=value …' for a part of the model; repeatable, later rules win", kPolicy},
       {"--rule", list, "RULE", "", "'SCOPE: field=value …' for a part of the model, in all runs; repeatable",
@@ -166,10 +175,11 @@ const std::vector<Command>& command_rows() {
        "Each line of standard input is a message. /reset begins again, /system TEXT sets the system message, "
        "/save FILE writes the messages as JSON; Ctrl-C stops an answer, Ctrl-D ends."},
       {"eval",
-       "measure loss, perplexity, bits per byte, and the share of solved puzzles",
+       "measure loss, bits per byte, last words and puzzles, under one or several policies",
        {{"MODEL|CONFIG", "a model directory, a GGUF file, a run, or a run's config (.toml)"}},
-       "A config, and a run without --data, are measured over the held-out rows of the config's data, a "
-       "model over --data."},
+       "A config, and a run without --data and --last-word, are measured over the held-out rows of the "
+       "config's data, a model over --data, the passages of --last-word, or both. Several policies give one "
+       "table, with the changes from the first and their standard errors."},
       {"trace",
        "write the tensors of one forward (and backward) pass, for comparison",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}}},

@@ -1,11 +1,10 @@
-// mantissa generate, eval, data kk
+// mantissa generate, data kk
 #include <fmt/format.h>
 
 #include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
-#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 
@@ -73,48 +72,6 @@ void print_text(const api::Generations& made, std::size_t samples) {
   }
 }
 
-/// Evaluates a config, a run by its own config, or a model over --data.
-api::Evaluation evaluated(const Arguments& a, const std::stop_token& stop) {
-  const std::filesystem::path what = a.at(0), of_run = what / "config.toml";
-  const std::int64_t puzzles = a.integer("--puzzles", 0, kMany);
-  const bool run = !is_config(what) && !a.has("--data") && std::filesystem::exists(of_run);
-  if (is_config(what) || run) {
-    if (a.has("--data"))
-      throw ConfigError("--data: a config has its own data; give a model directory, or remove --data");
-    std::vector<std::string> set = a.texts("--set");
-    if (run) set.insert(set.begin(), "run.out=" + what.string());
-    const api::Config config = api::Config::load(run ? of_run : what, set, precision_of(a));
-    tell(a, config.notes(), config.warnings());
-    return api::evaluate(config, puzzles, hardware_of(a), {}, stop);
-  }
-  if (a.has("--set")) throw ConfigError("--set: eval of a model directory has no config; remove --set");
-  if (!a.has("--data"))
-    throw ConfigError("eval: requires a config, a run, or a model directory with --data FILES (or kk)");
-  const std::int64_t length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
-  tell_policy(a);
-  return api::evaluate(what, a.texts("--data"), a.text("--format"), length, puzzles, precision_of(a),
-                       hardware_of(a), stop);
-}
-
-void print_evaluation(const Arguments& a, const api::Evaluation& e) {
-  if (a.has("--json")) {
-    nlohmann::json out = {{"tokens", e.tokens}, {"loss", e.loss}, {"perplexity", e.perplexity}};
-    if (e.bits_per_byte > 0) out["bits_per_byte"] = e.bits_per_byte;
-    if (e.puzzles > 0)
-      out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
-    if (e.interrupted) out["interrupted"] = true;
-    fmt::print("{}\n", out.dump(2));
-    return;
-  }
-  fmt::print("loss        {:.4f} over {}{}\nperplexity  {:.3f}\n", e.loss, counted(e.tokens, "token"),
-             e.interrupted ? " (interrupted)" : "", e.perplexity);
-  if (e.bits_per_byte > 0) fmt::print("bits/byte   {:.3f}\n", e.bits_per_byte);
-  if (e.puzzles > 0) {
-    fmt::print("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
-               100 * e.well_formed, 100 * e.accuracy);
-  }
-}
-
 }  // namespace
 
 int generate(const Arguments& a) {
@@ -138,15 +95,6 @@ int generate(const Arguments& a) {
     print_text(made, static_cast<std::size_t>(options.samples));
   }
   return made.interrupted ? report_interrupt(signals, "the text ends at the last complete token") : 0;
-}
-
-int eval(const Arguments& a) {
-  const SignalStop signals;
-  const api::Evaluation e = evaluated(a, signals.token());
-  if (e.tokens > 0) print_evaluation(a, e);
-  if (!e.interrupted) return 0;
-  return report_interrupt(signals,
-                          e.tokens > 0 ? "the loss is that of the completed rows" : "no row was completed");
 }
 
 int data_kk(const Arguments& a) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 
@@ -26,29 +27,68 @@
 namespace mantissa::eval {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+/// Adds the time since `start` and the tokens computed in it to the speed of `e`.
+void add_time(Evaluation& e, double seconds, std::int64_t tokens) {
+  const double before = e.tokens_per_second * e.seconds;
+  e.seconds += seconds;
+  if (e.seconds > 0) e.tokens_per_second = (before + static_cast<double>(tokens)) / e.seconds;
+}
+
+/// Returns the bytes of text of the targets of the first `count` rows, which are sequences of text.
+std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
+                          const tokenizer::Tokenizer& tokenizer) {
+  const std::int64_t width = rows.sequence_length + 1;
+  std::int64_t bytes = 0;
+  for (std::int64_t r = 0; r < count; ++r) {
+    const std::span<const std::int32_t> ids =
+        std::span(rows.ids).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width));
+    bytes += tokenizer::added_bytes(tokenizer, ids, 1);
+  }
+  return bytes;
+}
+
+/// Returns the loss over `rows`, and the bits per byte if `text` is the tokenizer of their text.
 Evaluation loss_over(const weights::ModelSource& source, const precision::Policy& policy,
-                     const text::StepData& rows, bool bytes, const runtime::Device& device,
-                     const std::stop_token& stop) {
+                     const text::StepData& rows, const tokenizer::Tokenizer* text,
+                     const runtime::Device& device, const std::stop_token& stop) {
   const std::int64_t length = rows.sequence_length;
   const auto program = runtime::compile(model::build_log_prob(source.config, length, length, false), policy,
                                         row_options(length), device);
   plan::check_rules(*program);
   RowModel model(program, source, device, "eval: the loss of");
   model.set_stop(stop);
+  Evaluation e;
+  e.weight_bytes = weights::read_bytes(*program, source).all;
   double sum = 0;
+  const Clock::time_point start = Clock::now();
   std::int64_t done = 0;
   for (; done < rows.rows; ++done) {
     const double of_row = model.run(rows, done);
     if (stop.stop_requested()) break;
     sum += of_row;
+    const double weight = rows.weight_of(done);
+    e.rows.push_back({weight > 0 ? -of_row / weight : 0, weight});
   }
-  Evaluation e;
+  add_time(e, std::chrono::duration<double>(Clock::now() - start).count(), done * length);
   e.interrupted = done < rows.rows;
   e.tokens = rows.predicted(done);
   e.loss = done == 0 ? 0 : -sum / rows.total_weight(done);
   e.perplexity = std::exp(e.loss);
-  e.bits_per_byte = bytes ? e.loss / std::log(2.0) : 0;
+  if (text != nullptr && !rows.weighted()) e.bytes = target_bytes(rows, done, *text);
+  if (e.bytes > 0) e.bits_per_byte = -sum / std::log(2.0) / static_cast<double>(e.bytes);
   return e;
+}
+
+/// Adds the last words of the passages to `e`.
+void add_last_words(const weights::ModelSource& source, const precision::Policy& policy,
+                    const PassageFile& file, std::span<const Passage> passages, const runtime::Device& device,
+                    const std::stop_token& stop, Evaluation& e) {
+  e.last_words = predict_last_words(source, policy, passages, file.name, device, stop);
+  add_time(e, e.last_words.seconds, e.last_words.tokens);
+  e.weight_bytes = std::max(e.weight_bytes, e.last_words.weight_bytes);
+  e.interrupted = e.last_words.interrupted;
 }
 
 /// Answers the puzzles of `options` with the most likely tokens, several at once, and adds the scores to `e`.
@@ -91,11 +131,19 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
 
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const runtime::Device& device, const std::stop_token& stop) {
-  const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
+  // All input is read before anything is computed.
+  std::vector<Passage> passages;
+  if (!files.passages.name.empty()) passages = read_passages(source, files.passages);
+  Evaluation e;
   const bool kk = data::names_puzzles(files.names);
-  const bool text = kk || text::holds_text(files.names, files.format);
-  Evaluation e =
-      loss_over(source, policy, all, text && data::tokenizer_of(source)->name() == "byte", device, stop);
+  if (!files.names.empty()) {
+    const text::StepData all = data::file_rows(source, files.names, files.format, files.sequence_length);
+    const bool text = kk || text::holds_text(files.names, files.format);
+    const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
+    e = loss_over(source, policy, all, tokenizer.get(), device, stop);
+  }
+  if (!passages.empty() && !e.interrupted)
+    add_last_words(source, policy, files.passages, passages, device, stop, e);
   if (kk && files.puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles();
     options.count = files.puzzles;
@@ -107,7 +155,7 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
 Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Policy& policy,
                          const text::StepData& rows, const runtime::Device& device,
                          const std::stop_token& stop) {
-  return loss_over(source, policy, rows, false, device, stop);
+  return loss_over(source, policy, rows, nullptr, device, stop);
 }
 
 Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
@@ -129,15 +177,16 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
   const bool text = kk || (from_source && text::holds_text(run.data.source, run.data.format));
-  const bool bytes = text && run.data.tokenizer == "byte";
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
+      text ? data::tokenizer_of(run, source.config) : nullptr;
   // Use the policy of the run's last step, under which its last loss was measured.
   const std::int64_t steps = finished ? run.run.steps : states.back().step;
   const precision::Policy policy = config::without_training(run.policy.at_step(steps - 1), false);
-  Evaluation e = loss_over(source, policy, rows, bytes, device, stop);
+  Evaluation e = loss_over(source, policy, rows, tokenizer.get(), device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
-    answer_puzzles(source, policy, options, *data::tokenizer_of(run, source.config), device, stop, e);
+    answer_puzzles(source, policy, options, *tokenizer, device, stop, e);
   }
   return e;
 }

@@ -1,4 +1,5 @@
-// The quality of a model: its loss over held-out rows, and its answers to held-out puzzles.
+// The quality of a model: its loss over held-out rows, the last words of passages, and its answers to
+// held-out puzzles.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/eval/last_words.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/runtime/device.h"
 #include "mantissa/text/dataset.h"
@@ -15,24 +17,38 @@
 
 namespace mantissa::eval {
 
-struct Evaluation {
-  std::int64_t tokens = 0;
-  double loss = 0;  // nats per token
-  double perplexity = 0;
-  double bits_per_byte = 0;  // 0 if the tokens are not bytes
-  std::int64_t puzzles = 0;  // number of answered puzzles
-  double well_formed = 0;    // share of answers in the right form
-  double accuracy = 0;       // share of right answers
-  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
-  bool interrupted = false;
+/// The loss of one row: nats per token, and the sum of the tokens' weights.
+struct RowLoss {
+  double loss = 0;
+  double weight = 0;
 };
 
-/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are also answered.
+struct Evaluation {
+  std::int64_t tokens = 0;  // 0 without rows
+  double loss = 0;          // nats per token
+  double perplexity = 0;
+  std::int64_t bytes = 0;     // of the tokens' text; 0 if they have no known text
+  double bits_per_byte = 0;   // 0 without bytes
+  std::vector<RowLoss> rows;  // of the completed rows
+  LastWords last_words;       // none without passages
+  std::int64_t puzzles = 0;   // number of answered puzzles
+  double well_formed = 0;     // share of answers in the right form
+  double accuracy = 0;        // share of right answers
+  // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
+  bool interrupted = false;
+  std::size_t weight_bytes = 0;  // of the masters and copies that the steps read
+  double seconds = 0;            // of the rows and the last words, without reading the weights
+  double tokens_per_second = 0;
+};
+
+/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are also answered. Without names, no loss is
+/// computed.
 struct Files {
   std::vector<std::string> names;
   std::string format = "auto";
   std::int64_t sequence_length = 256;
   std::int64_t puzzles = 0;
+  PassageFile passages = {};
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const runtime::Device& device,

@@ -47,6 +47,20 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   return graph;
 }
 
+/// Builds the graph of the logits of `count` tokens.
+Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
+                     std::int64_t count, Cache cache) {
+  check_positions(config, positions);
+  Graph graph;
+  NetworkBuilder b(graph, tokens, positions, cache);
+  const ValueId ids = b.ops.token_input("ids");
+  const ValueId rows = b.ops.row_input("rows", count);
+  const ValueId chosen = b.ops.select(config.network->last_scope(), config.network->trunk(b, ids), rows);
+  graph.mark_output("logits", logits_of(b, config.network->head(b), chosen));
+  graph.set_positions(positions);
+  return graph;
+}
+
 }  // namespace
 
 Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train,
@@ -58,17 +72,14 @@ Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t 
   return build(config, tokens, positions, train, true, {});
 }
 
+Graph build_selected_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
+                            std::int64_t rows) {
+  return build_selected(config, tokens, positions, rows, {});
+}
+
 Graph build_decode(const ModelConfig& config, std::int64_t tokens, std::int64_t slots,
                    std::int64_t capacity) {
-  check_positions(config, capacity);
-  Graph graph;
-  NetworkBuilder b(graph, tokens, capacity, {slots, capacity});
-  const ValueId ids = b.ops.token_input("ids");
-  const ValueId rows = b.ops.row_input("rows", slots);
-  const ValueId last = b.ops.select(config.network->last_scope(), config.network->trunk(b, ids), rows);
-  graph.mark_output("logits", logits_of(b, config.network->head(b), last));
-  graph.set_positions(capacity);
-  return graph;
+  return build_selected(config, tokens, capacity, slots, {slots, capacity});
 }
 
 }  // namespace mantissa::model

@@ -23,6 +23,11 @@ graph::Graph build_log_prob(const ModelConfig& config, std::int64_t tokens, std:
 /// Builds the same graph as build_log_prob, with the additional output "logits" [tokens, vocabulary].
 graph::Graph build_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions, bool train);
 
+/// Builds a graph for the logits of some tokens: inputs "ids" [tokens] and "rows" [rows], the tokens for
+/// which "logits" [rows, vocabulary] are computed. Throws ConfigError as build_log_prob does.
+graph::Graph build_selected_logits(const ModelConfig& config, std::int64_t tokens, std::int64_t positions,
+                                   std::int64_t rows);
+
 /// Builds a graph that reads from and appends to a key-value cache: inputs "ids" [tokens] and "rows" [slots],
 /// the tokens for which "logits" [slots, vocabulary] are computed. `slots` sequences have up to `capacity`
 /// positions.

@@ -4,16 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <optional>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
-#include "mantissa/kernels/head.h"
 #include "mantissa/model/graphs.h"
-#include "mantissa/numeric/round.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/rollout/decoder.h"
+#include "mantissa/rollout/log_prob.h"
 #include "mantissa/runtime/nonfinite.h"
 
 namespace mantissa::rollout {
@@ -51,14 +49,9 @@ Next next_token(const runtime::Device& device, const runtime::Values& logits, Sc
                 const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
   const auto vocabulary = static_cast<std::size_t>(logits.width());
   const std::span<const T> values = logits.as<T>().subspan(row * vocabulary, vocabulary);
-  if (!std::all_of(values.begin(), values.end(), [](T x) { return std::isfinite(x); }))
-    return {.finite = false};
+  if (!all_finite(values)) return {.finite = false};
   const std::int32_t id = sample(values, options, sequence, position);
-  T lse = 0;
-  kernels::log_sum_exp(device.serial(), 1, logits.width(), {values.data(), logits.type(), logits.width()},
-                       {&lse, logits.type(), 1}, softmax);
-  const double logit = round_to(static_cast<double>(values[static_cast<std::size_t>(id)]), softmax);
-  return {id, static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)))};
+  return {id, log_prob_of(device, values, logits.type(), softmax, id)};
 }
 
 /// One call of generate(): the request in each slot, and the results so far.

@@ -92,13 +92,20 @@ void separate(const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary,
     ids.push_back(known_separator(tokenizer, vocabulary));
 }
 
+bool is_blank(const std::string& line) {
+  return line.find_first_not_of(" \t\r") == std::string::npos;
+}
+
+void require_utf8(const std::string& line, const std::string& path, std::int64_t number, const char* what) {
+  const std::size_t invalid = find_invalid_utf8(line);
+  if (invalid == std::string_view::npos) return;
+  throw FileError(fmt::format("{}:{}: byte {} of the line is not UTF-8; {} must be UTF-8", path, number,
+                              invalid + 1, what));
+}
+
 // Returns the document of line `number`. `line` is one JSON object.
 std::string document_of(const std::string& line, const std::string& path, std::int64_t number) {
-  const std::size_t invalid = find_invalid_utf8(line);
-  if (invalid != std::string_view::npos) {
-    throw FileError(fmt::format("{}:{}: byte {} of the line is not UTF-8; JSON must be UTF-8", path, number,
-                                invalid + 1));
-  }
+  require_utf8(line, path, number, "JSON");
   const auto not_json = [&](std::size_t byte) {
     return FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
                                  path, number, byte));
@@ -165,12 +172,26 @@ void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& toke
   separate(tokenizer, vocabulary, ids);
   Lines lines(input);
   for (std::string line; lines.next(line);) {
-    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    if (is_blank(line)) continue;
     const std::vector<std::int32_t> tokens = tokenizer.encode(document_of(line, path, lines.number()));
     check_known_ids(tokens, tokenizer, vocabulary, fmt::format("{}:{}", path, lines.number()));
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     ids.push_back(known_separator(tokenizer, vocabulary));
   }
+}
+
+std::vector<LineDocument> read_line_documents(const std::string& path, std::int64_t most) {
+  const std::string end = std::filesystem::path(path).extension().string();
+  const bool plain = end == ".txt" || end == ".text";
+  Input input(path);
+  Lines lines(input);
+  std::vector<LineDocument> documents;
+  for (std::string line; static_cast<std::int64_t>(documents.size()) < most && lines.next(line);) {
+    if (is_blank(line)) continue;
+    if (plain) require_utf8(line, path, lines.number(), "text");
+    documents.push_back({plain ? line : document_of(line, path, lines.number()), lines.number()});
+  }
+  return documents;
 }
 
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids) {

@@ -20,6 +20,16 @@ void append_text_file(const std::string& path, const tokenizer::Tokenizer& token
 void append_jsonl_file(const std::string& path, const tokenizer::Tokenizer& tokenizer,
                        std::int64_t vocabulary, std::vector<std::int32_t>& ids);
 
+/// One document of a file, and its line from 1.
+struct LineDocument {
+  std::string text;
+  std::int64_t line = 0;
+};
+/// Returns the first `most` documents of a file with one per line: JSON lines, or plain lines if the name
+/// ends with .txt or .text. Skips blank lines. Throws FileError for a line that is not UTF-8 or not such a
+/// document.
+std::vector<LineDocument> read_line_documents(const std::string& path, std::int64_t most);
+
 /// Appends the raw ids of a token file to `ids`.
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids);
 

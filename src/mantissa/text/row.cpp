@@ -65,6 +65,13 @@ double StepData::total_weight(std::int64_t first) const {
   return sum;
 }
 
+double StepData::weight_of(std::int64_t r) const {
+  if (weights.empty()) return static_cast<double>(sequence_length);
+  double sum = 0;
+  for (const float weight : weights_of(r)) sum += static_cast<double>(weight);
+  return sum;
+}
+
 StepData empty_step(std::int64_t rows, std::int64_t sequence_length) {
   StepData data;
   data.rows = rows;

@@ -48,6 +48,8 @@ struct StepData {
   /// Returns the sum of their weights, added in order in double.
   double total_weight(std::int64_t first) const;
   double total_weight() const { return total_weight(rows); }
+  /// Returns the sum of the weights of row r.
+  double weight_of(std::int64_t r) const;
 };
 
 /// Returns a step to which `rows` rows must be appended.

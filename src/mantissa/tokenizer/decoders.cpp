@@ -70,14 +70,28 @@ template <class Step, class Settings>
 struct Simple final : Decoder {
   Settings settings;
   explicit Simple(Settings settings) : settings(std::move(settings)) {}
-  std::unique_ptr<Decoding> begin() const override { return std::make_unique<Step>(settings); }
+  std::unique_ptr<Decoding> begin(StrayBytes) const override { return std::make_unique<Step>(settings); }
 };
 struct NoSettings {};
+
+/// A decoder of bytes.
+template <class Step>
+struct OfBytes final : Decoder {
+  std::unique_ptr<Decoding> begin(StrayBytes stray) const override { return std::make_unique<Step>(stray); }
+};
+
+/// Replaces each byte beyond ASCII by a character of one byte if `bytes` are not UTF-8.
+void hide_stray(std::string& bytes) {
+  constexpr char kSubstitute = '\x1A';
+  std::string repaired;
+  if (repair_utf8(bytes, repaired) == bytes) return;
+  for (char& c : bytes) c = static_cast<unsigned char>(c) < 0x80 ? c : kSubstitute;
+}
 
 /// All tokens as bytes, and those as one token.
 class ByteLevel final : public WholeTokens {
  public:
-  explicit ByteLevel(const NoSettings&) {}
+  explicit ByteLevel(StrayBytes stray) : stray_(stray) {}
   void finish(PartSink sink) override { pass(bytes_.size(), true, sink); }
 
  private:
@@ -90,11 +104,13 @@ class ByteLevel final : public WholeTokens {
     pass(bytes_.size() - incomplete_tail(bytes_), false, sink);
   }
   void pass(std::size_t size, bool ends, PartSink sink) {
-    std::string repaired;
-    text_.pass(repair_utf8(std::string_view(bytes_).substr(0, size), repaired), ends, sink);
+    std::string passed = bytes_.substr(0, size), repaired;
+    if (stray_ == StrayBytes::counted) hide_stray(passed);
+    text_.pass(repair_utf8(passed, repaired), ends, sink);
     bytes_.erase(0, size);
   }
 
+  StrayBytes stray_;
   std::string bytes_;  // of a character that is not complete
   OneToken text_;
 };
@@ -103,7 +119,7 @@ class ByteLevel final : public WholeTokens {
 /// until it ends.
 class ByteFallback final : public WholeTokens {
  public:
-  explicit ByteFallback(const NoSettings&) {}
+  explicit ByteFallback(StrayBytes stray) : stray_(stray) {}
   void finish(PartSink sink) override { flush(sink); }
 
  private:
@@ -127,6 +143,7 @@ class ByteFallback final : public WholeTokens {
   }
   void flush(PartSink sink) {
     if (run_.empty()) return;
+    if (stray_ == StrayBytes::counted) hide_stray(run_);
     std::string repaired;
     if (repair_utf8(run_, repaired) == run_) {
       sink({run_});
@@ -136,6 +153,7 @@ class ByteFallback final : public WholeTokens {
     run_.clear();
   }
 
+  StrayBytes stray_;
   std::string run_;
 };
 
@@ -288,13 +306,13 @@ class Suffix final : public WholeTokens {
 
 struct Sequence final : Decoder {
   std::vector<std::unique_ptr<Decoder>> steps;
-  std::unique_ptr<Decoding> begin() const override;
+  std::unique_ptr<Decoding> begin(StrayBytes stray) const override;
 };
 
 class SequenceDecoding final : public Decoding {
  public:
-  explicit SequenceDecoding(const Sequence& sequence) {
-    for (const std::unique_ptr<Decoder>& step : sequence.steps) steps_.push_back(step->begin());
+  SequenceDecoding(const Sequence& sequence, StrayBytes stray) {
+    for (const std::unique_ptr<Decoder>& step : sequence.steps) steps_.push_back(step->begin(stray));
   }
   void push(const TokenPart& part, PartSink sink) override { push_from(0, part, sink); }
   void finish(PartSink sink) override {
@@ -311,8 +329,8 @@ class SequenceDecoding final : public Decoding {
   std::vector<std::unique_ptr<Decoding>> steps_;
 };
 
-std::unique_ptr<Decoding> Sequence::begin() const {
-  return std::make_unique<SequenceDecoding>(*this);
+std::unique_ptr<Decoding> Sequence::begin(StrayBytes stray) const {
+  return std::make_unique<SequenceDecoding>(*this, stray);
 }
 
 template <class Step, class Settings = NoSettings>
@@ -325,8 +343,8 @@ std::unique_ptr<Decoder> decoder(Settings settings = {}) {
 std::unique_ptr<Decoder> read_decoder(const JsonView& json) {
   constexpr std::int64_t kMost = 1 << 20;
   const std::string type = json.at("type").text();
-  if (type == "ByteLevel") return decoder<ByteLevel>();
-  if (type == "ByteFallback") return decoder<ByteFallback>();
+  if (type == "ByteLevel") return std::make_unique<OfBytes<ByteLevel>>();
+  if (type == "ByteFallback") return std::make_unique<OfBytes<ByteFallback>>();
   if (type == "Fuse") return decoder<Fuse>();
   if (type == "BPEDecoder") return decoder<Suffix>(SuffixSettings{json.at("suffix").text()});
   if (type == "Replace")

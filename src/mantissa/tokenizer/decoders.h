@@ -1,6 +1,7 @@
 // Decoders: from tokens back to text, also while the tokens arrive.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string_view>
 
@@ -29,11 +30,15 @@ class Decoding {
   virtual void finish(PartSink) {}
 };
 
+/// The form of bytes that are not part of a whole character: U+FFFD as in `tokenizers`, or one byte each, so
+/// that the text has the length of its bytes and remains UTF-8.
+enum class StrayBytes : std::uint8_t { replaced, counted };
+
 /// An immutable decoder. It outlives its decodings.
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  virtual std::unique_ptr<Decoding> begin() const = 0;
+  virtual std::unique_ptr<Decoding> begin(StrayBytes stray) const = 0;
 };
 
 /// Reads a decoder of a tokenizer.json. Throws FileError for an unknown type.

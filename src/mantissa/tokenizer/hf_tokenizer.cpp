@@ -71,7 +71,12 @@ class HfTokenizer final : public Tokenizer {
   std::vector<std::int32_t> encode_with_template(std::string_view text) const override {
     return template_.apply(encode(text));
   }
-  std::string decode(std::span<const std::int32_t> ids) const override;
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    return decode(ids, StrayBytes::replaced);
+  }
+  std::size_t count_bytes(std::span<const std::int32_t> ids) const override {
+    return decode(ids, StrayBytes::counted).size();
+  }
   std::unique_ptr<TextDecoder> text_decoder() const override;
   std::int64_t vocabulary() const override { return vocabulary_; }
   bool known(std::int32_t id) const override { return spelling(id) != nullptr; }
@@ -87,6 +92,7 @@ class HfTokenizer final : public Tokenizer {
   }
 
  private:
+  std::string decode(std::span<const std::int32_t> ids, StrayBytes stray) const;
   std::optional<std::int32_t> named_token(const JsonView& config, std::string_view key) const;
   const std::string* spelling(std::int32_t id) const;
   class Text;
@@ -180,8 +186,8 @@ const std::string* HfTokenizer::spelling(std::int32_t id) const {
 
 class HfTokenizer::Text final : public TextDecoder {
  public:
-  explicit Text(const HfTokenizer& tokenizer) : tokenizer_(tokenizer) {
-    if (tokenizer.decoder_) decoding_ = tokenizer.decoder_->begin();
+  Text(const HfTokenizer& tokenizer, StrayBytes stray) : tokenizer_(tokenizer) {
+    if (tokenizer.decoder_) decoding_ = tokenizer.decoder_->begin(stray);
   }
   void push(std::int32_t id, std::string& text) override {
     const std::string* token = tokenizer_.spelling(id);
@@ -209,12 +215,12 @@ class HfTokenizer::Text final : public TextDecoder {
 };
 
 std::unique_ptr<TextDecoder> HfTokenizer::text_decoder() const {
-  return std::make_unique<Text>(*this);
+  return std::make_unique<Text>(*this, StrayBytes::replaced);
 }
 
-std::string HfTokenizer::decode(std::span<const std::int32_t> ids) const {
+std::string HfTokenizer::decode(std::span<const std::int32_t> ids, StrayBytes stray) const {
   std::string text;
-  Text decoder(*this);
+  Text decoder(*this, stray);
   for (const std::int32_t id : ids) decoder.push(id, text);
   decoder.finish(text);
   return text;

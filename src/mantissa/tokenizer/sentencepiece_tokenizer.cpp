@@ -91,6 +91,16 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::unique_ptr<TextDecoder> text_decoder() const override { return std::make_unique<Text>(*this); }
 
+  // The library decodes a byte outside of a whole character as U+FFFD, and a letter in its place as one byte.
+  std::size_t count_bytes(std::span<const std::int32_t> ids) const override {
+    const int letter = processor_.PieceToId("<0x41>");
+    std::vector<std::int32_t> counted(ids.begin(), ids.end());
+    if (processor_.IsByte(letter)) {
+      for (std::int32_t& id : counted) id = known(id) && is_beyond_ascii(id) ? letter : id;
+    }
+    return decode(counted).size();
+  }
+
   std::int64_t vocabulary() const override { return processor_.GetPieceSize(); }
   std::string name() const override { return name_; }
   std::int32_t separator() const override {
@@ -152,6 +162,11 @@ class SentencePieceTokenizer final : public Tokenizer {
   };
 
   static std::optional<std::int32_t> optional(int id) { return id < 0 ? std::nullopt : std::optional(id); }
+  // True for the pieces <0x80> to <0xFF>.
+  bool is_beyond_ascii(std::int32_t id) const {
+    constexpr std::size_t kFirstDigit = 3;
+    return processor_.IsByte(id) && processor_.IdToPiece(id).at(kFirstDigit) >= '8';
+  }
   void check_id(std::int32_t id, std::size_t position) const {
     if (known(id)) return;
     throw ConfigError(fmt::format(

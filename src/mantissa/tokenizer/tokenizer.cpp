@@ -92,6 +92,22 @@ std::unique_ptr<TextDecoder> Tokenizer::text_decoder() const {
   return std::make_unique<BytesDecoder>(*this);
 }
 
+std::int64_t added_bytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids, std::size_t first) {
+  std::int64_t added = 0;
+  for (std::size_t begin = 0; begin < ids.size();) {
+    std::size_t end = begin;
+    while (end < ids.size() && !tokenizer.special(ids[end])) ++end;
+    if (end > first) {
+      const std::span<const std::int32_t> part = ids.subspan(begin, end - begin),
+                                          known = part.first(first > begin ? first - begin : 0);
+      const std::size_t all = tokenizer.count_bytes(part), before = tokenizer.count_bytes(known);
+      if (all > before) added += static_cast<std::int64_t>(all - before);  // decoders may shorten a text
+    }
+    begin = end + 1;
+  }
+  return added;
+}
+
 std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,
                                                     std::span<const std::string_view> texts, int threads) {
   std::vector<std::vector<std::int32_t>> ids(texts.size());

@@ -1,6 +1,7 @@
 // Conversion of text to token ids and back.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,6 +39,9 @@ class Tokenizer {
   /// Returns a decoder whose parts, joined, are the result of decode(). The tokenizer must outlive it. The
   /// default is for tokenizers whose text is that of each id by itself.
   virtual std::unique_ptr<TextDecoder> text_decoder() const;
+  /// Returns the number of bytes of decode(ids), in which a byte that is not part of a whole character counts
+  /// as one, not as the three of U+FFFD.
+  virtual std::size_t count_bytes(std::span<const std::int32_t> ids) const { return decode(ids).size(); }
   /// Returns the number of ids; they are [0, vocabulary()).
   virtual std::int64_t vocabulary() const = 0;
   /// True if decode() accepts the id: a vocabulary may have gaps, and a model more entries than its
@@ -81,6 +85,11 @@ class TextStream {
  private:
   std::unique_ptr<TextDecoder> decoder_;
 };
+
+/// Returns the number of bytes that the ids from `first` on add to the text of those before. Special tokens
+/// add none, and the text after one begins anew, as documents do. Characters may begin before `first` and end
+/// after the last id: the bytes of consecutive parts of a stream add up to those of the stream.
+std::int64_t added_bytes(const Tokenizer& tokenizer, std::span<const std::int32_t> ids, std::size_t first);
 
 /// Returns the ids of each text, computed by `threads` threads (0: all processors).
 std::vector<std::vector<std::int32_t>> encode_batch(const Tokenizer& tokenizer,

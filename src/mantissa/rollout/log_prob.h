@@ -1,0 +1,36 @@
+// The log-probability of a token from its row of logits.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+#include "mantissa/kernels/head.h"
+#include "mantissa/numeric/round.h"
+#include "mantissa/runtime/device.h"
+
+namespace mantissa::rollout {
+
+/// Returns true if no logit is inf or NaN.
+template <class T>
+bool all_finite(std::span<const T> logits) {
+  for (const T logit : logits) {
+    if (!std::isfinite(logit)) return false;
+  }
+  return true;
+}
+
+/// Returns logits[id] − log-sum-exp, rounded to the arithmetic's format: the bits of a trace. `type` is T,
+/// and `softmax` that of the program.
+template <class T>
+double log_prob_of(const runtime::Device& device, std::span<const T> logits, Scalar type, Scalar softmax,
+                   std::int32_t id) {
+  const auto vocabulary = static_cast<std::int64_t>(logits.size());
+  T lse = 0;
+  kernels::log_sum_exp(device.serial(), 1, vocabulary, {logits.data(), type, vocabulary}, {&lse, type, 1},
+                       softmax);
+  const double logit = round_to(static_cast<double>(logits[static_cast<std::size_t>(id)]), softmax);
+  return static_cast<double>(static_cast<T>(round_to(logit - static_cast<double>(lse), softmax)));
+}
+
+}  // namespace mantissa::rollout
