@@ -251,6 +251,12 @@ TEST_F(ModelTokenizer, MayHaveMoreEntriesThanTheModelIfTheTextHasNone) {
   EXPECT_TRUE(refused(bad + ":2", [&] { evaluate(model, {bad}, "auto", 32, 0, {}); }));
   EXPECT_TRUE(refused(bad + ":2", [&] { train(from(model, {"data.source=" + bad}), into(folder / "a")); }));
   EXPECT_FALSE(std::filesystem::exists(folder / "a"));
+  EvaluateOptions words;
+  words.last_words = (folder / "words.txt").string();
+  write("words.txt", "es ist gross\nes ist größer\n");
+  EXPECT_TRUE(refused(words.last_words + ":2", [&] { evaluate(model, words, {}); }));
+  words.passage_limit = 1;
+  EXPECT_EQ(evaluate(model, words, {}).last_words.size(), 1U);
   EXPECT_GT(evaluate(model, {good}, "auto", 32, 0, {}).loss, 0);
   const std::filesystem::path next = train(from(model, {"data.source=" + good}), into(folder / "a")).model;
   EXPECT_EQ(read_all(next / "tokenizer.json"), read_all(model / "tokenizer.json"));
