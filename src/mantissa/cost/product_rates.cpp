@@ -27,13 +27,14 @@ Storage values_of(std::int64_t count) {
 /// The time since construction.
 class Clocks {
  public:
-  /// Returns the time that work on `threads` threads would have taken with a core for each: on a shared
-  /// machine its processor time is less than its share of the elapsed time.
+  /// Returns the time that work on `threads` threads took. On a shared machine, if its processor time is much
+  /// less than its share of the elapsed time, the time that it would have taken with a core for each.
   double seconds(int threads) const {
     const double elapsed = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
     if (static_cast<unsigned>(threads) > std::thread::hardware_concurrency()) return elapsed;
     const double busy = static_cast<double>(std::clock() - busy_) / CLOCKS_PER_SEC / threads;
-    return busy > 0 ? std::min(elapsed, busy) : elapsed;
+    constexpr double kDisturbed = 1.5;  // threads that wait for each other take less
+    return busy > 0 && elapsed > kDisturbed * busy ? busy : elapsed;
   }
 
  private:
