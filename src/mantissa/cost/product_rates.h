@@ -27,7 +27,7 @@ struct UnitRate {
 class ProductTimer {
  public:
   ProductTimer(const runtime::Device& device, const plan::StoredProduct& product, std::int64_t side);
-  /// Multiplies once. Returns flop/s.
+  /// Multiplies for a few milliseconds, at least once. Returns flop/s.
   double measure() const;
 
  private:
