@@ -171,7 +171,7 @@ class GemmEpilogue {
     }
   }
 
-  /// The same for given formats.
+  /// Rounds a tile, adds the addend if there is one, and stores it, as Finish does, in given formats.
   template <Scalar kRounded, Scalar kAddend, Scalar kC>
   HWY_NOINLINE void FinishRows(const gemm_plan::GemmTile& t, const SumRows<float>& sums) const {
     using namespace mantissa::HWY_NAMESPACE;  // NOLINT(google-build-using-namespace): functions of vectors

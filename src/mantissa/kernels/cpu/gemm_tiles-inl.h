@@ -111,8 +111,8 @@ void Multiply(std::size_t depth, const std::uint16_t* a, const std::uint16_t* b,
   for (std::size_t i = 0; i < m; ++i) std::copy_n(edge + i * kSides, n, c + i * ldc);
 }
 
-/// Prefetches a part of a matrix into the second-level cache, a few lines per block of terms: that of A from
-/// which the next strip is packed or read, or the next tile of C.
+/// Prefetches the part of A from which the next strip is packed or read into the second-level cache, a few
+/// lines per block of terms.
 class StripAhead {
  public:
   StripAhead() = default;
@@ -145,6 +145,7 @@ struct PanelPair {
   const std::uint16_t *a, *b;
 };
 
+/// As MultiplyPanels, by the tile instruction alone: no sum may be subnormal.
 template <class Tiles, bool kTwoRows, class Panels>
 HWY_NOINLINE void MultiplyPanelsFast(std::size_t begin, std::size_t end, const Panels& panels, const Sums& c,
                                      StripAhead& ahead) {

@@ -29,7 +29,7 @@ namespace HWY_NAMESPACE {
 
 class TileRun {
  public:
-  /// The product must be in tile order, of factors whose parts are bf16 values.
+  /// The product must be in tile order, of factors whose parts are bf16 values. Requires Fits() to run.
   TileRun(const Context& ctx, const Gemm& g)
       : ctx_(ctx),
         g_(g),
@@ -56,8 +56,8 @@ class TileRun {
       chunk_ = gemm_plan::round_up(gemm_plan::ceil_div(n_, gemm_plan::ceil_div(n_, limit)), kSide);
   }
 
-  /// True if the sums of a leaf do not round, and the packed operands fit the memory that gemm_workspace()
-  /// counts.
+  /// True if the sums of a leaf do not round, the packed operands fit the memory that gemm_workspace()
+  /// counts, and C can hold the sums between ranges.
   bool Fits() const {
     if (ranges_.empty()) return true;
     return !g_.accumulator.rounds() && (ranges_.size() == 1 || direct_) && chunk_ > 0 &&
@@ -125,7 +125,6 @@ class TileRun {
     const Range& range;
     const Chunk& b;
     const Packed* a;
-    std::size_t rows;
     tiles::StripAhead ahead;
   };
 
@@ -134,7 +133,7 @@ class TileRun {
     std::size_t a, b;
   };
 
-  /// Finds the blocks, passes and ranges.
+  /// Finds the blocks, passes, ranges and batches, and the order of products of parts.
   void Split() {
     const Row one_row{0, g_.k};
     gemm_plan::Blocks walk(g_.rows, g_.rows_per_leaf, one_row, 0, tiles::kLongest, TileUnit::Stored);
@@ -229,7 +228,7 @@ class TileRun {
         tiles::PackOrRefer(a_.Part(part), row, rows, b.k, b.depth,
                            own + PartAt(range.packed, b, part, kSide));
     }
-    Strip strip = {range, chunk, own, rows, {}};
+    Strip strip = {range, chunk, own, {}};
     const std::size_t steps = blocks * (chunk.padded() / kSide) * products_.size();
     if (next != nullptr) strip.ahead = AheadInA(*next, next_row, steps);
     for (std::size_t j = 0; j < chunk.columns; j += kSide)
@@ -243,6 +242,7 @@ class TileRun {
     if (a_.depth_contiguous) return {a_.At(row, first.k), rows, a_.Bytes(depth), a_.run_bytes, blocks};
     return {a_.At(first.k, row), depth, a_.Bytes(rows), a_.run_bytes, blocks};
   }
+
   /// Computes the columns of one panel, which starts at column `at` of the chunk.
   template <class Tiles>
   void RunPanel(Strip& strip, const gemm_plan::GemmTile& t, std::size_t at) const {
