@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <fstream>
-#include <string_view>
-
 #include "mantissa/base/error.h"
+#include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/state.h"
 
@@ -21,13 +18,6 @@ Source state_in(const fs::path& folder) {
   return {Source::Kind::state, folder, folder / kStateFile};
 }
 
-/// True for a file that begins like a GGUF file or has its extension.
-bool is_gguf(const fs::path& path) {
-  std::array<char, 4> begin{};
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
-}
-
 }  // namespace
 
 Source find_source(const fs::path& path) {
@@ -38,7 +28,7 @@ Source find_source(const fs::path& path) {
         path.string()));
   }
   if (!fs::is_directory(path, error)) {
-    if (is_gguf(path)) return {Source::Kind::gguf, path, path};
+    if (gguf::is_gguf(path)) return {Source::Kind::gguf, path, path};
     if (path.extension() == ".toml") {
       throw FileError(
           fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file; it is a "

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
 
@@ -80,7 +81,7 @@ std::string why_no_tokenizer(const weights::ModelSource& source) {
 }
 
 std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec) {
-  if (!weights::is_gguf(spec)) return tokenizer::make_tokenizer(spec);
+  if (!gguf::is_gguf(spec)) return tokenizer::make_tokenizer(spec);
   const weights::ModelSource source = weights::find_model(std::filesystem::path(spec));
   if (auto found = tokenizer_of(source)) return found;
   throw ConfigError(fmt::format("{}. Fix: give a tokenizer file", why_no_tokenizer(source)));
@@ -89,7 +90,7 @@ std::unique_ptr<tokenizer::Tokenizer> make_tokenizer(const std::string& spec) {
 weights::ModelSource origin_of(const config::ModelSection& section, const model::ModelConfig& model) {
   const std::filesystem::path path = section.path;
   if (path.empty()) return {model, path, std::filesystem::path(section.config).parent_path()};
-  if (weights::is_gguf(path)) return weights::find_model(path);
+  if (gguf::is_gguf(path)) return weights::find_model(path);
   return {model, path, tokenizer::files_directory(path)};
 }
 
@@ -109,7 +110,7 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   if (spec == "byte") return {};
   std::error_code error;
   const bool of_model = spec == "model", directory = std::filesystem::is_directory(spec, error);
-  if (const std::filesystem::path path = of_model ? config.model.path : spec; weights::is_gguf(path)) {
+  if (const std::filesystem::path path = of_model ? config.model.path : spec; gguf::is_gguf(path)) {
     std::map<std::string, std::string> files = *weights::find_model(path).files;
     if (!of_model) files.erase("generation_config.json");
     return {files.begin(), files.end()};

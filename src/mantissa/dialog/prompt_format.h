@@ -25,9 +25,10 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages);
 
 class PromptFormat {
  public:
-  /// Reads the tokenizer of `source`, and its chat template for "auto", else the built-in template of this
-  /// name, or the Jinja file. Throws ConfigError if there is no tokenizer, no template, or no template of
-  /// this name, and FileError or chat::TemplateError if a file is missing or damaged.
+  /// Reads the tokenizer of `source` and a chat template. `template_name` is "auto" for the template of
+  /// `source`, the name of a built-in template, or the path of a Jinja file. Throws ConfigError if `source`
+  /// has no tokenizer or no template, or if the name is unknown, and FileError or chat::TemplateError if a
+  /// file is missing or damaged.
   PromptFormat(const weights::ModelSource& source, const std::string& template_name);
 
   /// Returns the ids of the conversation up to the place where the assistant's answer begins. Throws

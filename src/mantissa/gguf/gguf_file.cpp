@@ -2,10 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <fstream>
+
 #include "mantissa/base/error.h"
 #include "mantissa/io/file.h"
 
 namespace mantissa::gguf {
+
+bool is_gguf(const std::filesystem::path& path) {
+  std::error_code error;  // an inaccessible path is not a file
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  std::array<char, 4> begin{};
+  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
+}
 
 GgufFile::GgufFile(const std::filesystem::path& path)
     : path_(path), mapping_(std::make_shared<const io::Mapping>(io::File::open_to_read(path))) {

@@ -18,6 +18,9 @@
 
 namespace mantissa::gguf {
 
+/// Returns true for a file with the extension or the first bytes of a GGUF file; false if it cannot be read.
+bool is_gguf(const std::filesystem::path& path);
+
 struct FileTensor {
   std::string name;
   const TypeTraits* type = nullptr;

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
-#include <string_view>
 
 #include "mantissa/base/error.h"
 #include "mantissa/gguf/foreign_model.h"
+#include "mantissa/gguf/gguf_file.h"
 #include "mantissa/gguf/origin.h"
 #include "mantissa/io/checkpoint.h"
 #include "mantissa/io/file.h"
@@ -109,14 +108,6 @@ std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights
 
 }  // namespace
 
-bool is_gguf(const std::filesystem::path& path) {
-  std::error_code error;  // an inaccessible path is not a file
-  if (!std::filesystem::is_regular_file(path, error)) return false;
-  std::array<char, 4> begin{};
-  std::ifstream(path, std::ios::binary).read(begin.data(), begin.size());
-  return std::string_view(begin.data(), begin.size()) == "GGUF" || path.extension() == ".gguf";
-}
-
 std::optional<std::string> beside_weights(const ModelSource& source, const std::string& name) {
   constexpr std::uint64_t kMost = 64U << 20U;
   if (source.files != nullptr) {
@@ -130,7 +121,7 @@ std::optional<std::string> beside_weights(const ModelSource& source, const std::
 }
 
 ModelSource find_model(const std::filesystem::path& directory) {
-  if (is_gguf(directory)) return model_in_gguf(directory);
+  if (gguf::is_gguf(directory)) return model_in_gguf(directory);
   std::error_code error;  // an inaccessible path is not a directory
   if (!std::filesystem::is_directory(directory, error)) {
     throw FileError(fmt::format("{}: is neither a model directory, which needs config.json, nor a GGUF file",

@@ -33,9 +33,6 @@ struct ModelSource {
 /// Returns the text of the model's file `name`, such as "generation_config.json", or null if it has none.
 std::optional<std::string> beside_weights(const ModelSource& source, const std::string& name);
 
-/// Returns true for a file with the extension or the first bytes of a GGUF file.
-bool is_gguf(const std::filesystem::path& path);
-
 /// Makes `tensors` the weights of `source`.
 void use_memory(ModelSource& source, std::shared_ptr<const io::MemoryTensors> tensors);
 /// Returns a model in memory. `config_json` is the text of its config.json. Throws FileError or ConfigError
