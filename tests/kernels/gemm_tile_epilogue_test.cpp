@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <tuple>
+#include <utility>
 
 #include "kernels/gemm_case.h"
 
@@ -75,6 +77,48 @@ TEST(GemmTileOrderOfManyColumns, HasTheStatedBits) {
     Case x({33, 300, 2016}, {bf16, bf16, bf16, bf16}, transposes);
     x.g.rounded = bf16;
     expect_stated_bits(x);
+  }
+}
+
+/// Few rows of A and a large B, whose tiles of C are computed transposed: every epilogue, whole and partial
+/// tiles, with operands in several parts and in blocks of terms.
+TEST(GemmTileOrderOfFewRows, HasTheStatedBits) {
+  for (const auto& [m, n, k] : {std::tuple{20, 96, 64}, {33, 110, 100}, {40, 160, 520}}) {
+    for (const auto& [c, rounded] : {std::pair{bf16, bf16}, {f32, f32}, {f32, bf16}, {f16, f16}}) {
+      if (mantissa::testing::kSanitized && c == f16) continue;
+      for (const bool more : {false, true}) {
+        Case x({m, n, k}, {bf16, bf16, bf16, c}, 2);
+        x.g.rounded = rounded;
+        if (more) {
+          x.add_bias();
+          x.add_addend();
+        }
+        SCOPED_TRACE(fmt::format("{}x{}x{} {}", m, n, k, name(c)));
+        expect_stated_bits(x);
+      }
+    }
+    for (const int parts : {2, 3}) {
+      for (const bool swap : {false, true}) {
+        Case x({m, n, k}, {f32, f32, bf16, f32}, 2);
+        x.g.a.operand = x.g.b.operand = Factor(bf16, parts);
+        x.g.swap_parts = swap;
+        SCOPED_TRACE(fmt::format("{}x{}x{} {} parts", m, n, k, parts));
+        expect_stated_bits(x);
+      }
+    }
+  }
+}
+
+/// Whole panels of operands whose sides are contiguous, as they are and rounded, more than are packed at
+/// once.
+TEST(GemmTileOrderOfContiguousSides, HasTheStatedBits) {
+  for (const Scalar from : {bf16, f32, f16}) {
+    for (const auto& [m, n] : {std::pair{64, 544}, {70, 560}}) {
+      if (mantissa::testing::kSanitized && from == f16) continue;
+      Case x({m, n, 96}, {from, from, bf16, f32}, 1);
+      SCOPED_TRACE(fmt::format("{} {}x{}", name(from), m, n));
+      expect_stated_bits(x);
+    }
   }
 }
 

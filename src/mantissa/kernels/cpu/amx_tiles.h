@@ -45,6 +45,11 @@ class HardwareTiles {
   __attribute__((always_inline)) void load(const void* rows, std::size_t stride) {
     __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(stride), "i"(kTile) : "memory");
   }
+  /// The same, with a hint that the rows are not soon loaded again.
+  template <int kTile>
+  __attribute__((always_inline)) void load_once(const void* rows, std::size_t stride) {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" ::"r"(rows), "r"(stride), "i"(kTile) : "memory");
+  }
   template <int kTile>
   __attribute__((always_inline)) void zero() {
     __asm__ volatile("tilezero %%tmm%c0" ::"i"(kTile));

@@ -84,12 +84,38 @@ class Smallest {
   hn::Vec<D16> least_;
 };
 
+/// Returns true if a source holds bf16 values that are multiplied as they are stored.
+inline bool LiesAsBfloat(const PackSource& from) {
+  return from.type == Scalar::bf16 && Unrounded(from);
+}
+
+/// Returns true if a source holds f32 values that are rounded to bf16, and nothing else.
+inline bool RoundsToBfloat(const PackSource& from) {
+  return from.type == Scalar::f32 && from.operand == Factor(Scalar::bf16) && from.unscale == 1 &&
+         !from.InBlocks() && !from.Quantised();
+}
+
+/// Rounds `n` f32 values to bf16.
+inline void RoundToBfloat(const float* HWY_RESTRICT from, std::size_t n, std::uint16_t* HWY_RESTRICT to) {
+  const hn::ScalableTag<float> d;
+  constexpr std::size_t kLanes = HWY_LANES(float);
+  std::size_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    mantissa::HWY_NAMESPACE::StoreLanePair<Scalar::bf16>(
+        d, hn::LoadU(d, from + i), hn::LoadU(d, from + i + kLanes), reinterpret_cast<std::uint8_t*>(to + i));
+  }
+  if (i < n) mantissa::HWY_NAMESPACE::StoreRow<float>(from + i, n - i, to, Scalar::bf16, i);
+}
+
 /// Returns elements [at, at + n) of a run as bf16, in place if possible, else in `buffer`. They must be bf16
 /// values as operands.
 inline const std::uint16_t* BfloatRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                                       std::uint16_t* HWY_RESTRICT buffer) {
-  if (from.type == Scalar::bf16 && Unrounded(from))
-    return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
+  if (LiesAsBfloat(from)) return static_cast<const std::uint16_t*>(from.data) + run * from.ld + at;
+  if (RoundsToBfloat(from)) {
+    RoundToBfloat(static_cast<const float*>(from.data) + run * from.ld + at, n, buffer);
+    return buffer;
+  }
   const hn::ScalableTag<float> d;
   const hn::Rebind<std::uint16_t, decltype(d)> d16;
   const hn::RebindToUnsigned<decltype(d)> du;

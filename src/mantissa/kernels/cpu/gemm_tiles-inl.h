@@ -153,8 +153,9 @@ HWY_NOINLINE void MultiplyPanelsFast(std::size_t begin, std::size_t end, const P
   c.store == TileStore::set ? sums.Zero() : sums.Load(c.data, c.ld);
   for (std::size_t i = begin; i < end; ++i) {
     const PanelPair p = panels(i);
-    sums.Add(blocks_of(p.depth), tiles_of_panel(p.a),
-             PackedB(reinterpret_cast<const Word*>(p.b) + kHeadWords), [&]() HWY_ATTR { ahead.Step(); });
+    sums.template Add<true>(blocks_of(p.depth), tiles_of_panel(p.a),
+                            PackedB(reinterpret_cast<const Word*>(p.b) + kHeadWords),
+                            [&]() HWY_ATTR { ahead.Step(); });
   }
   sums.Store(c.data, c.ld);
 }

@@ -29,6 +29,7 @@ namespace HWY_NAMESPACE {
 namespace tiles {
 namespace hn = hwy::HWY_NAMESPACE;
 using bf16::BfloatRow;
+using bf16::LiesAsBfloat;
 using bf16::Smallest;
 using bf16::Word;
 
@@ -189,13 +190,127 @@ inline void PackAlong(const PackSource& from, bool transpose, std::size_t side, 
   }
 }
 
+/// Calls put(i, vector) with terms [0, lanes) of sides i = 0 … 7. row(t) points to the 8 sides of term t.
+template <class RowAt, class Put>
+HWY_INLINE void TransposeTerms(const RowAt& row, const Put& put) {
+  const hn::ScalableTag<std::uint16_t> d;
+  const hn::ScalableTag<std::uint32_t> d2;
+  const hn::ScalableTag<std::uint64_t> d4;
+  using Vec = hn::Vec<decltype(d)>;
+  const auto two = [&](std::size_t t, auto&& use) HWY_ATTR {
+    const Vec a = LoadPieces(d, row, t), b = LoadPieces(d, row, t + 1);
+    use(hn::BitCast(d2, hn::InterleaveLower(d, a, b)), hn::BitCast(d2, hn::InterleaveUpper(d, a, b)));
+  };
+  const auto four = [&](std::size_t t, auto&& use) HWY_ATTR {
+    two(t, [&](auto low, auto high) HWY_ATTR {
+      two(t + 2, [&](auto next_low, auto next_high) HWY_ATTR {
+        use(hn::BitCast(d4, hn::InterleaveLower(d2, low, next_low)),
+            hn::BitCast(d4, hn::InterleaveUpper(d2, low, next_low)),
+            hn::BitCast(d4, hn::InterleaveLower(d2, high, next_high)),
+            hn::BitCast(d4, hn::InterleaveUpper(d2, high, next_high)));
+      });
+    });
+  };
+  four(0, [&](auto a0, auto a1, auto a2, auto a3) HWY_ATTR {
+    four(4, [&](auto b0, auto b1, auto b2, auto b3) HWY_ATTR {
+      const auto both = [&](std::size_t i, auto a, auto b) HWY_ATTR {
+        put(i, hn::BitCast(d, hn::InterleaveLower(d4, a, b)));
+        put(i + 1, hn::BitCast(d, hn::InterleaveUpper(d4, a, b)));
+      };
+      both(0, a0, b0);
+      both(2, a1, b1);
+      both(4, a2, b2);
+      both(6, a3, b3);
+    });
+  });
+}
+
+/// As PackAlong for a whole panel of A and whole blocks.
+HWY_NOINLINE inline void TransposeAlong(const PackSource& from, std::size_t side, std::size_t first_depth,
+                                        std::size_t blocks, Word* HWY_RESTRICT to, Smallest& smallest) {
+  const hn::ScalableTag<std::uint16_t> d;
+  const hn::ScalableTag<Word> words;
+  constexpr std::size_t kLanes = HWY_LANES(std::uint16_t), kPiece = 8;
+  HWY_ALIGN std::uint16_t staged[kTileBlock * kSides];
+  const bool in_place = LiesAsBfloat(from);
+  const std::size_t stride = in_place ? from.ld : kSides;
+  Smallest seen;
+  for (std::size_t block = 0; block < blocks; ++block, first_depth += kTileBlock, to += kBlockWords) {
+    const std::uint16_t* rows = BfloatRow(from, first_depth, side, kSides, staged);
+    for (std::size_t k = 1; !in_place && k < kTileBlock; ++k)
+      BfloatRow(from, first_depth + k, side, kSides, staged + k * kSides);
+    for (std::size_t at = 0; at < kSides; at += kPiece) {
+      auto* tile = reinterpret_cast<std::uint16_t*>(to + at * kEdge);
+      for (std::size_t term = 0; term < kTileBlock; term += kLanes) {
+        TransposeTerms([&](std::size_t t) { return rows + (term + t) * stride + at; },
+                       [&](std::size_t i, hn::Vec<decltype(d)> terms) HWY_ATTR {
+                         seen.See(hn::BitCast(words, terms));
+                         hn::StoreU(terms, d, tile + i * kTileBlock + term);
+                       });
+      }
+    }
+  }
+  smallest = seen;
+}
+
+/// The most panels of B that JoinAlong fills at a time.
+inline constexpr std::size_t kMostJoined = 16;
+
+/// As PackAlong for `panels` ≤ kMostJoined whole panels of B, `panel_words` words apart, with their heads,
+/// and whole blocks. Reads the rows of terms one after the other.
+HWY_NOINLINE inline void JoinAlong(const PackSource& from, std::size_t side, std::size_t first_depth,
+                                   std::size_t panels, std::size_t panel_words, std::size_t blocks,
+                                   Word* HWY_RESTRICT to) {
+  constexpr std::size_t kMostSides = kMostJoined * kSides, kLine = kEdge * sizeof(Word);
+  const hn::ScalableTag<Word> d;
+  HWY_ALIGN std::uint16_t staged[2][kMostSides];
+  Smallest smallest[kMostJoined];
+  const std::size_t bytes = from.Bytes(panels * kSides);
+  for (std::size_t p = 0; p < blocks * kEdge; ++p) {
+    const std::size_t term = first_depth + 2 * p;
+    if (2 * p + kRowsAhead + 1 < blocks * kTileBlock) {
+      for (std::size_t at = 0; at < bytes; at += kLine) {
+        hwy::Prefetch(from.At(term + kRowsAhead, side) + at);
+        hwy::Prefetch(from.At(term + kRowsAhead + 1, side) + at);
+      }
+    }
+    const std::uint16_t *even = BfloatRow(from, term, side, panels * kSides, staged[0]),
+                        *odd = BfloatRow(from, term + 1, side, panels * kSides, staged[1]);
+    Word* row = to + kHeadWords + p / kEdge * kBlockWords + p % kEdge * kEdge;
+    for (std::size_t i = 0; i < panels; ++i, even += kSides, odd += kSides, row += panel_words) {
+      Smallest seen = smallest[i];
+      JoinTerms(even, odd, [&](std::size_t at, hn::Vec<decltype(d)> words) HWY_ATTR {
+        seen.See(words);
+        hn::StoreU(words, d, row + at);
+      });
+      smallest[i] = seen;
+    }
+  }
+  for (std::size_t i = 0; i < panels; ++i) {
+    const PanelHead head{smallest[i].Exponent(), {}};
+    std::memcpy(to + i * panel_words, &head, sizeof head);
+  }
+}
+
 /// Packs sides [first, first + sides) and `depth` ≤ kLongest terms into ⌈sides / 32⌉ panels of A, or of B.
 HWY_NOINLINE inline void Pack(const PackSource& from, bool of_b, std::size_t first, std::size_t sides,
                               std::size_t first_depth, std::size_t depth, std::uint16_t* to) {
-  for (std::size_t i = 0; i < sides; i += kSides, to += kSides * packed_depth(depth)) {
+  const std::size_t words_of_panel = kSides / 2 * packed_depth(depth), blocks = blocks_of(depth);
+  const std::size_t whole = !from.depth_contiguous && depth % kTileBlock == 0 ? sides / kSides : 0;
+  std::size_t panel = 0;
+  while (of_b && panel < whole) {
+    const std::size_t count = std::min(kMostJoined, whole - panel);
+    JoinAlong(from, first + panel * kSides, first_depth, count, words_of_panel, blocks,
+              reinterpret_cast<Word*>(to) + panel * words_of_panel);
+    panel += count;
+  }
+  to += 2 * panel * words_of_panel;
+  for (std::size_t i = panel * kSides; i < sides; i += kSides, to += 2 * words_of_panel) {
     Word* words = reinterpret_cast<Word*>(to) + kHeadWords;
     Smallest smallest;
-    if (from.depth_contiguous) {
+    if (i < whole * kSides) {
+      TransposeAlong(from, first + i, first_depth, blocks, words, smallest);
+    } else if (from.depth_contiguous) {
       for (std::size_t half = 0; half < 2; ++half) {
         PackAcross(from, of_b, first + i + half * kEdge, first + sides, first_depth, depth,
                    words + half * kTileWords, smallest);

@@ -35,16 +35,18 @@ class TileRun {
         g_(g),
         unit_(ctx),
         epilogue_(g),
-        m_(static_cast<std::size_t>(g.m)),
-        n_(static_cast<std::size_t>(g.n)),
+        swapped_(Swaps(g)),
+        m_(static_cast<std::size_t>(swapped_ ? g.n : g.m)),
+        n_(static_cast<std::size_t>(swapped_ ? g.m : g.n)),
         parts_(static_cast<std::size_t>(g.a.operand.parts)),
-        a_(g.a, !g.a.transposed),
-        b_(g.b, g.b.transposed),
-        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(float), parts_) {
+        a_(swapped_ ? g.b : g.a, swapped_ || !g.a.transposed),
+        b_(swapped_ ? g.a : g.b, swapped_ || g.b.transposed),
+        scratch_(static_cast<std::size_t>(g.m), static_cast<std::size_t>(g.n), static_cast<std::size_t>(g.k),
+                 sizeof(float), parts_) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     a_.unscale = b_.unscale = 1;  // the leaves' sums are multiplied
     scaled_ = g.a.unscale != 1 || g.b.unscale != 1;
-    direct_ = epilogue_.Stores();
+    direct_ = !swapped_ && epilogue_.Stores();
     Split();
     if (ranges_.empty()) return;
     const std::size_t term = parts_ * sizeof(Packed);  // bytes of a side
@@ -128,6 +130,15 @@ class TileRun {
     tiles::StripAhead ahead;
   };
 
+  /// True if B takes the place of A, so that tiles of C are transposed: B then need not be packed, if its
+  /// rows lie as they lie in tiles. This pays where A and C together are smaller than B, as in products with
+  /// weights of few rows.
+  static bool Swaps(const Gemm& g) {
+    const bool rows = !g.a.transposed && g.b.transposed && g.rows.empty();
+    const bool fresh = !g.accumulate && !g.continue_blocks;
+    return rows && fresh && g.m * (g.n + g.k) < g.n * g.k;
+  }
+
   /// Parts of A and B that are multiplied.
   struct PartPair {
     std::size_t a, b;
@@ -148,7 +159,8 @@ class TileRun {
       passes_.back().closes_leaf = b.closes_leaf;
     }
     gemm_plan::Pieces pieces({}, g_.a.operand.parts, g_.swap_parts);
-    for (Block piece; pieces.next(piece);) products_.push_back({piece.a_part, piece.b_part});
+    for (Block piece; pieces.next(piece);)
+      products_.push_back({swapped_ ? piece.b_part : piece.a_part, swapped_ ? piece.a_part : piece.b_part});
     std::size_t leaf = 0;  // its first pass
     for (std::size_t i = 0; i < passes_.size(); ++i) {
       if (passes_[i].opens_leaf) leaf = i;
@@ -185,7 +197,7 @@ class TileRun {
   std::size_t EndBlock(const Range& range) const { return passes_[range.end - 1].end; }
 
   void PackB(const Batch& batch, const Chunk& chunk) const {
-    constexpr std::size_t kPanels = 4;  // of a task: rows of 256 bytes
+    constexpr std::size_t kPanels = tiles::kMostJoined;  // of a task: rows of 1 KB
     const std::size_t groups = gemm_plan::ceil_div(chunk.columns, kPanels * kSide);
     const std::size_t first = FirstBlock(ranges_[batch.begin]), end = EndBlock(ranges_[batch.end - 1]);
     parallel_for(ctx_, Count((end - first) * groups), [&](std::int64_t task, int) {
@@ -252,6 +264,10 @@ class TileRun {
     const SumRows<float> c = {direct_ ? static_cast<float*>(g_.c.data) + t.row * Ldc() + t.column : nullptr,
                               Ldc()};
     const SumRows<float> total = {sums, kSide};
+    for (std::size_t i = 0; direct_ && i < t.rows; ++i) {
+      __builtin_prefetch(c.Row(i), 1, 3);
+      __builtin_prefetch(c.Row(i) + kSide / 2, 1, 3);
+    }
     if (range.end - range.begin == 1 && direct_ && !adds && !scaled_ && t.rows == kSide &&
         t.columns == kSide) {
       SumPass<Tiles>(strip, passes_[range.begin], at, {c.first, c.ld, t.rows, TileStore::set}, other);
@@ -280,7 +296,12 @@ class TileRun {
       }
       fresh = false;
     }
-    if (!direct_) return epilogue_.FinishTile(t, total, normal && !scaled_ && unit_.rounds_normal());
+    const bool rounds_normal = normal && !scaled_ && unit_.rounds_normal();
+    if (swapped_) {
+      TransposeSums(sums, next);
+      return epilogue_.FinishTile({t.column, t.columns, t.row, t.rows}, {next, kSide}, rounds_normal);
+    }
+    if (!direct_) return epilogue_.FinishTile(t, total, rounds_normal);
     if (before.first != c.first) Copy(total, c, t);
   }
 
@@ -308,6 +329,19 @@ class TileRun {
     return tiles::MultiplyPanels<Tiles>(pass.begin, pass.end, panels, to, strip.ahead);
   }
 
+  static void TransposeSums(const float* HWY_RESTRICT from, float* HWY_RESTRICT to) {
+    const hn::ScalableTag<float> d;
+    constexpr std::size_t kPiece = 16 / sizeof(float);
+    for (std::size_t row = 0; row < kSide; row += HWY_LANES(float)) {
+      for (std::size_t j = 0; j < kSide; j += kPiece) {
+        TransposePieces(
+            d, [&](std::size_t i) { return from + (row + i) * kSide + j; }, j,
+            [&](std::size_t at, hn::Vec<decltype(d)> sums)
+                HWY_ATTR { hn::Store(sums, d, to + at * kSide + row); });
+      }
+    }
+  }
+
   /// Writes the sums of `n` numbers to `to`, which may be x.
   static void AddRow(const float* x, const float* HWY_RESTRICT y, std::size_t n, float* to) {
     const hn::ScalableTag<float> d;
@@ -326,7 +360,8 @@ class TileRun {
   const Gemm& g_;
   TileUnit unit_;
   GemmEpilogue<float> epilogue_;
-  std::size_t m_, n_, parts_;
+  bool swapped_;               // B takes the place of A
+  std::size_t m_, n_, parts_;  // the rows and columns of tiles
   PackSource a_, b_;
   gemm_plan::GemmScratch scratch_;
   bool scaled_ = false;  // leaves' sums are multiplied by scales

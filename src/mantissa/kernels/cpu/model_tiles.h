@@ -27,6 +27,10 @@ class ModelTiles {
   ModelTiles() { assert(configured_); }
 
   template <int kTile>
+  void load_once(const void* rows, std::size_t stride) {
+    load<kTile>(rows, stride);
+  }
+  template <int kTile>
   void load(const void* rows, std::size_t stride) {
     for (std::size_t i = 0; i < kTileRegisterRows; ++i)
       std::memcpy(tiles_[kTile].words[i], static_cast<const std::byte*>(rows) + i * stride, kTileRowBytes);

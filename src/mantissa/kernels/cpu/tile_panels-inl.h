@@ -67,15 +67,16 @@ class TileSums {
     if constexpr (kTwoRows) t_.template load<2>(c + kEdge * ld, stride);
     if constexpr (kTwoRows && kTwoColumns) t_.template load<3>(c + kEdge * ld + kEdge, stride);
   }
-  /// Adds blocks of 32 terms. Calls each() once for each.
-  template <class Each>
+  /// Adds blocks of 32 terms. Calls each() once for each. With `kStreams`, the tiles of B are not kept in the
+  /// first-level cache.
+  template <bool kStreams, class Each>
   HWY_INLINE void Add(std::size_t blocks, TilePlaces a, TilePlaces b, const Each& each) {
     for (std::size_t i = 0; i < blocks; ++i, a.first += a.block, b.first += b.block) {
       t_.template load<4>(a.first, a.row);
-      t_.template load<6>(b.first, b.row);
+      LoadB<6, kStreams>(b.first, b.row);
       t_.template multiply_add<0, 4, 6>();
       if constexpr (kTwoColumns) {
-        t_.template load<7>(b.first + b.half, b.row);
+        LoadB<7, kStreams>(b.first + b.half, b.row);
         t_.template multiply_add<1, 4, 7>();
       }
       if constexpr (kTwoRows) {
@@ -95,6 +96,15 @@ class TileSums {
   }
 
  private:
+  template <int kTile, bool kStreams>
+  HWY_INLINE void LoadB(const void* rows, std::size_t stride) {
+    if constexpr (kStreams) {
+      t_.template load_once<kTile>(rows, stride);
+    } else {
+      t_.template load<kTile>(rows, stride);
+    }
+  }
+
   Tiles t_;
 };
 
@@ -104,7 +114,7 @@ HWY_INLINE void AddBlocks(std::size_t blocks, const TilePlaces& a, const TilePla
                           std::size_t ldc, bool from_zero) {
   TileSums<Tiles, kTwoRows, kTwoColumns> sums;
   from_zero ? sums.Zero() : sums.Load(c, ldc);
-  sums.Add(blocks, a, b, [] {});
+  sums.template Add<false>(blocks, a, b, [] {});
   sums.Store(c, ldc);
 }
 
