@@ -17,6 +17,7 @@
 
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_bfloat-inl.h"
 #include "mantissa/kernels/cpu/attention_gradients-inl.h"
 #include "mantissa/kernels/cpu/attention_layout.h"
 #include "mantissa/kernels/cpu/attention_products-inl.h"
@@ -86,6 +87,11 @@ class BackwardTask {
 
   /// True if operands lie in tiles. The chains of dQ are transposed then: [padded(head_dim), kBlock].
   bool Tiled() const { return std::is_same_v<T, float> && operands_ == Operands::tiles; }
+  /// True if bf16 operands are loaded into tiles as they are.
+  bool Direct() const {
+    const auto takes = [&](const ConstMatrix& m) { return HeadWords::Takes(a_.operand, m.type, stride_); };
+    return Tiled() && takes(a_.q) && takes(a_.k) && takes(a_.v) && takes(a_.dout);
+  }
   Summation Sums(bool finite, std::uint32_t a, std::uint32_t b) const {
     Summation sums = {a_.order, a_.operand.parts};
     if (operands_ != Operands::values) sums.layout = finite ? WordsOf(a, b) : Layout::slow_words;
@@ -143,6 +149,9 @@ class BackwardTask {
   void LoadKeys(Range keys, std::size_t from) {
     const std::size_t column = kv_head_ * dim_, at = (from - keys.begin) * stride_;
     const std::size_t first = first_token_ + from, count = keys.end - from;
+    if constexpr (std::is_same_v<T, float>) {
+      if (direct_) return LoadKeysAsWords({from - keys.begin, keys.count()}, first, column);
+    }
     keys_finite_ = LoadHead<T>(a_.k, first, count, column, dim_, s_.keys + at);
     LoadHead<T>(a_.v, first, count, column, dim_, s_.values + at);
     if (Rounds(a_.operand, a_.k.type)) {
@@ -157,6 +166,17 @@ class BackwardTask {
     PairByColumns(s_.keys, from - keys.begin, keys.count(), stride_, stride_, s_.keys_across);
     of_keys_ = PairByRows(s_.keys + at, count, stride_, stride_);
     of_values_ = PairByRows(s_.values + at, count, stride_, stride_);
+  }
+
+  /// Loads rows `rows` of a key block from token `first` on.
+  void LoadKeysAsWords(Range rows, std::size_t first, std::size_t column) {
+    const HeadWords keys(WordsAt(s_.keys), stride_), values(WordsAt(s_.values), stride_);
+    const auto found = keys.Load(a_.k, first, rows.count(), column, dim_, rows.begin);
+    keys.Pad(rows);
+    keys.Across(rows, WordsAt(s_.keys_across));
+    keys_finite_ = found.finite;
+    of_keys_ = found.exponent;
+    of_values_ = values.Load(a_.v, first, rows.count(), column, dim_, rows.begin).exponent;
   }
 
   /// Puts rows [first, end) of the loaded keys and values into tiles.
@@ -217,24 +237,19 @@ class BackwardTask {
                       first = first_token_ + queries.begin;
     const std::size_t count = queries.count(), width = score_gradients_.Width(),
                       whole = (count + width - 1) / width * width;
+    if constexpr (std::is_same_v<T, float>) {
+      if (direct_) {
+        LoadQueriesAsWords(first, count, column);
+        return LoadSums(first, count, whole, head);
+      }
+    }
     queries_finite_ = LoadHead<T>(a_.q, first, count, column, dim_, s_.queries);
     queries_finite_ = LoadHead<T>(a_.dout, first, count, column, dim_, s_.douts) && queries_finite_;
     std::fill(s_.queries + count * stride_, s_.queries + whole * stride_, T{0});
     std::fill(s_.douts + count * stride_, s_.douts + whole * stride_, T{0});
     Transpose(s_.queries, stride_, stride_, whole, s_.queries_across, kBlock);
     Transpose(s_.douts, stride_, stride_, whole, s_.douts_across, kBlock);
-    std::fill(s_.log_sum + count, s_.log_sum + whole, T{0});
-    std::fill(s_.delta + count, s_.delta + whole, T{0});
-    T* out = s_.chain;  // not used yet
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto token = first + i;
-      LoadRow<T>(a_.lse.data, a_.lse.type, token * static_cast<std::size_t>(a_.lse.ld) + head, 1,
-                 s_.log_sum + i);
-      LoadRow<T>(a_.out.data, a_.out.type, token * static_cast<std::size_t>(a_.out.ld) + column, dim_, out);
-      LaneSum<T> delta;
-      delta.AddProduct(s_.douts + i * stride_, out, dim_);
-      s_.delta[i] = delta.Total();
-    }
+    LoadSums(first, count, whole, head);
     if (Rounds(a_.operand, a_.q.type)) SplitQueries(s_.queries, s_.queries_across, count);
     if (Rounds(a_.operand, a_.dout.type)) SplitQueries(s_.douts, s_.douts_across, count);
     if constexpr (std::is_same_v<T, float>) {
@@ -245,6 +260,42 @@ class BackwardTask {
     PairByColumns(s_.douts_across, 0, stride_, kBlock, whole);
     of_queries_ = PairByColumns(s_.queries, 0, count, stride_, stride_);
     of_douts_ = PairByColumns(s_.douts, 0, count, stride_, stride_);
+  }
+
+  /// Loads log-sum-exps and D of tokens from `first` on, with zeros from `count` up to `whole`. D are the
+  /// sums of dO·O.
+  void LoadSums(std::size_t first, std::size_t count, std::size_t whole, std::size_t head) {
+    std::fill(s_.log_sum + count, s_.log_sum + whole, T{0});
+    std::fill(s_.delta + count, s_.delta + whole, T{0});
+    T *out = s_.chain, *dout = s_.chain + stride_;  // not used yet
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto token = first + i;
+      const auto load = [&](const ConstMatrix& m, std::size_t column, std::size_t n, T* to) {
+        LoadRow<T>(m.data, m.type, token * static_cast<std::size_t>(m.ld) + column, n, to);
+      };
+      load(a_.lse, head, 1, s_.log_sum + i);
+      load(a_.out, head * dim_, dim_, out);
+      if (direct_) load(a_.dout, head * dim_, dim_, dout);
+      LaneSum<T> delta;
+      delta.AddProduct(direct_ ? dout : s_.douts + i * stride_, out, dim_);
+      s_.delta[i] = delta.Total();
+    }
+  }
+
+  /// Loads queries and dO of tokens from `first` on.
+  void LoadQueriesAsWords(std::size_t first, std::size_t count, std::size_t column) {
+    queries_finite_ = true;
+    const auto load = [&](const ConstMatrix& from, T* rows, T* across) {
+      const HeadWords words(WordsAt(across + stride_ * kBlock / 2), stride_);  // in the upper half
+      const auto found = words.Load(from, first, count, column, dim_, 0);
+      words.Pad({0, count});
+      words.Transposed(blocks_of(count) * kTileBlock, WordsAt(across), kBlock);
+      words.Columns({0, count}, WordsAt(rows));
+      queries_finite_ = queries_finite_ && found.finite;
+      return found.exponent;
+    };
+    of_queries_ = load(a_.q, s_.queries, s_.queries_across);
+    of_douts_ = load(a_.dout, s_.douts, s_.douts_across);
   }
 
   /// Puts the loaded queries and dO into tiles, as the columns of products over head_dim and over queries.
@@ -349,6 +400,7 @@ class BackwardTask {
   const std::size_t dim_, stride_, group_, kv_head_;
   const Window window_;
   const Operands operands_;
+  const bool direct_ = Direct();
   const AttentionTiles tiles_;
   const ScoreGradients<T> score_gradients_;
   const std::size_t first_token_, length_;

@@ -18,6 +18,7 @@
 
 #include "mantissa/kernels/attention.h"
 #include "mantissa/kernels/cpu/attention-inl.h"
+#include "mantissa/kernels/cpu/attention_bfloat-inl.h"
 #include "mantissa/kernels/cpu/attention_layout.h"
 #include "mantissa/kernels/cpu/attention_products-inl.h"
 #include "mantissa/kernels/cpu/attention_scores-inl.h"
@@ -85,6 +86,12 @@ class ForwardTask {
 
   /// True if operands lie in tiles. O is transposed then: [padded(head_dim), width] of each tile of queries.
   bool Tiled() const { return std::is_same_v<T, float> && operands_ == Operands::tiles; }
+  /// True if bf16 operands are loaded into tiles as they are.
+  bool Direct() const {
+    return Tiled() && HeadWords::Takes(a_.operand, a_.q.type, stride_) &&
+           HeadWords::Takes(a_.operand, a_.k.type, stride_) &&
+           HeadWords::Takes(a_.operand, a_.v.type, stride_);
+  }
 
   Summation Sums(Layout layout) const { return {a_.order, a_.operand.parts, layout}; }
   std::size_t Position(std::size_t row) const { return keys_.position + first_query_ + row / group_; }
@@ -103,6 +110,12 @@ class ForwardTask {
 
   void LoadQueries(std::size_t row) {
     const std::size_t width = Width(row), count = LastRow(row) + 1 - row;
+    if constexpr (std::is_same_v<T, float>) {
+      if (direct_) {
+        LoadQueriesAsWords(row, count, width);
+        return StartSums(row, width);
+      }
+    }
     for (std::size_t i = 0; i < count; ++i) {
       LoadHead<T>(a_.q, Token(row + i), 1, Head(row + i) * dim_, dim_, s_.rows + i * stride_);
     }
@@ -117,6 +130,21 @@ class ForwardTask {
         of_queries_ =
             std::min(of_queries_, TileColumns(queries, {0, stride_}, width, width, WordsAt(queries)));
     }
+    StartSums(row, width);
+  }
+
+  void LoadQueriesAsWords(std::size_t row, std::size_t count, std::size_t width) {
+    const HeadWords rows(WordsAt(s_.rows), stride_);
+    const std::size_t step = group_ == 1 ? count : 1;  // heads of a group are not consecutive rows
+    for (std::size_t i = 0; i < count; i += step) {
+      const auto found = rows.Load(a_.q, Token(row + i), step, Head(row + i) * dim_, dim_, i);
+      of_queries_ = std::min(of_queries_, found.exponent);
+    }
+    rows.Pad({0, count});
+    rows.Transposed(width, WordsAt(s_.queries + row * stride_), width);
+  }
+
+  void StartSums(std::size_t row, std::size_t width) {
     std::fill(s_.sums + row * stride_, s_.sums + (row + width) * stride_, T{0});
     std::fill(s_.maximum + row, s_.maximum + row + width, -std::numeric_limits<T>::infinity());
     std::fill(s_.denominator + row * kLanes, s_.denominator + (row + width) * kLanes, T{0});
@@ -128,6 +156,10 @@ class ForwardTask {
     const std::size_t from = std::max(key, FirstKey()), count = std::min(key + kBlock, EndKey()) - from;
     const std::size_t at = (from - key) * stride_, column = kv_head_ * dim_;
     const bool masks = Position(0) < Position(rows_ - 1);
+    if constexpr (std::is_same_v<T, float>) {
+      if (direct_)
+        return LoadKeysAsWords({from - key, from - key + count}, keys_.row + from, column) || !masks;
+    }
     LoadHead<T>(a_.k, keys_.row + from, count, column, dim_, s_.keys + at);
     bool finite = LoadHead<T>(a_.v, keys_.row + from, count, column, dim_, s_.values + at, masks);
     if (Rounds(a_.operand, a_.k.type)) SplitRow(s_.keys + at, count * stride_, s_.keys_plane, a_.operand);
@@ -148,6 +180,18 @@ class ForwardTask {
       of_values_ = PairByColumns(s_.values, from - key, from - key + count, stride_, stride_);
     }
     return finite;
+  }
+
+  /// Loads rows `rows` of a key block from `first` on. Returns true if the values are finite.
+  bool LoadKeysAsWords(Range rows, std::size_t first, std::size_t column) {
+    const HeadWords keys(WordsAt(s_.keys), stride_);
+    of_keys_ = keys.Load(a_.k, first, rows.count(), column, dim_, rows.begin).exponent;
+    const HeadWords values(WordsAt(s_.values + kBlock * stride_ / 2), stride_);  // in the upper half
+    const auto found = values.Load(a_.v, first, rows.count(), column, dim_, rows.begin);
+    values.Pad(rows);
+    values.Across(rows, WordsAt(s_.values));
+    of_values_ = found.exponent;
+    return found.finite;
   }
 
   /// Computes the products q·k of the tile at `row` and `keys`.
@@ -362,6 +406,7 @@ class ForwardTask {
   const std::size_t first_query_, first_token_, rows_;
   const Operands operands_;
   const AttentionTiles tiles_;
+  const bool direct_ = Direct();
   const std::size_t most_ = Tiled() ? kSides : kNr<T>;  // queries of a tile
   // Smallest exponents: of the task's queries, and of the loaded keys and values.
   std::uint32_t of_queries_ = UINT32_MAX, of_keys_ = 0, of_values_ = 0;
