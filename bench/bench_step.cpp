@@ -146,6 +146,7 @@ void measure(const Model& shape, const std::string& policy, const Options& optio
     machine.flops_per_second = std::max(machine.flops_per_second, now.flops_per_second);
     machine.bytes_per_second = std::max(machine.bytes_per_second, now.bytes_per_second);
     machine.products = now.products;  // measured once per process, as the peaks are
+    machine.units = now.units;
     const auto run = [&] {
       for (const graph::Phase phase : {graph::Phase::forward, graph::Phase::backward}) {
         last = Clock::now();

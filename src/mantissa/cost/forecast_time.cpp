@@ -82,7 +82,10 @@ double head_flops(const plan::Program& program, const plan::Step& s, const Machi
 double matmul_flops(const plan::Program& program, const plan::Step& s, std::int64_t longest_leaf,
                     const Machine& machine) {
   const double products = product_work(program, s, s.flops, machine);
-  if (!s.op->sums_tokens) return products + kWork.product_call;
+  const bool by_tiles = machine.peak_of(kernels::UnitId::tdpbf16ps) > machine.flops_per_second &&
+                        s.accumulator.order == SumOrder::tile;
+  // Tiles keep the sums of a leaf in registers, and the measured rate includes the transposed packing.
+  if (!s.op->sums_tokens || by_tiles) return products + kWork.product_call;
   const double leaves = static_cast<double>(program.token_capacity) /
                         static_cast<double>(std::max<std::int64_t>(longest_leaf, 1));
   return products + kWork.gradient_call +
