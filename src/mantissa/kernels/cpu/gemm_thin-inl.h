@@ -38,6 +38,10 @@ inline constexpr std::size_t kThinColumns = HWY_LANES(T);
 /// the memory busy (Highway's Prefetch supports only the first level).
 inline constexpr int kThinLevel = 2;
 
+/// Bytes of columns, pages or more, that the hardware prefetches better than instructions: these take the
+/// places of its own prefetches.
+inline constexpr std::size_t kLongColumn = 4096;
+
 /// A vector of columns, `stride` elements apart, at one depth. Every fourth column has a pointer, so the
 /// available registers can address all of them.
 template <class Stored>
@@ -119,8 +123,8 @@ using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 
 /// out[i * ld + c] = the sum of row i and column c over one block, or that sum added to the previous value.
 /// a is [depth][kStrip], of which kRows rows are multiplied; the block of column c starts at columns + c *
-/// stride. Prefetches as many bytes from `ahead` on as it reads: the columns are adjacent, and the hardware
-/// prefetches neither past their ends nor so many streams.
+/// stride. Prefetches as many bytes from `ahead` on as it reads, unless it is null: the columns are adjacent,
+/// and the hardware does not prefetch past their ends.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
                             const typename Columns::Stored* columns, std::size_t stride,
@@ -136,8 +140,10 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
       sums.Store(out, ld, store);
       store = TileStore::add;
     }
-    for (std::size_t i = 0; i < kStepBytes; i += 64) __builtin_prefetch(ahead + i, 0, kThinLevel);
-    ahead += kStepBytes;
+    if (ahead != nullptr) {
+      for (std::size_t i = 0; i < kStepBytes; i += 64) __builtin_prefetch(ahead + i, 0, kThinLevel);
+      ahead += kStepBytes;
+    }
     Columns::Each(at, 0, [&](std::size_t i, V v) HWY_ATTR { sums.Add(i, a + i * kStrip, v); });
     a += Columns::kStep * kStrip;
   }
@@ -229,7 +235,12 @@ class ThinColumns {
  public:
   ThinColumns(const PackSource& b, std::size_t column, std::size_t count, std::size_t k, std::size_t depth,
               std::size_t next, bool once, SumOrder order)
-      : order_(order), depth_(depth), first_(b.At(column, k)), stride_(b.ld), ahead_(b.At(next, k * kLanes)) {
+      : order_(order),
+        depth_(depth),
+        first_(b.At(column, k)),
+        stride_(b.ld),
+        ahead_(b.run_bytes < kLongColumn || b.InBlocks() || b.Quantised() ? b.At(next, k * kLanes)
+                                                                          : nullptr) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
