@@ -14,6 +14,7 @@
 #include "mantissa/api/mantissa.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/numeric/round.h"
+#include "mantissa/numeric/scaled.h"
 
 namespace mantissa::api {
 namespace {
@@ -61,7 +62,7 @@ TEST(Health, ChangesNoBit) {
   const TemporaryFolder folder;
   for (const std::string policy :
        {"32-true", "16-mixed", "bf16-true", "bf16-true rounding=stochastic optimizer=bf16",
-        "16-true kahan=true", "fp8-hybrid", "64-true"}) {
+        "16-true kahan=true", "fp8-hybrid", "bf16-mixed compute=nvfp4", "64-true"}) {
     std::vector<Summary> runs;
     for (const std::string interval : {"0", "1", "2"}) {
       runs.push_back(run(folder / (policy + interval), 4, policy, {"log.health_interval=" + interval}));
@@ -83,6 +84,23 @@ TEST(Health, IsThatOfTheIntervalAndTheLastStep) {
   ASSERT_EQ(health.size(), 2U);
   EXPECT_TRUE(health.contains(3));
   EXPECT_TRUE(health.contains(5));
+}
+
+/// Histograms would be most of the bytes of a run's logs.
+TEST(Health, HasHistogramsInEveryTenthMeasurement) {
+  const TemporaryFolder folder;
+  run(folder / "r", 12, "bf16-mixed", {"log.health_interval=1"});
+  std::string events;
+  for (const auto& file : std::filesystem::directory_iterator(folder / "r")) {
+    if (has(file.path().filename().string(), "tfevents")) events += read_all(file);
+  }
+  const auto times = [&](const std::string& tag) {
+    std::size_t n = 0;
+    for (std::size_t at = events.find(tag); at != std::string::npos; at = events.find(tag, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(times("weights/model.norm.weight"), 3U) << "of steps 1, 11 and 12";
+  EXPECT_EQ(times("weight_absmax/model.norm.weight"), 12U);
 }
 
 /// The share of weights that have the value of the start is what the files show, and after one step these are
@@ -178,6 +196,57 @@ TEST(Health, OfGradientsBelowTheirFormat) {
   EXPECT_LT(high["grads_flushed"], 0.01);
   EXPECT_EQ(low["grads_saturated"], 0);
   EXPECT_GT(high["grad_absmax"], 0);
+}
+
+/// The copies of step 1 are those of the first weights, those of step 2 of the weights after one step.
+TEST(Health, OfCopiesInBlocksIsThatOfEachBlock) {
+  const TemporaryFolder folder;
+  const std::string name = "model.layers.0.mlp.up_proj.weight";
+  for (const BlockFormat format : kBlockFormats) {
+    const BlockTraits t = traits(format);
+    const std::string policy = "bf16-mixed compute=" + std::string(t.name);
+    // The rate of step 1 is the same in runs of one and of two steps.
+    const std::vector<std::string> every = {"log.health_interval=1", "schedule.warmup_steps=0",
+                                            "schedule.name=constant"};
+    const std::filesystem::path out = folder / std::string(t.name);
+    const Summary one = run(out / "1", 1, policy, every), two = run(out / "2", 2, policy, every);
+    const auto health = health_of(out / "2");
+    const std::vector<double> first = values_of(out / "2" / "start.safetensors", name),
+                              second = values_of(one.model / "model.safetensors", name);
+    double amax = 0;
+    for (const double x : first) amax = std::max(amax, std::abs(x));
+    for (const int step : {1, 2}) {
+      const std::vector<double>& w = step == 1 ? first : second;
+      const float scale =
+          t.power_of_two_scale || step == 1 ? 1 : nvfp4_tensor_scale(static_cast<float>(amax));
+      const std::size_t width = io::SafetensorsReader(one.model / "model.safetensors").find(name)->shape[1];
+      const std::size_t rows = w.size() / width;
+      double vanished = 0;
+      for (const bool along_rows : {false, true}) {
+        std::size_t zeros = 0;
+        const std::size_t lines = along_rows ? width : rows, length = along_rows ? rows : width;
+        for (std::size_t line = 0; line < lines; ++line) {
+          for (std::size_t from = 0; from < length; from += static_cast<std::size_t>(t.block)) {
+            std::vector<float> block;
+            for (std::size_t i = from; i < std::min(length, from + static_cast<std::size_t>(t.block)); ++i)
+              block.push_back(static_cast<float>(along_rows ? w[i * width + line] : w[line * width + i]));
+            std::vector<float> rounded = block;
+            round_block(format, rounded.data(), rounded.size(), scale);
+            for (std::size_t i = 0; i < block.size(); ++i) zeros += block[i] != 0 && rounded[i] == 0;
+          }
+        }
+        vanished = std::max(vanished, static_cast<double>(zeros) / static_cast<double>(w.size()));
+      }
+      const nlohmann::json& h = health.at(step).at(name);
+      EXPECT_NEAR(h.at("vanished").get<double>(), vanished, 1e-8) << t.name << step;
+      EXPECT_LT(h.at("saturated").get<double>(), 0.02) << t.name << step;
+      EXPECT_LE(h.at("least_scale").get<double>(), h.at("most_scale").get<double>()) << t.name;
+      EXPECT_EQ(h.contains("scale"), !t.power_of_two_scale) << t.name;
+      if (!t.power_of_two_scale) {
+        EXPECT_NEAR(h.at("scale").get<double>(), scale, 1e-6 * scale) << step;
+      }
+    }
+  }
 }
 
 TEST(Health, FindsUpdatesThatBf16LosesAndACureThatWorks) {

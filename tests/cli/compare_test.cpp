@@ -1,7 +1,9 @@
 // mantissa compare: files, exit codes, and arguments.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "cli/run_program.h"
 
@@ -71,6 +73,34 @@ TEST(CompareProgram, RefusesWhatItCannotCompare) {
     EXPECT_EQ(r.code, 2) << arguments << "\n" << r.out << r.err;
     EXPECT_NE(r.err, "") << arguments;
   }
+}
+
+TEST(CompareProgram, NamesTheOptionWithAWrongKey) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  const Result vary = mantissa(folder, "compare run.toml --vary optimizer.lrr=1,2 --set optimizer.lr=1e-3");
+  EXPECT_TRUE(has(vary.err, "--vary \"optimizer.lrr=1\": unknown key")) << vary.err;
+  const Result set = mantissa(folder, "compare run.toml --vary optimizer.lr=1,2 --set optimizer.lrr=1");
+  EXPECT_TRUE(has(set.err, "--set \"optimizer.lrr=1\": unknown key")) << set.err;
+}
+
+TEST(CompareProgram, StoppedBeforeARunEndedNamesTheOlderReport) {
+  const TemporaryFolder folder;
+  write(folder / "run.toml", tiny_config(2, "32-true"));
+  ASSERT_EQ(mantissa(folder, "compare run.toml --precision 32-true,bf16-mixed --seeds 0").code, 0);
+  const std::string before = read_all(folder / "run-compare/compare.json");
+  write(folder / "run.toml", tiny_config(1000000, "32-true"));
+  const pid_t child = start(folder, "compare run.toml --precision 32-true,bf16-mixed --seeds 0");
+  while (!has(read_all(folder / "err"), "step 1 of")) {
+    ASSERT_TRUE(runs(child)) << read_all(folder / "err");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  kill(child, SIGTERM);
+  EXPECT_EQ(WEXITSTATUS(wait_for(child).status), 130);
+  EXPECT_TRUE(
+      has(read_all(folder / "err"), "no run had ended; run-compare/report.html has an earlier comparison"))
+      << read_all(folder / "err");
+  EXPECT_EQ(read_all(folder / "run-compare/compare.json"), before);
 }
 
 }  // namespace

@@ -155,6 +155,8 @@ TEST(Audit, BeginsLaterOnlyInARun) {
   EXPECT_TRUE(has(config.err, "name the directory of its run: mantissa audit RUN --from-step 2"))
       << config.err;
   ASSERT_EQ(mantissa(folder, "train run.toml --out r --quiet").code, 0);
+  const Result word = mantissa(folder, "audit run.toml --from-step abc");
+  EXPECT_TRUE(has(word.err, "--from-step abc: expected a step, or last-good")) << word.err;
   const Result model = mantissa(folder, "audit r/model --from-step 2");
   EXPECT_EQ(model.code, 2);
   EXPECT_TRUE(has(model.err, "r/model has no config.toml")) << model.err;

@@ -205,6 +205,15 @@ TEST_P(Interrupt, OfAComparisonKeepsTheConversion) {
   EXPECT_EQ(mantissa(folder_, "inspect c").code, 0);
 }
 
+TEST_P(Interrupt, OfAnAuditBeforeItsFirstStepWritesNoReport) {
+  const Result r =
+      interrupted("audit run.toml --set batch.global_batch_size=65536 --set batch.micro_batch_size=1 --out a",
+                  handles_signals);
+  EXPECT_EQ(r.err.find(reason()), 0U) << r.err;
+  EXPECT_EQ(r.out, "");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "a"));
+}
+
 TEST_P(Interrupt, OfACommandWithoutPartialResultsEndsIt) {
   for (const char* arguments : {"doctor", "explain run.toml", "data kk --count 10000000 --out new"}) {
     const Result r = interrupted(arguments, handles_signals);

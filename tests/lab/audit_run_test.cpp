@@ -67,8 +67,9 @@ std::string list(const Audit& audit) {
 
 TEST(Audit, IsSilentOnAHealthyRun) {
   for (const std::string policy :
-       {"32-true", "bf16-mixed", "16-mixed", "bf16-mixed compute=mxfp8", "fp8-hybrid scaling=current",
-        "bf16-true rounding=stochastic", "bf16-true kahan=true"}) {
+       {"32-true", "bf16-mixed", "16-mixed", "bf16-mixed compute=mxfp8", "bf16-mixed compute=mxfp4",
+        "bf16-mixed compute=nvfp4", "fp8-hybrid scaling=current", "bf16-true rounding=stochastic",
+        "bf16-true kahan=true"}) {
     const Audit audit = SmallRun(policy).audit();
     EXPECT_TRUE(audit.findings.empty()) << policy << "\n" << list(audit);
     EXPECT_EQ(audit.steps, 8);
@@ -127,6 +128,21 @@ TEST(Audit, SeesWeightsThatVanishInTheFormatInWhichProductsReadThem) {
   EXPECT_GT(found->share, 0.5);
   ASSERT_TRUE(found->rule);
   EXPECT_NE(found->rule->find("compute=f32"), std::string::npos);
+}
+
+/// Half of the least scale of a block is 2^-10, and the largest element is 6.
+TEST(Audit, SeesWeightsThatVanishInBlocks) {
+  const SmallRun s("bf16-mixed compute=nvfp4 scaling=none", {}, {"model.initializer_range=1e-3"});
+  const Audit audit = s.audit(8, true);
+  const auto found = std::ranges::find_if(audit.findings, [](const Finding& f) {
+    return f.kind == "underflow" && f.pass == "forward" &&
+           f.text.find("(weight) becomes zero: larger") != std::string::npos;
+  });
+  ASSERT_NE(found, audit.findings.end()) << list(audit);
+  EXPECT_EQ(found->op, "matmul");
+  EXPECT_GT(found->share, 0.5);
+  ASSERT_TRUE(found->cure) << list(audit);
+  EXPECT_TRUE(found->cure->tested) << list(audit);
 }
 
 /// Current scaling puts the largest magnitude at that of the format, or a rounding of f32 beyond it.
@@ -265,8 +281,10 @@ TEST(Audit, OffersScalesFirstWhereTheyAreMissing) {
 
 TEST(Audit, CountsNoStepBeforeADelayedScaleHasHistory) {
   for (const std::int64_t steps : {1, 2, 3}) {
-    const Audit audit = SmallRun("fp8-hybrid").audit(steps);
-    EXPECT_TRUE(audit.findings.empty()) << steps << "\n" << list(audit);
+    for (const std::string policy : {"fp8-hybrid", "bf16-mixed compute=nvfp4"}) {
+      const Audit audit = SmallRun(policy).audit(steps);
+      EXPECT_TRUE(audit.findings.empty()) << policy << steps << "\n" << list(audit);
+    }
   }
 }
 

@@ -253,6 +253,53 @@ TEST(Observers, CompareAScaledCopyOfAWeightWithItsScaledMaster) {
   EXPECT_GT(weight.counts.error_squares, 0);
 }
 
+TEST(Observers, SeeWhatCopiesInBlocksLost) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  const std::string name = "model.layers.1.mlp.up_proj";
+  {
+    Compiled c(graph, precision::Policy::parse("bf16-mixed compute=nvfp4 scaling=current"), options());
+    // Beside an element of 1e6, blocks of 0.125 have a scale below the least e4m3.
+    set_master(c, name + ".weight", [](std::size_t i) { return i == 5 ? 1e6 : 0.125; });
+    c.weights.refresh_copies();
+    const ObservedValue weight = find(c, observed(c), name, "weight");
+    EXPECT_EQ(format_name(weight), "nvfp4");
+    EXPECT_EQ(weight.counts.count, 24U * 16);
+    EXPECT_EQ(weight.counts.flushed, 24U * 16 - 1);
+    EXPECT_EQ(weight.counts.absmax, 2688) << "under the scale of the tensor";
+  }
+  Compiled c(graph, precision::Policy::parse("bf16-mixed compute=mxfp4"), options());
+  // The scale of a block with the largest magnitude 0.125 is 2^-5, and half of the least element is 2^-7.
+  set_master(c, name + ".weight", [](std::size_t i) { return i % 4 == 0 ? 0.007 : 0.125; });
+  c.weights.refresh_copies();
+  const std::vector<ObservedValue> all = observed(c);
+  const ObservedValue weight = find(c, all, name, "weight");
+  EXPECT_EQ(format_name(weight), "mxfp4");
+  EXPECT_EQ(weight.counts.flushed, weight.counts.count / 4);
+  EXPECT_EQ(weight.counts.zeros, weight.counts.count / 4);
+  EXPECT_EQ(weight.counts.absmax, 0.125);
+}
+
+/// Rounding to the element's format at worst, and saturation by at most an eighth.
+TEST(Observers, MeasureTheErrorsOfBlocks) {
+  const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);
+  for (const BlockFormat format : kBlockFormats) {
+    const std::string word(traits(format).name);
+    const Compiled c(graph, precision::Policy::parse("bf16-mixed compute=" + word + " scaling=current"),
+                     options());
+    int quantized = 0;
+    for (const ObservedValue& v : observed(c)) {
+      if (v.step->op->op != "quantize") continue;
+      SCOPED_TRACE(word + " " + v.step->scope + " " + name_of(c.program, v));
+      ++quantized;
+      EXPECT_EQ(format_name(v), word);
+      EXPECT_GT(v.counts.compared, 0U);
+      EXPECT_GT(v.counts.error_squares, 0);
+      EXPECT_LE(v.counts.relative_error(), std::ldexp(1.0, -traits(format).mantissa_bits - 1) + 0.125);
+    }
+    EXPECT_GT(quantized, 0) << word;
+  }
+}
+
 /// The step runs again to find it, which is not a part of the observed run.
 TEST(Observers, DoNotSeeTheSearchForANonFiniteValue) {
   const graph::Graph graph = model::build_log_prob(tiny_llama(false), 24, 24, true);

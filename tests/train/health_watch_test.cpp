@@ -103,6 +103,34 @@ TEST(HealthWatch, FindsGradientsAndCopiesOutOfRange) {
       << found[2].warning.text;
 }
 
+/// Scales that are powers of two saturate some elements of every matrix.
+TEST(HealthWatch, FindsCopiesInBlocksThatLoseTheirWeights) {
+  HealthWatch watch(policy("bf16-mixed compute=nvfp4"));
+  runtime::ParameterHealth a = matrix("a.weight", 0), b = matrix("b.weight", 0), c = matrix("c.weight", 0);
+  a.saturated = 0.01, a.vanished = 0.1;
+  b.saturated = 0.1, b.vanished = 0;
+  c.saturated = 0, c.vanished = 0.9, c.weight_absmax = 500, c.scale = 0.2;
+  watch.see(step(1e-3, {a, b, c}));
+  const std::vector<HealthFinding> found = watch.findings();
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].warning.text.find("10 % of the matrix b.weight exceed the range"), 0U)
+      << found[0].warning.text;
+  EXPECT_EQ(found[1].kind, "underflow");
+  EXPECT_EQ(found[1].pass, "forward");
+  EXPECT_EQ(found[1].warning.text.find("90 % of the matrix c.weight become zero"), 0U)
+      << found[1].warning.text;
+  EXPECT_NE(found[1].warning.text.find("the largest weight is 5e+02"), std::string::npos)
+      << found[1].warning.text;
+}
+
+TEST(HealthWatch, CountsNoLossUnderAScaleWithoutAHistory) {
+  HealthWatch watch(policy("bf16-mixed compute=nvfp4"));
+  runtime::ParameterHealth a = matrix("a.weight", 0);
+  a.saturated = 0, a.vanished = 1, a.scale = 1;
+  watch.see(step(1e-3, {a}));
+  EXPECT_TRUE(watch.findings().empty());
+}
+
 TEST(Patterns, ReplaceNumbersBetweenDots) {
   EXPECT_EQ(patterns_of({"h.0.w1", "h.1.w1", "h.10.w1", "wte"}), "h.*.w1, wte");
   EXPECT_EQ(patterns_of({"a", "b", "c", "d", "e", "f"}), "a, b, c, d and 2 more");

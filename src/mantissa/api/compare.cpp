@@ -59,7 +59,7 @@ class Planner {
   lab::PlannedRun planned(const std::optional<std::string>& policy, const Settings& settings) {
     std::vector<std::string> overrides = options_.overrides;
     overrides.insert(overrides.end(), settings.all.begin(), settings.all.end());
-    const Config config = Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
+    const Config config = loaded(overrides, policy, settings);
     precision::check_supported(config.impl().run.policy);
     for (const std::vector<std::string>* told : {&config.notes(), &config.warnings()}) {
       for (const std::string& note : *told) {
@@ -77,6 +77,24 @@ class Planner {
   std::vector<std::string> notes;
 
  private:
+  /// Loads the config. An error about a setting that varies names --vary.
+  Config loaded(const std::vector<std::string>& overrides, const std::optional<std::string>& policy,
+                const Settings& settings) const {
+    try {
+      return Config::load(path_, overrides, {policy, options_.rules, options_.deepspeed});
+    } catch (const ConfigError& e) {
+      const std::string text = e.what();
+      constexpr std::string_view kSet = "--set";
+      const auto about = [&](const std::string& setting) {
+        return text.find(setting.substr(0, setting.find('='))) != std::string::npos;
+      };
+      if (!text.starts_with(kSet) || std::ranges::none_of(settings.all, about) ||
+          std::ranges::any_of(options_.overrides, about))
+        throw;
+      throw ConfigError("--vary" + text.substr(kSet.size()));
+    }
+  }
+
   const std::filesystem::path& path_;
   const CompareOptions& options_;
   std::map<std::int64_t, std::shared_ptr<const runtime::Device>> devices_;

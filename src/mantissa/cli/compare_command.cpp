@@ -72,7 +72,13 @@ int compare(const Arguments& a) {
   const std::filesystem::path out = a.has("--out") ? a.text("--out") : name_of_run(what) + "-compare";
   const SignalStop signals;
   const api::CompareReport report = is_config(what) ? train_runs(a, signals) : read_runs(a);
-  if (report.runs == 0) return report_interrupt(signals, "no run had ended");
+  if (report.runs == 0) {
+    std::error_code error;
+    const bool older = std::filesystem::exists(out / "report.html", error);
+    return report_interrupt(signals, older ? fmt::format("no run had ended; {} has an earlier comparison",
+                                                         (out / "report.html").string())
+                                           : std::string("no run had ended"));
+  }
   io::make_directories(out);
   io::write_files_atomic({{out / "compare.json", report.json},
                           {out / "compare.csv", report.csv},

@@ -40,10 +40,20 @@ std::string with_cure(const Arguments& a, const Cure& cure) {
   return Arguments(a.program(), words).with(cure);
 }
 
+/// Returns the value of --from-step, 0 for the newest state, which is also the default.
+std::int64_t first_step(const Arguments& a) {
+  const std::string from = a.text("--from-step");
+  if (from == "last-good") return 0;
+  if (from.find_first_not_of("0123456789") != std::string::npos)
+    throw ConfigError(fmt::format("--from-step {}: expected a step, or last-good", from));
+  return a.integer("--from-step", 1, std::int64_t{1} << 40);
+}
+
 /// Throws ConfigError if --from-step is given for a config or a model, which have no steps to replay.
 void check_replays(const Arguments& a) {
   const std::filesystem::path what = a.at(0);
   if (!a.has("--from-step")) return;
+  first_step(a);
   if (is_config(what)) {
     throw ConfigError(
         fmt::format("--from-step: {} is a config, whose audit begins at step 1; to begin later, name "
@@ -56,15 +66,6 @@ void check_replays(const Arguments& a) {
                     "audit a model without --from-step",
                     what.string()));
   }
-}
-
-/// Returns the value of --from-step, 0 for the newest state, which is also the default.
-std::int64_t first_step(const Arguments& a) {
-  const std::string from = a.text("--from-step");
-  if (from == "last-good") return 0;
-  if (from.find_first_not_of("0123456789") != std::string::npos)
-    throw ConfigError(fmt::format("--from-step {}: expected a step, or last-good", from));
-  return a.integer("--from-step", 1, std::int64_t{1} << 40);
 }
 
 }  // namespace
@@ -101,6 +102,8 @@ int audit(const Arguments& a) {
     report = api::audit_model(what, text, precision_of(a), options, tell_step, signals.token());
     tell(a, report.notes, {});
   }
+  if (report.interrupted && report.steps == 0)
+    return report_interrupt(signals, "no step was completed, and no report was written");
   io::make_directories(out);
   io::write_files_atomic({{out / "audit.json", report.json}, {out / "report.html", report.html}});
   if (a.has("--json")) {

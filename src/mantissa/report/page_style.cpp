@@ -169,7 +169,7 @@ header,main{padding-left:14px;padding-right:14px}nav{padding:9px 14px}header{pad
 .scale ol{flex:1 1 auto;flex-wrap:wrap;gap:3px 11px}.scale li,.scale .gap{flex:0 0 auto;display:flex;align-items:center;gap:5px;padding:0}
 .scale li i,.scale .none{width:15px;margin:0}.rlabels span{max-width:7em}th,td{padding:6px 10px}
 td .mod{display:inline-block;max-width:10rem;white-space:normal}td wbr{display:inline}
-td:first-child{min-width:6.5rem;white-space:normal;overflow-wrap:anywhere}
+td:first-child{min-width:8.5rem;white-space:normal;overflow-wrap:anywhere}td .quiet{min-width:8.5rem;gap:10px;white-space:normal}
 .cmd{flex-direction:column}.cmd button{border-left:0;border-top:1px solid var(--rule);padding:5px 0}}
 @media print{nav,#tip,.cmd button{display:none}.card,figure{break-inside:avoid}}
 )css";

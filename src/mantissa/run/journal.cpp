@@ -21,6 +21,9 @@ report::TensorHealth health_of(const runtime::ParameterHealth& p) {
   add("weight_absmax", p.weight_absmax);
   add("saturated", p.saturated);
   add("scale", p.scale);
+  add("vanished", p.vanished);
+  add("least_scale", p.least_scale);
+  add("most_scale", p.most_scale);
   return t;
 }
 

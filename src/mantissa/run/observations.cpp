@@ -31,7 +31,8 @@ std::string observation_line(std::int64_t step, const plan::Program& program,
   std::string line = fmt::format(
       R"({{"step":{},"scope":{},"op":"{}","pass":"{}","name":{},"format":"{}","count":{})", step,
       nlohmann::json(value.step->scope).dump(), value.step->op->op, precision::name(runtime::pass_of(value)),
-      nlohmann::json(runtime::name_of(program, value)).dump(), name(value.format), value.counts.count);
+      nlohmann::json(runtime::name_of(program, value)).dump(), runtime::format_name(value),
+      value.counts.count);
   for (const auto& [key, figure] : runtime::figures(value))
     line += fmt::format(",\"{}\":{:.9g}", key, figure);
   std::string binades;

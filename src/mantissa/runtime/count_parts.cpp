@@ -7,6 +7,7 @@
 
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/numeric/convert.h"
+#include "mantissa/runtime/packed.h"
 
 namespace mantissa::runtime {
 namespace {
@@ -28,6 +29,12 @@ std::size_t elements(const graph::Argument& a) {
 /// they lie in memory like this.
 template <class T>
 const T* view(const graph::Argument& a, std::size_t from, std::size_t n, Piece<T>& piece) {
+  if (a.blocks) {
+    Piece<float> unpacked;
+    unpack_elements(a, from, n, unpacked.data());
+    std::copy_n(unpacked.data(), n, piece.data());
+    return piece.data();
+  }
   const auto width = static_cast<std::size_t>(a.width), stride = static_cast<std::size_t>(a.row_stride());
   if (stride == width) {
     if (a.type == kTypeOf<T>) return static_cast<const T*>(a.data) + from;
@@ -100,7 +107,8 @@ ValueCounts factor_counts(const kernels::Context& ctx, const graph::Argument& fa
 template <class T>
 ValueCounts weight_counts(const kernels::Context& ctx, const graph::Argument& master,
                           const graph::Argument& copy) {
-  const float scale = copy.scale == nullptr ? 1.0F : copy.scale->scale;
+  // The scale of a tensor in blocks divides its values.
+  const float scale = copy.scale == nullptr ? 1.0F : copy.blocks ? 1 / copy.scale->scale : copy.scale->scale;
   return count_parts<ValueCounts>(ctx, elements(copy),
                                   [&](ValueCounts& counts, std::size_t from, std::size_t n) {
                                     Piece<T> before_piece, after_piece, scaled;
@@ -160,6 +168,7 @@ void count_weight(const kernels::Context& ctx, Matrix master, const graph::Argum
   graph::Argument before = copy;
   before.data = master.data;
   before.type = master.type;
+  before.blocks.reset();
   to.merge(any_f64({master.type, copy.type}) ? weight_counts<double>(ctx, before, copy)
                                              : weight_counts<float>(ctx, before, copy));
 }

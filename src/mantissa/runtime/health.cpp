@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "mantissa/kernels/block_losses.h"
 #include "mantissa/kernels/quantize.h"
 #include "mantissa/numeric/round.h"
 #include "mantissa/runtime/count_parts.h"
@@ -96,9 +97,14 @@ void HealthProbe::measure_copies(std::size_t slot) {
   for (const plan::BufferId id : program.slots[slot].copies) {
     const plan::Buffer& copy = program.buffer(id);
     const bool scaled = copy.quantization && copy.quantization->scale >= 0;
-    if (bytes_of(copy.type) > 1 || (copy.quantization && copy.quantization->blocks)) continue;
+    const bool blocks = copy.layout().blocks.has_value();
+    if (bytes_of(copy.type) > 1 && !blocks) continue;
     const TensorScale* scale = scaled ? weights.scale(program, copy.quantization->scale) : nullptr;
     if (scaled && scale == nullptr) continue;
+    if (blocks) {
+      measure_blocks(slot, id, scale);
+      continue;
+    }
     const double factor = scaled ? static_cast<double>(scale->scale) : 1;
     // A scale of this step puts the largest magnitude at that of the format, give or take a rounding.
     const double limit = overflow_bound(copy.type) / factor;
@@ -108,6 +114,27 @@ void HealthProbe::measure_copies(std::size_t slot) {
         std::max(health.saturated.value_or(0), share(beyond, static_cast<double>(health.elements)));
     if (scaled) health.scale = factor;
   }
+}
+
+void HealthProbe::measure_blocks(std::size_t slot, plan::BufferId id, const TensorScale* scale) {
+  const WeightSet& weights = training_.weights();
+  const plan::Buffer& copy = weights.program().buffer(id);
+  const std::byte* data = weights.find(weights.program(), id);
+  if (data == nullptr) return;
+  const Matrix master = weights.master(slot);
+  const kernels::BlockLosses lost =
+      kernels::count_block_losses(training_.device().host(), {master.data, master.type, master.ld},
+                                  {data, copy.shape.leading(), copy.shape.last(), *copy.layout().blocks,
+                                   scale == nullptr ? 1 : scale->scale});
+  ParameterHealth& health = seen_[slot].health;
+  const auto elements = static_cast<double>(health.elements);
+  health.saturated = std::max(health.saturated.value_or(0), share(lost.range.saturated, elements));
+  health.vanished = std::max(health.vanished.value_or(0), share(lost.range.flushed, elements));
+  if (scale != nullptr) health.scale = static_cast<double>(scale->scale);
+  if (lost.most_scale == 0) return;
+  const auto least = static_cast<double>(lost.least_scale), most = static_cast<double>(lost.most_scale);
+  health.least_scale = std::min(health.least_scale.value_or(least), least);
+  health.most_scale = std::max(health.most_scale.value_or(most), most);
 }
 
 void HealthProbe::see_update(const plan::Step& step, const graph::Call& call) {

@@ -35,8 +35,12 @@ struct ParameterHealth {
   double grad_absmax = 0;               // unscaled, before clipping
   double weight_absmax = 0;             // after the update
   std::optional<double> never_moved{};  // equal to the start of the run; null: not known
-  std::optional<double> saturated{};    // of a copy in 8 bits, not in blocks: beyond its format's range
-  std::optional<double> scale{};        // of that copy, if it has one
+  // Of a copy in 8 bits or in blocks:
+  std::optional<double> saturated{};  // beyond the range of its format under its scales
+  std::optional<double> scale{};      // of the tensor, if it has one
+  // Of a copy in blocks:
+  std::optional<double> vanished{};                               // not zero, but zero in the copy
+  std::optional<double> least_scale{}, most_scale{};              // of blocks that are not zero
   std::shared_ptr<const ParameterDistributions> distributions{};  // null: not measured
 };
 
@@ -80,6 +84,7 @@ class HealthProbe : private StepObserver {
   void see_gradient(const plan::Step& step, graph::Call& call);
   void see_update(const plan::Step& step, const graph::Call& call);
   void measure_copies(std::size_t slot);
+  void measure_blocks(std::size_t slot, plan::BufferId copy, const TensorScale* scale);
 
   Session& training_;
   bool distributions_;

@@ -36,11 +36,7 @@ class NonFiniteSearch : public StepObserver {
   }
 
   void before(const plan::Step& /*step*/, graph::Call& call) override {
-    if (where_ == nullptr) {
-      repeated_.keep(call);
-    } else {
-      repeated_.clear();
-    }
+    where_ == nullptr ? repeated_.keep(call) : repeated_.clear();
   }
 
   void after(const plan::Step& step, const graph::Call& call) override {
@@ -79,7 +75,7 @@ class NonFiniteSearch : public StepObserver {
     found_.format = call.outputs[output].type;
     found_.value = value;
     found_.channel = static_cast<std::int64_t>(element) % call.outputs[output].width;
-    add_inputs(call);
+    add_inputs(step, call);
     find_weight(step, call, output);
     std::optional<Unrounded> before = beyond_operand(call, step);
     if (!before) {
@@ -112,8 +108,8 @@ class NonFiniteSearch : public StepObserver {
         // ones.
         if (reads_value(step, i) && !end) continue;
         if (!see_weight_beyond(step, i, call.ctx)) continue;
-        if (end) add_inputs(call);
-        if (end && i < found_.inputs.size()) found_.inputs[i] = std::abs(found_.value);
+        if (end) add_inputs(last, call);
+        if (end && i < found_.inputs.size()) found_.inputs[i].absmax = std::abs(found_.value);
         return true;
       }
       if (end) break;
@@ -144,9 +140,12 @@ class NonFiniteSearch : public StepObserver {
     return true;
   }
 
-  void add_inputs(const graph::Call& call) {
+  void add_inputs(const plan::Step& step, const graph::Call& call) {
     for (const graph::Argument& in : call.inputs) {
-      if (!in.integer) found_.inputs.push_back(largest_finite(widened(in, call.ctx)));
+      const auto i = static_cast<std::size_t>(&in - call.inputs.data());
+      const std::vector<std::string_view>& names = step.op->operands;
+      const std::string name(i < names.size() ? names[i] : "");
+      if (!in.integer) found_.inputs.push_back({name, largest_finite(widened(in, call.ctx))});
     }
   }
 

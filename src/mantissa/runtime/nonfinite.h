@@ -15,17 +15,24 @@
 
 namespace mantissa::runtime {
 
+/// A number that an op reads.
+struct ReadRange {
+  std::string name;   // "weight", or ""
+  double absmax = 0;  // of the finite values
+  friend bool operator==(const ReadRange&, const ReadRange&) = default;
+};
+
 struct NonFinite {
   std::string scope, op, pass;  // "model.layers.3.mlp.down_proj", "matmul", "forward"
   Scalar format = Scalar::f32;  // the stored format of the value
   double value = 0;             // before rounding to the format, if known; otherwise inf or NaN
   std::string_view field;       // the policy field that sets the format, or ""
   std::string interior;  // the op's intermediate results in a lowered format, which may be the cause, or ""
-  std::int64_t channel = 0;         // of the value, in the last dimension
-  std::vector<double> inputs = {};  // the largest finite magnitude of each number the op reads
-  std::string weight = {};          // the weight of a product, if its line of this channel is an outlier
-  bool weight_column = false;       // that line is a column, not a row
-  WeightLine line = {};             // that line
+  std::int64_t channel = 0;  // of the value, in the last dimension
+  std::vector<ReadRange> inputs = {};
+  std::string weight = {};     // the weight of a product, if its line of this channel is an outlier
+  bool weight_column = false;  // that line is a column, not a row
+  WeightLine line = {};        // that line
   std::optional<BeyondFormat> beyond = {};  // of `weight`: the value is this element, which its copy in
                                             // `format` cannot hold
   bool weight_vector = false;               // `weight` has one dimension

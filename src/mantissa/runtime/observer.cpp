@@ -23,10 +23,15 @@ bool is_rounded_factor(const plan::Step& step, const plan::Operand& operand, con
 
 /// Returns the master of a copy of a weight that rounding may have changed; null for other buffers.
 const plan::Buffer* master_of(const plan::Program& program, const plan::Buffer& b) {
-  if (b.home != plan::Home::copy || b.layout().blocks) return nullptr;
+  if (b.home != plan::Home::copy) return nullptr;
   const plan::Slot& slot = program.slots.at(static_cast<std::size_t>(b.slot));
   const plan::Buffer& master = program.buffer(slot.master_buffer);
-  return holds(b.type, master.type) ? nullptr : &master;
+  return !b.layout().blocks && holds(b.type, master.type) ? nullptr : &master;
+}
+
+/// Returns the block format of a buffer, packed or not; null for other buffers.
+std::optional<BlockFormat> blocks_of(const plan::Buffer& b) {
+  return b.quantization ? b.quantization->blocks : std::nullopt;
 }
 
 /// True if the kernel rounds its result before it adds it to a sum.
@@ -62,6 +67,10 @@ std::string name_of(const plan::Program& program, const ObservedValue& v) {
   return step.outputs.size() == 1 ? "" : last_part(program.buffer(step.outputs[v.index]).name);
 }
 
+std::string_view format_name(const ObservedValue& v) {
+  return v.blocks ? traits(*v.blocks).name : name(v.format);
+}
+
 precision::Pass pass_of(const ObservedValue& v) {
   const bool forward = !v.is_operand() && v.index + v.step->forward_results >= v.step->outputs.size();
   return forward ? precision::Pass::forward : plan::pass_of(v.step->phase);
@@ -86,8 +95,8 @@ std::vector<std::pair<std::string_view, double>> figures(const ObservedValue& va
                            {"overflowed", share(c.overflowed, c.count)},
                            {"error_rms", c.relative_error()},
                            {"error_mean", c.relative_bias()},
-                           {"error_inward", c.relative_inward()},
-                           {"max_ulp", c.max_ulp}});
+                           {"error_inward", c.relative_inward()}});
+    if (!value.blocks) all.emplace_back("max_ulp", c.max_ulp);  // each block has places of its own
   }
   if (c.sums > 0) all.emplace_back("cancelled", share(c.cancelled, c.sums));
   if (value.interior > 0 && c.rms() > 0) {
@@ -119,7 +128,7 @@ void Observer::add_operands(const plan::Step& step, std::vector<bool>& seen_weig
     const auto id = static_cast<std::size_t>(operand.buffer);
     if (!seen_weights[id] && master_of(program, b) != nullptr) {
       seen_weights[id] = true;
-      seen_.push_back({&step, Observed::weight, i, b.type, b.type});
+      seen_.push_back({&step, Observed::weight, i, b.type, b.type, blocks_of(b)});
     }
     // The products of a module's backward pass both read its gradient.
     const auto same = [&](const ObservedValue& v) {
@@ -135,13 +144,13 @@ void Observer::add_results(const plan::Step& step) {
   const plan::Program& program = executor_.program();
   for (std::size_t o = 0; o < step.outputs.size(); ++o) {
     const plan::Buffer& b = program.buffer(step.outputs[o]);
-    if (b.integer || b.layout().blocks) continue;
+    if (b.integer) continue;
     if (rounds_term(step, program.arithmetic)) {
       seen_.push_back({&step, Observed::term, o, step.rounded, step.rounded});
       if (!holds(b.type, program.arithmetic)) seen_.push_back({&step, Observed::sum, o, b.type, b.type});
     } else {
-      seen_.push_back(
-          {&step, Observed::result, o, b.type, holds(step.rounded, b.type) ? b.type : step.rounded});
+      seen_.push_back({&step, Observed::result, o, b.type,
+                       holds(step.rounded, b.type) ? b.type : step.rounded, blocks_of(b)});
     }
   }
 }

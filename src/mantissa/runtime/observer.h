@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,9 +30,10 @@ enum class Observed : std::uint8_t {
 struct ObservedValue {
   const plan::Step* step = nullptr;
   Observed kind = Observed::result;
-  std::size_t index = 0;         // of the output; for weights and factors, of the input
-  Scalar format = Scalar::f32;   // as stored; of a term, as added
-  Scalar rounded = Scalar::f32;  // to which it is rounded
+  std::size_t index = 0;                   // of the output; for weights and factors, of the input
+  Scalar format = Scalar::f32;             // as stored; of a term, as added
+  Scalar rounded = Scalar::f32;            // to which it is rounded
+  std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
   ValueCounts counts = {};
   /// Of an op with intermediate results in a lowered format: their error in the result, Σ error² and the
   /// count.
@@ -44,6 +46,9 @@ struct ObservedValue {
 /// Returns the name of a value among those of its step: that of the operand, or of one of several results;
 /// "sum" for a sum with a rounded term; otherwise "".
 std::string name_of(const plan::Program& program, const ObservedValue& value);
+
+/// Returns the format in which a value is stored: "bf16", "mxfp4".
+std::string_view format_name(const ObservedValue& value);
 
 /// Returns the pass to which a value belongs. That of a result of the forward pass is forward, even if a step
 /// of the backward pass computes it.
@@ -65,8 +70,7 @@ class Observer : private StepObserver {
   Observer& operator=(const Observer&) = delete;
 
   /// Returns what was seen since the last call, in the order of the plan. Values of several micro-batches are
-  /// added up, except weights, which are the same in all of them. Integers and packed blocks are not
-  /// observed.
+  /// added up, except weights, which are the same in all of them. Integers are not observed.
   std::vector<ObservedValue> take();
 
  private:

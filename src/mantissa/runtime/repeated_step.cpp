@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "mantissa/kernels/columns.h"
+#include "mantissa/runtime/packed.h"
 #include "mantissa/runtime/quantised.h"
 
 namespace mantissa::runtime {
@@ -24,6 +25,12 @@ std::vector<double> widened(const graph::Argument& a, const kernels::Context& ct
     const std::vector<std::byte> elements =
         quantised_elements(ctx, a.data, *a.quants, a.type, a.rows, a.width);
     kernels::copy_columns(ctx, a.rows, a.width, {elements.data(), a.type, a.width}, to);
+    return wide;
+  }
+  if (a.blocks) {
+    std::vector<float> elements(wide.size());
+    unpack_elements(a, 0, elements.size(), elements.data());
+    std::ranges::copy(elements, wide.begin());
     return wide;
   }
   kernels::copy_columns(ctx, a.rows, a.width, a.in(), to);
@@ -74,6 +81,7 @@ std::span<const graph::Argument> UnroundedResults::compute(graph::Call call, con
     grow(memory_[o], static_cast<std::size_t>(out.rows * out.width) * bytes_of(call.arithmetic));
     out.data = memory_[o].data();
     out.stride = 0;
+    out.blocks.reset();
     out.type = out.rounded = call.arithmetic;
     if (out.scale == nullptr) continue;
     // The scale that the step used: repeating a step with `current` scaling would compute one that fits the

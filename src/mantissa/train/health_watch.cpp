@@ -98,6 +98,7 @@ std::vector<HealthWatch::Found> HealthWatch::above(const Loss& loss, const Limit
     Found& f = add(found, s.last, share);
     f.part += share * static_cast<double>(s.last.elements);
     f.of += static_cast<double>(s.last.elements);
+    f.absmax = std::max(f.absmax, s.last.weight_absmax);
   }
   return found;
 }
@@ -121,6 +122,8 @@ void HealthWatch::see(const StepReport& step) {
     sums->flushed += p.grads_flushed;
     sums->saturated += p.grads_saturated;
     sums->beyond += p.saturated.value_or(0);
+    // A delayed scale without a history is 1, and fits no weights.
+    if (p.scale != 1) sums->vanished += p.vanished.value_or(0);
     ++sums->steps;
   }
 }
@@ -130,6 +133,7 @@ std::vector<HealthFinding> HealthWatch::findings() const {
   find_lost(said);
   find_gradients(said);
   find_saturated(said);
+  find_vanished(said);
   return said;
 }
 
@@ -180,13 +184,27 @@ void HealthWatch::find_gradients(std::vector<HealthFinding>& said) const {
 }
 
 void HealthWatch::find_saturated(std::vector<HealthFinding>& said) const {
-  // Under a scale a few weights may leave the range for a step.
-  const auto limit = [&](const Sums& s) { return s.last.scale ? limits_.saturated : limits_.beyond; };
+  const auto limit = [&](const Sums& s) {
+    if (s.last.vanished) return limits_.in_blocks;
+    // Under a scale a few weights may leave the range for a step.
+    return s.last.scale ? limits_.saturated : limits_.beyond;
+  };
   for (const Found& f : above([](const Sums& s) { return s.beyond; }, limit)) {
     std::string text = fmt::format("{} of {} exceed the range of the format in which products read them",
                                    percent_text(f.part / f.of), who(f));
     said.push_back(finding(f, "saturation", "forward", std::move(text),
                            {{started_over(rules_for(f.names, "compute"))}}));
+  }
+}
+
+void HealthWatch::find_vanished(std::vector<HealthFinding>& said) const {
+  for (const Found& f :
+       above([](const Sums& s) { return s.vanished; }, [&](const Sums&) { return limits_.vanished; })) {
+    std::string text = fmt::format(
+        "{} of {} become zero in the blocks in which products read them; the largest weight is {:.2g}",
+        percent_text(f.part / f.of), who(f), f.absmax);
+    said.push_back(
+        finding(f, "underflow", "forward", std::move(text), {{started_over(rules_for(f.names, "compute"))}}));
   }
 }
 

@@ -18,6 +18,8 @@ struct HealthLimits {
   double grads_flushed = 0.1;  // of the gradients
   double saturated = 0.01;     // of the gradients, or of a scaled copy
   double beyond = 1e-4;        // of a copy without a scale: a matrix may have one row that is too large
+  double in_blocks = 0.05;  // saturated in a copy in blocks: scales that are powers of two saturate up to 1 %
+  double vanished = 0.5;    // of a copy in blocks: of normal weights, mxfp4 loses up to 10 %
 };
 
 /// A loss of several parameters.
@@ -47,7 +49,7 @@ class HealthWatch {
   struct Sums {
     runtime::ParameterHealth last{};
     double lost = 0, moving = 0;  // elements with updates, over the steps at a high learning rate
-    double flushed = 0, saturated = 0, beyond = 0;
+    double flushed = 0, saturated = 0, beyond = 0, vanished = 0;
     std::int64_t steps = 0;
   };
   /// Parameters with the same finding, in one format, either vectors or matrices.
@@ -74,6 +76,7 @@ class HealthWatch {
   void find_lost(std::vector<HealthFinding>& said) const;
   void find_gradients(std::vector<HealthFinding>& said) const;
   void find_saturated(std::vector<HealthFinding>& said) const;
+  void find_vanished(std::vector<HealthFinding>& said) const;
 
   precision::Policy policy_;
   HealthLimits limits_;

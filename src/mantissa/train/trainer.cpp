@@ -155,6 +155,12 @@ bool Trainer::measures_health(std::int64_t step) const {
   return interval > 0 && (step % interval == 0 || step == config_.run.steps);
 }
 
+bool Trainer::measures_distributions(std::int64_t step) const {
+  constexpr std::int64_t kEvery = 10;  // measurements: histograms take more space than all other figures
+  return config_.log.tensorboard &&
+         (step / config_.log.health_interval % kEvery == 1 || step == config_.run.steps);
+}
+
 std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
@@ -165,7 +171,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   if (scaler_) r.loss_scale = scaler_->scale();
   const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
   std::optional<runtime::HealthProbe> health;
-  if (measures_health(r.step)) health.emplace(*session_, config_.log.tensorboard);
+  if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
   watch_.reset();
   if (watches_) watch_ = std::make_unique<runtime::NonFiniteWatch>(session_->executor(), first_row_);
   objective::Outcome outcome = run_rows(rows, objective::Pass::train, stop);

@@ -35,11 +35,11 @@ struct Overflow {
   std::string rows;                // "rows 3, 17 of kk"
   bool forward = false;            // in the forward pass: it does not depend on the loss scale
   std::string op = {}, pass = {};  // "matmul", "backward"
-  std::vector<std::int64_t> origins = {};  // of the rows, in the data
-  std::vector<double> inputs = {};         // the largest finite magnitude of each number that the op reads
-  double value = 0;                        // before rounding, if known; otherwise inf or NaN
-  Scalar format = Scalar::f32;             // in which it is stored
-  std::int64_t channel = -1;               // in the last dimension; -1: not known
+  std::vector<std::int64_t> origins = {};       // of the rows, in the data
+  std::vector<runtime::ReadRange> inputs = {};  // what the op read
+  double value = 0;                             // before rounding, if known; otherwise inf or NaN
+  Scalar format = Scalar::f32;                  // in which it is stored
+  std::int64_t channel = -1;                    // in the last dimension; -1: not known
   std::vector<std::string> cure =
       {};  // {"--set", "precision.reduce=f32"}, if the cure is not the scope's compute format
 };
@@ -154,6 +154,8 @@ class Trainer {
   void fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence);
   /// Returns true if the health of step `step` is measured.
   bool measures_health(std::int64_t step) const;
+  /// Returns true if the health of that step has histograms.
+  bool measures_distributions(std::int64_t step) const;
   double scale() const { return scaler_ ? scaler_->scale() : 1; }
   /// Returns the first non-finite value of the training step or forward pass. Runs `rows` again for it unless
   /// the step was watched.

@@ -11,6 +11,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/numeric/binades.h"
 #include "mantissa/numeric/format.h"
+#include "mantissa/numeric/scaled.h"
 #include "mantissa/plan/explain.h"
 #include "mantissa/runtime/health.h"
 
@@ -46,15 +47,16 @@ struct ValueStep {
 
 /// One value of the plan, over the observed steps.
 struct ValueSeries {
-  std::string scope, op, pass;   // "model.layers.3.mlp.down_proj", "matmul", "forward"
-  std::string name;              // of one of several results: "q"; or ""
-  Scalar format = Scalar::f32;   // as stored
-  Scalar rounded = Scalar::f32;  // to which it is rounded: a term of a sum may be stored in f32
-  bool factor = false;           // an operand that a product rounds while it reads it, called `name`
-  bool delayed = false;          // its scale is of earlier steps
-  std::string interior = {};     // intermediate results in a lowered format ("softmax"), or ""
-  std::int64_t elements = 0;     // in a step
-  std::string decided_by;        // the rule or preset that decided the format
+  std::string scope, op, pass;             // "model.layers.3.mlp.down_proj", "matmul", "forward"
+  std::string name;                        // of one of several results: "q"; or ""
+  Scalar format = Scalar::f32;             // as stored
+  Scalar rounded = Scalar::f32;            // to which it is rounded: a term of a sum may be stored in f32
+  std::optional<BlockFormat> blocks = {};  // it is rounded to blocks, whose values `format` represents
+  bool factor = false;        // an operand that a product rounds while it reads it, called `name`
+  bool delayed = false;       // its scale is of earlier steps
+  std::string interior = {};  // intermediate results in a lowered format ("softmax"), or ""
+  std::int64_t elements = 0;  // in a step
+  std::string decided_by;     // the rule or preset that decided the format
   std::vector<ValueStep> steps;
   Binades binades{};  // of all observed steps, as stored
   Binades before{};   // the same before rounding; empty if the format stores them exactly

@@ -46,6 +46,11 @@ report::Section course_section(const Audit& audit) {
   }
   const auto skipped = std::ranges::count_if(audit.points, [](const StepPoint& p) { return p.skipped; });
   if (skipped == 0) section.intro = "No step was skipped.";
+  const auto finite = [](const StepPoint& p) { return std::isfinite(p.loss) || std::isfinite(p.grad_norm); };
+  if (std::ranges::none_of(audit.points, finite)) {
+    section.intro = "No step had a finite loss or gradient, so there is no course to show.";
+    return section;
+  }
   report::LineChart loss = chart_of(audit, "loss", [](const StepPoint& p) { return p.loss; });
   loss.height = 260;
   section.body += to_html(

@@ -44,9 +44,13 @@ class Search {
       double figure = 0;
       std::int64_t first = 0;
       std::size_t times = 0;
+      bool seen = false;  // in an earlier step the value was not zero
       for (const ValueStep& s : v.steps) {
         if (searches_ && v.pass == "backward" && skipped(s.step)) continue;
-        if (v.delayed && s.step == audit_.points.front().step) continue;  // its scale may have no history yet
+        // A scale without a history is 1. Gradients may be zero until the scales of later layers have one.
+        const bool has_history = !v.delayed || seen;
+        seen = seen || s.absmax > 0 || s.flushed.value_or(0) > 0;
+        if (!has_history) continue;
         const std::optional<double> here = measure(v, s);
         if (!here || !(*here > limit)) continue;
         ++times;
@@ -129,14 +133,22 @@ void find_overflow(Search& search, const Thresholds& t) {
 
 void find_underflow(Search& search, const Thresholds& t) {
   search.find(
-      t.underflow, true, [](const ValueSeries&, const ValueStep& s) { return s.flushed; },
+      t.underflow, true,
+      [&](const ValueSeries& v, const ValueStep& s) -> std::optional<double> {
+        return v.blocks && s.flushed <= t.vanished ? std::nullopt : s.flushed;
+      },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "underflow";
         f.severity = 40 + 20 * share;
         f.rule = rule_for(v);
         f.evidence["flushed"] = share;
-        f.text = fmt::format("{} of {} becomes zero: {} has no number between 0 and {:.2g}",
-                             percent_text(share), place(v), name(v.rounded), ulp(0, v.rounded));
+        f.text = fmt::format("{} of {} becomes zero: ", percent_text(share), place(v));
+        if (v.blocks) {
+          f.text += fmt::format("larger values in the same block or tensor set its scale in {}",
+                                traits(*v.blocks).name);
+        } else {
+          f.text += fmt::format("{} has no number between 0 and {:.2g}", name(v.rounded), ulp(0, v.rounded));
+        }
       });
 }
 
@@ -165,7 +177,8 @@ void find_errors(Search& search, const Thresholds& t) {
         f.text = fmt::format(
             "the rounding of {} to {} is biased{}: its mean error is {:.2g} of the value's rms, "
             "{:.0f} % of its rms error, and adds up over layers and steps",
-            place(v), name(v.rounded), where, inward ? *s.error_inward : *s.error_mean, 100 * ratio);
+            place(v), v.blocks ? traits(*v.blocks).name : name(v.rounded), where,
+            inward ? *s.error_inward : *s.error_mean, 100 * ratio);
       });
   search.find(
       t.interior, true,
@@ -198,7 +211,8 @@ void find_errors(Search& search, const Thresholds& t) {
 /// Findings of weights: the sentences and cures of a run's end.
 void find_lost_updates(const Audit& audit, const config::RunConfig& config, const Thresholds& t,
                        std::vector<Finding>& found) {
-  train::HealthWatch watch(config.policy, {.updates_lost = t.updates_lost, .saturated = t.saturation});
+  train::HealthWatch watch(config.policy,
+                           {.updates_lost = t.updates_lost, .saturated = t.saturation, .vanished = 1});
   for (const StepPoint& p : audit.points) {
     train::StepReport r;
     r.step = p.step;
@@ -308,8 +322,10 @@ Finding nonfinite_finding(const train::Overflow& overflow, std::int64_t step) {
   f.step = step;
   f.rows = overflow.origins;
   f.severity = overflow.forward ? 100 : 90;
-  for (std::size_t i = 0; i < overflow.inputs.size(); ++i)
-    f.evidence[fmt::format("input_{}_absmax", i)] = overflow.inputs[i];
+  for (std::size_t i = 0; i < overflow.inputs.size(); ++i) {
+    const runtime::ReadRange& in = overflow.inputs[i];
+    f.evidence[in.name.empty() ? fmt::format("operand_{}_absmax", i + 1) : in.name + "_absmax"] = in.absmax;
+  }
   std::vector<std::string> arguments = overflow.cure;
   if (arguments.empty() && !overflow.scope.empty()) arguments = {"--rule", overflow.scope + ": compute=f32"};
   if (!arguments.empty() && arguments.front() == "--rule") f.rule = arguments.at(1);

@@ -15,6 +15,7 @@ struct Thresholds {
   double overflow = 0;        // share of a value's elements, in any step
   double saturation = 0.01;   // the same
   double underflow = 0.25;    // the same: not zero before rounding, zero after it
+  double vanished = 0.5;      // the same for values in blocks, whose smaller elements become zero by design
   double updates_lost = 0.5;  // of updates that are not zero, over the steps near the highest learning rate
   double bias = 0.25;         // |mean error| / rms error, if that is also significant
   double interior = 2;        // error of intermediate results / error of a bf16 rounding of the result

@@ -29,6 +29,7 @@ KindText kind_text(const std::string& kind) {
       {"underflow", {"Underflow", Status::warning}},
       {"rounded_away", {"Lost updates", Status::warning}},
       {"bias", {"Biased rounding", Status::warning}},
+      {"error", {"Inexact intermediate results", Status::warning}},
       {"cancellation", {"Cancellation", Status::warning}},
       {"scale_collapse", {"Loss scale collapse", Status::bad}},
       {"masked_row", {"Row without visible tokens", Status::warning, false}},
@@ -43,8 +44,12 @@ std::string words(std::string name) {
   if (name == "lr") return "Learning rate";
   if (name == "absmax") return "Largest magnitude";
   if (name == "absmin") return "Smallest magnitude";
-  if (name.starts_with("input_") && name.ends_with("_absmax"))
-    return "Largest magnitude of input " + name.substr(6, name.size() - 13);
+  constexpr std::string_view kAbsmax = "_absmax";
+  if (name.ends_with(kAbsmax)) {  // "Largest magnitude of the weight", "… of operand 2"
+    name.resize(name.size() - kAbsmax.size());
+    std::ranges::replace(name, '_', ' ');
+    return "Largest magnitude of " + (name.starts_with("operand") ? name : "the " + name);
+  }
   if (name.find(' ') == std::string::npos) std::ranges::replace(name, '_', ' ');
   if (!name.empty() && name.front() >= 'a' && name.front() <= 'z')
     name.front() = static_cast<char>(name.front() - 'a' + 'A');
@@ -127,7 +132,7 @@ std::string inputs_html(const FirstNonFinite& first) {
   const double limit = traits(first.format).max_finite;
   for (std::size_t i = 0; i < first.inputs.size(); ++i) {
     const InputRange& in = first.inputs[i];
-    table.rows.push_back({{fmt::format("{}", i)},
+    table.rows.push_back({{in.name.empty() ? fmt::format("operand {}", i + 1) : report::escaped(in.name)},
                           {report::raised_html(report::number_text(in.absmax)),
                            std::isfinite(in.absmax) ? in.absmax / limit : 1}});
   }

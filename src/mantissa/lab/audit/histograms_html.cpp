@@ -23,6 +23,7 @@ struct Tensor {
   ModulePlace place;
   std::string scope, what, group;  // "matmul q"; "Forward pass"
   Scalar format = Scalar::f32;
+  std::optional<BlockFormat> blocks = {};
   const Binades* after = nullptr;
   const Binades* before = nullptr;  // or null
   double absmax = 0;
@@ -36,6 +37,10 @@ double rank_of(const Tensor& t) {
   const double room = t.absmax > 0 ? std::log2(traits(t.format).max_finite / t.absmax) : 1000;
   return 100 * std::min(1.0, t.beyond * 1e4) + 50 * std::min(1.0, t.flushed * 10) -
          std::clamp(room, 0.0, 40.0);
+}
+
+std::string format_of(const Tensor& t) {
+  return std::string(t.blocks ? traits(*t.blocks).name : name(t.format));
 }
 
 std::string group_of(const std::string& pass) {
@@ -53,6 +58,7 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
              v.op + (v.name.empty() ? "" : " " + v.name),
              group_of(v.pass),
              v.format,
+             v.blocks,
              &v.binades,
              v.before.total() > 0 ? &v.before : nullptr};
     for (const ValueStep& s : v.steps) {
@@ -79,6 +85,7 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
                "",
                gradient ? "Weight gradients" : "Weights",
                gradient ? Scalar::f32 : p.master,
+               std::nullopt,
                &binades,
                nullptr};
       for (const auto& [step, health] : p.steps)
@@ -93,9 +100,13 @@ std::vector<Tensor> tensors_of(const Audit& audit) {
 std::string reading_of(const Tensor& t) {
   const ScalarTraits& format = traits(t.format);
   std::string out;
-  if (t.absmax > 0)
+  if (t.absmax > 0 && t.blocks) {
+    out = fmt::format("The largest magnitude is {}; every block of {} has its own scale.",
+                      report::number_text(t.absmax), traits(*t.blocks).name);
+  } else if (t.absmax > 0) {
     out = fmt::format("The largest magnitude is {}; {} holds up to {}.", report::number_text(t.absmax),
                       format.name, report::number_text(format.max_finite));
+  }
   if (t.beyond > 0)
     out += fmt::format(" In the worst step, {} of the elements reached or passed that limit.",
                        report::share_text(t.beyond));
@@ -113,8 +124,8 @@ std::string large(const Tensor& t) {
     group.front() = static_cast<char>(group.front() - 'A' + 'a');
   return fmt::format("<figure><figcaption><h3>{}</h3><p>{} {} · {}</p><p>{}</p></figcaption>{}</figure>\n",
                      report::module_html(t.scope), report::escaped(t.what + (t.what.empty() ? "" : ",")),
-                     report::escaped(group), formats_html(std::string(name(t.format))),
-                     report::escaped(reading_of(t)), to_html(chart));
+                     report::escaped(group), formats_html(format_of(t)), report::escaped(reading_of(t)),
+                     to_html(chart));
 }
 
 // The tensors for large histograms: of those without a finding, one for each module and op.
@@ -149,7 +160,7 @@ std::string rows_chart(std::vector<const Tensor*> tensors) {
   }
   const std::string title =
       fmt::format("{} {} {}<small>{}largest {}</small>", report::module_html(first.place.module),
-                  report::escaped(first.what), formats_html(std::string(name(first.format))),
+                  report::escaped(first.what), formats_html(format_of(first)),
                   first.place.layer >= 0
                       ? fmt::format("{} {}, ", tensors.size(), tensors.size() == 1 ? "layer" : "layers")
                       : "",

@@ -71,6 +71,7 @@ ValueSeries& Record::series_of(const plan::Program& program, const runtime::Obse
     s.name = name;
     s.format = value.format;
     s.rounded = value.rounded;
+    s.blocks = value.blocks;
     s.factor = value.is_operand();
     s.delayed = has_delayed_scale(program, value);
     s.interior = holds(step.interior, program.arithmetic) ? std::string() : std::string(step.op->interior);

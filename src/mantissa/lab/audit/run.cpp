@@ -86,7 +86,8 @@ FirstNonFinite first_of(const train::Overflow& overflow, std::int64_t step) {
   first.format = overflow.format;
   first.value = overflow.value;
   first.channel = overflow.channel;
-  for (const double most : overflow.inputs) first.inputs.push_back({.absmax = most});
+  for (const runtime::ReadRange& in : overflow.inputs)
+    first.inputs.push_back({.name = in.name, .absmax = in.absmax});
   first.rows = overflow.origins;
   first.text = overflow.what;
   return first;
@@ -190,15 +191,11 @@ Audit audit_run(const AuditSource& source, const AuditOptions& options, const On
   std::ranges::stable_sort(found, std::ranges::greater(), &Finding::severity);
   audit.findings = std::move(found);
   const Thresholds limits;
-  audit.thresholds = {{"overflow", limits.overflow},
-                      {"saturation", limits.saturation},
-                      {"underflow", limits.underflow},
-                      {"updates_lost", limits.updates_lost},
-                      {"bias", limits.bias},
-                      {"interior", limits.interior},
-                      {"cancellation", limits.cancellation},
-                      {"scale_fall", limits.scale_fall},
-                      {"scale_low", limits.scale_low}};
+  audit.thresholds = {{"overflow", limits.overflow},         {"saturation", limits.saturation},
+                      {"underflow", limits.underflow},       {"vanished", limits.vanished},
+                      {"updates_lost", limits.updates_lost}, {"bias", limits.bias},
+                      {"interior", limits.interior},         {"cancellation", limits.cancellation},
+                      {"scale_fall", limits.scale_fall},     {"scale_low", limits.scale_low}};
   audit.seconds = seconds();
   if (options.tries_cures) {
     const double left = std::max(options.seconds - audit.seconds, options.trial_seconds);
