@@ -112,6 +112,7 @@ TEST_F(Shards, ReplaceOnlyShardsAndOnlyOnRequest) {
   o.overwrite = true;
   EXPECT_TRUE(text::has(error_of<FileError>([&] { write_shards(o); }), "has no shards.json"));
   o = options();
+  o.out = files.path("again");
   o.files = {files.path("out/shard-00000.bin")};
   EXPECT_TRUE(text::has(error_of<ConfigError>([&] { write_shards(o); }), "already holds token ids"));
 }

@@ -26,7 +26,8 @@ double number_of(const char* option, const std::string& word) {
 
 std::vector<double> numbers_of(const Arguments& a, const char* option) {
   std::vector<double> numbers;
-  for (const std::string_view word : split_words(a.text(option), ", "))
+  const std::string text = a.text(option);
+  for (const std::string_view word : split_words(text, ", "))
     numbers.push_back(number_of(option, std::string(word)));
   return numbers;
 }
