@@ -55,6 +55,9 @@ struct DataSection {
   std::int64_t people_min = 2, people_max = 8;  // in a puzzle
   bool shuffle = true;
   Validation validation;
+  bool packing = false;
+  std::vector<double> weights;  // of the sources; empty: one stream
+  std::int64_t separator = -1;  // ends a document in token files; -1: as their headers state
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 

@@ -74,6 +74,13 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
 }
 
+void check_mixture(const RunConfig& config, const Entries& entries) {
+  const std::size_t weights = config.data.weights.size(), sources = config.data.source.size();
+  if (weights == 0 || weights == sources) return;
+  refuse(*entries.find("data", "weights"),
+         fmt::format("must have one number for each entry of data.source, which has {}", sources));
+}
+
 /// Calls `parse`, and refuses the entry of the key if it throws.
 template <class Parse>
 void check_text(const Entries& entries, std::string_view section, std::string_view key, const Parse& parse) {
@@ -135,6 +142,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
+  check_mixture(config, entries);
   settle_batch(config, entries, divided);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);

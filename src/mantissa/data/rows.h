@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 /// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
+
+/// Returns windows of `window` tokens of the same stream that begin every `stride` tokens, up to the one that
+/// reaches its end. A window predicts the tokens after those of the window before it, but never its own first
+/// one: with stride < window, every token but the first is predicted once. Throws ConfigError as above, and
+/// unless 2 ≤ window and 1 ≤ stride ≤ window.
+text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                            const std::string& format, std::int64_t window, std::int64_t stride);
+text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
+                          const std::string& name);
 
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
 /// more. Throws ConfigError as load_dataset() does.

@@ -24,6 +24,7 @@ double RowModel::run(const text::StepData& rows, std::int64_t r) {
   batch.add({.ids = rows.ids_of(r),
              .targets = rows.targets_of(r),
              .weights = rows.weights_of(r),
+             .documents = rows.documents_of(r),
              .sequence = static_cast<std::uint64_t>(r)});
   const std::unique_ptr<objective::Objective> objective = objective::pretraining();
   const auto forward = [&] {

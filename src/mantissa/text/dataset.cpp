@@ -29,28 +29,22 @@ void check_weight(const StepData& data, const std::string& name, const std::stri
 }  // namespace
 
 Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name)
-    : ids_(std::move(ids)), options_(options), name_(std::move(name)) {
-  check_options();
-  const std::int64_t sequences = ids_.empty() ? 0 : (tokens() - 1) / options_.sequence_length;
-  split(sequences);
-  if (train_ >= 1) return;
-  const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
-  throw ConfigError(
-      fmt::format("{}: {} form {} of data.sequence_length = {}; training{} needs at least {}, "
-                  "that is {} tokens. Fix: more data or a shorter sequence_length",
-                  name_, counted(tokens(), "token"), counted(sequences, "sequence"), options_.sequence_length,
-                  held_out_ > 0 ? " with validation" : "", wanted,
-                  static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
-}
+    : Dataset(std::vector<Part>{{sequences(Corpus(std::move(ids)), options.sequence_length)}}, options,
+              std::move(name)) {}
 
 Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name)
-    : rows_(std::move(rows)), options_(options), name_(std::move(name)) {
+    : Dataset(std::vector<Part>{{listed(std::move(rows))}}, options, std::move(name)) {}
+
+Dataset::Dataset(std::vector<Part> parts, const Options& options, std::string name)
+    : options_(options), name_(std::move(name)) {
   check_options();
-  split(static_cast<std::int64_t>(rows_.size()));
-  if (train_ >= 1) return;
-  throw ConfigError(fmt::format("{}: {}, and training{} needs at least {}", name_,
-                                counted(rows_.size(), "row"), held_out_ > 0 ? " with validation" : "",
-                                held_out_ > 0 ? 2 : 1));
+  std::vector<double> weights;
+  for (Part& part : parts) {
+    sources_.push_back({std::move(part.rows), part.name.empty() ? name_ : std::move(part.name)});
+    weights.push_back(part.weight);
+  }
+  if (sources_.size() > 1) mixture_.emplace(std::move(weights), options_.seed);
+  split();
 }
 
 Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name)
@@ -70,14 +64,32 @@ void Dataset::check_options() const {
   }
 }
 
-void Dataset::split(std::int64_t sequences) {
-  held_out_ = held_out_sequences(sequences, options_.validation);
-  train_ = sequences - held_out_;
+void Dataset::split() {
+  std::int64_t origin = 0;
+  for (Source& source : sources_) {
+    const std::int64_t rows = source.rows->rows();
+    source.origin = origin;
+    source.held_out = held_out_sequences(rows, options_.validation);
+    source.train = rows - source.held_out;
+    if (source.train < 1) {
+      const bool validation = source.held_out > 0;
+      throw ConfigError(fmt::format(
+          "{}: {}", source.name,
+          source.rows->shortage(validation ? 2 : 1, validation ? "training with validation" : "training")));
+    }
+    origin += rows;
+    train_ += source.train;
+    held_out_ += source.held_out;
+  }
 }
 
-void Dataset::hold_out(std::vector<Row> rows) {
+void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
+  for (Source& source : sources_) {
+    source.train += source.held_out;
+    source.held_out = 0;
+  }
   train_ += held_out_;
-  held_out_ = static_cast<std::int64_t>(rows.size());
+  held_out_ = rows->rows();
   held_out_rows_ = std::move(rows);
 }
 
@@ -88,26 +100,42 @@ std::int64_t Dataset::validation_rows() const {
   return held_out_;
 }
 std::size_t Dataset::bytes() const {
-  const auto of = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  std::size_t sum = of(ids_);
-  for (const std::vector<Row>* rows : {&rows_, &held_out_rows_}) {
-    sum += of(*rows);
-    for (const Row& row : *rows) sum += of(row.ids) + of(row.labels) + of(row.weights);
+  std::size_t sum = held_out_rows_ ? held_out_rows_->bytes() : 0;
+  for (const Source& source : sources_) sum += source.rows->bytes();
+  return sum;
+}
+std::vector<std::int64_t> Dataset::document_lengths() const {
+  std::vector<std::int64_t> all;
+  for (const Source& source : sources_) {
+    const std::vector<std::int64_t> lengths = source.rows->document_lengths();
+    all.insert(all.end(), lengths.begin(), lengths.end());
   }
+  return all;
+}
+std::int64_t Dataset::ids_in_rows() const {
+  std::int64_t sum = 0;
+  for (const Source& source : sources_) sum += source.rows->ids_in_rows();
   return sum;
 }
 const std::string& Dataset::name() const {
   return name_;
 }
 std::int64_t Dataset::tokens() const {
-  return static_cast<std::int64_t>(ids_.size());
+  std::int64_t sum = 0;
+  for (const Source& source : sources_) sum += source.rows->tokens();
+  return sum;
 }
 
-void Dataset::append(std::int64_t row, StepData& data) const {
-  if (!rows_.empty()) return append_row(rows_[static_cast<std::size_t>(row)], row, data);
-  const auto first = ids_.begin() + row * data.sequence_length;
-  data.ids.insert(data.ids.end(), first, first + data.sequence_length + 1);
-  data.origin.push_back(row);
+void Dataset::append(std::size_t s, std::int64_t epoch, std::int64_t row, StepData& data) const {
+  const Source& source = sources_[s];
+  if (options_.shuffle) {
+    // Sources of equal size have different orders.
+    const std::uint64_t seed = s == 0 ? options_.seed : options_.seed ^ hash_name("source") * s;
+    const Permutation order(static_cast<std::uint64_t>(source.train), seed,
+                            static_cast<std::uint64_t>(epoch));
+    row = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row)));
+  }
+  source.rows->append(row, source.origin + row, data);
 }
 
 StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
@@ -134,24 +162,39 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   }
   if (source_) return from_source(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
-  // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in two
-  // steps because step * global_batch_size can overflow.
-  const std::int64_t before = step - 1;
-  std::int64_t epoch = before / train_ * global_batch_size;
-  const std::int64_t rest = before % train_ * global_batch_size;
-  epoch += rest / train_;
-  std::int64_t row = rest % train_;
-  Permutation order(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(epoch));
-  for (std::int64_t i = 0; i < global_batch_size; ++i) {
-    append(options_.shuffle ? static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row))) : row, data);
-    if (++row == train_) {
+  if (mixture_) {
+    constexpr std::int64_t kMost = std::int64_t{1} << 52;  // a whole number of a double
+    if (step - 1 > kMost / global_batch_size)
+      throw ConfigError(fmt::format("{}: step {} is beyond the order of mixed sources", name_, step));
+    for (std::int64_t i = 0; i < global_batch_size; ++i) {
+      const MixedRow row = mixture_->at((step - 1) * global_batch_size + i);
+      const std::int64_t rows = sources_[row.source].train;
+      append(row.source, row.number / rows, row.number % rows, data);
+    }
+  } else {
+    // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in
+    // two steps because step * global_batch_size can overflow.
+    const std::int64_t before = step - 1;
+    std::int64_t epoch = before / train_ * global_batch_size;
+    const std::int64_t rest = before % train_ * global_batch_size;
+    epoch += rest / train_;
+    std::int64_t row = rest % train_;
+    for (std::int64_t i = 0; i < global_batch_size; ++i) {
+      append(0, epoch, row, data);
+      if (++row < train_) continue;
       row = 0;
-      order =
-          Permutation(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(++epoch));
+      ++epoch;
     }
   }
   check_weight(data, name_, fmt::format("step {}", step));
   return data;
+}
+
+StepData Dataset::training(std::int64_t first, std::int64_t count) const {
+  if (first < 0 || count < 0 || count > train_ || first > train_ - count)
+    throw ConfigError(fmt::format("{}: rows {} to {} are out of range; {} rows are for training", name_,
+                                  first, first + count, train_));
+  return rows_of(first, count, &Source::train, [](const Source&) { return std::int64_t{0}; });
 }
 
 StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
@@ -160,14 +203,28 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
                                   name_, first, first + count, held_out_));
   }
   StepData data = empty_step(count, options_.sequence_length);
-  for (std::int64_t i = first; i < first + count; ++i) {
-    if (held_out_rows_.empty()) {
-      append(train_ + i, data);
-    } else {
-      append_row(held_out_rows_[static_cast<std::size_t>(i)], i, data);
-    }
+  if (!held_out_rows_) {
+    data = rows_of(first, count, &Source::held_out, [](const Source& source) { return source.train; });
+  } else {
+    for (std::int64_t i = first; i < first + count; ++i) held_out_rows_->append(i, i, data);
   }
   if (count > 0) check_weight(data, name_, "the held-out rows");
+  return data;
+}
+
+StepData Dataset::rows_of(std::int64_t first, std::int64_t count, std::int64_t Source::*rows,
+                          std::int64_t (*begin)(const Source&)) const {
+  StepData data = empty_step(count, options_.sequence_length);
+  for (const Source& source : sources_) {
+    const std::int64_t of_source = source.*rows;
+    for (std::int64_t i = first; i < std::min(of_source, first + count); ++i) {
+      const std::int64_t row = begin(source) + i;
+      source.rows->append(row, source.origin + row, data);
+    }
+    const std::int64_t done = std::clamp<std::int64_t>(of_source - first, 0, count);
+    count -= done;
+    first = std::max<std::int64_t>(0, first - of_source);
+  }
   return data;
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
@@ -25,6 +26,43 @@ void check_size(std::size_t size, std::size_t ids, const char* what, const std::
   if (size == 0 || size == ids) return;
   throw ConfigError(fmt::format("{}: has {} and {} {}; give one for each id, or none", where,
                                 counted(ids, "id"), size, what));
+}
+
+void check_documents(const Row& row, const std::string& where) {
+  std::int64_t left = std::ssize(row.ids);
+  for (const std::int64_t length : row.documents) {
+    if (length < 2 || length > left)
+      throw ConfigError(
+          fmt::format("{}: has a document of {} where {} are left; documents have at least 2 ids", where,
+                      counted(length, "id"), left));
+    left -= length;
+  }
+  if (!row.documents.empty() && left != 0)
+    throw ConfigError(fmt::format("{}: {} belong to no document", where, counted(left, "id")));
+}
+
+/// Returns for each id whether a document begins there, or nothing for a row of one part.
+std::vector<bool> begins_of_documents(const Row& row) {
+  if (row.documents.empty()) return {};
+  std::vector<bool> begins(row.ids.size());
+  std::size_t at = 0;
+  for (const std::int64_t length : row.documents) {
+    begins[at] = true;
+    at += static_cast<std::size_t>(length);
+  }
+  return begins;
+}
+
+/// Appends the lengths of the documents' inputs and of the padding.
+void append_documents(const Row& row, StepData& step) {
+  if (row.documents.empty() && step.documents.empty()) return;
+  step.documents.resize(step.origin.size());
+  if (row.documents.empty()) return;
+  std::vector<std::int64_t> lengths = row.documents;
+  const std::int64_t left = step.sequence_length - std::ssize(row.ids);
+  if (left > 0) lengths.push_back(left);
+  if (left < 0) --lengths.back();  // the last id is only predicted
+  step.documents.back() = std::move(lengths);
 }
 
 }  // namespace
@@ -49,6 +87,11 @@ std::span<const float> StepData::weights_of(std::int64_t r) const {
   if (weights.empty()) return {};
   const auto length = static_cast<std::size_t>(sequence_length);
   return std::span(weights).subspan(static_cast<std::size_t>(r) * length, length);
+}
+
+std::span<const std::int64_t> StepData::documents_of(std::int64_t r) const {
+  if (documents.empty()) return {};
+  return documents[static_cast<std::size_t>(r)];
 }
 
 std::int64_t StepData::predicted(std::int64_t first) const {
@@ -86,12 +129,15 @@ void append_row(const Row& row, std::int64_t origin, StepData& step) {
   step.ids.insert(step.ids.end(), row.ids.begin(), row.ids.end());
   step.ids.resize(step.ids.size() + length + 1 - row.ids.size(), 0);
   const std::vector<std::int32_t>& labels = row.labels.empty() ? row.ids : row.labels;
+  const std::vector<bool> begins = begins_of_documents(row);
   for (std::size_t t = 1; t <= length; ++t) {
-    const bool predicted = t < labels.size() && labels[t] != kIgnoredLabel;
+    const bool predicted =
+        t < labels.size() && labels[t] != kIgnoredLabel && !(t < begins.size() && begins[t]);
     step.targets.push_back(predicted ? labels[t] : -1);
     step.weights.push_back(!predicted ? 0 : row.weights.empty() ? 1 : row.weights[t]);
   }
   step.origin.push_back(origin);
+  append_documents(row, step);
 }
 
 void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabulary,
@@ -104,6 +150,7 @@ void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabu
   }
   check_size(row.labels.size(), row.ids.size(), "labels", where);
   check_size(row.weights.size(), row.ids.size(), "weights", where);
+  check_documents(row, where);
   check_ids(row.ids, vocabulary, false, where);
   check_ids(row.labels, vocabulary, true, where);
   for (std::size_t t = 0; t < row.weights.size(); ++t) {

@@ -18,6 +18,9 @@ struct Row {
   std::vector<std::int32_t> ids;          // at least two
   std::vector<std::int32_t> labels = {};  // kIgnoredLabel: not predicted; empty: the ids
   std::vector<float> weights = {};        // finite, at least 0; empty: 1 for each
+  /// Lengths of parts, at least 2, that sum to the number of ids. Each attends only to itself, at positions
+  /// from 0, and its first id is not predicted. Empty: one part.
+  std::vector<std::int64_t> documents = {};
 };
 
 /// Returns the rows of optimizer step `step`, from 1.
@@ -34,6 +37,9 @@ struct StepData {
   // weight 1.
   std::vector<std::int32_t> targets = {};  // −1: none
   std::vector<float> weights = {};         // 0 without a target
+  // For each row the lengths of its inputs' parts, which attend only to themselves (runtime::BatchRow); an
+  // empty entry, or no entries: one part.
+  std::vector<std::vector<std::int64_t>> documents = {};
 
   bool weighted() const { return !weights.empty(); }
   /// Returns the target of token `t` of row `r`, or −1.
@@ -42,6 +48,8 @@ struct StepData {
   std::span<const std::int32_t> ids_of(std::int64_t r) const;
   std::span<const std::int32_t> targets_of(std::int64_t r) const;
   std::span<const float> weights_of(std::int64_t r) const;
+  /// Returns the lengths of the parts of row r's inputs; empty: one part.
+  std::span<const std::int64_t> documents_of(std::int64_t r) const;
   /// Returns the number of targets of the first `first` rows.
   std::int64_t predicted(std::int64_t first) const;
   std::int64_t predicted() const { return predicted(rows); }
@@ -56,12 +64,12 @@ struct StepData {
 StepData empty_step(std::int64_t rows, std::int64_t sequence_length);
 
 /// Appends `row` with its targets and weights. All rows of `step` must come from this function. Pads a row
-/// shorter than sequence_length + 1 with ids 0, without targets.
+/// shorter than sequence_length + 1 with ids 0, without targets; after documents, the padding is one more.
 void append_row(const Row& row, std::int64_t origin, StepData& step);
 
 /// Throws ConfigError, with `where`, if the row has fewer than 2 or more than sequence_length + 1 ids, an id
-/// or label outside the vocabulary, a number of labels or weights other than that of the ids or 0, or a
-/// weight that is negative or not finite.
+/// or label outside the vocabulary, a number of labels or weights other than that of the ids or 0, a weight
+/// that is negative or not finite, or documents shorter than 2 ids or with other than the row's ids.
 void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabulary,
                const std::string& where);
 

@@ -124,6 +124,7 @@ void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::ui
     batch_.add({.ids = data.ids_of(r),
                 .targets = data.targets_of(r),
                 .weights = data.weights_of(r),
+                .documents = data.documents_of(r),
                 .sequence = sequence + static_cast<std::uint64_t>(r)});
   }
 }
