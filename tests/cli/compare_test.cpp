@@ -90,6 +90,7 @@ TEST(CompareProgram, StoppedBeforeARunEndedNamesTheOlderReport) {
   ASSERT_EQ(mantissa(folder, "compare run.toml --precision 32-true,bf16-mixed --seeds 0").code, 0);
   const std::string before = read_all(folder / "run-compare/compare.json");
   write(folder / "run.toml", tiny_config(1000000, "32-true"));
+  std::filesystem::remove(folder / "err");
   const pid_t child = start(folder, "compare run.toml --precision 32-true,bf16-mixed --seeds 0");
   while (!has(read_all(folder / "err"), "step 1 of")) {
     ASSERT_TRUE(runs(child)) << read_all(folder / "err");

@@ -86,11 +86,9 @@ class Planner {
       const std::string text = e.what();
       constexpr std::string_view kSet = "--set";
       const auto about = [&](const std::string& setting) {
-        return text.find(setting.substr(0, setting.find('='))) != std::string::npos;
+        return text.starts_with(fmt::format("{} {}", kSet, in_quotes(setting)));
       };
-      if (!text.starts_with(kSet) || std::ranges::none_of(settings.all, about) ||
-          std::ranges::any_of(options_.overrides, about))
-        throw;
+      if (std::ranges::none_of(settings.all, about) || std::ranges::any_of(options_.overrides, about)) throw;
       throw ConfigError("--vary" + text.substr(kSet.size()));
     }
   }

@@ -17,7 +17,7 @@ struct NeedleOptions {
   std::vector<std::int64_t> lengths;  // tokens of the whole prompt
   std::vector<double> depths;         // shares of the haystack before the needle, 0 to 1
   std::int64_t trials = 1;            // numbers and cities for each cell
-  std::string haystack;               // a text file, repeated as needed; empty: a short built-in text
+  std::string haystack = {};          // a text file, repeated as needed; empty: a short built-in text
   std::uint64_t seed = 1;
 };
 
