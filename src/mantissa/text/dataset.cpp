@@ -8,7 +8,6 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
-#include "mantissa/text/permutation.h"
 
 namespace mantissa::text {
 namespace {
@@ -47,6 +46,7 @@ Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name
     : rows_(std::move(rows)), options_(options), name_(std::move(name)) {
   check_options();
   split(static_cast<std::int64_t>(rows_.size()));
+  find_packs();
   if (train_ >= 1) return;
   throw ConfigError(fmt::format("{}: {}, and training{} needs at least {}", name_,
                                 counted(rows_.size(), "row"), held_out_ > 0 ? " with validation" : "",
@@ -75,10 +75,20 @@ void Dataset::split(std::int64_t sequences) {
   train_ = sequences - held_out_;
 }
 
+void Dataset::find_packs() {
+  if (!options_.packs || train_ < 1) return;
+  std::vector<std::int32_t> lengths;
+  for (std::int64_t r = 0; r < train_; ++r)
+    lengths.push_back(static_cast<std::int32_t>(rows_[static_cast<std::size_t>(r)].ids.size()) - 1);
+  packs_ = std::make_shared<Packs>(std::move(lengths), options_.sequence_length,
+                                   RowOrder(train_, options_.shuffle, options_.seed));
+}
+
 void Dataset::hold_out(std::vector<Row> rows) {
   train_ += held_out_;
   held_out_ = static_cast<std::int64_t>(rows.size());
   held_out_rows_ = std::move(rows);
+  find_packs();
 }
 
 std::int64_t Dataset::training_rows() const {
@@ -103,6 +113,13 @@ std::int64_t Dataset::tokens() const {
   return static_cast<std::int64_t>(ids_.size());
 }
 
+StepData Dataset::empty(std::int64_t rows) const {
+  StepData data = empty_step(rows, options_.sequence_length);
+  if (rows_.empty() && !source_)
+    data.ids.reserve(static_cast<std::size_t>(rows * (options_.sequence_length + 1)));
+  return data;
+}
+
 void Dataset::append(std::int64_t row, StepData& data) const {
   if (!rows_.empty()) return append_row(rows_[static_cast<std::size_t>(row)], row, data);
   const auto first = ids_.begin() + row * data.sequence_length;
@@ -116,7 +133,8 @@ StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size)
     throw ConfigError(fmt::format("{}: gave {} for step {}, but batch.global_batch_size is {}", name_,
                                   counted(rows.size(), "row"), step, global_batch_size));
   }
-  StepData data = empty_step(global_batch_size, options_.sequence_length);
+  StepData data = empty(global_batch_size);
+  data.sequence = static_cast<std::uint64_t>((step - 1) * global_batch_size);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     check_row(rows[r], options_.sequence_length, vocabulary_,
               fmt::format("{}, step {}, row {}", name_, step, r));
@@ -133,7 +151,8 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
                     global_batch_size));
   }
   if (source_) return from_source(step, global_batch_size);
-  StepData data = empty_step(global_batch_size, options_.sequence_length);
+  if (packs_ != nullptr) return from_packs(step, global_batch_size);
+  StepData data = empty(global_batch_size);
   // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in two
   // steps because step * global_batch_size can overflow.
   const std::int64_t before = step - 1;
@@ -141,15 +160,27 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   const std::int64_t rest = before % train_ * global_batch_size;
   epoch += rest / train_;
   std::int64_t row = rest % train_;
-  Permutation order(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(epoch));
+  data.sequence = static_cast<std::uint64_t>(before) * static_cast<std::uint64_t>(global_batch_size);
+  RowOrder order(train_, options_.shuffle, options_.seed);
   for (std::int64_t i = 0; i < global_batch_size; ++i) {
-    append(options_.shuffle ? static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row))) : row, data);
-    if (++row == train_) {
-      row = 0;
-      order =
-          Permutation(static_cast<std::uint64_t>(train_), options_.seed, static_cast<std::uint64_t>(++epoch));
-    }
+    append(order.at(epoch, row), data);
+    if (++row < train_) continue;
+    row = 0;
+    ++epoch;
   }
+  check_weight(data, name_, fmt::format("step {}", step));
+  return data;
+}
+
+StepData Dataset::from_packs(std::int64_t step, std::int64_t global_batch_size) const {
+  const std::int64_t pack = (step - 1) * global_batch_size, first = packs_->first_row(pack);
+  const std::int64_t rows = packs_->first_row(pack + global_batch_size) - first;
+  StepData data = empty(rows);
+  data.sequence = static_cast<std::uint64_t>(first);
+  RowOrder order(train_, options_.shuffle, options_.seed);
+  for (std::int64_t i = 0; i < rows; ++i) append(order(first + i), data);
+  for (std::int64_t p = 0; p <= global_batch_size; ++p)
+    data.packs.push_back(packs_->first_row(pack + p) - first);
   check_weight(data, name_, fmt::format("step {}", step));
   return data;
 }
@@ -159,7 +190,7 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
     throw ConfigError(fmt::format("{}: validation rows {} to {} are out of range; {} rows are held out",
                                   name_, first, first + count, held_out_));
   }
-  StepData data = empty_step(count, options_.sequence_length);
+  StepData data = empty(count);
   for (std::int64_t i = first; i < first + count; ++i) {
     if (held_out_rows_.empty()) {
       append(train_ + i, data);
@@ -167,6 +198,7 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
       append_row(held_out_rows_[static_cast<std::size_t>(i)], i, data);
     }
   }
+  if (options_.packs) pack_rows(data);
   if (count > 0) check_weight(data, name_, "the held-out rows");
   return data;
 }

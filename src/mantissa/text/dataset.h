@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "mantissa/text/row.h"
+#include "mantissa/text/row_order.h"
 
 namespace mantissa::text {
 
@@ -23,6 +24,7 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
+    bool packs = false;  // of rows: a batch has packs of consecutive rows instead of rows (row_order.h)
   };
   /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
   /// sequence.
@@ -40,8 +42,8 @@ class Dataset {
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
   /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
-  /// arguments. Throws ConfigError if no token of the step has a weight, or if a source returns other than
-  /// `global_batch_size` rows or a row that does not pass check_row().
+  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
+  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns held-out rows [first, first + count). Throws ConfigError if they are out of range or no token of
   /// them has a weight.
@@ -54,7 +56,10 @@ class Dataset {
   void check_options() const;
   /// Splits `sequences` into training and held-out ones.
   void split(std::int64_t sequences);
+  void find_packs();
   StepData from_source(std::int64_t step, std::int64_t global_batch_size) const;
+  StepData empty(std::int64_t rows) const;
+  StepData from_packs(std::int64_t step, std::int64_t global_batch_size) const;
   void append(std::int64_t row, StepData& data) const;
 
   std::vector<std::int32_t> ids_;
@@ -65,6 +70,7 @@ class Dataset {
   Options options_;
   std::string name_;
   std::int64_t train_ = 0, held_out_ = 0;
+  std::shared_ptr<Packs> packs_;  // of the training rows, if options_.packs
 };
 
 }  // namespace mantissa::text
