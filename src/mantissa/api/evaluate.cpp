@@ -27,6 +27,7 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.weight_bytes = e.weight_bytes;
   of.seconds = e.seconds;
   of.tokens_per_second = e.tokens_per_second;
+  of.notes = e.notes;
   return of;
 }
 
@@ -53,6 +54,7 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
     throw ConfigError("evaluate: there is nothing to evaluate. Fix: give files, or a file of passages");
   eval::Files files{options.data, options.format, options.sequence_length, options.puzzles};
   files.passages = {options.last_words, options.passage_limit};
+  files.chat_template = options.chat_template;
   return evaluation_of(eval::evaluate_model(source, policy_for(precision), files, *device, stop));
 }
 

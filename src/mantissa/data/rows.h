@@ -24,9 +24,10 @@ struct Memory {
 
 /// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
 /// text if data.tokenizer does not fit the config's model, and for invalid ids, labels, weights and numbers
-/// of rows.
+/// of rows. Under train.objective = "sft" the rows are those of conversations; adds a line about them to
+/// `notes` unless it is null.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
-                           Memory memory = {});
+                           Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
 /// Adds a note on entries of the vocabulary that cannot occur in the data, if there are any.
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
@@ -35,6 +36,17 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 /// text if the model has no tokenizer.
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
+
+/// Returns the conversations of files in order, of which only the answers are predicted, by the model's
+/// tokenizer and its chat template, or the template that `template_name` names. A row longer than
+/// `sequence_length`, or, if that is 0, than the model's positions, loses ids on its left. Adds a line about
+/// the rows to `notes`. Throws ConfigError if the model has no tokenizer or no template.
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                           const std::string& template_name, std::int64_t sequence_length,
+                           std::vector<std::string>& notes);
+
+/// Returns true if the first row of the first file is a conversation, without a document in "text".
+bool holds_conversations(const std::vector<std::string>& files, const std::string& format);
 
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
 /// more. Throws ConfigError as load_dataset() does.

@@ -54,7 +54,10 @@ class Lines {
     line.clear();
     ++number_;
     while (true) {
-      if (at_ == chunk_.size() && !refill()) return !line.empty();
+      if (at_ == chunk_.size() && !refill()) {
+        ended_ = false;
+        return !line.empty();
+      }
       const std::size_t end = chunk_.find('\n', at_);
       line.append(chunk_, at_, end == std::string::npos ? end : end - at_);
       at_ = end == std::string::npos ? chunk_.size() : end + 1;
@@ -67,6 +70,7 @@ class Lines {
     }
   }
   std::int64_t number() const { return number_; }  // of the last line, from 1
+  bool ended() const { return ended_; }            // by a terminator, not by the end of the file
 
  private:
   bool refill() {
@@ -83,6 +87,7 @@ class Lines {
   std::string chunk_;
   std::size_t at_ = 0;
   std::int64_t number_ = 0;
+  bool ended_ = true;
 };
 
 // Appends the separator before the next document, unless it is already there.
@@ -103,25 +108,31 @@ void require_utf8(const std::string& line, const std::string& path, std::int64_t
                               invalid + 1, what));
 }
 
-// Returns the document of line `number`. `line` is one JSON object.
-std::string document_of(const std::string& line, const std::string& path, std::int64_t number) {
+// Returns the value of line `number`. `whole`: the line has its end.
+template <class Value>
+Value json_of(const std::string& line, const std::string& path, std::int64_t number, bool whole = true) {
   require_utf8(line, path, number, "JSON");
   const auto not_json = [&](std::size_t byte) {
-    return FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
-                                 path, number, byte));
+    return FileError(fmt::format(
+        "{}:{}: not JSON at byte {} of the line; every line must be one JSON object{}", path, number, byte,
+        whole ? "" : ". The file ends within this line: check that it is complete"));
   };
   if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would stop there
     throw not_json(zero + 1);
   }
-  nlohmann::json row;
   try {
-    row = nlohmann::json::parse(line);
+    return Value::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
     throw not_json(error.byte);
   } catch (const nlohmann::json::exception&) {
     throw FileError(fmt::format(
         "{}:{}: a number of the line is out of range; write it as a string or remove it", path, number));
   }
+}
+
+// Returns the document of line `number`. `line` is one JSON object.
+std::string document_of(const std::string& line, const std::string& path, std::int64_t number) {
+  const auto row = json_of<nlohmann::json>(line, path, number);
   const auto field = row.is_object() ? row.find("text") : row.end();
   if (field == row.end() || !field->is_string()) {
     throw FileError(
@@ -192,6 +203,20 @@ std::vector<LineDocument> read_line_documents(const std::string& path, std::int6
     documents.push_back({plain ? line : document_of(line, path, lines.number()), lines.number()});
   }
   return documents;
+}
+
+void read_json_lines(const std::string& path, const JsonLine& take) {
+  Input input(path);
+  Lines lines(input);
+  for (std::string line; lines.next(line);) {
+    if (is_blank(line)) continue;
+    auto row = json_of<nlohmann::ordered_json>(line, path, lines.number(), lines.ended());
+    if (!row.is_object()) {
+      throw FileError(fmt::format("{}:{}: is a JSON {}; every line must be one JSON object", path,
+                                  lines.number(), row.type_name()));
+    }
+    if (!take(std::move(row), lines.number())) return;
+  }
 }
 
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids) {

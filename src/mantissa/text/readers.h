@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -29,6 +31,11 @@ struct LineDocument {
 /// ends with .txt or .text. Skips blank lines. Throws FileError for a line that is not UTF-8 or not such a
 /// document.
 std::vector<LineDocument> read_line_documents(const std::string& path, std::int64_t most);
+
+/// Passes each line of a file of JSON lines to `take`, until it returns false, with its number from 1. Skips
+/// blank lines. Throws FileError with the line if it is not a JSON object.
+using JsonLine = std::function<bool(nlohmann::ordered_json row, std::int64_t line)>;
+void read_json_lines(const std::string& path, const JsonLine& take);
 
 /// Appends the raw ids of a token file to `ids`.
 void append_token_file(const std::string& path, std::int64_t vocabulary, std::vector<std::int32_t>& ids);

@@ -122,6 +122,10 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
   });
 }
 
+bool is_jsonl(const std::string& path) {
+  return format_by_name(path) == "jsonl";
+}
+
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
