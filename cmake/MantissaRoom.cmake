@@ -86,8 +86,8 @@ function(mantissa_library)
   endif()
   add_library(mantissa STATIC ${objects})
   add_library(mantissa::mantissa ALIAS mantissa)
-  target_link_libraries(mantissa PUBLIC Threads::Threads fmt::fmt tomlplusplus::tomlplusplus hwy xxhash z pcre2-8 utf8proc
-                                        sentencepiece)
+  target_link_libraries(mantissa PUBLIC Threads::Threads fmt::fmt tomlplusplus::tomlplusplus hwy xxhash z zstd pcre2-8
+                                        utf8proc sentencepiece)
   target_include_directories(mantissa PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>
                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(mantissa PUBLIC cxx_std_20)

@@ -11,11 +11,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   constexpr std::int64_t kVocabulary = 256;
   const fuzz::MemoryFile file(data, size);
   const auto tokenizer = tokenizer::make_tokenizer("byte");
-  std::vector<std::int32_t> ids = {65};
+  text::Corpus corpus({65});
   fuzz::expect_only_errors([&] {
-    text::append_jsonl_file(file.path(), *tokenizer, kVocabulary, ids);
-    fuzz::require(ids.back() == tokenizer->separator(), "a document ends with its separator");
+    text::append_jsonl_file(file.path(), *tokenizer, kVocabulary, corpus);
+    fuzz::require(corpus.last() == tokenizer->separator(), "a document ends with its separator");
   });
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.tokens()));
+  corpus.read(0, ids);
   for (const std::int32_t id : ids) fuzz::require(id >= 0 && id < kVocabulary, "an id is in the vocabulary");
   return 0;
 }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "eval/tiny_model.h"
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/context.h"
 #include "mantissa/model/graphs.h"
@@ -22,21 +23,9 @@ using mantissa::testing::best_device;
 using text::error_of;
 using text::has;
 
-constexpr std::int64_t kPositions = 96;
-
-/// A random Llama of bytes with `more` in its config.
+constexpr std::int64_t kPositions = kTinyPositions;
 weights::ModelSource llama(const nlohmann::json& more = {{"max_position_embeddings", kPositions}}) {
-  const precision::Policy policy = precision::Policy::parse("32-true");
-  const model::ModelConfig config = mantissa::testing::tiny_llama(false, 256, more);
-  const auto program = rollout::compile_decode(config, policy, 8, best_device());
-  runtime::WeightSet weights(*program, best_device());
-  weights.initialise(7);
-  auto saved = std::make_shared<weights::SavedModel>(weights::save_to_memory(weights, config, policy));
-  auto tensors = std::make_shared<io::MemoryTensors>();
-  for (const weights::SavedTensor& t : saved->tensors)
-    tensors->tensors.push_back({t.name, t.dtype, t.shape, t.bytes});
-  tensors->keep = saved;
-  return weights::model_in_memory(saved->config_json, tensors);
+  return tiny_model(more);
 }
 
 class LastWordsOfFiles : public ::testing::Test {

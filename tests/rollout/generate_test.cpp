@@ -107,6 +107,21 @@ TEST(Streams, GiveTheBitsOfEachAloneUnderEveryPreset) {
   }
 }
 
+TEST(Streams, GiveTheBitsOfEachAloneWithEveryFilter) {
+  const std::vector<Request> all = requests();
+  GenerateOptions options = drawing();
+  options.sampling.min_p = 0.02;
+  options.sampling.repetition_penalty = 1.2;
+  const std::vector<Generation> want = alone("32-true", all, options, kCapacity);
+  for (const std::int64_t streams : {2, 5, 16}) {
+    SCOPED_TRACE(streams);
+    expect_same(Model("32-true", kCapacity, streams)(all, options), want);
+  }
+  const std::vector<Generation> without = alone("32-true", all, drawing(), kCapacity);
+  const auto differs = [&](std::size_t i) { return want[i].ids != without[i].ids; };
+  EXPECT_TRUE(differs(0) || differs(1) || differs(2)) << "the filters do nothing";
+}
+
 TEST(Streams, GiveTheSameBitsOnEveryInstructionSetAndThreadCount) {
   const std::vector<Request> all = requests();
   for (const char* policy : {"64-true", "32-true", "bf16-mixed", "16-true"}) {

@@ -11,7 +11,11 @@ namespace mantissa::api {
 namespace {
 
 dialog::Settings settings_of(const ChatOptions& o) {
-  return {o.chat_template, o.system, o.max_new_tokens, {o.temperature, o.top_k, o.top_p, o.seed}};
+  return {o.chat_template,
+          o.system,
+          o.max_new_tokens,
+          {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed},
+          o.stop};
 }
 
 }  // namespace

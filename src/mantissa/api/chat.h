@@ -25,6 +25,9 @@ struct ChatOptions {
   double temperature = 0;  // 0: the most likely token
   std::int64_t top_k = 0;
   double top_p = 1;
+  double min_p = 0;                    // as in GenerateOptions
+  double repetition_penalty = 1;       // of the ids of the whole conversation
+  std::vector<std::string> stop = {};  // an answer ends before the first of these strings
   std::uint64_t seed = 1;
   Precision precision = {};
   Hardware hardware = {};
@@ -42,7 +45,7 @@ struct ChatAnswer {
   std::int64_t prompt_tokens = 0;
   std::int64_t kept_tokens = 0;  // of these, the ones whose keys and values were still in the cache
   double seconds = 0;
-  std::string end;  // turn, max_new_tokens, context, interrupted
+  std::string end;  // turn, max_new_tokens, context, interrupted, stop
 };
 
 /// The messages of a conversation, and the model that answers. Keeps the key-value cache from one answer to

@@ -1,7 +1,11 @@
 #include "mantissa/api/data.h"
 
+#include <utility>
+
 #include "mantissa/api/internal.h"
+#include "mantissa/data/inspect.h"
 #include "mantissa/data/puzzles.h"
+#include "mantissa/data/shard.h"
 #include "mantissa/text/kk.h"
 
 namespace mantissa::api {
@@ -11,7 +15,7 @@ namespace {
 std::vector<text::Row> rows_of(const std::vector<Row>& rows) {
   std::vector<text::Row> out;
   out.reserve(rows.size());
-  for (const Row& row : rows) out.push_back({row.ids, row.labels, row.weights});
+  for (const Row& row : rows) out.push_back({row.ids, row.labels, row.weights, row.documents});
   return out;
 }
 
@@ -24,6 +28,12 @@ text::KkOptions options_of(const PuzzleOptions& o) {
   k.split = o.held_out ? text::KkSplit::test : text::KkSplit::train;
   k.style = text::parse_kk_style(o.style);
   return k;
+}
+
+DataDescription description_of(data::DataDescription d) {
+  return {d.tokens,      d.documents,    d.lengths.min,     d.lengths.median, d.lengths.p90,
+          d.lengths.max, d.lengths.mean, d.sequence_length, d.rows,           d.held_out_rows,
+          d.padding,     d.masked,       d.vocabulary,      d.entries,        std::move(d.samples)};
 }
 
 }  // namespace
@@ -46,6 +56,27 @@ std::vector<std::string> puzzles(const PuzzleOptions& o) {
 
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite) {
   data::write_puzzles(options_of(options), out, overwrite);
+}
+
+ShardReport write_shards(const ShardOptions& o, const std::function<void(const ShardProgress&)>& on_progress,
+                         std::stop_token stop) {
+  std::function<void(const data::ShardProgress&)> progress;
+  if (on_progress) {
+    progress = [&](const data::ShardProgress& p) { on_progress({p.tokens, p.documents, p.share, p.file}); };
+  }
+  const data::ShardReport report = data::write_shards(
+      {o.files, o.format, o.tokenizer, o.out, o.shard_tokens, o.threads, o.overwrite}, progress, stop);
+  return {report.tokens, report.documents, report.shards, report.interrupted};
+}
+
+DataDescription inspect_data(const InspectOptions& o) {
+  return description_of(data::describe_files(
+      {o.files, o.format, o.tokenizer, o.vocabulary, o.sequence_length, o.packing, o.samples}));
+}
+
+DataDescription inspect_data(const Config& config, std::int64_t samples) {
+  const config::RunConfig& run = config.impl().run;
+  return description_of(data::describe_run(run, weights::find_model(run.model).config, samples));
 }
 
 }  // namespace mantissa::api

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <vector>
+
+#include "mantissa/api/config.h"
 
 namespace mantissa::api {
 
@@ -18,6 +21,9 @@ struct Row {
   std::vector<std::int32_t> ids;          // 2 to data.sequence_length + 1, each below the model's vocab_size
   std::vector<std::int32_t> labels = {};  // kIgnoredLabel: not predicted; empty: the ids
   std::vector<float> weights = {};        // finite, at least 0; empty: 1 for each
+  /// Lengths of documents, at least 2 ids each, that make up the row. Each attends only to itself, at
+  /// positions from 0, and its first id is not predicted. Empty: one document.
+  std::vector<std::int64_t> documents = {};
 };
 
 /// Data in memory, in place of the config's data.source. Set exactly one of `tokens`, `rows` and `next`.
@@ -43,5 +49,53 @@ std::vector<std::string> puzzles(const PuzzleOptions& options);
 /// Writes them to the file `out`, one on each line. Throws FileError if `out` exists, unless `overwrite`, and
 /// ResourceError if the disk is full; the old file then keeps its contents.
 void write_puzzles(const PuzzleOptions& options, const std::filesystem::path& out, bool overwrite = false);
+
+struct ShardOptions {
+  std::vector<std::string> files;  // names and globs of text and JSON lines, also with .gz or .zst
+  std::string format = "auto";
+  std::string tokenizer;  // as for Tokenizer
+  std::filesystem::path out;
+  std::int64_t shard_tokens = 100'000'000;
+  int threads = 0;         // 0: all processors; changes no byte
+  bool overwrite = false;  // replaces a directory of shards
+};
+struct ShardProgress {
+  std::int64_t tokens = 0, documents = 0;
+  double share = 0;  // of the bytes of all files
+  std::string file = {};
+};
+struct ShardReport {
+  std::int64_t tokens = 0, documents = 0, shards = 0;
+  bool interrupted = false;  // by a stop: nothing was written
+};
+/// Writes text as token files into the directory `out`, which appears complete or not at all (docs/data.md,
+/// "Shards"). Files are read as streams. Throws ConfigError, FileError with file and line, ResourceError.
+ShardReport write_shards(const ShardOptions& options,
+                         const std::function<void(const ShardProgress&)>& on_progress = {},
+                         std::stop_token stop = {});
+
+/// What data hold. Lengths are in tokens.
+struct DataDescription {
+  std::int64_t tokens = 0, documents = 0;
+  std::int64_t shortest = 0, median = 0, p90 = 0, longest = 0;  // documents
+  double mean = 0;
+  std::int64_t sequence_length = 0, rows = 0, held_out_rows = 0;
+  double padding = 0;                        // share of the places in rows
+  double masked = 0;                         // share of the other inputs after which nothing is predicted
+  std::int64_t vocabulary = 0, entries = 0;  // entries: those that occur
+  std::vector<std::string> samples;          // beginnings of rows
+};
+struct InspectOptions {
+  std::vector<std::string> files;
+  std::string format = "auto";
+  std::string tokenizer = {};   // empty: bytes for text, none for ids
+  std::int64_t vocabulary = 0;  // 0: the tokenizer's; for ids without one 65,535
+  std::int64_t sequence_length = 256;
+  bool packing = false;
+  std::int64_t samples = 3;
+};
+/// Describe files, and the data of a config. Throw ConfigError, FileError.
+DataDescription inspect_data(const InspectOptions& options);
+DataDescription inspect_data(const Config& config, std::int64_t samples = 3);
 
 }  // namespace mantissa::api

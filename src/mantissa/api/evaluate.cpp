@@ -20,6 +20,16 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.last_words_right = e.last_words.right();
   of.last_word_accuracy = e.last_words.accuracy();
   of.last_word_perplexity = e.last_words.perplexity();
+  const eval::ChoiceScores& choices = e.choices;
+  for (const eval::ChoiceAnswer& a : choices.answers)
+    of.choices.push_back({a.log_probs, a.gold, a.chosen, a.chosen_norm, a.chosen_bytes});
+  of.choice_accuracy = choices.accuracy();
+  of.choice_accuracy_norm = choices.accuracy_norm();
+  of.choice_accuracy_bytes = choices.accuracy_bytes();
+  of.choice_error = eval::share_error(of.choice_accuracy, of.choices.size());
+  of.choice_error_norm = eval::share_error(of.choice_accuracy_norm, of.choices.size());
+  for (const eval::PeopleScore& p : e.by_people)
+    of.by_people.push_back({p.people, p.puzzles, p.well_formed, p.right});
   of.puzzles = e.puzzles;
   of.well_formed = e.well_formed;
   of.accuracy = e.accuracy;
@@ -50,11 +60,17 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
                     const Hardware& hardware, std::stop_token stop) {
   const auto device = device_for(hardware);
   const weights::ModelSource source = source_of(model);
-  if (options.data.empty() && options.last_words.empty())
-    throw ConfigError("evaluate: there is nothing to evaluate. Fix: give files, or a file of passages");
+  if (options.data.empty() && options.last_words.empty() && options.multiple_choice.empty())
+    throw ConfigError(
+        "evaluate: there is nothing to evaluate. Fix: give files, or a file of passages or questions");
   eval::Files files{options.data, options.format, options.sequence_length, options.puzzles};
   files.passages = {options.last_words, options.passage_limit};
   files.chat_template = options.chat_template;
+  files.choices = {options.multiple_choice, options.passage_limit};
+  files.window = options.window;
+  files.stride = options.stride > 0 ? options.stride : (options.window + 1) / 2;
+  files.people_min = options.people_min;
+  files.people_max = options.people_max;
   return evaluation_of(eval::evaluate_model(source, policy_for(precision), files, *device, stop));
 }
 

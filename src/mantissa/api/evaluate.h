@@ -27,6 +27,19 @@ struct LastWord {
   double log_prob = 0;  // sum over its tokens
 };
 
+/// The answer to a multiple-choice question.
+struct ChoiceAnswer {
+  std::vector<double> log_probs;  // of the choices
+  std::int64_t gold = 0;          // the right one
+  // the largest log-probability, the largest per character, and the largest per byte
+  std::int64_t chosen = 0, chosen_norm = 0, chosen_bytes = 0;
+};
+
+/// Answered puzzles with one number of people.
+struct PeopleScore {
+  std::int64_t people = 0, puzzles = 0, well_formed = 0, right = 0;
+};
+
 struct Evaluation {
   std::int64_t tokens = 0;  // predicted tokens of the rows
   double loss = 0;          // nats per token; for weighted rows Σ weight · (−log p) / Σ weight
@@ -36,11 +49,17 @@ struct Evaluation {
   std::vector<RowLoss> rows;
   std::vector<LastWord> last_words;  // of the passages, in their order
   std::int64_t last_words_right = 0;
-  double last_word_accuracy = 0;    // their share
-  double last_word_perplexity = 0;  // exp(−mean log-probability of a word)
-  std::int64_t puzzles = 0;         // number of answered Knights-and-Knaves puzzles
-  double well_formed = 0;           // share of answers in the right form
-  double accuracy = 0;              // share of right answers
+  double last_word_accuracy = 0;      // their share
+  double last_word_perplexity = 0;    // exp(−mean log-probability of a word)
+  std::vector<ChoiceAnswer> choices;  // of the questions, in their order
+  // shares of right answers, as acc, acc_norm and acc_bytes of lm-evaluation-harness, and the standard error
+  // √(p(1 − p) / (n − 1)) of the first two
+  double choice_accuracy = 0, choice_accuracy_norm = 0, choice_accuracy_bytes = 0;
+  double choice_error = 0, choice_error_norm = 0;
+  std::int64_t puzzles = 0;  // number of answered Knights-and-Knaves puzzles
+  double well_formed = 0;    // share of answers in the right form
+  double accuracy = 0;       // share of right answers
+  std::vector<PeopleScore> by_people;
   // by a stop: the loss is over the completed rows (0 without any), the last words are those of the completed
   // passages, and no puzzles were scored
   bool interrupted = false;
@@ -61,7 +80,12 @@ struct EvaluateOptions {
   std::string chat_template;
   std::int64_t puzzles = 0;        // number of held-out puzzles to answer, if `data` is {"kk"}
   std::string last_words;          // a file of passages, one per line (docs/cli.md, "eval"); empty: none
-  std::int64_t passage_limit = 0;  // evaluate only the first passages; 0: all
+  std::string multiple_choice;     // a file of questions, one per line (docs/cli.md, "eval"); empty: none
+  std::int64_t passage_limit = 0;  // evaluate only the first passages and questions; 0: all
+  // Above 0: instead of rows, windows of this many tokens that begin every `stride` tokens (0: half a
+  // window).
+  std::int64_t window = 0, stride = 0;
+  int people_min = 2, people_max = 3;  // in the puzzles
 };
 
 /// Evaluates a model over files and passages. All overloads throw ConfigError, FileError, and RunStopped for

@@ -11,7 +11,10 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
+#include "mantissa/rollout/stop_text.h"
 #include "mantissa/text/known_ids.h"
+#include "mantissa/text/readers.h"
+#include "mantissa/text/sources.h"
 
 namespace mantissa::api {
 namespace {
@@ -69,32 +72,45 @@ std::string text_of(const tokenizer::Tokenizer& tokenizer, std::span<const std::
   return tokenizer.decode(known);
 }
 
-/// Calls on_token with the text that each token completes. Request r is sample r mod o.samples of its prompt.
-class TokenEvents {
+/// Makes the text of each sequence, ends it at stop strings, and calls on_token with the text that each token
+/// completes. Request r is sample r mod o.samples of its prompt.
+class Texts {
  public:
-  TokenEvents(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
-              const tokenizer::Tokenizer* tokenizer, std::size_t requests)
-      : o_(o), ends_(ends), tokenizer_(tokenizer), sequences_(requests) {
+  Texts(const GenerateOptions& o, const std::vector<std::int32_t>& ends,
+        const tokenizer::Tokenizer* tokenizer, std::size_t requests)
+      : o_(o), ends_(ends), tokenizer_(tokenizer) {
+    if (tokenizer == nullptr && !o.stop.empty())
+      throw ConfigError("--stop: this model has no tokenizer, so its output is no text");
+    for (std::size_t r = 0; r < requests; ++r) sequences_.emplace_back(o.stop);
     if (tokenizer == nullptr) return;
     for (Sequence& s : sequences_) s.text.emplace(*tokenizer);
   }
 
-  bool operator()(std::size_t request, std::int32_t id, double log_prob) {
+  /// Returns false to end the sequence.
+  bool push(std::size_t request, std::int32_t id, double log_prob) {
     const auto samples = static_cast<std::size_t>(o_.samples);
     Token token{request / samples, static_cast<std::int64_t>(request % samples), id, log_prob, {}};
-    Sequence& sequence = sequences_[request];
-    ++sequence.tokens;
-    if (sequence.text) {
+    Sequence& s = sequences_[request];
+    ++s.tokens;
+    if (s.text) {
       const bool end = std::find(ends_.begin(), ends_.end(), id) != ends_.end();
-      if (!end && tokenizer_->known(id)) token.text = sequence.text->push(id);
-      if (end || sequence.tokens == o_.max_new_tokens) token.text += sequence.text->finish();
+      if (!end && tokenizer_->known(id)) token.text = s.stop.push(s.text->push(id));
+      if (end || s.tokens == o_.max_new_tokens) {
+        token.text += s.stop.push(s.text->finish());
+        token.text += s.stop.finish();
+      }
     }
-    return o_.on_token(token);
+    const bool goes_on = !o_.on_token || o_.on_token(token);
+    return goes_on && !s.stop.stopped();
   }
+
+  bool stopped(std::size_t request) const { return sequences_[request].stop.stopped(); }
 
  private:
   struct Sequence {
+    explicit Sequence(const std::vector<std::string>& stops) : stop(stops) {}
     std::optional<tokenizer::TextStream> text;
+    rollout::StopText stop;
     std::int64_t tokens = 0;
   };
   const GenerateOptions& o_;
@@ -103,11 +119,43 @@ class TokenEvents {
   std::vector<Sequence> sequences_;
 };
 
+/// Returns `text` up to the first stop string.
+std::string before_stop(const std::string& text, const std::vector<std::string>& stops) {
+  rollout::StopText stop(stops);
+  std::string before = stop.push(text);
+  return before + stop.finish();
+}
+
+/// Keeps the `best` samples of each prompt.
+void keep_best(std::int64_t best, std::vector<Generation>& all) {
+  std::ranges::stable_sort(all, [](const Generation& a, const Generation& b) {
+    return a.prompt != b.prompt ? a.prompt < b.prompt : a.total_log_prob > b.total_log_prob;
+  });
+  std::size_t prompt = 0;
+  std::int64_t kept = 0;
+  std::erase_if(all, [&](const Generation& g) {
+    if (g.prompt != prompt) kept = 0;
+    prompt = g.prompt;
+    return ++kept > best;
+  });
+}
+
 }  // namespace
 
 std::string read_prompt(const std::filesystem::path& file) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 24U;
   return io::read_text_file(file, kMost);
+}
+
+std::vector<Prompt> read_prompts(const std::filesystem::path& file) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  constexpr const char* kFields[] = {"prompt", "text"};
+  text::expand_files({file.string()});  // a regular file
+  std::vector<Prompt> prompts;
+  for (text::LineDocument& line : text::read_line_documents(file.string(), kMost, kFields))
+    prompts.push_back({std::move(line.text), {}});
+  if (prompts.empty()) throw FileError(fmt::format("\"{}\": contains no prompts", file.string()));
+  return prompts;
 }
 
 Generations generate(const Model& model, std::span<const Prompt> prompts, const GenerateOptions& o,
@@ -118,16 +166,19 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
   const std::vector<rollout::Request> requests = requests_of(prompts, o, tokenizer.get(), source);
   check_option("--max-new-tokens", o.max_new_tokens, std::int64_t{1} << 24);
   check_option("--streams", o.streams, 1024);
+  if (o.best < 0 || o.best > o.samples)
+    throw ConfigError(
+        fmt::format("--best {}: must be between 1 and --samples, which is {}", o.best, o.samples));
   rollout::GenerateOptions options;
   options.max_new_tokens = o.max_new_tokens;
   options.stop = rollout::stop_ids(source);
   if (options.stop.empty() && tokenizer != nullptr && tokenizer->eos()) options.stop = {*tokenizer->eos()};
-  options.sampling = {o.temperature, o.top_k, o.top_p, o.seed};
+  options.sampling = {o.temperature, o.top_k, o.top_p, o.min_p, o.repetition_penalty, o.seed};
   options.interrupt = stop;
-  if (o.on_token) {
-    const auto events = std::make_shared<TokenEvents>(o, options.stop, tokenizer.get(), requests.size());
-    options.on_token = [events](std::size_t request, std::int32_t id, double log_prob) {
-      return (*events)(request, id, log_prob);
+  Texts texts(o, options.stop, tokenizer.get(), requests.size());
+  if (o.on_token || !o.stop.empty()) {
+    options.on_token = [&](std::size_t request, std::int32_t id, double log_prob) {
+      return texts.push(request, id, log_prob);
     };
   }
   std::vector<rollout::Generation> made =
@@ -143,9 +194,14 @@ Generations generate(const Model& model, std::span<const Prompt> prompts, const 
     g.ids = std::move(made[i].ids);
     g.log_probs = std::move(made[i].log_probs);
     g.tokens_per_second = made[i].seconds > 0 ? count / made[i].seconds : 0;
-    if (tokenizer != nullptr) g.text = text_of(*tokenizer, g.ids, options.stop);
+    for (const double log_prob : g.log_probs) g.total_log_prob += log_prob;
+    g.prompt = i / static_cast<std::size_t>(o.samples);
+    g.sample = static_cast<std::int64_t>(i % static_cast<std::size_t>(o.samples));
+    g.stopped = texts.stopped(i);
+    if (tokenizer != nullptr) g.text = before_stop(text_of(*tokenizer, g.ids, options.stop), o.stop);
     out.all.push_back(std::move(g));
   }
+  if (o.best > 0) keep_best(o.best, out.all);
   out.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);
   out.tokens_per_second = seconds > 0 ? tokens / seconds : 0;
   return out;

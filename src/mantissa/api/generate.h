@@ -43,6 +43,10 @@ struct GenerateOptions {
   double temperature = 0;  // 0: the most likely token
   std::int64_t top_k = 0;
   double top_p = 1;
+  double min_p = 0;                    // smallest probability, as a share of the largest one
+  double repetition_penalty = 1;       // of the ids of the prompt and those generated
+  std::vector<std::string> stop = {};  // a text ends before the first of these strings
+  std::int64_t best = 0;  // keep only this many samples of each prompt, those with the largest total_log_prob
   std::uint64_t seed = 1;
   /// Called for each token, on the thread that called generate(). Returns false to end the token's sequence.
   /// A token's text begins with what earlier ones left of an incomplete character, and lacks its own; the
@@ -57,14 +61,22 @@ struct Generation {
   std::vector<std::int32_t> prompt_ids, ids;
   std::string text;               // of `ids`
   std::vector<double> log_probs;  // of each id, under the distribution without temperature
+  double total_log_prob = 0;      // their sum
+  std::int64_t sample = 0;        // number of the sample, from 0
+  std::size_t prompt = 0;         // index of the prompt
+  bool stopped = false;           // at a stop string: the last ids contain it, and the text does not
   double tokens_per_second = 0;
 };
 struct Generations {
-  std::vector<Generation> all;   // in the order of prompts, then samples
+  // in the order of prompts, then samples; with `best` by decreasing total_log_prob
+  std::vector<Generation> all;
   double tokens_per_second = 0;  // of all sequences together
   bool interrupted = false;      // by a stop: unfinished sequences contain their completed tokens
 };
 
+/// Returns the prompts of a file, one per line: JSON lines with the prompt in the string field `prompt` or
+/// `text`, or plain lines if the name ends with .txt. Throws FileError with the line.
+std::vector<Prompt> read_prompts(const std::filesystem::path& file);
 /// Returns the contents of a prompt file, byte for byte. Throws FileError if it cannot be read or is larger
 /// than 16 MiB.
 std::string read_prompt(const std::filesystem::path& file);

@@ -19,6 +19,7 @@
 #include "mantissa/api/inspect.h"
 #include "mantissa/api/loss_scale.h"
 #include "mantissa/api/model.h"
+#include "mantissa/api/needle.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"
 #include "mantissa/api/tensor.h"

@@ -15,7 +15,7 @@
 namespace mantissa::cli {
 namespace {
 
-constexpr std::string_view kCommands =
+constexpr std::string_view kChatCommands =
     "/reset         begin again\n"
     "/system TEXT   set the system message\n"
     "/save FILE     write the messages as JSON\n"
@@ -33,6 +33,9 @@ api::ChatOptions options_of(const Arguments& a) {
   options.temperature = a.number("--temperature");
   options.top_k = a.integer("--top-k", 0, kMany);
   options.top_p = a.number("--top-p");
+  options.min_p = a.number("--min-p");
+  options.repetition_penalty = a.number("--repetition-penalty");
+  options.stop = a.texts("--stop");
   options.seed = a.seed();
   options.precision = precision_of(a);
   options.hardware = hardware_of(a);
@@ -108,7 +111,7 @@ class Dialog {
       if (rest.empty()) throw ConfigError("/save: give a file: /save FILE");
       chat_.save(rest);
     } else if (word == "/help") {
-      note(kCommands);
+      note(kChatCommands);
     } else {
       throw ConfigError(fmt::format(
           "unknown command {}; /help lists the commands, and // begins a message with /", in_quotes(word)));

@@ -67,6 +67,8 @@ int run_command(const Arguments& a) {
       {"convert", convert},
       {"loss-scale", loss_scale},
       {"data kk", data_kk},
+      {"data inspect", data_inspect},
+      {"data shard", data_shard},
       {"tokenizer encode", tokenizer_encode},
       {"tokenizer decode", tokenizer_decode},
       {"tokenizer info", tokenizer_info},

@@ -73,14 +73,19 @@ class Subject {
   /// Reads the policies, so that a misspelt one is an error before the first of them runs.
   Subject(const Arguments& a, const std::vector<api::Precision>& precisions) : a_(a) {
     const std::filesystem::path what = a.at(0), of_run = what / "config.toml";
-    const bool given = a.has("--data") || a.has("--last-word");
+    const bool given = a.has("--data") || a.has("--last-word") || a.has("--multiple-choice");
     const bool run = !is_config(what) && !given && std::filesystem::exists(of_run);
     puzzles_ = a.integer("--puzzles", 0, kMany);
-    if (a.has("--limit") && !a.has("--last-word"))
-      throw ConfigError("--limit: limits the passages of --last-word; remove it, or give --last-word FILE");
+    if (a.has("--limit") && !a.has("--last-word") && !a.has("--multiple-choice")) {
+      throw ConfigError(
+          "--limit: limits the passages of --last-word and the questions of --multiple-choice; remove it, or "
+          "give one of them");
+    }
+    if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
-      for (const char* option : {"--data", "--last-word", "--template"}) {
+      for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
+                                 "--people-max", "--template"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
@@ -91,14 +96,15 @@ class Subject {
         configs_.push_back(api::Config::load(run ? of_run : what, set, precision));
         notes.tell(configs_.back().notes(), configs_.back().warnings());
       }
-      data_ = {"the held-out rows of " + (run ? of_run : what).string(), ""};
+      data_ = {"the held-out rows of " + (run ? of_run : what).string(), "", ""};
       return;
     }
     if (a.has("--set")) throw ConfigError("--set: eval of a model directory has no config; remove --set");
     if (!given) {
       throw ConfigError(
-          "eval: requires a config, a run, or a model directory with --data FILES (or kk) or "
-          "--last-word FILE");
+          "eval: requires a config, a run, or a model directory with --data FILES (or kk), --last-word FILE "
+          "or "
+          "--multiple-choice FILE");
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
@@ -110,12 +116,24 @@ class Subject {
     }
     options_.puzzles = puzzles_;
     options_.last_words = a.text("--last-word");
+    options_.multiple_choice = a.text("--multiple-choice");
+    if (a.has("--window")) {
+      if (options_.data.empty()) throw ConfigError("--window: requires --data FILES");
+      if (a.has("--sequence-length"))
+        throw ConfigError("--sequence-length: --window replaces the rows; remove one of them");
+      options_.window = a.integer("--window", 2, std::int64_t{1} << 24);
+      if (a.has("--stride")) options_.stride = a.integer("--stride", 1, options_.window);
+    }
+    options_.people_min = static_cast<int>(a.integer("--people-min", 2, 8));
+    options_.people_max = static_cast<int>(a.integer("--people-max", 2, 8));
+    if (options_.people_min > options_.people_max)
+      throw ConfigError("--people-min: must be at most --people-max");
     if (a.has("--limit")) options_.passage_limit = a.integer("--limit", 1, kMany);
     for (const api::Precision& precision : precisions) {
       const api::Reading reading = api::read_precision(precision);
       notes.tell(reading.notes, reading.warnings);
     }
-    data_ = {list_of(options_.data), options_.last_words};
+    data_ = {list_of(options_.data), options_.last_words, options_.multiple_choice};
   }
 
   /// Evaluates under policy `i`.
@@ -137,12 +155,13 @@ class Subject {
 };
 
 bool has_results(const api::Evaluation& e) {
-  return e.tokens > 0 || !e.last_words.empty();
+  return e.tokens > 0 || !e.last_words.empty() || !e.choices.empty();
 }
 
 int report_stop(const Arguments& a, const SignalStop& signals, bool results) {
-  const char* what = a.has("--last-word") ? "the figures are those of the completed rows and passages"
-                                          : "the loss is that of the completed rows";
+  const bool more = a.has("--last-word") || a.has("--multiple-choice");
+  const char* what = more ? "the figures are those of the completed rows, passages and questions"
+                          : "the loss is that of the completed rows";
   return report_interrupt(signals, results ? what : "no row was completed");
 }
 
@@ -201,6 +220,10 @@ int evaluate_policies(const Arguments& a, const Subject& subject,
 }  // namespace
 
 int eval(const Arguments& a) {
+  if (a.has("--needle")) return eval_needle(a);
+  for (const char* option : {"--lengths", "--depths", "--trials", "--haystack", "--page"}) {
+    if (a.has(option)) throw ConfigError(fmt::format("{}: requires --needle", option));
+  }
   const SignalStop signals;
   const std::vector<api::Precision> precisions = precisions_of(a);
   const Subject subject(a, precisions);

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::size_t kColumns = 80, kName = 24;
+constexpr std::size_t kTableColumns = 80, kName = 24;
 constexpr const char* kNone = "–";
 
 /// Times are only in the JSON of several policies: that of one is the same in every run.
@@ -34,8 +34,32 @@ json to_json(const api::Evaluation& e) {
                          {"right", right},
                          {"log_probs", log_probs}};
   }
-  if (e.puzzles > 0)
-    out.update({{"puzzles", e.puzzles}, {"well_formed", e.well_formed}, {"accuracy", e.accuracy}});
+  if (!e.choices.empty()) {
+    json chosen = json::array(), log_probs = json::array();
+    for (const api::ChoiceAnswer& answer : e.choices) {
+      chosen.push_back(answer.chosen);
+      log_probs.push_back(answer.log_probs);
+    }
+    out["multiple_choice"] = {{"questions", e.choices.size()},
+                              {"acc", e.choice_accuracy},
+                              {"acc_stderr", e.choice_error},
+                              {"acc_norm", e.choice_accuracy_norm},
+                              {"acc_norm_stderr", e.choice_error_norm},
+                              {"acc_bytes", e.choice_accuracy_bytes},
+                              {"chosen", chosen},
+                              {"log_probs", log_probs}};
+  }
+  if (e.puzzles > 0) {
+    json by_people = json::array();
+    for (const api::PeopleScore& p : e.by_people) {
+      by_people.push_back(
+          {{"people", p.people}, {"puzzles", p.puzzles}, {"well_formed", p.well_formed}, {"right", p.right}});
+    }
+    out.update({{"puzzles", e.puzzles},
+                {"well_formed", e.well_formed},
+                {"accuracy", e.accuracy},
+                {"by_people", by_people}});
+  }
   out["weight_bytes"] = e.weight_bytes;
   if (e.interrupted) out["interrupted"] = true;
   return out;
@@ -74,7 +98,7 @@ std::string mean_text(const api::PairedMean& mean, double factor, int digits) {
 /// Returns the column of a policy's name of `width`, or its own line and an empty column.
 std::string name_text(const std::string& name, std::size_t width = kName) {
   if (width_of(name) <= width) return fmt::format("{:<{}}", name, width);
-  return fmt::format("{}\n{:{}}", wrapped(name, 2, kColumns), "", width);
+  return fmt::format("{}\n{:{}}", wrapped(name, 2, kTableColumns), "", width);
 }
 
 /// Returns true if any evaluation has what `has` asks for.
@@ -92,6 +116,7 @@ struct Columns {
       : loss(any(results, [](const api::Evaluation& e) { return e.tokens > 0; })),
         bytes(any(results, [](const api::Evaluation& e) { return e.bytes > 0; })),
         words(any(results, [](const api::Evaluation& e) { return !e.last_words.empty(); })),
+        choices(any(results, [](const api::Evaluation& e) { return !e.choices.empty(); })),
         puzzles(any(results, [](const api::Evaluation& e) { return e.puzzles > 0; })) {}
 
   std::string head() const {
@@ -99,12 +124,13 @@ struct Columns {
     if (loss) text += fmt::format("{:>8}", "loss");
     if (bytes) text += fmt::format("{:>11}", "bits/byte");
     if (words) text += fmt::format("{:>12}{:>9}", "last words", "ppl");
+    if (choices) text += fmt::format("{:>9}{:>10}", "acc", "acc_norm");
     if (puzzles) text += fmt::format("{:>9}", "puzzles");
     return text + fmt::format("{:>9}{:>7}", "weights", "tok/s");
   }
 
   /// Returns the width that is left for the names.
-  std::size_t name_width() const { return std::min(kName, kColumns - width_of(head())); }
+  std::size_t name_width() const { return std::min(kName, kTableColumns - width_of(head())); }
 
   std::string row(const PolicyResult& r) const {
     std::string text = name_text(r.name, name_width());
@@ -118,13 +144,18 @@ struct Columns {
     } else if (words) {
       text += fmt::format("{:>12}{:>9}", kNone, kNone);
     }
+    if (choices && !e.choices.empty()) {
+      text += fmt::format("{:>7.1f} %{:>8.1f} %", 100 * e.choice_accuracy, 100 * e.choice_accuracy_norm);
+    } else if (choices) {
+      text += fmt::format("{:>9}{:>10}", kNone, kNone);
+    }
     if (puzzles) text += fmt::format("{:>7.0f} %", 100 * e.accuracy);
     text +=
         fmt::format("{:>9}{:>7.0f}\n", human_bytes(static_cast<double>(e.weight_bytes)), e.tokens_per_second);
     return e.interrupted ? text + "  (interrupted)\n" : text;
   }
 
-  bool loss, bytes, words, puzzles;
+  bool loss, bytes, words, choices, puzzles;
 };
 
 std::string changes_text(const std::vector<PolicyResult>& results, const Columns& columns) {
@@ -152,7 +183,7 @@ std::string changes_text(const std::vector<PolicyResult>& results, const Columns
 /// Returns what was measured, and how to read the table.
 std::string explanation(const api::Evaluation& e, const EvaluatedData& data, bool changes) {
   std::string text = "\n";
-  const auto add = [&](const std::string& line) { text += wrapped(line, 0, kColumns) + "\n"; };
+  const auto add = [&](const std::string& line) { text += wrapped(line, 0, kTableColumns) + "\n"; };
   if (e.tokens > 0) {
     add(fmt::format("loss: nats per token, over {}{} of {}.", counted(e.tokens, "token"),
                     e.bytes > 0 ? fmt::format(" ({})", counted(e.bytes, "byte")) : "", data.rows));
@@ -160,6 +191,12 @@ std::string explanation(const api::Evaluation& e, const EvaluatedData& data, boo
   if (!e.last_words.empty()) {
     add(fmt::format("last words: share of {} of {} whose last word is predicted; ppl: its perplexity.",
                     counted(e.last_words.size(), "passage"), data.passages));
+  }
+  if (!e.choices.empty()) {
+    add(fmt::format(
+        "acc, acc_norm: share of {} of {} whose right choice has the largest log-probability, and "
+        "the largest per character; standard error {:.1f} points.",
+        counted(e.choices.size(), "question"), data.questions, 100 * e.choice_error));
   }
   if (changes) {
     add(
@@ -188,9 +225,19 @@ std::string evaluation_text(const api::Evaluation& e) {
                         counted(e.last_words.size(), "passage"), interrupted,
                         perplexity_text(e.last_word_perplexity));
   }
+  if (!e.choices.empty()) {
+    text += fmt::format("choices     {:.1f} ± {:.1f} % of {} right{}; by length {:.1f} ± {:.1f} %\n",
+                        100 * e.choice_accuracy, 100 * e.choice_error, counted(e.choices.size(), "question"),
+                        interrupted, 100 * e.choice_accuracy_norm, 100 * e.choice_error_norm);
+  }
   if (e.puzzles > 0) {
     text += fmt::format("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
                         100 * e.well_formed, 100 * e.accuracy);
+    for (const api::PeopleScore& p : e.by_people) {
+      if (e.by_people.size() < 2) break;
+      text += fmt::format("  {} people  {} of {} right, {} in the right form\n", p.people, p.right, p.puzzles,
+                          p.well_formed);
+    }
   }
   return text;
 }

@@ -19,7 +19,7 @@ struct PolicyResult {
 
 /// The name of the data, for the text.
 struct EvaluatedData {
-  std::string rows, passages;
+  std::string rows, passages, questions;
 };
 
 /// Returns the result under one policy.

@@ -14,7 +14,8 @@ constexpr std::string_view kHardware =
     "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
 constexpr std::string_view kResults =
     "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, "
-    "data kk, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, doctor";
+    "data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
+    "doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
@@ -47,13 +48,24 @@ const std::vector<Option>& option_rows() {
       // generate
       {"--prompt", each, "TEXT", "", "text to continue; repeatable", "generate"},
       {"--prompt-file", each, "FILE", "", "file with a prompt, read byte for byte; repeatable", "generate"},
+      {"--prompts", one, "FILE", "",
+       "prompts, one per line: JSON lines with \"prompt\", or plain lines (.txt)", "generate"},
       {"--prompt-ids", list, "IDS", "", "token ids of a prompt: 1,2,3", "generate"},
       {"--max-new-tokens", one, "N", "128", "largest number of new tokens", "generate"},
       {"--temperature", one, "T", "0", "0: the most likely token", "generate, chat"},
       {"--top-k", one, "K", "0", "draw from the K most likely tokens; 0: all", "generate, chat"},
       {"--top-p", one, "P", "1", "draw from the smallest set of tokens with this probability",
        "generate, chat"},
+      {"--min-p", one, "P", "0", "draw from tokens with at least this share of the largest probability",
+       "generate, chat"},
+      {"--repetition-penalty", one, "R", "1",
+       "divide the positive logits of earlier tokens by R, and multiply "
+       "the negative ones",
+       "generate, chat"},
+      {"--stop", each, "TEXT", "", "end before this text; repeatable", "generate, chat"},
       {"--samples", one, "N", "1", "continuations of each prompt", "generate"},
+      {"--best", one, "K", "", "print only the K most likely samples of each prompt", "generate"},
+      {"--stream", nothing, "", "", "print the text while it is made", "generate"},
       {"--streams", one, "N", "16", "largest number of sequences decoded at once; changes no bit",
        "generate"},
       {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
@@ -71,15 +83,28 @@ const std::vector<Option>& option_rows() {
        "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain lines "
        "(.txt)",
        "eval"},
-      {"--limit", one, "N", "", "only the first N passages", "eval"},
       {"--template", one, "NAME|FILE", "",
        "chat template of conversations, of which only the answers count: auto, none, a built-in one, or a "
-       "Jinja "
-       "file",
+       "Jinja file",
        "eval"},
+      {"--multiple-choice", one, "FILE", "",
+       "questions: JSON lines with \"query\", \"choices\" and \"gold\", scored as in lm-evaluation-harness",
+       "eval"},
+      {"--limit", one, "N", "", "only the first N passages and questions", "eval"},
+      {"--window", one, "W", "", "perplexity by a sliding window of W tokens, instead of rows", "eval"},
+      {"--stride", one, "S", "", "tokens between the beginnings of windows; default: half a window", "eval"},
       {"--precision", each, "A,B,…", "", "one or several policies; changes are from the first; repeatable",
        "eval"},
+      {"--needle", nothing, "", "", "whether the model finds a number in a long text, by length and depth",
+       "eval"},
+      {"--lengths", one, "L,L,…", "256,512,1024", "tokens of the prompts of --needle", "eval"},
+      {"--depths", one, "D,D,…", "0,0.25,0.5,0.75,1", "shares of the text before the number", "eval"},
+      {"--trials", one, "N", "4", "prompts for each length and depth", "eval"},
+      {"--haystack", one, "FILE", "", "the long text; default: a short one, repeated", "eval"},
+      {"--page", one, "FILE", "", "write the heat map of --needle as HTML", "eval"},
       {"--puzzles", one, "N", "20", "held-out puzzles to answer, if the data are puzzles", "eval"},
+      {"--people-min", one, "N", "2", "fewest people in these puzzles, for a model", "eval"},
+      {"--people-max", one, "N", "3", "most people in these puzzles, for a model", "eval"},
       // trace
       {"--tokens", one, "FILE", "", "safetensors file with input_ids [B, T] and optional labels", "trace"},
       {"--out", one, "FILE", "", "safetensors file to write", "trace"},
@@ -128,6 +153,18 @@ const std::vector<Option>& option_rows() {
       {"--seed", one, "S", "1", "seed of the puzzles", "data kk"},
       {"--out", one, "FILE", "", "file to write; default: standard output", "data kk"},
       {"--overwrite", nothing, "", "", "replace an existing file", "data kk"},
+      // data inspect, data shard
+      {"--tokenizer", one, "TOKENIZER", "", "byte, a tokenizer file, or a directory or GGUF file with one",
+       "data inspect, data shard"},
+      {"--format", one, "auto|text|jsonl|tokens", "auto", "format of the files", "data inspect"},
+      {"--format", one, "auto|text|jsonl", "auto", "format of the files", "data shard"},
+      {"--sequence-length", one, "T", "256", "tokens per row", "data inspect"},
+      {"--packing", nothing, "", "", "rows of several documents", "data inspect"},
+      {"--vocab-size", one, "N", "", "entries of the model; default: those of the tokenizer", "data inspect"},
+      {"--samples", one, "N", "3", "rows whose beginning is printed", "data inspect"},
+      {"--out", one, "DIR", "", "directory to write", "data shard"},
+      {"--shard-tokens", one, "N", "100000000", "largest number of ids in a shard", "data shard"},
+      {"--overwrite", nothing, "", "", "replace a directory of shards", "data shard"},
       // tokenizer
       {"--text-file", one, "FILE", "", "the text, used byte for byte; default: standard input",
        "tokenizer encode"},
@@ -149,12 +186,13 @@ const std::vector<Option>& option_rows() {
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON, as in train, for all runs", "compare"},
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
-       "train, eval, explain, audit, compare"},
+       "train, eval, explain, audit, compare, data inspect"},
       {"--target", each, "HARDWARE", "",
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
-      {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", "tokenizer train"},
+      {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit",
+       "tokenizer train, data shard"},
       {"--simd", one, "avx2|avx512|avx512_bf16|amx|amx-model|neon", "", "instruction set; changes no bit",
        kHardware},
       {"--device", one, "cpu", "cpu", "device", kHardware},
@@ -175,7 +213,7 @@ const std::vector<Command>& command_rows() {
       {"generate",
        "generate text, with the log-probability of each token",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
-       "Give exactly one of --prompt, --prompt-file and --prompt-ids."},
+       "Give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids."},
       {"chat",
        "talk to a model by its chat template",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
@@ -185,7 +223,8 @@ const std::vector<Command>& command_rows() {
        "measure loss, bits per byte, last words and puzzles, under one or several policies",
        {{"MODEL|CONFIG", "a model directory, a GGUF file, a run, or a run's config (.toml)"}},
        "A config, and a run without --data and --last-word, are measured over the held-out rows of the "
-       "config's data, a model over --data, the passages of --last-word, or both. Several policies give one "
+       "config's data, a model over --data, the passages of --last-word and the questions of "
+       "--multiple-choice. Several policies give one "
        "table, with the changes from the first and their standard errors."},
       {"trace",
        "write the tensors of one forward (and backward) pass, for comparison",
@@ -223,6 +262,17 @@ const std::vector<Command>& command_rows() {
        {},
        "Give exactly one of --overflows and --from."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
+      {"data inspect",
+       "describe data: documents, rows, masked tokens, vocabulary, samples",
+       {{"CONFIG|FILE", "a run's config (.toml), or a file or glob of text, JSON lines or token ids"},
+        {"[FILE…]", "more files"}},
+       "A config is described by the rows of its [data]; files by rows of --sequence-length tokens."},
+      {"data shard",
+       "tokenize text files, and write token files for data larger than memory",
+       {{"FILE", "a file or glob of text or JSON lines, also compressed (.gz, .zst)"},
+        {"[FILE…]", "more files"}},
+       "Requires --tokenizer and --out. The files are those of llm.c: a header of 256 int32, and uint16 or "
+       "uint32 ids. The directory appears complete or not at all."},
       {"tokenizer encode",
        "print the token ids of a text",
        {{"TOKENIZER", "byte, a tokenizer file, or a model directory or GGUF file with one"}},

@@ -1,4 +1,4 @@
-// mantissa generate, data kk
+// mantissa generate
 #include <fmt/format.h>
 
 #include <charconv>
@@ -7,6 +7,7 @@
 #include "mantissa/api/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
+#include "mantissa/cli/output.h"
 
 namespace mantissa::cli {
 namespace {
@@ -31,9 +32,13 @@ std::vector<std::int32_t> ids_of(const Arguments& a) {
 
 std::vector<api::Prompt> prompts_of(const Arguments& a) {
   int given = 0;
-  for (const char* option : {"--prompt", "--prompt-file", "--prompt-ids"}) given += a.has(option) ? 1 : 0;
-  if (given != 1) throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompt-ids");
+  for (const char* option : {"--prompt", "--prompt-file", "--prompts", "--prompt-ids"})
+    given += a.has(option) ? 1 : 0;
+  if (given != 1) {
+    throw ConfigError("generate: give exactly one of --prompt, --prompt-file, --prompts and --prompt-ids");
+  }
   std::vector<api::Prompt> prompts;
+  if (a.has("--prompts")) prompts = api::read_prompts(a.text("--prompts"));
   for (const std::string& text : a.texts("--prompt")) prompts.push_back({text, {}});
   for (const std::string& file : a.texts("--prompt-file")) prompts.push_back({api::read_prompt(file), {}});
   if (a.has("--prompt-ids")) prompts.push_back({{}, ids_of(a)});
@@ -41,7 +46,11 @@ std::vector<api::Prompt> prompts_of(const Arguments& a) {
 }
 
 nlohmann::json to_json(const api::Generation& g) {
-  return {{"prompt_ids", g.prompt_ids}, {"ids", g.ids}, {"text", g.text}, {"log_probs", g.log_probs}};
+  return {{"prompt_ids", g.prompt_ids},
+          {"ids", g.ids},
+          {"text", g.text},
+          {"log_probs", g.log_probs},
+          {"log_prob", g.total_log_prob}};
 }
 
 /// Returns the text, or the ids for a model without text.
@@ -56,20 +65,33 @@ void print_json(const api::Generations& made) {
   const bool single = made.all.size() == 1;
   nlohmann::json out = single ? to_json(made.all.front()) : nlohmann::json::object();
   if (!single) {
-    for (const api::Generation& g : made.all) out["generations"].push_back(to_json(g));
+    for (const api::Generation& g : made.all) {
+      nlohmann::json of = to_json(g);
+      of.update({{"prompt", g.prompt}, {"sample", g.sample}});
+      out["generations"].push_back(std::move(of));
+    }
   }
   out["tokens_per_second"] = made.tokens_per_second;
   if (made.interrupted) out["interrupted"] = true;
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
-void print_text(const api::Generations& made, std::size_t samples) {
+void print_text(const api::Generations& made, bool best) {
   for (std::size_t i = 0; i < made.all.size(); ++i) {
+    const api::Generation& g = made.all[i];
     if (made.all.size() > 1) {
-      fmt::print("{}==> prompt {}, sample {} <==\n", i == 0 ? "" : "\n", i / samples + 1, i % samples + 1);
+      fmt::print("{}==> prompt {}, sample {}{} <==\n", i == 0 ? "" : "\n", g.prompt + 1, g.sample + 1,
+                 best ? fmt::format(", log-probability {:.3f}", g.total_log_prob) : "");
     }
-    fmt::print("{}\n", shown(made.all[i]));
+    fmt::print("{}\n", shown(g));
   }
+}
+
+/// Prints the text of each token at once.
+bool print_token(const api::Token& token) {
+  fmt::print("{}", token.text);
+  flush_output();
+  return true;
 }
 
 }  // namespace
@@ -83,39 +105,29 @@ int generate(const Arguments& a) {
   options.temperature = a.number("--temperature");
   options.top_k = a.integer("--top-k", 0, kMany);
   options.top_p = a.number("--top-p");
+  options.min_p = a.number("--min-p");
+  options.repetition_penalty = a.number("--repetition-penalty");
+  options.stop = a.texts("--stop");
+  if (a.has("--best")) options.best = a.integer("--best", 1, options.samples);
   options.seed = a.seed();
   options.precision = precision_of(a);
   options.hardware = hardware_of(a);
+  const bool stream = a.has("--stream");
+  if (stream && (prompts.size() > 1 || options.samples > 1 || a.has("--json")))
+    throw ConfigError(
+        "--stream: prints the text of one sequence; give one prompt and one sample, without --json");
+  if (stream) options.on_token = print_token;
   tell_policy(a);
   const SignalStop signals;
   const api::Generations made = api::generate(a.at(0), prompts, options, signals.token());
   if (a.has("--json")) {
     print_json(made);
+  } else if (stream && !made.all.front().text.empty()) {
+    fmt::print("\n");
   } else {
-    print_text(made, static_cast<std::size_t>(options.samples));
+    print_text(made, options.best > 0);
   }
   return made.interrupted ? report_interrupt(signals, "the text ends at the last complete token") : 0;
-}
-
-int data_kk(const Arguments& a) {
-  const std::string split = a.text("--split"), out = a.text("--out");
-  if (split != "train" && split != "test")
-    throw ConfigError(fmt::format("--split {}: one of train, test", split));
-  api::PuzzleOptions options;
-  options.count = a.integer("--count", 0, kMany);
-  options.people_min = static_cast<int>(a.integer("--people-min", 2, 8));
-  options.people_max = static_cast<int>(a.integer("--people-max", 2, 8));
-  options.seed = a.seed();
-  options.held_out = split == "test";
-  options.style = a.text("--style");
-  if (!out.empty()) {
-    api::write_puzzles(options, out, a.has("--overwrite"));
-    return 0;
-  }
-  if (a.has("--overwrite"))
-    throw ConfigError("--overwrite: standard output replaces no file; give --out FILE");
-  for (const std::string& row : api::puzzles(options)) fmt::print("{}\n", row);
-  return 0;
 }
 
 }  // namespace mantissa::cli

@@ -29,6 +29,11 @@ struct Print {
   std::string operator()(const std::vector<std::string>* v) const {
     return v->size() == 1 ? toml_text(v->front()) : list_text(*v);
   }
+  std::string operator()(const std::vector<double>* v) const {
+    std::string text;
+    for (const double number : *v) text += (text.empty() ? "" : ", ") + toml_text(number);
+    return fmt::format("[{}]", text);
+  }
   std::string operator()(const std::array<double, 2>* v) const {
     return fmt::format("[{}, {}]", toml_text((*v)[0]), toml_text((*v)[1]));
   }
@@ -45,6 +50,7 @@ struct TypeName {
   std::string operator()(const double*) const { return "number"; }
   std::string operator()(const bool*) const { return "true or false"; }
   std::string operator()(const std::vector<std::string>*) const { return "path or paths"; }
+  std::string operator()(const std::vector<double>*) const { return "numbers"; }
   std::string operator()(const std::array<double, 2>*) const { return "two numbers"; }
   std::string operator()(const Validation*) const { return "number, path or paths"; }
 };

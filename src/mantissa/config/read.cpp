@@ -151,6 +151,16 @@ struct Reader {
       value = resolved(option, entry, value);
     }
   }
+  void operator()(std::vector<double>* out) const {
+    const toml::array* array = entry.value->as_array();
+    if (array == nullptr) refuse(entry, "must be an array of numbers, such as [0.7, 0.3]");
+    out->clear();
+    for (std::size_t i = 0; i < array->size(); ++i) {
+      const toml::node& node = *array->get(i);
+      out->push_back(real_number(entry, node, option.range,
+                                 fmt::format("{}[{}] is {}, but ", entry.key, i, shown(node))));
+    }
+  }
   void operator()(std::array<double, 2>* out) const {
     const toml::array* array = entry.value->as_array();
     if (array == nullptr || array->size() != 2) refuse(entry, "must be two numbers, such as [0.9, 0.95]");

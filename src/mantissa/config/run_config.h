@@ -62,6 +62,8 @@ struct DataSection {
   std::string masked_rows = "skip";    // a row without anything to train; or "refuse"
   std::string empty_answers = "skip";  // a row with an empty answer; or "train", "refuse"
   bool packing = false;
+  std::vector<double> weights;  // of the sources; empty: one stream
+  std::int64_t separator = -1;  // ends a document in token files; -1: as their headers state
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 

@@ -91,7 +91,7 @@ void check_template(const RunConfig& config, const Entry& entry) {
 void settle_sft(RunConfig& config, const Entries& entries) {
   constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
   if (config.train.objective != "sft") {
-    for (const char* key : {"template", "train_on", "truncate", "masked_rows", "empty_answers", "packing"}) {
+    for (const char* key : {"template", "train_on", "truncate", "masked_rows", "empty_answers"}) {
       // A printed config has all keys.
       const Option* option = find_option("data", key);
       RunConfig defaults;
@@ -115,6 +115,13 @@ void settle_sft(RunConfig& config, const Entries& entries) {
     config.schedule.warmup_steps =
         static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
   }
+}
+
+void check_mixture(const RunConfig& config, const Entries& entries) {
+  const std::size_t weights = config.data.weights.size(), sources = config.data.source.size();
+  if (weights == 0 || weights == sources) return;
+  refuse(*entries.find("data", "weights"),
+         fmt::format("must have one number for each entry of data.source, which has {}", sources));
 }
 
 /// Calls `parse`, and refuses the entry of the key if it throws.
@@ -178,6 +185,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
+  check_mixture(config, entries);
   settle_batch(config, entries, divided);
   settle_sft(config, entries);
   settle_optimizer(config, entries);

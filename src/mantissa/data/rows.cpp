@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
 #include "mantissa/base/error.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/sft_rows.h"
@@ -34,29 +39,67 @@ bool is_puzzles(const config::RunConfig& config) {
   return names_puzzles(config.data.source);
 }
 
-std::vector<std::int32_t> source_tokens(const config::RunConfig& config, const model::ModelConfig& model) {
-  // Ids need no tokenizer, so a file that cannot be read does not matter.
-  const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
-  const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
-      text ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
-  if (is_puzzles(config)) {
-    const std::int64_t needed =
-        config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
-    const double with_held_out =
-        static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
-    std::vector<std::int32_t> ids = enough_puzzles(
-        config, *tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
-    text::check_known_ids(ids, *tokenizer, model.vocab_size, kPuzzles);
-    return ids;
+/// Returns the ids of the puzzles with their documents.
+text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelConfig& model,
+                           const tokenizer::Tokenizer& tokenizer) {
+  const std::int64_t needed = config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
+  const double with_held_out =
+      static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
+  std::vector<std::int32_t> ids = enough_puzzles(
+      config, tokenizer, std::min(kMostPuzzleTokens, static_cast<std::int64_t>(with_held_out)));
+  text::check_known_ids(ids, tokenizer, model.vocab_size, kPuzzles);
+  text::Corpus corpus(std::move(ids));
+  if (config.data.packing) corpus.split(tokenizer.separator());
+  return corpus;
+}
+
+/// Returns true if any data of the config are text.
+bool reads_text(const config::RunConfig& config) {
+  const std::vector<std::string>& held_out = config.data.validation.files;
+  return is_puzzles(config) || text::holds_text(config.data.source, config.data.format) ||
+         (!held_out.empty() && text::holds_text(held_out, config.data.format));
+}
+
+/// Returns the rows of the files, or of the puzzles.
+std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& config,
+                                                  const model::ModelConfig& model,
+                                                  const tokenizer::Tokenizer& tokenizer,
+                                                  const std::vector<std::string>& files) {
+  const config::DataSection& data = config.data;
+  text::Corpus corpus = names_puzzles(files)
+                            ? puzzle_corpus(config, model, tokenizer)
+                            : text::read_corpus(files, data.format, tokenizer, model.vocab_size);
+  if (!data.packing) return text::sequences(std::move(corpus), data.sequence_length);
+  if (!names_puzzles(files))
+    corpus.split_token_files(data.separator < 0 ? std::nullopt
+                                                : std::optional(static_cast<std::int32_t>(data.separator)));
+  return text::packed(std::move(corpus), data.sequence_length);
+}
+
+/// Returns the rows of the config's sources: one part, or one for each of data.weights.
+std::vector<text::Dataset::Part> source_parts(const config::RunConfig& config,
+                                              const model::ModelConfig& model,
+                                              const tokenizer::Tokenizer& tokenizer) {
+  const config::DataSection& data = config.data;
+  if (data.weights.empty()) return {{source_rows(config, model, tokenizer, data.source)}};
+  std::vector<text::Dataset::Part> parts;
+  for (std::size_t s = 0; s < data.source.size(); ++s) {
+    const std::string& files = data.source[s];
+    parts.push_back({source_rows(config, model, tokenizer, {files}), data.weights[s], files});
   }
-  return text::read_tokens(config.data.source, config.data.format, *tokenizer, model.vocab_size);
+  return parts;
+}
+
+/// Returns the tokenizer of the data. Ids need none, so a tokenizer that cannot be read does not matter then.
+std::unique_ptr<tokenizer::Tokenizer> source_tokenizer(const config::RunConfig& config,
+                                                       const model::ModelConfig& model) {
+  return reads_text(config) ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
 }
 
 /// Throws if the model's ids are not bytes, so that text would be misread. A randomly initialised model may
 /// have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
-  const bool text = is_puzzles(config) || text::holds_text(config.data.source, config.data.format);
-  if (!text || config.data.tokenizer != "byte") return;
+  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
   if (model.vocab_size < kByteEntries) {
     throw ConfigError(
         fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
@@ -113,15 +156,34 @@ text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
   return {std::move(memory.tokens), options, "tokens in memory"};
 }
 
+/// Returns the rows of conversations, one part, or one for each of data.weights.
+text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig& model,
+                      const text::Dataset::Options& options, std::vector<std::string>* notes) {
+  const config::DataSection& data = config.data;
+  std::vector<text::Dataset::Part> parts;
+  if (data.weights.empty()) parts.push_back({text::listed(sft_rows(config, model, data.source, notes))});
+  for (std::size_t s = 0; s < data.weights.size(); ++s) {
+    const std::string& files = data.source[s];
+    parts.push_back({text::listed(sft_rows(config, model, {files}, notes)), data.weights[s], files});
+  }
+  text::Dataset set(std::move(parts), options, source_name(config));
+  if (!data.validation.files.empty())
+    set.hold_out(text::listed(sft_rows(config, model, data.validation.files, notes)));
+  return set;
+}
+
 text::Dataset training_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
                            const text::Dataset::Options& options, std::vector<std::string>* notes) {
   check_one_kind(memory);
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
   check_bytes(config, model);
-  if (config.train.objective == "sft")
-    return {sft_rows(config, model, config.data.source, notes), options, source_name(config)};
-  return {source_tokens(config, model), options, source_name(config)};
+  if (config.train.objective == "sft") return sft_set(config, model, options, notes);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
+  text::Dataset set(source_parts(config, model, *tokenizer), options, source_name(config));
+  if (!config.data.validation.files.empty())
+    set.hold_out(source_rows(config, model, *tokenizer, config.data.validation.files));
+  return set;
 }
 
 /// Returns all rows of `set` in order.
@@ -146,35 +208,34 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
                            std::vector<std::string>* notes) {
   const std::vector<std::string>& held_out_files = config.data.validation.files;
   const bool sft = config.train.objective == "sft" && !memory.any();
-  const bool apart = !memory.held_out.empty() || !held_out_files.empty();
+  const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
   text::Dataset::Options options;
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
   options.packs = sft && config.data.packing;
-  if (!held_out_files.empty() && !sft) {
-    throw ConfigError("data.validation: files are unsupported in this version; give a share such as 0.02");
-  }
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
   text::Dataset set = training_set(config, model, std::move(memory), options, notes);
-  if (!held_out_files.empty()) held_out = sft_rows(config, model, held_out_files, notes);
-  if (apart) set.hold_out(std::move(held_out));
+  if (!held_out.empty()) set.hold_out(std::move(held_out));
   return set;
 }
 
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {
   if (config.data.tokenizer != "byte" || model.vocab_size <= kByteEntries) return;
-  if (!is_puzzles(config) && !text::holds_text(config.data.source, config.data.format)) return;
+  if (!reads_text(config)) return;
   told.notes.push_back(
       fmt::format("data.tokenizer = \"byte\" gives the ids 0 to {}: the other {} entries of model.vocab_size "
                   "= {} are never used",
                   kByteEntries - 1, model.vocab_size - kByteEntries, model.vocab_size));
 }
 
-text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                         const std::string& format, std::int64_t sequence_length) {
+namespace {
+
+/// Returns the stream of files, or of held-out puzzles, for a model without a config.
+std::vector<std::int32_t> file_tokens(const weights::ModelSource& source,
+                                      const std::vector<std::string>& files, const std::string& format) {
   const bool kk = names_puzzles(files), text = kk || text::holds_text(files, format);
   // Ids need no tokenizer, so a file that cannot be read does not matter.
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
@@ -189,7 +250,47 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
   std::vector<std::int32_t> ids = kk ? puzzle_tokens(held_out_puzzles(), *tokenizer)
                                      : text::read_tokens(files, format, *tokenizer, vocabulary);
   if (kk) text::check_known_ids(ids, *tokenizer, vocabulary, kPuzzles);
-  return stream_rows(std::move(ids), sequence_length, files.front());
+  return ids;
+}
+
+}  // namespace
+
+text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                         const std::string& format, std::int64_t sequence_length) {
+  return stream_rows(file_tokens(source, files, format), sequence_length, files.front());
+}
+
+text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                            const std::string& format, std::int64_t window, std::int64_t stride) {
+  return windows_of(file_tokens(source, files, format), window, stride, files.front());
+}
+
+text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
+                          const std::string& name) {
+  if (window < 2 || stride < 1 || stride > window) {
+    throw ConfigError(
+        fmt::format("--window {} --stride {}: the window has at least 2 tokens, and the stride is "
+                    "between 1 and the window",
+                    window, stride));
+  }
+  const std::int64_t size = std::ssize(ids);
+  if (size < 2)
+    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", name));
+  const std::int64_t length = std::min(window, size);
+  const std::int64_t count = 1 + (size - length + stride - 1) / stride;
+  text::StepData data = text::empty_step(count, length - 1);
+  std::int64_t predicted = 1;  // ids before this one are predicted already
+  for (std::int64_t w = 0; w < count; ++w) {
+    const std::int64_t begin = w * stride, end = std::min(begin + length, size);
+    text::Row row;
+    row.ids.assign(ids.begin() + begin, ids.begin() + end);
+    row.labels = row.ids;
+    const std::int64_t known = std::clamp<std::int64_t>(predicted - begin, 0, end - begin);
+    std::fill_n(row.labels.begin(), known, text::kIgnoredLabel);
+    predicted = end;
+    text::append_row(row, w, data);
+  }
+  return data;
 }
 
 bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,15 @@ text::StepData answer_rows(const weights::ModelSource& source, const std::vector
 
 /// Returns true if the first row of the first file is a conversation, without a document in "text".
 bool holds_conversations(const std::vector<std::string>& files, const std::string& format);
+
+/// Returns windows of `window` tokens of the stream of files that begin every `stride` tokens, up to the one
+/// that reaches its end. A window predicts the tokens after those of the window before it, but never its own
+/// first one: with stride < window, every token but the first is predicted once. Throws ConfigError as
+/// file_rows(), and unless 2 ≤ window and 1 ≤ stride ≤ window.
+text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                            const std::string& format, std::int64_t window, std::int64_t stride);
+text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,
+                          const std::string& name);
 
 /// Returns tokens or rows in memory in order: sequences of `sequence_length` tokens, or rows with at most one
 /// more. Throws ConfigError as load_dataset() does.

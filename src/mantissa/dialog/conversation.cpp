@@ -5,11 +5,12 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/rollout/stop_text.h"
 
 namespace mantissa::dialog {
 
 std::string_view name(End end) {
-  constexpr std::string_view kNames[] = {"turn", "max_new_tokens", "context", "interrupted"};
+  constexpr std::string_view kNames[] = {"turn", "max_new_tokens", "context", "interrupted", "stop"};
   return kNames[static_cast<std::size_t>(end)];
 }
 
@@ -20,6 +21,7 @@ Conversation::Conversation(const weights::ModelSource& source, precision::Policy
       context_(source.config.max_position_embeddings),
       sequence_(source, std::move(policy), device) {
   rollout::check(settings_.sampling);
+  rollout::StopText checked(settings_.stop);
   if (settings_.max_new_tokens < 1)
     throw ConfigError(fmt::format("--max-new-tokens {}: must be at least 1", settings_.max_new_tokens));
   reset();
@@ -69,6 +71,7 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   options.interrupt = stop;
   Answer made;
   tokenizer::TextStream stream(format_.tokenizer());
+  rollout::StopText stops(settings_.stop);
   const auto add = [&](const std::string& part) {
     made.text += part;
     if (on_text && !part.empty()) on_text(part);
@@ -76,14 +79,16 @@ Answer Conversation::answer(const std::function<void(std::string_view)>& on_text
   options.on_token = [&](std::size_t, std::int32_t id, double) {
     const bool ends = std::ranges::binary_search(options.stop, id);
     const tokenizer::Tokenizer& tokenizer = format_.tokenizer();
-    if (!ends && !tokenizer.special(id) && tokenizer.known(id)) add(stream.push(id));
-    return true;
+    if (!ends && !tokenizer.special(id) && tokenizer.known(id)) add(stops.push(stream.push(id)));
+    return !stops.stopped();
   };
   rollout::Continuation continued = sequence_.extend(prompt, options);
-  add(stream.finish());
+  add(stops.push(stream.finish()));
+  add(stops.finish());
   rollout::Generation& g = continued.generation;
   const bool ended = !g.ids.empty() && std::ranges::binary_search(options.stop, g.ids.back());
-  made.end = ended                                               ? End::turn
+  made.end = stops.stopped()                                     ? End::stop
+             : ended                                             ? End::turn
              : !g.ended                                          ? End::interrupted
              : options.max_new_tokens < settings_.max_new_tokens ? End::context
                                                                  : End::max_new_tokens;

@@ -18,9 +18,9 @@
 namespace mantissa::dialog {
 
 /// What ended an answer.
-enum class End { turn, max_new_tokens, context, interrupted };
+enum class End { turn, max_new_tokens, context, interrupted, stop };
 
-/// Returns "turn", "max_new_tokens", "context" or "interrupted".
+/// Returns "turn", "max_new_tokens", "context", "interrupted" or "stop" (a stop string).
 std::string_view name(End end);
 
 struct Answer {
@@ -38,6 +38,7 @@ struct Settings {
   std::string system;  // empty: no system message
   std::int64_t max_new_tokens = 512;
   rollout::SamplingOptions sampling;
+  std::vector<std::string> stop = {};  // an answer ends before the first of these strings
 };
 
 class Conversation {

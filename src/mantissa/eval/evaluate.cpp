@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/command_policy.h"
@@ -36,15 +37,21 @@ void add_time(Evaluation& e, double seconds, std::int64_t tokens) {
   if (e.seconds > 0) e.tokens_per_second = (before + static_cast<double>(tokens)) / e.seconds;
 }
 
-/// Returns the bytes of text of the targets of the first `count` rows, which are sequences of text.
+/// Returns the bytes of text of the targets of the first `count` rows.
 std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
                           const tokenizer::Tokenizer& tokenizer) {
-  const std::int64_t width = rows.sequence_length + 1;
   std::int64_t bytes = 0;
   for (std::int64_t r = 0; r < count; ++r) {
     const std::span<const std::int32_t> ids =
-        std::span(rows.ids).subspan(static_cast<std::size_t>(r * width), static_cast<std::size_t>(width));
-    bytes += tokenizer::added_bytes(tokenizer, ids, 1);
+        std::span(rows.ids).subspan(static_cast<std::size_t>(r * (rows.sequence_length + 1)),
+                                    static_cast<std::size_t>(rows.sequence_length) + 1);
+    const std::span<const std::int32_t> targets = rows.targets_of(r);
+    for (std::size_t t = 0; t < targets.size(); ++t) {
+      const std::size_t first = t;
+      while (t < targets.size() && targets[t] >= 0) ++t;
+      // Target t is id t + 1 of the row.
+      if (t > first) bytes += tokenizer::added_bytes(tokenizer, ids.first(t + 1), first + 1);
+    }
   }
   return bytes;
 }
@@ -76,7 +83,7 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
   e.tokens = rows.predicted(done);
   e.loss = done == 0 ? 0 : -sum / rows.total_weight(done);
   e.perplexity = std::exp(e.loss);
-  if (text != nullptr && !rows.weighted()) e.bytes = target_bytes(rows, done, *text);
+  if (text != nullptr) e.bytes = target_bytes(rows, done, *text);
   if (e.bytes > 0) e.bits_per_byte = -sum / std::log(2.0) / static_cast<double>(e.bytes);
   return e;
 }
@@ -111,20 +118,36 @@ void answer_puzzles(const weights::ModelSource& source, const precision::Policy&
       rollout::complete(source, policy, requests, generate, kMostStreams, device);
   e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
   if (e.interrupted) return;
-  std::int64_t formed = 0;
-  std::int64_t right = 0;
+  std::map<std::int64_t, PeopleScore> by_people;
   for (std::size_t i = 0; i < puzzles.size(); ++i) {
     std::vector<std::int32_t> ids = answers[i].ids;
     std::erase_if(ids, [&](std::int32_t id) { return !tokenizer.known(id); });
     const std::string text = puzzles[i].prompt + tokenizer.decode(ids);
     const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
-    formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
-    right += reward.answer > 0 ? 1 : 0;
+    PeopleScore& score = by_people[std::ssize(puzzles[i].names)];
+    score.people = std::ssize(puzzles[i].names);
+    ++score.puzzles;
+    score.well_formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
+    score.right += reward.answer > 0 ? 1 : 0;
   }
-  const auto n = static_cast<double>(puzzles.size());
-  e.puzzles = static_cast<std::int64_t>(puzzles.size());
-  e.well_formed = static_cast<double>(formed) / n;
-  e.accuracy = static_cast<double>(right) / n;
+  for (const auto& [people, score] : by_people) {
+    e.by_people.push_back(score);
+    e.puzzles += score.puzzles;
+    e.well_formed += static_cast<double>(score.well_formed);
+    e.accuracy += static_cast<double>(score.right);
+  }
+  e.well_formed /= static_cast<double>(e.puzzles);
+  e.accuracy /= static_cast<double>(e.puzzles);
+}
+
+/// Adds the answers to the questions to `e`.
+void add_choices(const weights::ModelSource& source, const precision::Policy& policy, const PassageFile& file,
+                 std::span<const ChoiceQuestion> questions, const runtime::Device& device,
+                 const std::stop_token& stop, Evaluation& e) {
+  e.choices = answer_choices(source, policy, questions, file.name, device, stop);
+  add_time(e, e.choices.seconds, e.choices.tokens);
+  e.weight_bytes = std::max(e.weight_bytes, e.choices.weight_bytes);
+  e.interrupted = e.choices.interrupted;
 }
 
 }  // namespace
@@ -134,6 +157,8 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   // All input is read before anything is computed.
   std::vector<Passage> passages;
   if (!files.passages.name.empty()) passages = read_passages(source, files.passages);
+  std::vector<ChoiceQuestion> questions;
+  if (!files.choices.name.empty()) questions = read_choices(source, files.choices);
   Evaluation e;
   const bool kk = data::names_puzzles(files.names);
   const bool answers = !files.names.empty() &&
@@ -147,17 +172,23 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
     e.notes = std::move(notes);
   } else if (!files.names.empty()) {
     constexpr std::int64_t kTextLength = 256;
-    const text::StepData all = data::file_rows(
-        source, files.names, files.format, files.sequence_length > 0 ? files.sequence_length : kTextLength);
+    const std::int64_t length = files.sequence_length > 0 ? files.sequence_length : kTextLength;
+    const text::StepData all =
+        files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
+                         : data::file_rows(source, files.names, files.format, length);
     const bool text = kk || text::holds_text(files.names, files.format);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
     e = loss_over(source, policy, all, tokenizer.get(), device, stop);
   }
   if (!passages.empty() && !e.interrupted)
     add_last_words(source, policy, files.passages, passages, device, stop, e);
+  if (!questions.empty() && !e.interrupted)
+    add_choices(source, policy, files.choices, questions, device, stop, e);
   if (kk && files.puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles();
     options.count = files.puzzles;
+    options.people_min = files.people_min;
+    options.people_max = files.people_max;
     answer_puzzles(source, policy, options, *data::tokenizer_of(source), device, stop, e);
   }
   return e;

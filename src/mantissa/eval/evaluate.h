@@ -9,6 +9,7 @@
 
 #include "mantissa/config/run_config.h"
 #include "mantissa/data/rows.h"
+#include "mantissa/eval/choices.h"
 #include "mantissa/eval/last_words.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/runtime/device.h"
@@ -23,6 +24,11 @@ struct RowLoss {
   double weight = 0;
 };
 
+/// Answered puzzles with one number of people.
+struct PeopleScore {
+  std::int64_t people = 0, puzzles = 0, well_formed = 0, right = 0;
+};
+
 struct Evaluation {
   std::int64_t tokens = 0;  // 0 without rows
   double loss = 0;          // nats per token
@@ -31,9 +37,11 @@ struct Evaluation {
   double bits_per_byte = 0;   // 0 without bytes
   std::vector<RowLoss> rows;  // of the completed rows
   LastWords last_words;       // none without passages
+  ChoiceScores choices;       // none without questions
   std::int64_t puzzles = 0;   // number of answered puzzles
   double well_formed = 0;     // share of answers in the right form
   double accuracy = 0;        // share of right answers
+  std::vector<PeopleScore> by_people;
   // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
   bool interrupted = false;
   std::size_t weight_bytes = 0;  // of the masters and copies that the steps read
@@ -53,6 +61,12 @@ struct Files {
   /// The chat template of conversations, of which only the answers count. Empty: "auto" if the files hold
   /// conversations, otherwise the data are text.
   std::string chat_template = {};
+  PassageFile choices = {};  // JSON lines (choices.h)
+  /// Above 0: instead of rows of sequence_length, windows of this many tokens that begin every `stride`
+  /// tokens; each token is predicted once, by the first window with tokens before it.
+  std::int64_t window = 0;
+  std::int64_t stride = 0;
+  int people_min = 2, people_max = 3;  // in the puzzles
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const runtime::Device& device,

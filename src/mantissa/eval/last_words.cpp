@@ -201,14 +201,14 @@ LastWords predict_last_words(const weights::ModelSource& source, const precision
   for (const Passage* p : all) groups[by_length ? inputs_of(*p) : 0].push_back(p);
 
   LastWords result;
-  std::map<std::int64_t, LastWord> by_line;
+  std::map<const Passage*, LastWord> done;
   for (const auto& [length, group] : groups) {
     Passes passes(compile(source.config, policy, Sizes(group), device), source, device, name, stop);
     result.weight_bytes = weights::read_bytes(passes.program(), source).all;
     const Clock::time_point start = Clock::now();
     for (std::span<const Passage* const> left = group; !left.empty() && !stop.stop_requested();) {
       const std::vector<LastWord> words = passes.next(left);
-      for (std::size_t i = 0; i < words.size(); ++i) by_line[left[i]->line] = words[i];
+      for (std::size_t i = 0; i < words.size(); ++i) done[left[i]] = words[i];
       left = left.subspan(words.size());
     }
     result.seconds += std::chrono::duration<double>(Clock::now() - start).count();
@@ -216,8 +216,8 @@ LastWords predict_last_words(const weights::ModelSource& source, const precision
   }
   // Those after the first passage without a result would be other passages than a comparison expects.
   for (const Passage* p : all) {
-    const auto found = by_line.find(p->line);
-    if (found == by_line.end()) break;
+    const auto found = done.find(p);
+    if (found == done.end()) break;
     result.words.push_back(found->second);
   }
   result.interrupted = result.words.size() < passages.size();

@@ -22,13 +22,6 @@ using Ids = std::vector<std::int32_t>;
 
 constexpr const char* kWhiteSpace = " \t\r\n";
 
-/// Returns the ids that the template puts before `text`.
-Ids start_of(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
-  const Ids plain = tokenizer.encode(text), whole = tokenizer.encode_with_template(text);
-  const auto begin = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
-  return begin == whole.end() ? Ids() : Ids(whole.begin(), begin);
-}
-
 /// Splits the passage `text` at its last space. `where` is the file and the line.
 Passage passage_of(std::string_view text, const tokenizer::Tokenizer& tokenizer, const std::string& where) {
   const std::size_t end = text.find_last_not_of(kWhiteSpace);
@@ -43,7 +36,7 @@ Passage passage_of(std::string_view text, const tokenizer::Tokenizer& tokenizer,
   const Ids ids = tokenizer.encode(text), known = tokenizer.encode(before);
   const auto common = std::mismatch(ids.begin(), ids.end(), known.begin(), known.end()).first;
   Passage passage;
-  passage.ids = start_of(tokenizer, before);
+  passage.ids = tokens_before(tokenizer, before);
   passage.word = passage.ids.size() + static_cast<std::size_t>(common - ids.begin());
   passage.ids.insert(passage.ids.end(), ids.begin(), ids.end());
   if (passage.word == 0 || passage.word == passage.ids.size()) {
@@ -72,6 +65,12 @@ void check_length(const Passage& passage, const model::ModelConfig& config, cons
 }
 
 }  // namespace
+
+std::vector<std::int32_t> tokens_before(const tokenizer::Tokenizer& tokenizer, std::string_view text) {
+  const Ids plain = tokenizer.encode(text), whole = tokenizer.encode_with_template(text);
+  const auto begin = std::search(whole.begin(), whole.end(), plain.begin(), plain.end());
+  return begin == whole.end() ? Ids() : Ids(whole.begin(), begin);
+}
 
 std::vector<Passage> read_passages(const weights::ModelSource& source, const PassageFile& file) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = data::tokenizer_of(source);

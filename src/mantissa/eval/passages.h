@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/weights/model_files.h"
 
 namespace mantissa::eval {
@@ -32,5 +34,8 @@ inline constexpr std::size_t kMostWordTokens = 256;
 /// with more tokens than the model has positions, or with a word of more than kMostWordTokens tokens, and if
 /// the file has no passages.
 std::vector<Passage> read_passages(const weights::ModelSource& source, const PassageFile& file);
+
+/// Returns the ids that the tokenizer's template puts before `text`.
+std::vector<std::int32_t> tokens_before(const tokenizer::Tokenizer& tokenizer, std::string_view text);
 
 }  // namespace mantissa::eval

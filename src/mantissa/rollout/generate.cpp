@@ -46,11 +46,12 @@ struct Next {
 /// Chooses the next token from row `row` of the logits.
 template <class T>
 Next next_token(const runtime::Device& device, const runtime::Values& logits, Scalar softmax, std::size_t row,
-                const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
+                const SamplingOptions& options, std::int64_t sequence, std::int64_t position,
+                const Seen& seen) {
   const auto vocabulary = static_cast<std::size_t>(logits.width());
   const std::span<const T> values = logits.as<T>().subspan(row * vocabulary, vocabulary);
   if (!all_finite(values)) return {.finite = false};
-  const std::int32_t id = sample(values, options, sequence, position);
+  const std::int32_t id = sample(values, options, sequence, position, seen);
   return {id, log_prob_of(device, values, logits.type(), softmax, id)};
 }
 
@@ -111,7 +112,8 @@ class Run {
       const std::size_t r = *in_slot_[decoder_.asked()[row]];
       const std::size_t position = requests_[r].prompt.size() + results_[r].ids.size();
       next_[row] = next(session_.device(), logits, decoder_.program().softmax, row, options_.sampling,
-                        requests_[r].sequence, static_cast<std::int64_t>(position));
+                        requests_[r].sequence, static_cast<std::int64_t>(position),
+                        {requests_[r].prompt, results_[r].ids});
     });
     for (std::size_t i = 0; i < next_.size(); ++i) {
       if (!next_[i].finite) stop_non_finite(*in_slot_[decoder_.asked()[i]]);

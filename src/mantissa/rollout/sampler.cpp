@@ -52,6 +52,7 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
   double kept = 0;
   std::size_t count = 0;
   while (count < p.size() && (count == 0 || kept < o.top_p * total)) kept += p[count++];
+  while (count > 1 && p[count - 1] < o.min_p * p[0]) kept -= p[--count];
   const RandomStream stream(o.seed, RandomUse::sampling, static_cast<std::uint64_t>(sequence), 0);
   const double u = uniform(stream, static_cast<std::uint64_t>(position)) * kept;
   double below = 0;
@@ -60,6 +61,27 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
     if (u < below) return order[i];
   }
   return order[count - 1];
+}
+
+/// Returns the logits after the repetition penalty.
+template <class T>
+std::vector<T> penalised(std::span<const T> logits, double penalty, const Seen& seen) {
+  std::vector<T> scores(logits.begin(), logits.end());
+  for (const std::span<const std::int32_t> ids : {seen.prompt, seen.generated}) {
+    for (const std::int32_t id : ids) {
+      const double logit = static_cast<double>(logits[static_cast<std::size_t>(id)]);
+      scores[static_cast<std::size_t>(id)] = static_cast<T>(logit < 0 ? logit * penalty : logit / penalty);
+    }
+  }
+  return scores;
+}
+
+template <class T>
+std::int32_t choose(std::span<const T> logits, const SamplingOptions& o, std::int64_t sequence,
+                    std::int64_t position, const Seen& seen) {
+  if (o.repetition_penalty == 1) return draw(logits, o, sequence, position);
+  const std::vector<T> scores = penalised(logits, o.repetition_penalty, seen);
+  return draw(std::span<const T>(scores), o, sequence, position);
 }
 
 }  // namespace
@@ -72,15 +94,21 @@ void check(const SamplingOptions& o) {
   if (o.top_k < 0) throw ConfigError(fmt::format("--top-k {}: must be 0 (all) or positive", o.top_k));
   if (!(o.top_p > 0) || o.top_p > 1)
     throw ConfigError(fmt::format("--top-p {}: must be above 0 and at most 1", o.top_p));
+  if (!(o.min_p >= 0) || o.min_p > 1)
+    throw ConfigError(fmt::format("--min-p {}: must be at least 0 (all) and at most 1", o.min_p));
+  if (!(o.repetition_penalty > 0) || !std::isfinite(o.repetition_penalty)) {
+    throw ConfigError(
+        fmt::format("--repetition-penalty {}: must be above 0; 1 is none", o.repetition_penalty));
+  }
 }
 
 std::int32_t sample(std::span<const float> logits, const SamplingOptions& o, std::int64_t sequence,
-                    std::int64_t position) {
-  return draw(logits, o, sequence, position);
+                    std::int64_t position, const Seen& seen) {
+  return choose(logits, o, sequence, position, seen);
 }
 std::int32_t sample(std::span<const double> logits, const SamplingOptions& o, std::int64_t sequence,
-                    std::int64_t position) {
-  return draw(logits, o, sequence, position);
+                    std::int64_t position, const Seen& seen) {
+  return choose(logits, o, sequence, position, seen);
 }
 
 }  // namespace mantissa::rollout

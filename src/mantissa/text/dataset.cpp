@@ -28,29 +28,21 @@ void check_weight(const StepData& data, const std::string& name, const std::stri
 }  // namespace
 
 Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name)
-    : ids_(std::move(ids)), options_(options), name_(std::move(name)) {
-  check_options();
-  const std::int64_t sequences = ids_.empty() ? 0 : (tokens() - 1) / options_.sequence_length;
-  split(sequences);
-  if (train_ >= 1) return;
-  const std::int64_t wanted = held_out_ > 0 ? 2 : 1;
-  throw ConfigError(
-      fmt::format("{}: {} form {} of data.sequence_length = {}; training{} needs at least {}, "
-                  "that is {} tokens. Fix: more data or a shorter sequence_length",
-                  name_, counted(tokens(), "token"), counted(sequences, "sequence"), options_.sequence_length,
-                  held_out_ > 0 ? " with validation" : "", wanted,
-                  static_cast<double>(wanted) * static_cast<double>(options_.sequence_length) + 1));
-}
+    : Dataset(std::vector<Part>{{sequences(Corpus(std::move(ids)), options.sequence_length)}}, options,
+              std::move(name)) {}
 
 Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name)
-    : rows_(std::move(rows)), options_(options), name_(std::move(name)) {
+    : Dataset(std::vector<Part>{{listed(std::move(rows))}}, options, std::move(name)) {}
+
+Dataset::Dataset(std::vector<Part> parts, const Options& options, std::string name)
+    : options_(options), name_(std::move(name)) {
   check_options();
-  split(static_cast<std::int64_t>(rows_.size()));
-  find_packs();
-  if (train_ >= 1) return;
-  throw ConfigError(fmt::format("{}: {}, and training{} needs at least {}", name_,
-                                counted(rows_.size(), "row"), held_out_ > 0 ? " with validation" : "",
-                                held_out_ > 0 ? 2 : 1));
+  for (Part& part : parts) {
+    sources_.push_back({std::move(part.rows), part.name.empty() ? name_ : std::move(part.name)});
+    weights_.push_back(part.weight);
+  }
+  split();
+  arrange();
 }
 
 Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name)
@@ -70,25 +62,48 @@ void Dataset::check_options() const {
   }
 }
 
-void Dataset::split(std::int64_t sequences) {
-  held_out_ = held_out_sequences(sequences, options_.validation);
-  train_ = sequences - held_out_;
+void Dataset::split() {
+  std::int64_t origin = 0;
+  for (Source& source : sources_) {
+    const std::int64_t rows = source.rows->rows();
+    source.origin = origin;
+    source.held_out = held_out_sequences(rows, options_.validation);
+    source.train = rows - source.held_out;
+    if (source.train < 1) {
+      const bool validation = source.held_out > 0;
+      throw ConfigError(fmt::format(
+          "{}: {}", source.name,
+          source.rows->shortage(validation ? 2 : 1, validation ? "training with validation" : "training")));
+    }
+    origin += rows;
+    train_ += source.train;
+    held_out_ += source.held_out;
+  }
 }
 
-void Dataset::find_packs() {
-  if (!options_.packs || train_ < 1) return;
-  std::vector<std::int32_t> lengths;
-  for (std::int64_t r = 0; r < train_; ++r)
-    lengths.push_back(static_cast<std::int32_t>(rows_[static_cast<std::size_t>(r)].ids.size()) - 1);
-  packs_ = std::make_shared<Packs>(std::move(lengths), options_.sequence_length,
-                                   RowOrder(train_, options_.shuffle, options_.seed));
+void Dataset::arrange() {
+  std::vector<std::int64_t> rows;
+  for (const Source& source : sources_) rows.push_back(source.train);
+  order_ = RowOrder(std::move(rows), weights_, options_.shuffle, options_.seed);
+  if (!options_.packs) return;
+  std::vector<std::shared_ptr<const RowStore>> stores;
+  for (const Source& source : sources_) stores.push_back(source.rows);
+  const auto length = [order = order_, stores = std::move(stores)](std::int64_t row) {
+    const RowPlace place = order.at(row, 1, 0);
+    return stores[place.source]->length(place.row);
+  };
+  packs_ = std::make_shared<Packs>(length, options_.sequence_length);
 }
 
-void Dataset::hold_out(std::vector<Row> rows) {
+void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
+  for (Source& source : sources_) {
+    source.train += source.held_out;
+    source.held_out = 0;
+  }
   train_ += held_out_;
-  held_out_ = static_cast<std::int64_t>(rows.size());
+  held_out_ = rows->rows();
   held_out_rows_ = std::move(rows);
-  find_packs();
+  if (!sources_.empty()) arrange();
 }
 
 std::int64_t Dataset::training_rows() const {
@@ -98,33 +113,35 @@ std::int64_t Dataset::validation_rows() const {
   return held_out_;
 }
 std::size_t Dataset::bytes() const {
-  const auto of = [](const auto& v) { return v.capacity() * sizeof(v[0]); };
-  std::size_t sum = of(ids_);
-  for (const std::vector<Row>* rows : {&rows_, &held_out_rows_}) {
-    sum += of(*rows);
-    for (const Row& row : *rows) sum += of(row.ids) + of(row.labels) + of(row.weights);
+  std::size_t sum = held_out_rows_ ? held_out_rows_->bytes() : 0;
+  for (const Source& source : sources_) sum += source.rows->bytes();
+  return sum;
+}
+std::vector<std::int64_t> Dataset::document_lengths() const {
+  std::vector<std::int64_t> all;
+  for (const Source& source : sources_) {
+    const std::vector<std::int64_t> lengths = source.rows->document_lengths();
+    all.insert(all.end(), lengths.begin(), lengths.end());
   }
+  return all;
+}
+std::int64_t Dataset::ids_in_rows() const {
+  std::int64_t sum = 0;
+  for (const Source& source : sources_) sum += source.rows->ids_in_rows();
   return sum;
 }
 const std::string& Dataset::name() const {
   return name_;
 }
 std::int64_t Dataset::tokens() const {
-  return static_cast<std::int64_t>(ids_.size());
+  std::int64_t sum = 0;
+  for (const Source& source : sources_) sum += source.rows->tokens();
+  return sum;
 }
 
-StepData Dataset::empty(std::int64_t rows) const {
-  StepData data = empty_step(rows, options_.sequence_length);
-  if (rows_.empty() && !source_)
-    data.ids.reserve(static_cast<std::size_t>(rows * (options_.sequence_length + 1)));
-  return data;
-}
-
-void Dataset::append(std::int64_t row, StepData& data) const {
-  if (!rows_.empty()) return append_row(rows_[static_cast<std::size_t>(row)], row, data);
-  const auto first = ids_.begin() + row * data.sequence_length;
-  data.ids.insert(data.ids.end(), first, first + data.sequence_length + 1);
-  data.origin.push_back(row);
+void Dataset::append(const RowPlace& place, StepData& data) const {
+  const Source& source = sources_[place.source];
+  source.rows->append(place.row, source.origin + place.row, data);
 }
 
 StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
@@ -133,7 +150,7 @@ StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size)
     throw ConfigError(fmt::format("{}: gave {} for step {}, but batch.global_batch_size is {}", name_,
                                   counted(rows.size(), "row"), step, global_batch_size));
   }
-  StepData data = empty(global_batch_size);
+  StepData data = empty_step(global_batch_size, options_.sequence_length);
   data.sequence = static_cast<std::uint64_t>((step - 1) * global_batch_size);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     check_row(rows[r], options_.sequence_length, vocabulary_,
@@ -152,22 +169,11 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   }
   if (source_) return from_source(step, global_batch_size);
   if (packs_ != nullptr) return from_packs(step, global_batch_size);
-  StepData data = empty(global_batch_size);
-  // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in two
-  // steps because step * global_batch_size can overflow.
-  const std::int64_t before = step - 1;
-  std::int64_t epoch = before / train_ * global_batch_size;
-  const std::int64_t rest = before % train_ * global_batch_size;
-  epoch += rest / train_;
-  std::int64_t row = rest % train_;
-  data.sequence = static_cast<std::uint64_t>(before) * static_cast<std::uint64_t>(global_batch_size);
-  RowOrder order(train_, options_.shuffle, options_.seed);
-  for (std::int64_t i = 0; i < global_batch_size; ++i) {
-    append(order.at(epoch, row), data);
-    if (++row < train_) continue;
-    row = 0;
-    ++epoch;
-  }
+  StepData data = empty_step(global_batch_size, options_.sequence_length);
+  data.sequence = static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
+  // Rows are counted over all epochs, so an epoch may begin within a batch.
+  for (std::int64_t i = 0; i < global_batch_size; ++i)
+    append(order_.at(step - 1, global_batch_size, i), data);
   check_weight(data, name_, fmt::format("step {}", step));
   return data;
 }
@@ -175,14 +181,20 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
 StepData Dataset::from_packs(std::int64_t step, std::int64_t global_batch_size) const {
   const std::int64_t pack = (step - 1) * global_batch_size, first = packs_->first_row(pack);
   const std::int64_t rows = packs_->first_row(pack + global_batch_size) - first;
-  StepData data = empty(rows);
+  StepData data = empty_step(rows, options_.sequence_length);
   data.sequence = static_cast<std::uint64_t>(first);
-  RowOrder order(train_, options_.shuffle, options_.seed);
-  for (std::int64_t i = 0; i < rows; ++i) append(order(first + i), data);
+  for (std::int64_t i = 0; i < rows; ++i) append(order_.at(first + i, 1, 0), data);
   for (std::int64_t p = 0; p <= global_batch_size; ++p)
     data.packs.push_back(packs_->first_row(pack + p) - first);
   check_weight(data, name_, fmt::format("step {}", step));
   return data;
+}
+
+StepData Dataset::training(std::int64_t first, std::int64_t count) const {
+  if (first < 0 || count < 0 || count > train_ || first > train_ - count)
+    throw ConfigError(fmt::format("{}: rows {} to {} are out of range; {} rows are for training", name_,
+                                  first, first + count, train_));
+  return rows_of(first, count, &Source::train, [](const Source&) { return std::int64_t{0}; });
 }
 
 StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
@@ -190,16 +202,30 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
     throw ConfigError(fmt::format("{}: validation rows {} to {} are out of range; {} rows are held out",
                                   name_, first, first + count, held_out_));
   }
-  StepData data = empty(count);
-  for (std::int64_t i = first; i < first + count; ++i) {
-    if (held_out_rows_.empty()) {
-      append(train_ + i, data);
-    } else {
-      append_row(held_out_rows_[static_cast<std::size_t>(i)], i, data);
-    }
+  StepData data = empty_step(count, options_.sequence_length);
+  if (!held_out_rows_) {
+    data = rows_of(first, count, &Source::held_out, [](const Source& source) { return source.train; });
+  } else {
+    for (std::int64_t i = first; i < first + count; ++i) held_out_rows_->append(i, i, data);
   }
   if (options_.packs) pack_rows(data);
   if (count > 0) check_weight(data, name_, "the held-out rows");
+  return data;
+}
+
+StepData Dataset::rows_of(std::int64_t first, std::int64_t count, std::int64_t Source::*rows,
+                          std::int64_t (*begin)(const Source&)) const {
+  StepData data = empty_step(count, options_.sequence_length);
+  for (const Source& source : sources_) {
+    const std::int64_t of_source = source.*rows;
+    for (std::int64_t i = first; i < std::min(of_source, first + count); ++i) {
+      const std::int64_t row = begin(source) + i;
+      source.rows->append(row, source.origin + row, data);
+    }
+    const std::int64_t done = std::clamp<std::int64_t>(of_source - first, 0, count);
+    count -= done;
+    first = std::max<std::int64_t>(0, first - of_source);
+  }
   return data;
 }
 

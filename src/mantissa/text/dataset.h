@@ -4,19 +4,22 @@
 
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "mantissa/text/row.h"
 #include "mantissa/text/row_order.h"
+#include "mantissa/text/row_store.h"
 
 namespace mantissa::text {
 
 /// Sequence j of a stream is ids [j·T, j·T + T] with T = sequence_length, so neighbours share one id. The
 /// last sequences are held out if validation is requested. Each step uses the next `global_batch_size`
 /// training sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation
-/// that depends only on (seed, epoch).
+/// that depends only on (seed, epoch). Several sources are mixed by their weights; each has its own epochs,
+/// order and held-out rows.
 class Dataset {
  public:
   struct Options {
@@ -24,53 +27,79 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
-    bool packs = false;  // of rows: a batch has packs of consecutive rows instead of rows (row_order.h)
+    bool packs = false;  // a batch has packs of consecutive rows instead of rows (row_order.h)
   };
   /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
   /// sequence.
   Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name);
   /// Rows instead of sequences. All must pass check_row(). Throws ConfigError as above.
   Dataset(std::vector<Row> rows, const Options& options, std::string name);
+  /// The rows of `parts`, one or several. Throws ConfigError as above, and for weights that are not above 0.
+  struct Part {
+    std::shared_ptr<const RowStore> rows;
+    double weight = 1;
+    std::string name = {};  // for messages; empty: the data's
+  };
+  Dataset(std::vector<Part> parts, const Options& options, std::string name);
   /// Rows from `source`, in its order. step() checks them, with `vocabulary`. Throws ConfigError if an option
   /// is out of range.
   Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name);
 
   /// Holds out `rows` instead of a share; all other rows are then for training. All must pass check_row().
-  void hold_out(std::vector<Row> rows);
+  void hold_out(std::vector<Row> rows) { hold_out(listed(std::move(rows))); }
+  void hold_out(std::shared_ptr<const RowStore> rows);
 
   /// Returns the number of training rows; 0 with a source.
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
   /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
-  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
-  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
+  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight, or if a source returns other than
+  /// `global_batch_size` rows or a row that does not pass check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
+  /// Returns rows [first, first + count) of those for training, in the order of the data. Throws ConfigError
+  /// if they are out of range.
+  StepData training(std::int64_t first, std::int64_t count) const;
   /// Returns held-out rows [first, first + count). Throws ConfigError if they are out of range or no token of
   /// them has a weight.
   StepData validation(std::int64_t first, std::int64_t count) const;
   std::size_t bytes() const;
+  /// Return the lengths of the documents of all sources, and the ids in all rows without padding.
+  std::vector<std::int64_t> document_lengths() const;
+  std::int64_t ids_in_rows() const;
   const std::string& name() const;
   std::int64_t tokens() const;
 
  private:
+  /// A source and its split: rows [0, train) are for training.
+  struct Source {
+    std::shared_ptr<const RowStore> rows;
+    std::string name;
+    std::int64_t train = 0, held_out = 0;
+    std::int64_t origin = 0;  // number of its first row among those of all sources
+  };
   void check_options() const;
-  /// Splits `sequences` into training and held-out ones.
-  void split(std::int64_t sequences);
-  void find_packs();
+  /// Splits the rows of each source into training and held-out ones.
+  void split();
+  /// Sets the order of the training rows, and their packs.
+  void arrange();
   StepData from_source(std::int64_t step, std::int64_t global_batch_size) const;
-  StepData empty(std::int64_t rows) const;
+  /// Returns rows [first, first + count) of the training or held-out rows of all sources.
+  StepData rows_of(std::int64_t first, std::int64_t count, std::int64_t Source::*rows,
+                   std::int64_t (*begin)(const Source&)) const;
+  /// Appends the row at `place`.
+  void append(const RowPlace& place, StepData& data) const;
   StepData from_packs(std::int64_t step, std::int64_t global_batch_size) const;
-  void append(std::int64_t row, StepData& data) const;
 
-  std::vector<std::int32_t> ids_;
-  std::vector<Row> rows_;           // includes the held-out share at the end
-  std::vector<Row> held_out_rows_;  // of hold_out()
+  std::vector<Source> sources_;
+  std::vector<double> weights_;  // of the sources
+  RowOrder order_;
+  std::shared_ptr<Packs> packs_;                   // of the training rows, if options_.packs
+  std::shared_ptr<const RowStore> held_out_rows_;  // of hold_out()
   RowSource source_;
-  std::int64_t vocabulary_ = 0;  // of a source's ids
+  std::int64_t vocabulary_ = 0;  // of source_'s ids
   Options options_;
   std::string name_;
-  std::int64_t train_ = 0, held_out_ = 0;
-  std::shared_ptr<Packs> packs_;  // of the training rows, if options_.packs
+  std::int64_t train_ = 0, held_out_ = 0;  // of all sources
 };
 
 }  // namespace mantissa::text

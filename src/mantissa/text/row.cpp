@@ -129,6 +129,7 @@ StepData empty_step(std::int64_t rows, std::int64_t sequence_length) {
   StepData data;
   data.rows = rows;
   data.sequence_length = sequence_length;
+  data.ids.reserve(static_cast<std::size_t>(rows * (sequence_length + 1)));
   data.origin.reserve(static_cast<std::size_t>(rows));
   return data;
 }

@@ -1,46 +1,57 @@
 // The order of training rows over all epochs, and their division into packs.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <vector>
 
-#include "mantissa/text/permutation.h"
+#include "mantissa/text/mixture.h"
 
 namespace mantissa::text {
 
-/// Rows are counted over all epochs: row `i` is the data's row order(i), in epoch i / rows. With `shuffle`
-/// each epoch is a permutation that depends only on (seed, epoch).
-class RowOrder {
- public:
-  RowOrder(std::int64_t rows, bool shuffle, std::uint64_t seed);
-  /// Returns the data's row of `i`. Consecutive calls in one epoch are fast.
-  std::int64_t operator()(std::int64_t i) { return at(i / rows_, i % rows_); }
-  /// Returns the data's row at `place` of an epoch.
-  std::int64_t at(std::int64_t epoch, std::int64_t place);
-
- private:
-  std::int64_t rows_;
-  bool shuffle_;
-  std::uint64_t seed_;
-  std::int64_t epoch_ = 0;
-  Permutation permutation_;
+struct RowPlace {
+  std::size_t source = 0;
+  std::int64_t row = 0;  // of the source
 };
 
-/// Packs of consecutive rows of an order, which may cross epochs: a row begins a pack if it does not fit into
-/// the one before. The order of the rows stays that of training without packs. Packs need all packs before
-/// them, so those that were found are kept. Safe to use from several threads.
+/// Rows of training are counted over all epochs. Several sources take turns by their weights, and each has
+/// its own epochs. With `shuffle` each epoch of a source is a permutation that depends only on the seed, the
+/// source and the epoch.
+class RowOrder {
+ public:
+  RowOrder() = default;
+  /// `rows` are those of each source. Throws ConfigError unless the weights are finite and above 0.
+  RowOrder(std::vector<std::int64_t> rows, std::vector<double> weights, bool shuffle, std::uint64_t seed);
+
+  /// Returns the place of training row `steps` · `batch` + `i`, where that product may overflow if there is
+  /// one source.
+  RowPlace at(std::int64_t steps, std::int64_t batch, std::int64_t i) const;
+
+ private:
+  RowPlace place(std::size_t source, std::int64_t epoch, std::int64_t row) const;
+
+  std::vector<std::int64_t> rows_;
+  std::optional<Mixture> mixture_;
+  bool shuffle_ = true;
+  std::uint64_t seed_ = 1;
+};
+
+/// Packs of consecutive rows, which may cross epochs: a row begins a pack if it does not fit into the one
+/// before. The order of the rows stays that of training without packs. Packs need all packs before them, so
+/// those that were found are kept. Safe to use from several threads.
 class Packs {
  public:
-  /// `lengths` are those of the data's rows, each at most `capacity`.
-  Packs(std::vector<std::int32_t> lengths, std::int64_t capacity, RowOrder order);
-  /// Returns the first row of pack `pack`, counted over all epochs.
+  /// `length` returns the inputs of a training row, counted over all epochs: at most `capacity`.
+  Packs(std::function<std::int64_t(std::int64_t row)> length, std::int64_t capacity);
+  /// Returns the first row of pack `pack`.
   std::int64_t first_row(std::int64_t pack);
 
  private:
-  std::vector<std::int32_t> lengths_;
+  std::function<std::int64_t(std::int64_t)> length_;
   std::int64_t capacity_;
-  RowOrder order_;
   std::mutex mutex_;
   std::vector<std::int64_t> first_ = {0};
 };

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "mantissa/base/error.h"
+#include "mantissa/text/byte_reader.h"
 #include "mantissa/text/readers.h"
 
 namespace mantissa::text {
@@ -61,38 +62,31 @@ constexpr std::array<Ending, 8> kEndings{{{".txt", "text"},
                                           {".idx", "binidx"}}};
 
 std::string format_by_name(const std::string& path) {
-  const std::string end = fs::path(path).extension().string();
+  const fs::path name = without_compression(path);
+  const std::string end = name.extension().string();
   // Megatron's pair: x.idx describes the ids of x.bin, which are not raw.
   if (end == ".bin" && fs::exists(fs::path(path).replace_extension(".idx"))) return "binidx";
   for (const Ending& known : kEndings) {
     if (end == known.end) return known.format;
   }
-  throw ConfigError(
-      fmt::format("data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
-                  ".ndjson .bin .tokens); set data.format to text, jsonl or tokens",
-                  path));
+  if (end == ".parquet") ByteReader refuses(path);
+  for (const char* compression : {".bz2", ".xz", ".lz4", ".zip", ".7z"}) {
+    if (end != compression) continue;
+    throw ConfigError(fmt::format(
+        "\"{}\": of compressed files this version reads .gz and .zst; decompress it first", path));
+  }
+  throw ConfigError(fmt::format(
+      "data.format: \"auto\" does not know the extension of \"{}\" (known: .txt .text .md .jsonl "
+      ".ndjson, also with .gz or .zst, and .bin .tokens); set data.format to text, jsonl or tokens",
+      path));
 }
 
 void append_file(const std::string& path, const std::string& format, const tokenizer::Tokenizer& tokenizer,
-                 std::int64_t vocabulary, std::vector<std::int32_t>& ids) {
-  if (format == "auto") {
-    append_file(path, format_by_name(path), tokenizer, vocabulary, ids);
-  } else if (format == "text") {
-    append_text_file(path, tokenizer, vocabulary, ids);
-  } else if (format == "jsonl") {
-    append_jsonl_file(path, tokenizer, vocabulary, ids);
-  } else if (format == "tokens") {
-    append_token_file(path, vocabulary, ids);
-  } else if (format == "binidx") {
-    throw ConfigError(
-        fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
-                    "a plain token file "
-                    "and set data.format = \"tokens\"",
-                    path));
-  } else {
-    throw ConfigError(
-        fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
-  }
+                 std::int64_t vocabulary, Corpus& corpus) {
+  const std::string of = format_of(path, format);
+  if (of == "text") append_text_file(path, tokenizer, vocabulary, corpus);
+  if (of == "jsonl") append_jsonl_file(path, tokenizer, vocabulary, corpus);
+  if (of == "tokens") append_token_file(path, vocabulary, corpus);
 }
 
 }  // namespace
@@ -126,28 +120,50 @@ bool is_jsonl(const std::string& path) {
   return format_by_name(path) == "jsonl";
 }
 
-std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
-                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
+std::string format_of(const std::string& path, const std::string& format) {
+  const std::string of = format == "auto" ? format_by_name(path) : format;
+  if (of == "text" || of == "jsonl" || of == "tokens") return of;
+  if (of == "binidx") {
+    throw ConfigError(
+        fmt::format("\"{}\": this version does not read binidx (Megatron's .bin with .idx); write the ids as "
+                    "a plain token file "
+                    "and set data.format = \"tokens\"",
+                    path));
+  }
+  throw ConfigError(
+      fmt::format("data.format: \"{}\" is not a format (formats: auto, text, jsonl, tokens)", format));
+}
+
+Corpus read_corpus(const std::vector<std::string>& patterns, const std::string& format,
+                   const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
   if (vocabulary < 1 || vocabulary > std::numeric_limits<std::int32_t>::max()) {
     throw ConfigError(fmt::format("a vocabulary of {} entries cannot be read; ids are 32-bit", vocabulary));
   }
-  std::vector<std::int32_t> ids;
+  Corpus corpus;
   for (const std::string& path : expand_files(patterns)) {
     try {
-      append_file(path, format, tokenizer, vocabulary, ids);
+      append_file(path, format, tokenizer, vocabulary, corpus);
     } catch (const std::bad_alloc&) {
       throw ResourceError(fmt::format(
-          "data: not enough memory for the tokens of \"{}\", four bytes each. Fix: smaller files, or "
-          "a machine with more memory",
+          "data: not enough memory for the tokens of \"{}\", four bytes each. Fix: write token files with "
+          "mantissa data shard, which are not held in memory, or use a machine with more memory",
           path));
     } catch (const std::length_error&) {  // more than a vector can hold
       throw FileError(fmt::format("data: \"{}\" is too large to read; use smaller files", path));
     }
   }
-  if (ids.empty()) {
+  if (corpus.tokens() == 0) {
     throw FileError(fmt::format("data: \"{}\"{} contains no tokens", patterns.front(),
                                 patterns.size() > 1 ? " and the files after it" : ""));
   }
+  return corpus;
+}
+
+std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
+                                      const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary) {
+  const Corpus corpus = read_corpus(patterns, format, tokenizer, vocabulary);
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(corpus.tokens()));
+  corpus.read(0, ids);
   return ids;
 }
 

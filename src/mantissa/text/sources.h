@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mantissa/text/corpus.h"
 #include "mantissa/tokenizer/tokenizer.h"
 
 namespace mantissa::text {
@@ -22,19 +23,26 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
 /// Returns true if the name of `path` is one of JSON lines.
 bool is_jsonl(const std::string& path);
 
-/// Returns the concatenated ids of all files. `patterns` as for expand_files. Formats:
+/// Returns the ids of all files as one stream. `patterns` as for expand_files. Formats:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
 ///   jsonl   One JSON object per line with the document in the string field `text`. A separator
 ///           follows each document. Blank lines are skipped.
-///   tokens  Raw little-endian ids without header or separators: uint16 if `vocabulary` is below
-///           65,536, else uint32.
+///   tokens  Ids without separators, in the layouts of TokenFile.
 ///   auto    By file name extension. .txt .text .md: text; .jsonl .ndjson: jsonl; .bin .tokens: tokens.
+/// Text and JSON lines may be compressed; their names then end with .gz or .zst.
 ///
 /// `vocabulary` is the number of entries of the model's embedding; every id is below it. Throws ConfigError
 /// for an unknown format, and for text in which an id of the tokenizer is not below `vocabulary`. Throws
 /// FileError, with file and line or position, for a file that does not match its format, and if all files
 /// together contain no tokens.
+Corpus read_corpus(const std::vector<std::string>& patterns, const std::string& format,
+                   const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
+/// Returns the same ids in memory.
 std::vector<std::int32_t> read_tokens(const std::vector<std::string>& patterns, const std::string& format,
                                       const tokenizer::Tokenizer& tokenizer, std::int64_t vocabulary);
+
+/// Returns "text", "jsonl" or "tokens": `format`, or if that is "auto" the format of the file's name. Throws
+/// ConfigError for an unknown or unsupported one.
+std::string format_of(const std::string& path, const std::string& format);
 
 }  // namespace mantissa::text

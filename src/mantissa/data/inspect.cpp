@@ -1,0 +1,149 @@
+#include "mantissa/data/inspect.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/puzzles.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/text/sources.h"
+
+namespace mantissa::data {
+namespace {
+
+Lengths lengths_of(std::vector<std::int64_t> lengths) {
+  if (lengths.empty()) return {};
+  std::ranges::sort(lengths);
+  const auto quantile = [&](double share) {
+    const double rank = std::ceil(share * static_cast<double>(lengths.size()));
+    return lengths[static_cast<std::size_t>(std::max(rank, 1.0)) - 1];
+  };
+  const double sum = std::accumulate(lengths.begin(), lengths.end(), 0.0);
+  return {lengths.front(), quantile(0.5), quantile(0.9), lengths.back(),
+          sum / static_cast<double>(lengths.size())};
+}
+
+/// Returns the beginning of a row as text, or as ids. Parts that are not predicted are in brackets if the rest
+/// of the row is.
+std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tokenizer) {
+  // Of a conversation the beginnings of all parts, so that an answer is shown after a long prompt.
+  constexpr std::size_t kTokens = 48, kOfPart = 24;
+  const std::size_t count = row.weighted() ? row.ids.size() : std::min(kTokens, row.ids.size());
+  const auto masked = [&](std::size_t t) {
+    return row.weighted() && (t == 0 || row.targets[t - 1] < 0 || row.weights[t - 1] == 0);
+  };
+  const bool marks = row.predicted() + 1 < static_cast<std::int64_t>(row.ids.size());
+  std::string text;
+  for (std::size_t begin = 0; begin < count;) {
+    std::size_t end = begin + 1;
+    while (end < count && masked(end) == masked(begin)) ++end;
+    const bool cut = marks && end - begin > kOfPart;
+    std::vector<std::int32_t> ids(
+        row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+        row.ids.begin() + static_cast<std::ptrdiff_t>(cut ? begin + kOfPart : end));
+    std::string part;
+    if (tokenizer == nullptr) {
+      for (const std::int32_t id : ids) part += fmt::format("{}{}", part.empty() ? "" : " ", id);
+    } else {
+      std::erase_if(ids, [&](std::int32_t id) { return !tokenizer->known(id); });
+      part = tokenizer->decode(ids);
+    }
+    if (cut) part += "…";
+    text += marks && masked(begin) ? "[[" + part + "]]" : part;
+    begin = end;
+  }
+  return text;
+}
+
+/// Counts over all rows.
+class Counts {
+ public:
+  explicit Counts(std::int64_t vocabulary) : occurs_(static_cast<std::size_t>(vocabulary)) {}
+
+  void add(const text::StepData& rows) {
+    predicted_ += rows.predicted();
+    for (std::int64_t r = 0; r < rows.rows; ++r) {
+      for (const std::int32_t id : rows.ids_of(r)) occurs_[static_cast<std::size_t>(id)] = true;
+      for (const std::int32_t id : rows.targets_of(r)) {
+        if (id >= 0) occurs_[static_cast<std::size_t>(id)] = true;
+      }
+    }
+  }
+  std::int64_t predicted() const { return predicted_; }
+  std::int64_t entries() const { return std::ranges::count(occurs_, true); }
+
+ private:
+  std::vector<bool> occurs_;
+  std::int64_t predicted_ = 0;
+};
+
+}  // namespace
+
+DataDescription describe(const text::Dataset& set, std::int64_t sequence_length, std::int64_t vocabulary,
+                         const tokenizer::Tokenizer* tokenizer, std::int64_t samples) {
+  constexpr std::int64_t kBatch = 256;
+  DataDescription d;
+  const std::vector<std::int64_t> lengths = set.document_lengths();
+  d.documents = std::ssize(lengths);
+  d.tokens = std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+  d.lengths = lengths_of(lengths);
+  d.sequence_length = sequence_length;
+  d.rows = set.training_rows();
+  d.held_out_rows = set.validation_rows();
+  d.vocabulary = vocabulary;
+  Counts counts(vocabulary);
+  for (std::int64_t first = 0; first < d.rows; first += kBatch)
+    counts.add(set.training(first, std::min(kBatch, d.rows - first)));
+  for (std::int64_t first = 0; first < d.held_out_rows; first += kBatch)
+    counts.add(set.validation(first, std::min(kBatch, d.held_out_rows - first)));
+  d.entries = counts.entries();
+  const auto rows = static_cast<double>(d.rows + d.held_out_rows);
+  const double inputs = rows * static_cast<double>(sequence_length),
+               places = rows * static_cast<double>(sequence_length + 1),
+               used = static_cast<double>(set.ids_in_rows());
+  d.padding = places > 0 ? 1 - used / places : 0;
+  const double real = inputs * (1 - d.padding);
+  d.masked = real > 0 ? std::max(0.0, 1 - static_cast<double>(counts.predicted()) / real) : 0;
+  for (std::int64_t s = 0; s < std::min(samples, d.rows); ++s)
+    d.samples.push_back(beginning(set.training(s * d.rows / std::min(samples, d.rows), 1), tokenizer));
+  return d;
+}
+
+DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
+                             std::int64_t samples) {
+  const text::Dataset set = load_dataset(config, model);
+  const bool text =
+      names_puzzles(config.data.source) || text::holds_text(config.data.source, config.data.format);
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(config, model) : nullptr;
+  return describe(set, config.data.sequence_length, model.vocab_size, tokenizer.get(), samples);
+}
+
+DataDescription describe_files(const InspectFiles& o) {
+  constexpr std::int64_t kNarrow = 65535;
+  const bool text = text::holds_text(o.files, o.format), named = !o.tokenizer.empty();
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = make_tokenizer(named ? o.tokenizer : "byte");
+  const std::int64_t vocabulary = o.vocabulary > 0 ? o.vocabulary
+                                  : text || named  ? tokenizer->vocabulary()
+                                                   : kNarrow;
+  text::Corpus corpus = text::read_corpus(o.files, o.format, *tokenizer, vocabulary);
+  text::Dataset::Options options;
+  options.sequence_length = o.packing ? o.sequence_length : std::min(o.sequence_length, corpus.tokens() - 1);
+  options.shuffle = false;
+  if (options.sequence_length < 1) {
+    throw ConfigError(fmt::format("{}: fewer than two tokens, so nothing can be predicted", o.files.front()));
+  }
+  corpus.split_token_files(named ? std::optional(tokenizer->separator()) : std::nullopt);
+  const auto rows = o.packing ? text::packed(std::move(corpus), options.sequence_length)
+                              : text::sequences(std::move(corpus), options.sequence_length);
+  const text::Dataset set(std::vector<text::Dataset::Part>{{rows}}, options, o.files.front());
+  return describe(set, options.sequence_length, vocabulary, text || named ? tokenizer.get() : nullptr,
+                  o.samples);
+}
+
+}  // namespace mantissa::data

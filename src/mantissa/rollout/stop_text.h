@@ -1,0 +1,30 @@
+// The end of a generated text at given strings, which may span several tokens.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mantissa::rollout {
+
+/// Passes a growing text on up to the first occurrence of a stop string, which is left out. Text that may be
+/// the beginning of a stop string is held back.
+class StopText {
+ public:
+  /// Throws ConfigError for an empty string.
+  explicit StopText(std::vector<std::string> stops);
+
+  /// Appends `part` and returns the text that is certain. After a stop string, returns nothing more.
+  std::string push(std::string_view part);
+  /// Returns the text that is held back. No part may follow.
+  std::string finish();
+  /// True after a stop string.
+  bool stopped() const { return stopped_; }
+
+ private:
+  std::vector<std::string> stops_;
+  std::string held_;
+  bool stopped_ = false;
+};
+
+}  // namespace mantissa::rollout

@@ -1,0 +1,150 @@
+// mantissa data inspect and shard; prompts from files, streamed and stopped texts; windows and multiple
+// choice.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.h"
+
+namespace mantissa::testing {
+namespace {
+
+using nlohmann::json;
+
+class DataCommands : public ::testing::Test {
+ protected:
+  json json_of(const std::string& arguments) const {
+    const Result r = mantissa(folder, arguments + " --json");
+    EXPECT_EQ(r.code, 0) << r.err;
+    return r.code == 0 ? json::parse(r.out) : json::object();
+  }
+  void expect_refused(const std::string& arguments, const std::string& message) const {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    EXPECT_EQ(r.out, "") << arguments;
+    EXPECT_TRUE(has(r.err, message)) << arguments << "\n" << r.err;
+  }
+  TemporaryFolder folder;
+};
+
+TEST_F(DataCommands, ShardsAreWrittenDescribedAndTrainedOn) {
+  std::string rows;
+  for (int i = 0; i < 300; ++i) rows += "{\"text\": \"document " + std::to_string(i * i) + "\"}\n";
+  write(folder / "a.jsonl", rows);
+  EXPECT_EQ(json_of("data shard a.jsonl --tokenizer byte --out parts --shard-tokens 2000")["shards"], 3);
+  const json shards = json_of("data shard a.jsonl --tokenizer byte --out s");
+  EXPECT_EQ(shards["documents"], 300);
+  EXPECT_EQ(shards["shards"], 1);
+  const json text = json_of("data inspect a.jsonl --sequence-length 32 --packing"),
+             ids = json_of("data inspect 's/*.bin' --sequence-length 32 --packing --tokenizer byte");
+  EXPECT_EQ(ids, text);
+  EXPECT_EQ(text["documents"], 300);
+  EXPECT_EQ(text["tokens"], shards["tokens"]);
+  write(folder / "run.toml", tiny_config(3, "32-true"));
+  const std::string set = " --set data.sequence_length=16 --set data.packing=true --set data.source=";
+  EXPECT_EQ(mantissa(folder, "train run.toml --out a --quiet" + set + "a.jsonl").code, 0);
+  EXPECT_EQ(mantissa(folder, "train run.toml --out b --quiet" + set + "'s/shard-*.bin'").code, 0);
+  EXPECT_EQ(json::parse(read_all(folder / "a/summary.json"))["weights_xxh64"],
+            json::parse(read_all(folder / "b/summary.json"))["weights_xxh64"]);
+  expect_refused("data shard a.jsonl --tokenizer byte --out s", "add --overwrite");
+  expect_refused("data shard a.jsonl --out t", "requires --tokenizer");
+  expect_refused("data shard a.jsonl --tokenizer byte", "requires --out");
+  expect_refused("data inspect run.toml --packing", "a config has its own data");
+  const Result description = mantissa(folder, "data inspect run.toml --samples 1");
+  EXPECT_TRUE(has(description.out, "masked      0.0 %")) << description.out << description.err;
+}
+
+TEST_F(DataCommands, PromptsComeFromAFileAndTextsEndAtAStop) {
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  write(folder / "p.jsonl", "{\"prompt\": \"Ann said\"}\n{\"text\": \"Ben said\"}\n");
+  write(folder / "p.txt", "Ann said\n\nBen said\n");
+  const std::string options = " --max-new-tokens 20 --temperature 1 --min-p 0.01 --repetition-penalty 1.1";
+  const json rows = json_of("generate r --prompts p.jsonl" + options),
+             lines = json_of("generate r --prompts p.txt" + options);
+  ASSERT_EQ(rows["generations"].size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(rows["generations"][i]["ids"], lines["generations"][i]["ids"]);
+    EXPECT_EQ(rows["generations"][i]["prompt"], i);
+  }
+  const json alone = json_of("generate r --prompt 'Ben said'" + options);
+  EXPECT_EQ(alone["ids"], rows["generations"][1]["ids"]);
+  double sum = 0;
+  for (const json& log_prob : alone["log_probs"]) sum += log_prob.get<double>();
+  EXPECT_DOUBLE_EQ(alone["log_prob"].get<double>(), sum);
+
+  const std::string text = alone["text"];
+  ASSERT_GE(text.size(), 8U);
+  write(folder / "stop.txt", text.substr(4, 2));
+  const std::string shell_stop = " --stop \"$(cat stop.txt)\"";
+  if (text.find_first_of("\n\r\0\"$`\\") == std::string::npos) {
+    const json stopped = json_of("generate r --prompt 'Ben said'" + options + shell_stop);
+    EXPECT_EQ(stopped["text"], text.substr(0, text.find(text.substr(4, 2))));
+    EXPECT_LT(stopped["ids"].size(), alone["ids"].size());
+  }
+  const Result whole = mantissa(folder, "generate r --prompt 'Ben said'" + options),
+               streamed = mantissa(folder, "generate r --stream --prompt 'Ben said'" + options);
+  EXPECT_EQ(streamed.out, whole.out);
+  expect_refused("generate r --stream --samples 2 --prompt a", "--stream: prints the text of one sequence");
+  expect_refused("generate r --prompt a --stop ''", "a stop string is empty");
+  write(folder / "bad.jsonl", "{\"prompt\": \"a\"}\n{\"promt\": \"a\"}\n");
+  expect_refused("generate r --prompts bad.jsonl", "bad.jsonl:2: no string field \"prompt\"");
+}
+
+TEST_F(DataCommands, TheBestSamplesAreTheMostLikely) {
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const std::string options =
+      "generate r --prompt a --prompt b --samples 6 --max-new-tokens 4 --temperature 1";
+  const json all = json_of(options)["generations"], best = json_of(options + " --best 2")["generations"];
+  ASSERT_EQ(all.size(), 12U);
+  ASSERT_EQ(best.size(), 4U);
+  for (std::size_t p = 0; p < 2; ++p) {
+    std::vector<double> scores;
+    for (const json& g : all) {
+      if (g["prompt"] == p) scores.push_back(g["log_prob"]);
+    }
+    std::ranges::sort(scores, std::greater());
+    for (std::size_t k = 0; k < 2; ++k) {
+      EXPECT_EQ(best[2 * p + k]["prompt"], p);
+      EXPECT_EQ(best[2 * p + k]["log_prob"], scores[k]);
+    }
+  }
+  expect_refused("generate r --prompt a --samples 2 --best 3", "--best");
+}
+
+TEST_F(DataCommands, WindowsAndChoicesAreEvaluated) {
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += "word " + std::to_string(i * i);
+  write(folder / "t.txt", text);
+  const auto size = static_cast<std::int64_t>(text.size());
+  const json whole = json_of("eval r --data t.txt --sequence-length " + std::to_string(size - 1)),
+             one = json_of("eval r --data t.txt --window " + std::to_string(size + 5)),
+             some = json_of("eval r --data t.txt --window 40 --stride 10");
+  EXPECT_EQ(one["tokens"], size - 1);
+  EXPECT_EQ(some["tokens"], size - 1);
+  EXPECT_EQ(some["bytes"], size - 1);
+  // A sum of fewer than 512 terms in double.
+  EXPECT_NEAR(one["loss"].get<double>(), whole["loss"].get<double>(),
+              512 * 0x1p-53 * whole["loss"].get<double>());
+  EXPECT_NE(some["loss"], whole["loss"]);
+  write(folder / "q.jsonl",
+        "{\"query\": \"a b\", \"choices\": [\"c\", \"dd\"], \"gold\": 1}\n"
+        "{\"query\": \"e f\", \"choices\": [\"g\", \"hh\", \"i\"], \"gold\": 0}\n");
+  const json choices = json_of("eval r --multiple-choice q.jsonl")["multiple_choice"];
+  EXPECT_EQ(choices["questions"], 2);
+  EXPECT_EQ(choices["log_probs"][1].size(), 3U);
+  const Result table = mantissa(folder, "eval r --multiple-choice q.jsonl --precision 32-true,bf16-true");
+  EXPECT_TRUE(has(table.out, "acc_norm")) << table.out << table.err;
+  EXPECT_TRUE(has(mantissa(folder, "eval r --multiple-choice q.jsonl").out, "of 2 questions right"));
+  expect_refused("eval r --data t.txt --stride 3", "requires --window");
+  expect_refused("eval r --data t.txt --window 8 --stride 9", "--stride");
+  const json puzzles = json_of("eval r --data kk --puzzles 4 --people-max 2");
+  EXPECT_EQ(puzzles["by_people"].size(), 1U);
+  EXPECT_EQ(puzzles["by_people"][0]["people"], 2);
+  EXPECT_EQ(puzzles["by_people"][0]["puzzles"], 4);
+}
+
+}  // namespace
+}  // namespace mantissa::testing
