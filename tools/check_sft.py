@@ -8,7 +8,7 @@ of trained tokens. Needs torch, transformers and safetensors.
 
 usage: tools/check_sft.py MANTISSA MODEL_DIRECTORY [ROWS.jsonl] [--count N]
 
-ROWS.jsonl has rows with `messages`, or the puzzles of Logic-RL, of which quiz and solution are used as one exchange.
+ROWS.jsonl has rows with `messages`, which begin with a system message because many templates add one, or the puzzles of Logic-RL, of which quiz and solution are used as one exchange.
 """
 import argparse
 import json
@@ -38,7 +38,8 @@ def conversations(path, count):
     for line in open(path):
         row = json.loads(line)
         rows.append(row["messages"] if "messages" in row else
-                    [{"role": "user", "content": row["quiz"]}, {"role": "assistant", "content": row["solution_text"]}])
+                    [{"role": "system", "content": "Solve the puzzle."}, {"role": "user", "content": row["quiz"]},
+                     {"role": "assistant", "content": row["solution_text"]}])
         if len(rows) == count:
             break
     return rows

@@ -116,7 +116,7 @@ std::vector<Option> fixed_table() {
        {},
        true},
       {"data", "packing", [](RunConfig& c) -> Slot { return &c.data.packing; },
-       "rows of several documents; attention and positions stay within each"},
+       "rows of several documents, or of several rows of sft; attention and positions stay within each"},
       {"data",
        "weights",
        [](RunConfig& c) -> Slot { return &c.data.weights; },
@@ -164,9 +164,6 @@ std::vector<Option> fixed_table() {
        "rows of sft with an empty answer: skip the row, train the end of the turn, or refuse the data",
        {},
        {"skip", "train", "refuse"}},
-      {"data", "packing", [](RunConfig& c) -> Slot { return &c.data.packing; },
-       "several rows of sft in one sequence, each with its own positions and attention; changes no bit of a "
-       "row"},
 
       {"train",
        "objective",

@@ -29,8 +29,8 @@ Lengths lengths_of(std::vector<std::int64_t> lengths) {
           sum / static_cast<double>(lengths.size())};
 }
 
-/// Returns the beginning of a row as text, or as ids. Parts that are not predicted are in brackets if the rest
-/// of the row is.
+/// Returns the beginning of a row as text, or as ids. Parts that are not predicted are in brackets if the
+/// rest of the row is.
 std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tokenizer) {
   // Of a conversation the beginnings of all parts, so that an answer is shown after a long prompt.
   constexpr std::size_t kTokens = 48, kOfPart = 24;
@@ -44,9 +44,8 @@ std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tok
     std::size_t end = begin + 1;
     while (end < count && masked(end) == masked(begin)) ++end;
     const bool cut = marks && end - begin > kOfPart;
-    std::vector<std::int32_t> ids(
-        row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
-        row.ids.begin() + static_cast<std::ptrdiff_t>(cut ? begin + kOfPart : end));
+    std::vector<std::int32_t> ids(row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  row.ids.begin() + static_cast<std::ptrdiff_t>(cut ? begin + kOfPart : end));
     std::string part;
     if (tokenizer == nullptr) {
       for (const std::int32_t id : ids) part += fmt::format("{}{}", part.empty() ? "" : " ", id);

@@ -53,8 +53,8 @@ class Dataset {
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
   /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
-  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight, or if a source returns other than
-  /// `global_batch_size` rows or a row that does not pass check_row().
+  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
+  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of those for training, in the order of the data. Throws ConfigError
   /// if they are out of range.
