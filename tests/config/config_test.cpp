@@ -256,5 +256,40 @@ TEST(Config, OverridesChangeThePolicyThatReplacesTheConfigs) {
   EXPECT_THROW(parse_config(text, "run.toml", overrides, {}), ConfigError) << "no format is below f32";
 }
 
+TEST(Config, FineTuningHasItsKeysAndDefaults) {
+  const std::string sft = std::string(kSmallest) + "[train]\nobjective = \"sft\"\n";
+  const RunConfig c = parse(sft);
+  EXPECT_EQ(c.data.chat_template, "auto");
+  EXPECT_EQ(c.data.train_on, "assistant");
+  EXPECT_EQ(c.data.truncate, "refuse");
+  EXPECT_EQ(c.data.masked_rows, "skip");
+  EXPECT_EQ(c.data.empty_answers, "skip");
+  EXPECT_FALSE(c.data.packing);
+  EXPECT_EQ(c.optimizer.lr, 5e-6);
+  EXPECT_EQ(c.schedule.warmup_steps, 9) << "3 % of 300";
+  EXPECT_EQ(parse(sft + "[optimizer]\nlr = 1e-4\n[schedule]\nwarmup_steps = 5\n").optimizer.lr, 1e-4);
+  const RunConfig own = parse(
+      "[run]\nsteps = 10\n[model]\nhidden_size = 64\n[train]\nobjective = \"sft\"\n[data]\n"
+      "source = \"kk\"\ntemplate = \"my.jinja\"\ntruncate = \"left\"\n");
+  EXPECT_EQ(own.data.chat_template, here("dir/my.jinja"));
+  EXPECT_EQ(own.data.truncate, "left");
+  EXPECT_EQ(parse(own.to_toml()), own);
+}
+
+TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
+  const std::string sft = "[train]\nobjective = \"sft\"\n";
+  const auto with = [](std::string config, const std::string& key) {
+    return message_of([&] { parse(config.insert(config.find("source"), key + "\n")); });
+  };
+  EXPECT_NE(with(kSmallest, "truncate = \"left\"").find("data.truncate = \"left\": only train.objective"),
+            std::string::npos);
+  EXPECT_NE(with(kSmallest + sft, "template = \"chatlm\"").find("did you mean \"chatml\""),
+            std::string::npos);
+  EXPECT_NE(with(kSmallest + sft, "truncate = \"both\"").find("unknown choice"), std::string::npos);
+  EXPECT_NE(with(kSmallest + sft, "format = \"text\"").find("reads JSON lines"), std::string::npos);
+  EXPECT_NE(with(kSmallest + sft + "[batch]\nleaf = 2\n", "packing = true").find("batch.leaf = 2"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace mantissa::config

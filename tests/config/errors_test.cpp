@@ -182,7 +182,8 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
       {"[schedule]\nwarmup_steps = 301",
        "dir/run.toml:8: schedule.warmup_steps = 301: must be at most run.steps, which is 300"},
       {"[train]\nobjective = \"dpo\"",
-       "dir/run.toml:8: train.objective = \"dpo\": is not available in this version (available: pretrain)"},
+       "dir/run.toml:8: train.objective = \"dpo\": is not available in this version (available: pretrain, "
+       "sft)"},
       {"[checkpoint]\nkeep = 0", "dir/run.toml:8: checkpoint.keep = 0: must be at least 1"},
       {"[batch]\nglobal_batch_size = -8",
        "dir/run.toml:8: batch.global_batch_size = -8: must be at least 1 and at most 16777216"},

@@ -135,7 +135,7 @@ std::vector<Ids> targets_of(std::int64_t size, std::int64_t window, std::int64_t
   std::vector<Ids> all;
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     Ids& targets = all.emplace_back();
-    for (std::int64_t t = 0; t < rows.sequence_length; ++t) {
+    for (std::int64_t t = 0; t < rows.length(r); ++t) {
       if (rows.target(r, t) < 0) continue;
       EXPECT_EQ(rows.target(r, t), rows.ids_of(r)[static_cast<std::size_t>(t)] + 1);
       targets.push_back(rows.target(r, t));

@@ -59,13 +59,13 @@ TEST(Packing, NothingPredictsTheFirstIdOfADocument) {
   ASSERT_EQ(rows.size(), 1U);
   StepData step = empty_step(1, 6);
   append_row(rows[0], 0, step);
-  EXPECT_EQ(step.ids, (Ids{1, 2, 3, 4, 5, 0, 0}));
-  EXPECT_EQ(step.targets, (Ids{2, 3, -1, 5, -1, -1}));
-  EXPECT_EQ(step.weights, (std::vector<float>{1, 1, 0, 1, 0, 0}));
-  EXPECT_EQ(step.documents, (Rows{{3, 2, 1}})) << "the padding is a document";
+  EXPECT_EQ(step.ids, (Ids{1, 2, 3, 4, 5}));
+  EXPECT_EQ(step.targets, (Ids{2, 3, -1, 5}));
+  EXPECT_EQ(step.weights, (std::vector<float>{1, 1, 0, 1}));
+  EXPECT_EQ(step.documents, (Rows{{3, 1}}));
 }
 
-TEST(Packing, TheLastIdOfAFullRowIsOnlyPredicted) {
+TEST(Packing, TheLastIdOfARowIsOnlyPredicted) {
   StepData step = empty_step(2, 4);
   append_row({{1, 2}}, 0, step);
   append_row(packed_rows(std::vector<Row>{{{1, 2, 3}}, {{4, 5}}}, 4)[0], 1, step);

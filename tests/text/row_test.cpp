@@ -37,11 +37,19 @@ TEST(Row, WithoutLabelsAndWeightsEqualsARowOfAStream) {
   for (std::int64_t t = 0; t < 3; ++t) EXPECT_EQ(row.target(0, t), stream.target(0, t));
 }
 
-TEST(Row, ThatIsShorterIsPaddedAndNothingIsPredictedThere) {
-  const StepData step = of({{5, 6}}, 3);
-  EXPECT_EQ(step.ids, (Ids{5, 6, 0, 0}));
-  EXPECT_EQ(step.targets, (Ids{6, -1, -1}));
-  EXPECT_EQ(step.weights, (Weights{1, 0, 0}));
+TEST(Row, ThatIsShorterHasNoPadding) {
+  StepData step = empty_step(2, 3);
+  append_row({{5, 6}}, 0, step);
+  append_row({{7, 8, 9}, {-100, -100, 4}}, 1, step);
+  EXPECT_EQ(step.ids, (Ids{5, 6, 7, 8, 9}));
+  EXPECT_EQ(step.targets, (Ids{6, -1, 4}));
+  EXPECT_EQ(step.weights, (Weights{1, 0, 1}));
+  EXPECT_EQ(step.tokens(), 3);
+  EXPECT_EQ(step.longest(), 2);
+  EXPECT_EQ(std::vector(step.ids_of(1).begin(), step.ids_of(1).end()), (Ids{7, 8}));
+  EXPECT_EQ(std::vector(step.targets_of(1).begin(), step.targets_of(1).end()), (Ids{-1, 4}));
+  EXPECT_EQ(step.weight_of(0), 1);
+  EXPECT_EQ(step.predicted(1), 1);
 }
 
 TEST(Row, ThatDoesNotFitIsRefusedWithItsPlace) {
@@ -83,7 +91,7 @@ TEST(RowData, SeparateHeldOutRowsLeaveAllOthersForTraining) {
   set.hold_out({{{1, 2, 3}}, {{4, 5}}});
   EXPECT_EQ(set.training_rows(), 10);
   EXPECT_EQ(set.validation_rows(), 2);
-  EXPECT_EQ(set.validation(1, 1).targets, (Ids{5, -1, -1, -1}));
+  EXPECT_EQ(set.validation(1, 1).targets, (Ids{5}));
 }
 
 TEST(RowData, ASourceGivesTheRowsOfEachStepAndTheyAreChecked) {
@@ -94,7 +102,7 @@ TEST(RowData, ASourceGivesTheRowsOfEachStepAndTheyAreChecked) {
     return std::vector<Row>{{{id, id}}, {{id, id, id}}};
   };
   const Dataset set(source, 10, {.sequence_length = 4}, "source");
-  EXPECT_EQ(set.step(7, 2).ids, (Ids{7, 7, 0, 0, 0, 7, 7, 7, 0, 0}));
+  EXPECT_EQ(set.step(7, 2).ids, (Ids{7, 7, 7, 7, 7}));
   EXPECT_EQ(set.step(9, 2).origin, (std::vector<std::int64_t>{16, 17}));
   EXPECT_EQ(asked, (std::vector<std::int64_t>{7, 9}));
   EXPECT_THROW(set.step(1, 3), ConfigError);

@@ -37,6 +37,7 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.weight_bytes = e.weight_bytes;
   of.seconds = e.seconds;
   of.tokens_per_second = e.tokens_per_second;
+  of.notes = e.notes;
   return of;
 }
 
@@ -64,6 +65,7 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
         "evaluate: there is nothing to evaluate. Fix: give files, or a file of passages or questions");
   eval::Files files{options.data, options.format, options.sequence_length, options.puzzles};
   files.passages = {options.last_words, options.passage_limit};
+  files.chat_template = options.chat_template;
   files.choices = {options.multiple_choice, options.passage_limit};
   files.window = options.window;
   files.stride = options.stride > 0 ? options.stride : (options.window + 1) / 2;

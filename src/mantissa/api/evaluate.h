@@ -66,12 +66,18 @@ struct Evaluation {
   std::uint64_t weight_bytes = 0;  // of the weights that the computation reads, in its formats
   double seconds = 0;              // of the rows and the last words, without reading the weights
   double tokens_per_second = 0;
+  std::vector<std::string> notes;  // about the rows of conversations
 };
 
 struct EvaluateOptions {
   std::vector<std::string> data;  // files, or {"kk"} for held-out puzzles; none: no loss
   std::string format = "auto";
-  std::int64_t sequence_length = 256;
+  // Tokens of a row; 0: 256, and for conversations as many as the model has positions. Longer conversations
+  // lose tokens on their left.
+  std::int64_t sequence_length = 0;
+  /// The template of conversations, of which only the answers count: "auto" (the model's own), "none", a
+  /// built-in one or a Jinja file. Empty: "auto" for JSON lines with conversations, and text otherwise.
+  std::string chat_template;
   std::int64_t puzzles = 0;        // number of held-out puzzles to answer, if `data` is {"kk"}
   std::string last_words;          // a file of passages, one per line (docs/cli.md, "eval"); empty: none
   std::string multiple_choice;     // a file of questions, one per line (docs/cli.md, "eval"); empty: none

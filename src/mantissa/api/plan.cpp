@@ -69,8 +69,8 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   const auto device = device_for(hardware, run.run.threads);
   const weights::ModelSource source = weights::find_model(run.model);
   // The forecast counts the data, which a run holds before it allocates anything else.
-  const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data));
   config::Told told = config.impl().told;
+  const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data), &told.notes);
   if (!in_memory(data)) data::add_note(run, source.config, told);
   return plan_of(explain::explain_training(run, source.config, *device, told, there));
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string_view>
+
 #include "mantissa/api/internal.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"
@@ -15,9 +18,25 @@ Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left
   const std::string overflow = r.batch_skipped ? "its batch is in run.skip_batches"
                                : r.overflow    ? fmt::format("{} ({})", r.overflow->what, r.overflow->rows)
                                                : "";
-  return {r.step,       steps,        r.loss,      r.tokens, r.grad_norm,
-          r.lr,         r.loss_scale, r.skipped,   overflow, r.tokens_per_second,
-          r.peak_share, r.seconds,    seconds_left};
+  const auto metric = [&](std::string_view name) -> std::optional<double> {
+    const auto found = std::ranges::find(r.metrics, name, &objective::Metric::name);
+    return found == r.metrics.end() ? std::nullopt : std::optional(found->value);
+  };
+  return {r.step,
+          steps,
+          r.loss,
+          r.tokens,
+          r.grad_norm,
+          r.lr,
+          r.loss_scale,
+          r.skipped,
+          overflow,
+          r.tokens_per_second,
+          r.peak_share,
+          r.seconds,
+          seconds_left,
+          metric("masked_share"),
+          metric("padding_share")};
 }
 
 run::Events events_of(const Events& events, std::int64_t steps) {
@@ -81,7 +100,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
   if (!in_memory(options.data)) data::add_note(run, source.config, told);
-  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data));
+  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data), &told.notes);
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
   return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
                                 std::move(directory), options.return_weights, data::files_of_tokenizer(run)},

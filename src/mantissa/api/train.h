@@ -35,6 +35,9 @@ struct Step {
   double peak_share = 0;    // of the measured peaks of the units that multiply, 0 to 1
   double seconds = 0;       // of this step
   double seconds_left = 0;  // of the run, by the mean time of this call's steps
+  // Of supervised fine-tuning: the share of computed tokens that are not predicted, and of the places of the
+  // step's rows or packs that hold no token, which are not computed.
+  std::optional<double> masked_share, padding_share;
 };
 
 /// Events of a run. All are optional, and are called on the thread that called train(). An exception ends the

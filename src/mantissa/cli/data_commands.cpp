@@ -33,7 +33,7 @@ nlohmann::ordered_json to_json(const api::DataDescription& d) {
 }
 
 std::string to_text(const api::DataDescription& d) {
-  constexpr std::size_t kSample = 160;
+  constexpr std::size_t kSample = 480;
   std::string text = fmt::format(
       "tokens      {}\ndocuments   {}, of {} to {} tokens: median {}, 90 % up to {}, mean {:.1f}\n"
       "rows        {} of {} tokens",

@@ -84,8 +84,8 @@ class Subject {
     if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
-      for (const char* option :
-           {"--data", "--last-word", "--multiple-choice", "--window", "--people-min", "--people-max"}) {
+      for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
+                                 "--people-max", "--template"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
@@ -108,7 +108,12 @@ class Subject {
     }
     options_.data = a.texts("--data");
     options_.format = a.text("--format");
-    options_.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
+    if (a.has("--sequence-length"))
+      options_.sequence_length = a.integer("--sequence-length", 1, std::int64_t{1} << 24);
+    if (a.has("--template")) {
+      if (!a.has("--data")) throw ConfigError("--template: is for conversations; give --data FILES");
+      options_.chat_template = a.text("--template");
+    }
     options_.puzzles = puzzles_;
     options_.last_words = a.text("--last-word");
     options_.multiple_choice = a.text("--multiple-choice");
@@ -164,6 +169,7 @@ int report_stop(const Arguments& a, const SignalStop& signals, bool results) {
 int evaluate_one(const Arguments& a, const Subject& subject, const api::Precision& precision,
                  const SignalStop& signals) {
   const api::Evaluation e = subject.under(0, precision, signals.token());
+  tell(a, e.notes, {});
   if (has_results(e)) fmt::print("{}", a.has("--json") ? evaluation_json(e) + "\n" : evaluation_text(e));
   return e.interrupted ? report_stop(a, signals, has_results(e)) : 0;
 }
@@ -184,6 +190,7 @@ int evaluate_policies(const Arguments& a, const Subject& subject,
     };
     try {
       api::Evaluation e = subject.under(i, precisions[i], signals.token());
+      if (i == 0) tell(a, e.notes, {});  // the rows are the same under every policy
       interrupted = e.interrupted;
       if (interrupted && !has_results(e)) break;
       r.evaluation = std::move(e);

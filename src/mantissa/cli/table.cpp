@@ -83,6 +83,10 @@ const std::vector<Option>& option_rows() {
        "passages whose last word is predicted, as in LAMBADA: JSON lines with \"text\", or plain lines "
        "(.txt)",
        "eval"},
+      {"--template", one, "NAME|FILE", "",
+       "chat template of conversations, of which only the answers count: auto, none, a built-in one, or a "
+       "Jinja file",
+       "eval"},
       {"--multiple-choice", one, "FILE", "",
        "questions: JSON lines with \"query\", \"choices\" and \"gold\", scored as in lm-evaluation-harness",
        "eval"},
@@ -125,7 +129,9 @@ const std::vector<Option>& option_rows() {
       {"--overwrite", nothing, "", "", "replace an existing file or model at OUT", "convert"},
       {"--seed", one, "S", "1", "seed of stochastic rounding", "convert"},
       {"--data-format", one, "auto|text|jsonl|tokens", "auto", "format of the data files", "convert"},
-      {"--sequence-length", one, "T", "256", "tokens per row of the data", "eval, convert"},
+      {"--sequence-length", one, "T", "256", "tokens per row of the data", "convert"},
+      {"--sequence-length", one, "T", "",
+       "tokens per row of the data; default: 256, and for conversations the model's positions", "eval"},
       // loss-scale
       {"--overflows", one, "BITS", "", "a 1 for every step that overflows, else 0", "loss-scale"},
       {"--from", one, "FILE", "", "read the overflows from a run's metrics.jsonl", "loss-scale"},

@@ -24,10 +24,16 @@ std::string scale_text(const std::optional<double>& scale) {
   return scale ? fmt::format(" {:>6}", power_text(*scale)) : "";
 }
 
+/// Returns the shares of masked and padded tokens, right-aligned under "mask" and "pad".
+std::string shares_text(const api::Step& s) {
+  if (!s.masked_share || !s.padding_share) return "";
+  return fmt::format(" {:>3.0f}% {:>3.0f}%", 100 * *s.masked_share, 100 * *s.padding_share);
+}
+
 std::string row(const api::Step& s) {
-  return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
-                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), s.tokens_per_second,
-                     100 * s.peak_share, clock_text(s.seconds_left));
+  return fmt::format("{:>6} {:>8.4f} {:>7.3f} {:>9.2e}{}{} {:>8.0f} {:>4.0f}% {:>8}", s.step, s.loss,
+                     std::abs(s.grad_norm), s.lr, scale_text(s.loss_scale), shares_text(s),
+                     s.tokens_per_second, 100 * s.peak_share, clock_text(s.seconds_left));
 }
 
 /// Returns true for about twenty round steps of a run.
@@ -71,11 +77,11 @@ void StepTable::beat(const std::stop_token& over) {
   }
 }
 
-void StepTable::header(bool scaled) {
+void StepTable::header(bool scaled, bool shares) {
   if (begun_) return;
   begun_ = true;
-  write(fmt::format("{:>6} {:>8} {:>7} {:>9}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
-                    scaled ? "  scale" : "", "tok/s", "peak", "left"));
+  write(fmt::format("{:>6} {:>8} {:>7} {:>9}{}{} {:>8} {:>5} {:>8}\n", "step", "loss", "gnorm", "lr",
+                    scaled ? "  scale" : "", shares ? " mask  pad" : "", "tok/s", "peak", "left"));
 }
 
 void StepTable::write(const std::string& text) {
@@ -94,7 +100,7 @@ void StepTable::show(const api::Step& s) {
   if (quiet_) return;
   const std::lock_guard lock(mutex_);
   step_ = s.step;
-  header(s.loss_scale.has_value());
+  header(s.loss_scale.has_value(), s.masked_share.has_value());
   if (s.skipped) print(fmt::format("skip    {}: {}", s.step, s.overflow));
   if (has_line(s) || (!live_ && is_overdue())) {
     print(row(s));

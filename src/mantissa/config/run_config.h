@@ -55,6 +55,12 @@ struct DataSection {
   std::int64_t people_min = 2, people_max = 8;  // in a puzzle
   bool shuffle = true;
   Validation validation;
+  // Of train.objective = "sft" (docs/fine-tuning.md):
+  std::string chat_template = "auto";  // or "none", a built-in template, or a Jinja file
+  std::string train_on = "assistant";  // or "last", "all"
+  std::string truncate = "refuse";     // a row longer than sequence_length; or "left", "right", "skip"
+  std::string masked_rows = "skip";    // a row without anything to train; or "refuse"
+  std::string empty_answers = "skip";  // a row with an empty answer; or "train", "refuse"
   bool packing = false;
   std::vector<double> weights;  // of the sources; empty: one stream
   std::int64_t separator = -1;  // ends a document in token files; -1: as their headers state

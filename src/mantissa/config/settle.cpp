@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/config/observed.h"
 #include "mantissa/config/optimizer.h"
+#include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/steps.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -72,6 +75,46 @@ void check_puzzles(const RunConfig& config, const Entries& entries) {
   if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
   refuse(*entries.find("data", "people_min"),  // its default is the smallest valid value
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
+}
+
+/// Refuses a misspelt name of a built-in template: a file's name has a folder or an extension, or exists.
+void check_template(const RunConfig& config, const Entry& entry) {
+  const Option& option = *find_option("data", "template");
+  const std::filesystem::path path = config.data.chat_template;
+  std::error_code error;  // ignored for inaccessible paths
+  if (path.is_relative() || path.has_extension() || std::filesystem::exists(path, error)) return;
+  refuse(entry, fmt::format("unknown template{} (choices: {}, or a Jinja file)",
+                            did_you_mean(path.filename().string(), option.choices), list_of(option.choices)));
+}
+
+/// Checks the keys of supervised fine-tuning, and sets the defaults that users of it expect.
+void settle_sft(RunConfig& config, const Entries& entries) {
+  constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
+  if (config.train.objective != "sft") {
+    for (const char* key : {"template", "train_on", "truncate", "masked_rows", "empty_answers"}) {
+      // A printed config has all keys.
+      const Option* option = find_option("data", key);
+      RunConfig defaults;
+      const bool changed = toml_text(option->slot(config)) != toml_text(option->slot(defaults));
+      if (const Entry* entry = entries.find("data", key); entry != nullptr && changed)
+        refuse(*entry, "only train.objective = \"sft\" uses it; set the objective, or remove the key");
+    }
+    return;
+  }
+  if (const Entry* entry = entries.find("data", "template"); entry != nullptr) check_template(config, *entry);
+  if (const Entry* entry = entries.find("data", "format");
+      entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
+    refuse(*entry, "train.objective = \"sft\" reads JSON lines; write \"jsonl\"");
+  }
+  if (config.data.packing && config.batch.leaf > 1) {
+    refuse(*entries.find("batch", "leaf"),
+           "with data.packing every row of the data is a leaf; remove the key");
+  }
+  if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
+  if (entries.find("schedule", "warmup_steps") == nullptr) {
+    config.schedule.warmup_steps =
+        static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
+  }
 }
 
 void check_mixture(const RunConfig& config, const Entries& entries) {
@@ -144,6 +187,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_puzzles(config, entries);
   check_mixture(config, entries);
   settle_batch(config, entries, divided);
+  settle_sft(config, entries);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);
   settle_run(config, entries.file);

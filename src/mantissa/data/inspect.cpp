@@ -29,18 +29,35 @@ Lengths lengths_of(std::vector<std::int64_t> lengths) {
           sum / static_cast<double>(lengths.size())};
 }
 
-/// Returns the beginning of a row as text, or as ids.
+/// Returns the beginning of a row as text, or as ids. Parts that are not predicted are in brackets if the
+/// rest of the row is.
 std::string beginning(const text::StepData& row, const tokenizer::Tokenizer* tokenizer) {
-  constexpr std::size_t kTokens = 48;
-  std::vector<std::int32_t> ids(
-      row.ids.begin(), row.ids.begin() + static_cast<std::ptrdiff_t>(std::min(kTokens, row.ids.size())));
+  // Of a conversation the beginnings of all parts, so that an answer is shown after a long prompt.
+  constexpr std::size_t kTokens = 48, kOfPart = 24;
+  const std::size_t count = row.weighted() ? row.ids.size() : std::min(kTokens, row.ids.size());
+  const auto masked = [&](std::size_t t) {
+    return row.weighted() && (t == 0 || row.targets[t - 1] < 0 || row.weights[t - 1] == 0);
+  };
+  const bool marks = row.predicted() + 1 < static_cast<std::int64_t>(row.ids.size());
   std::string text;
-  if (tokenizer == nullptr) {
-    for (const std::int32_t id : ids) text += fmt::format("{}{}", text.empty() ? "" : " ", id);
-    return text;
+  for (std::size_t begin = 0; begin < count;) {
+    std::size_t end = begin + 1;
+    while (end < count && masked(end) == masked(begin)) ++end;
+    const bool cut = marks && end - begin > kOfPart;
+    std::vector<std::int32_t> ids(row.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                                  row.ids.begin() + static_cast<std::ptrdiff_t>(cut ? begin + kOfPart : end));
+    std::string part;
+    if (tokenizer == nullptr) {
+      for (const std::int32_t id : ids) part += fmt::format("{}{}", part.empty() ? "" : " ", id);
+    } else {
+      std::erase_if(ids, [&](std::int32_t id) { return !tokenizer->known(id); });
+      part = tokenizer->decode(ids);
+    }
+    if (cut) part += "…";
+    text += marks && masked(begin) ? "[[" + part + "]]" : part;
+    begin = end;
   }
-  std::erase_if(ids, [&](std::int32_t id) { return !tokenizer->known(id); });
-  return tokenizer->decode(ids);
+  return text;
 }
 
 /// Counts over all rows.

@@ -9,8 +9,10 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/data/puzzles.h"
+#include "mantissa/data/sft_rows.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
+#include "mantissa/text/readers.h"
 #include "mantissa/text/sources.h"
 #include "mantissa/tokenizer/kinds.h"
 
@@ -154,12 +156,29 @@ text::Dataset stored_set(const model::ModelConfig& model, Memory memory,
   return {std::move(memory.tokens), options, "tokens in memory"};
 }
 
+/// Returns the rows of conversations, one part, or one for each of data.weights.
+text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig& model,
+                      const text::Dataset::Options& options, std::vector<std::string>* notes) {
+  const config::DataSection& data = config.data;
+  std::vector<text::Dataset::Part> parts;
+  if (data.weights.empty()) parts.push_back({text::listed(sft_rows(config, model, data.source, notes))});
+  for (std::size_t s = 0; s < data.weights.size(); ++s) {
+    const std::string& files = data.source[s];
+    parts.push_back({text::listed(sft_rows(config, model, {files}, notes)), data.weights[s], files});
+  }
+  text::Dataset set(std::move(parts), options, source_name(config));
+  if (!data.validation.files.empty())
+    set.hold_out(text::listed(sft_rows(config, model, data.validation.files, notes)));
+  return set;
+}
+
 text::Dataset training_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
-                           const text::Dataset::Options& options) {
+                           const text::Dataset::Options& options, std::vector<std::string>* notes) {
   check_one_kind(memory);
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
   check_bytes(config, model);
+  if (config.train.objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
   text::Dataset set(source_parts(config, model, *tokenizer), options, source_name(config));
   if (!config.data.validation.files.empty())
@@ -185,16 +204,20 @@ text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_
 
 }  // namespace
 
-text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory) {
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                           std::vector<std::string>* notes) {
+  const std::vector<std::string>& held_out_files = config.data.validation.files;
+  const bool sft = config.train.objective == "sft" && !memory.any();
+  const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
   text::Dataset::Options options;
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
-  const bool apart = !memory.held_out.empty() || (!memory.any() && !config.data.validation.files.empty());
   options.validation = apart ? 0 : config.data.validation.share;
   options.seed = config.run.seed;
+  options.packs = sft && config.data.packing;
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
-  text::Dataset set = training_set(config, model, std::move(memory), options);
+  text::Dataset set = training_set(config, model, std::move(memory), options, notes);
   if (!held_out.empty()) set.hold_out(std::move(held_out));
   return set;
 }
@@ -267,6 +290,45 @@ text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window
     predicted = end;
     text::append_row(row, w, data);
   }
+  return data;
+}
+
+bool holds_conversations(const std::vector<std::string>& files, const std::string& format) {
+  if (names_puzzles(files) || (format != "auto" && format != "jsonl")) return false;
+  const std::string first = text::expand_files(files).front();
+  if (format == "auto" && !text::is_jsonl(first)) return false;
+  bool found = false;
+  text::read_json_lines(first, [&](const nlohmann::ordered_json& row, std::int64_t) {
+    found = text::is_conversation(row);
+    return false;
+  });
+  return found;
+}
+
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                           const std::string& template_name, std::int64_t sequence_length,
+                           std::vector<std::string>& notes) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
+  if (tokenizer == nullptr)
+    throw ConfigError(fmt::format("--data {}: {}", files.front(), why_no_tokenizer(source)));
+  std::optional<ChatFormat> format;
+  if (template_name != "none") {
+    format.emplace(source, template_name, "--template");
+    format->fix_date();
+  }
+  constexpr std::int64_t kUnlimited = std::int64_t{1} << 24;
+  const std::int64_t positions = source.config.max_position_embeddings;
+  SftRules rules;
+  rules.truncate = "left";
+  rules.sequence_length = sequence_length > 0 ? sequence_length : positions > 0 ? positions : kUnlimited;
+  SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, source.config.vocab_size);
+  const std::vector<text::Row> rows = encode_all(encoder, files, held_out_puzzles());
+  notes.push_back(describe(encoder.counts(), rules, files.front()));
+  if (rows.empty())
+    throw ConfigError(fmt::format("--data {}: no row has an answer to predict", files.front()));
+  text::StepData data = text::empty_step(static_cast<std::int64_t>(rows.size()), encoder.counts().longest);
+  for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
+  data.sequence_length = data.longest();
   return data;
 }
 

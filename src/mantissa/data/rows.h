@@ -25,9 +25,10 @@ struct Memory {
 
 /// Returns the rows of [data] for `model`, or those of `memory` unless it is empty. Throws ConfigError for
 /// text if data.tokenizer does not fit the config's model, and for invalid ids, labels, weights and numbers
-/// of rows.
+/// of rows. Under train.objective = "sft" the rows are those of conversations; adds a line about them to
+/// `notes` unless it is null.
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
-                           Memory memory = {});
+                           Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
 /// Adds a note on entries of the vocabulary that cannot occur in the data, if there are any.
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
@@ -37,10 +38,21 @@ void add_note(const config::RunConfig& config, const model::ModelConfig& model, 
 text::StepData file_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                          const std::string& format, std::int64_t sequence_length);
 
-/// Returns windows of `window` tokens of the same stream that begin every `stride` tokens, up to the one that
-/// reaches its end. A window predicts the tokens after those of the window before it, but never its own first
-/// one: with stride < window, every token but the first is predicted once. Throws ConfigError as above, and
-/// unless 2 ≤ window and 1 ≤ stride ≤ window.
+/// Returns the conversations of files in order, of which only the answers are predicted, by the model's
+/// tokenizer and its chat template, or the template that `template_name` names. A row longer than
+/// `sequence_length`, or, if that is 0, than the model's positions, loses ids on its left. Adds a line about
+/// the rows to `notes`. Throws ConfigError if the model has no tokenizer or no template.
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                           const std::string& template_name, std::int64_t sequence_length,
+                           std::vector<std::string>& notes);
+
+/// Returns true if the first row of the first file is a conversation, without a document in "text".
+bool holds_conversations(const std::vector<std::string>& files, const std::string& format);
+
+/// Returns windows of `window` tokens of the stream of files that begin every `stride` tokens, up to the one
+/// that reaches its end. A window predicts the tokens after those of the window before it, but never its own
+/// first one: with stride < window, every token but the first is predicted once. Throws ConfigError as
+/// file_rows(), and unless 2 ≤ window and 1 ≤ stride ≤ window.
 text::StepData file_windows(const weights::ModelSource& source, const std::vector<std::string>& files,
                             const std::string& format, std::int64_t window, std::int64_t stride);
 text::StepData windows_of(std::span<const std::int32_t> ids, std::int64_t window, std::int64_t stride,

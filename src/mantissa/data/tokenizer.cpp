@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mantissa/base/error.h"
+#include "mantissa/chat/templates.h"
 #include "mantissa/gguf/gguf_file.h"
 #include "mantissa/io/file.h"
 #include "mantissa/tokenizer/kinds.h"
@@ -105,7 +106,11 @@ std::unique_ptr<tokenizer::Tokenizer> tokenizer_of(const config::RunConfig& conf
                   why_no_tokenizer(source)));
 }
 
-std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config::RunConfig& config) {
+namespace {
+
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+Files own_files(const config::RunConfig& config) {
   const std::string& spec = config.data.tokenizer;
   if (spec == "byte") return {};
   std::error_code error;
@@ -119,7 +124,7 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   if (of_model) file = tokenizer_file(origin_of(config.model, {}).directory);
   if (directory) file = tokenizer::find_in_directory(tokenizer::files_directory(spec));
   if (file.empty()) return {};
-  std::vector<std::pair<std::string, std::string>> files;
+  Files files;
   const auto take = [&](const std::filesystem::path& from, const std::string& name) {
     files.emplace_back(name, io::read_text_file(from, kLargestTokenizerFile));
   };
@@ -135,6 +140,21 @@ std::vector<std::pair<std::string, std::string>> files_of_tokenizer(const config
   for (const char* name : kOtherForms) {
     if (own != name && std::filesystem::exists(beside / name, error)) take(beside / name, name);
   }
+  return files;
+}
+
+}  // namespace
+
+Files files_of_tokenizer(const config::RunConfig& config) {
+  Files files = own_files(config);
+  const std::string& name = config.data.chat_template;
+  if (config.train.objective != "sft" || name == "auto" || name == "none") return files;
+  // The model answers under the template that it was trained with.
+  constexpr const char* kFile = "chat_template.jinja";
+  constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
+  const auto builtin = chat::builtin_template(name);
+  std::erase_if(files, [&](const auto& file) { return file.first == kFile; });
+  files.emplace_back(kFile, builtin ? std::string(*builtin) : io::read_text_file(name, kLargestTemplate));
   return files;
 }
 

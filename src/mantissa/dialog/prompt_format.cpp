@@ -1,23 +1,16 @@
 #include "mantissa/dialog/prompt_format.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "mantissa/base/error.h"
-#include "mantissa/base/suggest.h"
-#include "mantissa/chat/templates.h"
 #include "mantissa/data/tokenizer.h"
-#include "mantissa/io/file.h"
 #include "mantissa/rollout/complete.h"
 #include "mantissa/text/known_ids.h"
 
 namespace mantissa::dialog {
 namespace {
-
-constexpr std::string_view kAuto = "auto";
-constexpr std::uint64_t kLargestTemplate = std::uint64_t{16} << 20;
 
 std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource& source) {
   if (auto bytes = data::tokenizer_of(source)) return bytes;
@@ -31,44 +24,6 @@ std::unique_ptr<tokenizer::Tokenizer> read_tokenizer(const weights::ModelSource&
   return tokenizer::make_tokenizer(source.directory.string());
 }
 
-/// Returns the chat template of the model, or null.
-std::optional<chat::ModelTemplate> own_template(const weights::ModelSource& source) {
-  if (source.files == nullptr) {
-    return source.directory.empty() ? std::nullopt : chat::find_model_template(source.directory);
-  }
-  const auto config = weights::beside_weights(source, "tokenizer_config.json");
-  return config ? chat::find_template_in(*config, source.weights) : std::nullopt;
-}
-
-nlohmann::ordered_json tokens_of(const weights::ModelSource& source) {
-  if (source.files != nullptr) {
-    const auto config = weights::beside_weights(source, "tokenizer_config.json");
-    if (config) return chat::special_tokens_in(*config, source.weights);
-  }
-  return source.directory.empty() ? nlohmann::ordered_json::object() : chat::special_tokens(source.directory);
-}
-
-chat::Template choose_template(const weights::ModelSource& source, const std::string& name) {
-  const std::vector<std::string> builtin = chat::builtin_template_names();
-  if (name != kAuto) {
-    if (const auto text = chat::builtin_template(name)) return chat::Template::parse(*text, name);
-    std::error_code error;  // an inaccessible file does not exist
-    const bool exists = std::filesystem::exists(name, error);
-    if (exists || name.find('/') != std::string::npos || name.ends_with(".jinja"))
-      return chat::Template::parse(io::read_text_file(name, kLargestTemplate), name);
-    const auto near = nearest(name, builtin);
-    throw ConfigError(fmt::format("--template {}: expected auto, a file, or one of {}{}", io::in_quotes(name),
-                                  fmt::join(builtin, ", "),
-                                  near ? fmt::format("; did you mean {}?", *near) : ""));
-  }
-  if (const auto own = own_template(source)) return chat::Template::parse(own->source, own->name);
-  const std::filesystem::path& where = source.files == nullptr ? source.directory : source.weights;
-  throw ConfigError(
-      fmt::format("{}: no chat template. Fix: choose a built-in one with --template: {}, or give a Jinja "
-                  "file",
-                  where.empty() ? "the model" : where.string(), fmt::join(builtin, ", ")));
-}
-
 }  // namespace
 
 nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
@@ -80,13 +35,12 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
     : vocabulary_(source.config.vocab_size),
       tokenizer_(read_tokenizer(source)),
-      special_tokens_(tokens_of(source)),
-      template_(choose_template(source, template_name)) {
+      format_(source, template_name, "--template") {
   find_ends(source);
 }
 
 std::string PromptFormat::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
-  return template_.render(chat::chat_context(to_json(messages), add_generation_prompt, special_tokens_)).text;
+  return format_.render(to_json(messages), add_generation_prompt).text;
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {

@@ -9,7 +9,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "mantissa/chat/template.h"
+#include "mantissa/data/chat_format.h"
 #include "mantissa/tokenizer/tokenizer.h"
 #include "mantissa/weights/model_files.h"
 
@@ -42,7 +42,7 @@ class PromptFormat {
 
   const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
   /// Returns the template's file or built-in name.
-  const std::string& template_name() const { return template_.name(); }
+  const std::string& template_name() const { return format_.name(); }
 
  private:
   std::string render(const std::vector<Message>& messages, bool add_generation_prompt) const;
@@ -50,8 +50,7 @@ class PromptFormat {
 
   std::int64_t vocabulary_;  // of the model
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
-  nlohmann::ordered_json special_tokens_;
-  chat::Template template_;
+  data::ChatFormat format_;
   std::vector<std::int32_t> ends_;
 };
 

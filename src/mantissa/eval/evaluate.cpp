@@ -60,7 +60,7 @@ std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
 Evaluation loss_over(const weights::ModelSource& source, const precision::Policy& policy,
                      const text::StepData& rows, const tokenizer::Tokenizer* text,
                      const runtime::Device& device, const std::stop_token& stop) {
-  const std::int64_t length = rows.sequence_length;
+  const std::int64_t length = rows.longest();
   const auto program = runtime::compile(model::build_log_prob(source.config, length, length, false), policy,
                                         row_options(length), device);
   plan::check_rules(*program);
@@ -78,7 +78,7 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
     const double weight = rows.weight_of(done);
     e.rows.push_back({weight > 0 ? -of_row / weight : 0, weight});
   }
-  add_time(e, std::chrono::duration<double>(Clock::now() - start).count(), done * length);
+  add_time(e, std::chrono::duration<double>(Clock::now() - start).count(), rows.begin(done));
   e.interrupted = done < rows.rows;
   e.tokens = rows.predicted(done);
   e.loss = done == 0 ? 0 : -sum / rows.total_weight(done);
@@ -161,10 +161,21 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (!files.choices.name.empty()) questions = read_choices(source, files.choices);
   Evaluation e;
   const bool kk = data::names_puzzles(files.names);
-  if (!files.names.empty()) {
+  const bool answers = !files.names.empty() &&
+                       (!files.chat_template.empty() || data::holds_conversations(files.names, files.format));
+  if (answers) {
+    std::vector<std::string> notes;
+    const text::StepData rows =
+        data::answer_rows(source, files.names, files.chat_template.empty() ? "auto" : files.chat_template,
+                          files.sequence_length, notes);
+    e = loss_over(source, policy, rows, nullptr, device, stop);
+    e.notes = std::move(notes);
+  } else if (!files.names.empty()) {
+    constexpr std::int64_t kTextLength = 256;
+    const std::int64_t length = files.sequence_length > 0 ? files.sequence_length : kTextLength;
     const text::StepData all =
         files.window > 0 ? data::file_windows(source, files.names, files.format, files.window, files.stride)
-                         : data::file_rows(source, files.names, files.format, files.sequence_length);
+                         : data::file_rows(source, files.names, files.format, length);
     const bool text = kk || text::holds_text(files.names, files.format);
     const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? data::tokenizer_of(source) : nullptr;
     e = loss_over(source, policy, all, tokenizer.get(), device, stop);

@@ -47,6 +47,7 @@ struct Evaluation {
   std::size_t weight_bytes = 0;  // of the masters and copies that the steps read
   double seconds = 0;            // of the rows and the last words, without reading the weights
   double tokens_per_second = 0;
+  std::vector<std::string> notes = {};  // about the rows of conversations
 };
 
 /// Files, or {"kk"} for held-out puzzles, of which `puzzles` are also answered. Without names, no loss is
@@ -54,9 +55,12 @@ struct Evaluation {
 struct Files {
   std::vector<std::string> names;
   std::string format = "auto";
-  std::int64_t sequence_length = 256;
+  std::int64_t sequence_length = 0;  // of text 256 if 0; conversations: data::answer_rows()
   std::int64_t puzzles = 0;
   PassageFile passages = {};
+  /// The chat template of conversations, of which only the answers count. Empty: "auto" if the files hold
+  /// conversations, otherwise the data are text.
+  std::string chat_template = {};
   PassageFile choices = {};  // JSON lines (choices.h)
   /// Above 0: instead of rows of sequence_length, windows of this many tokens that begin every `stride`
   /// tokens; each token is predicted once, by the first window with tokens before it.

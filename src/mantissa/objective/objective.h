@@ -68,8 +68,8 @@ class Objective {
   virtual Outcome end() = 0;
 };
 
-/// Returns the objective of pretraining: Σ weight · (−log p) / Σ weight over the targets. Sums are f64: each
-/// chunk of 4096 tokens in order, then the chunks in order.
+/// Returns the objective of pretraining and of supervised fine-tuning: Σ weight · (−log p) / Σ weight over
+/// the targets. Sums are f64: each chunk of 4096 tokens in order, then the chunks in order.
 std::unique_ptr<Objective> pretraining();
 
 enum class Pass : std::uint8_t { train, evaluate };

@@ -8,7 +8,6 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
-#include "mantissa/text/permutation.h"
 
 namespace mantissa::text {
 namespace {
@@ -38,13 +37,12 @@ Dataset::Dataset(std::vector<Row> rows, const Options& options, std::string name
 Dataset::Dataset(std::vector<Part> parts, const Options& options, std::string name)
     : options_(options), name_(std::move(name)) {
   check_options();
-  std::vector<double> weights;
   for (Part& part : parts) {
     sources_.push_back({std::move(part.rows), part.name.empty() ? name_ : std::move(part.name)});
-    weights.push_back(part.weight);
+    weights_.push_back(part.weight);
   }
-  if (sources_.size() > 1) mixture_.emplace(std::move(weights), options_.seed);
   split();
+  arrange();
 }
 
 Dataset::Dataset(RowSource source, std::int64_t vocabulary, const Options& options, std::string name)
@@ -83,6 +81,20 @@ void Dataset::split() {
   }
 }
 
+void Dataset::arrange() {
+  std::vector<std::int64_t> rows;
+  for (const Source& source : sources_) rows.push_back(source.train);
+  order_ = RowOrder(std::move(rows), weights_, options_.shuffle, options_.seed);
+  if (!options_.packs) return;
+  std::vector<std::shared_ptr<const RowStore>> stores;
+  for (const Source& source : sources_) stores.push_back(source.rows);
+  const auto length = [order = order_, stores = std::move(stores)](std::int64_t row) {
+    const RowPlace place = order.at(row, 1, 0);
+    return stores[place.source]->length(place.row);
+  };
+  packs_ = std::make_shared<Packs>(length, options_.sequence_length);
+}
+
 void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
   for (Source& source : sources_) {
     source.train += source.held_out;
@@ -91,6 +103,7 @@ void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
   train_ += held_out_;
   held_out_ = rows->rows();
   held_out_rows_ = std::move(rows);
+  if (!sources_.empty()) arrange();
 }
 
 std::int64_t Dataset::training_rows() const {
@@ -126,16 +139,9 @@ std::int64_t Dataset::tokens() const {
   return sum;
 }
 
-void Dataset::append(std::size_t s, std::int64_t epoch, std::int64_t row, StepData& data) const {
-  const Source& source = sources_[s];
-  if (options_.shuffle) {
-    // Sources of equal size have different orders.
-    const std::uint64_t seed = s == 0 ? options_.seed : options_.seed ^ hash_name("source") * s;
-    const Permutation order(static_cast<std::uint64_t>(source.train), seed,
-                            static_cast<std::uint64_t>(epoch));
-    row = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(row)));
-  }
-  source.rows->append(row, source.origin + row, data);
+void Dataset::append(const RowPlace& place, StepData& data) const {
+  const Source& source = sources_[place.source];
+  source.rows->append(place.row, source.origin + place.row, data);
 }
 
 StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size) const {
@@ -145,6 +151,7 @@ StepData Dataset::from_source(std::int64_t step, std::int64_t global_batch_size)
                                   counted(rows.size(), "row"), step, global_batch_size));
   }
   StepData data = empty_step(global_batch_size, options_.sequence_length);
+  data.sequence = static_cast<std::uint64_t>((step - 1) * global_batch_size);
   for (std::size_t r = 0; r < rows.size(); ++r) {
     check_row(rows[r], options_.sequence_length, vocabulary_,
               fmt::format("{}, step {}, row {}", name_, step, r));
@@ -161,31 +168,24 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
                     global_batch_size));
   }
   if (source_) return from_source(step, global_batch_size);
+  if (packs_ != nullptr) return from_packs(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
-  if (mixture_) {
-    constexpr std::int64_t kMost = std::int64_t{1} << 52;  // a whole number of a double
-    if (step - 1 > kMost / global_batch_size)
-      throw ConfigError(fmt::format("{}: step {} is beyond the order of mixed sources", name_, step));
-    for (std::int64_t i = 0; i < global_batch_size; ++i) {
-      const MixedRow row = mixture_->at((step - 1) * global_batch_size + i);
-      const std::int64_t rows = sources_[row.source].train;
-      append(row.source, row.number / rows, row.number % rows, data);
-    }
-  } else {
-    // Rows are counted over all epochs, so an epoch may begin within a batch. The remainder is computed in
-    // two steps because step * global_batch_size can overflow.
-    const std::int64_t before = step - 1;
-    std::int64_t epoch = before / train_ * global_batch_size;
-    const std::int64_t rest = before % train_ * global_batch_size;
-    epoch += rest / train_;
-    std::int64_t row = rest % train_;
-    for (std::int64_t i = 0; i < global_batch_size; ++i) {
-      append(0, epoch, row, data);
-      if (++row < train_) continue;
-      row = 0;
-      ++epoch;
-    }
-  }
+  data.sequence = static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
+  // Rows are counted over all epochs, so an epoch may begin within a batch.
+  for (std::int64_t i = 0; i < global_batch_size; ++i)
+    append(order_.at(step - 1, global_batch_size, i), data);
+  check_weight(data, name_, fmt::format("step {}", step));
+  return data;
+}
+
+StepData Dataset::from_packs(std::int64_t step, std::int64_t global_batch_size) const {
+  const std::int64_t pack = (step - 1) * global_batch_size, first = packs_->first_row(pack);
+  const std::int64_t rows = packs_->first_row(pack + global_batch_size) - first;
+  StepData data = empty_step(rows, options_.sequence_length);
+  data.sequence = static_cast<std::uint64_t>(first);
+  for (std::int64_t i = 0; i < rows; ++i) append(order_.at(first + i, 1, 0), data);
+  for (std::int64_t p = 0; p <= global_batch_size; ++p)
+    data.packs.push_back(packs_->first_row(pack + p) - first);
   check_weight(data, name_, fmt::format("step {}", step));
   return data;
 }
@@ -208,6 +208,7 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
   } else {
     for (std::int64_t i = first; i < first + count; ++i) held_out_rows_->append(i, i, data);
   }
+  if (options_.packs) pack_rows(data);
   if (count > 0) check_weight(data, name_, "the held-out rows");
   return data;
 }

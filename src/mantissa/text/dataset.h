@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "mantissa/text/mixture.h"
 #include "mantissa/text/row.h"
+#include "mantissa/text/row_order.h"
 #include "mantissa/text/row_store.h"
 
 namespace mantissa::text {
@@ -27,6 +27,7 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
+    bool packs = false;  // a batch has packs of consecutive rows instead of rows (row_order.h)
   };
   /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
   /// sequence.
@@ -52,8 +53,8 @@ class Dataset {
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
   /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
-  /// arguments. Throws ConfigError if no token of the step has a weight, or if a source returns other than
-  /// `global_batch_size` rows or a row that does not pass check_row().
+  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
+  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of those for training, in the order of the data. Throws ConfigError
   /// if they are out of range.
@@ -79,15 +80,20 @@ class Dataset {
   void check_options() const;
   /// Splits the rows of each source into training and held-out ones.
   void split();
+  /// Sets the order of the training rows, and their packs.
+  void arrange();
   StepData from_source(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of the training or held-out rows of all sources.
   StepData rows_of(std::int64_t first, std::int64_t count, std::int64_t Source::*rows,
                    std::int64_t (*begin)(const Source&)) const;
-  /// Appends row `row` of an epoch of a source.
-  void append(std::size_t source, std::int64_t epoch, std::int64_t row, StepData& data) const;
+  /// Appends the row at `place`.
+  void append(const RowPlace& place, StepData& data) const;
+  StepData from_packs(std::int64_t step, std::int64_t global_batch_size) const;
 
   std::vector<Source> sources_;
-  std::optional<Mixture> mixture_;
+  std::vector<double> weights_;  // of the sources
+  RowOrder order_;
+  std::shared_ptr<Packs> packs_;                   // of the training rows, if options_.packs
   std::shared_ptr<const RowStore> held_out_rows_;  // of hold_out()
   RowSource source_;
   std::int64_t vocabulary_ = 0;  // of source_'s ids

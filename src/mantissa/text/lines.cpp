@@ -11,7 +11,10 @@ bool Lines::next(std::string& line) {
   line.clear();
   ++number_;
   while (true) {
-    if (at_ == chunk_.size() && !refill()) return !line.empty();
+    if (at_ == chunk_.size() && !refill()) {
+      ended_ = false;
+      return !line.empty();
+    }
     const std::size_t end = chunk_.find('\n', at_);
     line.append(chunk_, at_, end == std::string::npos ? end : end - at_);
     at_ = end == std::string::npos ? chunk_.size() : end + 1;

@@ -21,6 +21,8 @@ class Lines {
   bool next(std::string& line);
   /// Returns the number of the last line, from 1.
   std::int64_t number() const { return number_; }
+  /// Returns true if the last line ended by its terminator, not by the end of the file.
+  bool ended() const { return ended_; }
   const ByteReader& input() const { return input_; }
 
  private:
@@ -30,6 +32,7 @@ class Lines {
   std::string chunk_;
   std::size_t at_ = 0;
   std::int64_t number_ = 0;
+  bool ended_ = true;
 };
 
 }  // namespace mantissa::text

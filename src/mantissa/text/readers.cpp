@@ -34,26 +34,32 @@ void require_utf8(const std::string& line, const std::string& path, std::int64_t
                               invalid + 1, what));
 }
 
-// Returns the document of line `number`, in the first of `fields`. `line` is one JSON object.
-std::string document_of(const std::string& line, const std::string& path, std::int64_t number,
-                        std::span<const char* const> fields) {
+// Returns the value of line `number`. `whole`: the line has its end.
+template <class Value>
+Value json_of(const std::string& line, const std::string& path, std::int64_t number, bool whole = true) {
   require_utf8(line, path, number, "JSON");
   const auto not_json = [&](std::size_t byte) {
-    return FileError(fmt::format("{}:{}: not JSON at byte {} of the line; every line must be one JSON object",
-                                 path, number, byte));
+    return FileError(fmt::format(
+        "{}:{}: not JSON at byte {} of the line; every line must be one JSON object{}", path, number, byte,
+        whole ? "" : ". The file ends within this line: check that it is complete"));
   };
   if (const std::size_t zero = line.find('\0'); zero != std::string::npos) {  // the parser would stop there
     throw not_json(zero + 1);
   }
-  nlohmann::json row;
   try {
-    row = nlohmann::json::parse(line);
+    return Value::parse(line);
   } catch (const nlohmann::json::parse_error& error) {
     throw not_json(error.byte);
   } catch (const nlohmann::json::exception&) {
     throw FileError(fmt::format(
         "{}:{}: a number of the line is out of range; write it as a string or remove it", path, number));
   }
+}
+
+// Returns the document of line `number`, in the first of `fields`. `line` is one JSON object.
+std::string document_of(const std::string& line, const std::string& path, std::int64_t number,
+                        std::span<const char* const> fields) {
+  const auto row = json_of<nlohmann::json>(line, path, number);
   for (const char* name : fields) {
     const auto field = row.is_object() ? row.find(name) : row.end();
     if (field != row.end() && field->is_string()) return field->get<std::string>();
@@ -108,6 +114,19 @@ std::vector<LineDocument> read_line_documents(const std::string& path, std::int6
     documents.push_back({plain ? line : document_of(line, path, lines.number(), fields), lines.number()});
   }
   return documents;
+}
+
+void read_json_lines(const std::string& path, const JsonLine& take) {
+  Lines lines(path);
+  for (std::string line; lines.next(line);) {
+    if (is_blank(line)) continue;
+    auto row = json_of<nlohmann::ordered_json>(line, path, lines.number(), lines.ended());
+    if (!row.is_object()) {
+      throw FileError(fmt::format("{}:{}: is a JSON {}; every line must be one JSON object", path,
+                                  lines.number(), row.type_name()));
+    }
+    if (!take(std::move(row), lines.number())) return;
+  }
 }
 
 void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus) {

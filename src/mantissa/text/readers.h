@@ -4,6 +4,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -50,6 +52,11 @@ class JsonLines {
 /// document. A document is in the first of `fields` that a JSON object has.
 std::vector<LineDocument> read_line_documents(const std::string& path, std::int64_t most,
                                               std::span<const char* const> fields = kTextField);
+
+/// Passes each line of a file of JSON lines to `take`, until it returns false, with its number from 1. Skips
+/// blank lines. Throws FileError with the line if it is not a JSON object.
+using JsonLine = std::function<bool(nlohmann::ordered_json row, std::int64_t line)>;
+void read_json_lines(const std::string& path, const JsonLine& take);
 
 /// Appends the ids of a token file. Checks all of them if there are at most 2^28.
 void append_token_file(const std::string& path, std::int64_t vocabulary, Corpus& corpus);

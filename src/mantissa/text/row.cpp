@@ -53,40 +53,50 @@ std::vector<bool> begins_of_documents(const Row& row) {
   return begins;
 }
 
-/// Appends the lengths of the documents' inputs and of the padding.
+/// Appends the lengths of the documents' inputs.
 void append_documents(const Row& row, StepData& step) {
   if (row.documents.empty() && step.documents.empty()) return;
   step.documents.resize(step.origin.size());
   if (row.documents.empty()) return;
   std::vector<std::int64_t> lengths = row.documents;
-  const std::int64_t left = step.sequence_length - std::ssize(row.ids);
-  if (left > 0) lengths.push_back(left);
-  if (left < 0) --lengths.back();  // the last id is only predicted
+  --lengths.back();  // the last id is only predicted
   step.documents.back() = std::move(lengths);
 }
 
 }  // namespace
 
+std::int64_t StepData::begin(std::int64_t r) const {
+  return begins.empty() ? r * sequence_length : begins[static_cast<std::size_t>(r)];
+}
+
+std::int64_t StepData::longest() const {
+  if (begins.empty()) return sequence_length;
+  std::int64_t most = 0;
+  for (std::int64_t r = 0; r < rows; ++r) most = std::max(most, length(r));
+  return most;
+}
+
+std::int64_t StepData::unit_row(std::int64_t unit) const {
+  return packs.empty() ? unit : packs[static_cast<std::size_t>(unit)];
+}
+
 std::int32_t StepData::target(std::int64_t r, std::int64_t t) const {
-  if (!targets.empty()) return targets[static_cast<std::size_t>(r * sequence_length + t)];
-  return ids[static_cast<std::size_t>(r * (sequence_length + 1) + t + 1)];
+  return targets_of(r)[static_cast<std::size_t>(t)];
 }
 
 std::span<const std::int32_t> StepData::ids_of(std::int64_t r) const {
-  return std::span(ids).subspan(static_cast<std::size_t>(r * (sequence_length + 1)),
-                                static_cast<std::size_t>(sequence_length));
+  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r), static_cast<std::size_t>(length(r)));
 }
 
 std::span<const std::int32_t> StepData::targets_of(std::int64_t r) const {
-  const auto length = static_cast<std::size_t>(sequence_length);
-  if (!targets.empty()) return std::span(targets).subspan(static_cast<std::size_t>(r) * length, length);
-  return std::span(ids).subspan(static_cast<std::size_t>(r) * (length + 1) + 1, length);
+  const auto count = static_cast<std::size_t>(length(r));
+  if (!targets.empty()) return std::span(targets).subspan(static_cast<std::size_t>(begin(r)), count);
+  return std::span(ids).subspan(static_cast<std::size_t>(begin(r) + r) + 1, count);
 }
 
 std::span<const float> StepData::weights_of(std::int64_t r) const {
   if (weights.empty()) return {};
-  const auto length = static_cast<std::size_t>(sequence_length);
-  return std::span(weights).subspan(static_cast<std::size_t>(r) * length, length);
+  return std::span(weights).subspan(static_cast<std::size_t>(begin(r)), static_cast<std::size_t>(length(r)));
 }
 
 std::span<const std::int64_t> StepData::documents_of(std::int64_t r) const {
@@ -95,21 +105,21 @@ std::span<const std::int64_t> StepData::documents_of(std::int64_t r) const {
 }
 
 std::int64_t StepData::predicted(std::int64_t first) const {
-  if (targets.empty()) return first * sequence_length;
-  return std::count_if(targets.begin(), targets.begin() + first * sequence_length,
+  if (targets.empty()) return begin(first);
+  return std::count_if(targets.begin(), targets.begin() + begin(first),
                        [](std::int32_t target) { return target >= 0; });
 }
 
 double StepData::total_weight(std::int64_t first) const {
-  const std::int64_t tokens = first * sequence_length;
-  if (weights.empty()) return static_cast<double>(tokens);
+  const std::int64_t count = begin(first);
+  if (weights.empty()) return static_cast<double>(count);
   double sum = 0;
-  for (std::int64_t t = 0; t < tokens; ++t) sum += static_cast<double>(weights[static_cast<std::size_t>(t)]);
+  for (std::int64_t t = 0; t < count; ++t) sum += static_cast<double>(weights[static_cast<std::size_t>(t)]);
   return sum;
 }
 
 double StepData::weight_of(std::int64_t r) const {
-  if (weights.empty()) return static_cast<double>(sequence_length);
+  if (weights.empty()) return static_cast<double>(length(r));
   double sum = 0;
   for (const float weight : weights_of(r)) sum += static_cast<double>(weight);
   return sum;
@@ -125,19 +135,32 @@ StepData empty_step(std::int64_t rows, std::int64_t sequence_length) {
 }
 
 void append_row(const Row& row, std::int64_t origin, StepData& step) {
-  const auto length = static_cast<std::size_t>(step.sequence_length);
+  if (step.begins.empty()) step.begins.push_back(0);
   step.ids.insert(step.ids.end(), row.ids.begin(), row.ids.end());
-  step.ids.resize(step.ids.size() + length + 1 - row.ids.size(), 0);
   const std::vector<std::int32_t>& labels = row.labels.empty() ? row.ids : row.labels;
   const std::vector<bool> begins = begins_of_documents(row);
-  for (std::size_t t = 1; t <= length; ++t) {
-    const bool predicted =
-        t < labels.size() && labels[t] != kIgnoredLabel && !(t < begins.size() && begins[t]);
+  for (std::size_t t = 1; t < labels.size(); ++t) {
+    const bool predicted = labels[t] != kIgnoredLabel && !(t < begins.size() && begins[t]);
     step.targets.push_back(predicted ? labels[t] : -1);
     step.weights.push_back(!predicted ? 0 : row.weights.empty() ? 1 : row.weights[t]);
   }
+  step.begins.push_back(static_cast<std::int64_t>(step.targets.size()));
   step.origin.push_back(origin);
   append_documents(row, step);
+}
+
+void pack_rows(StepData& step) {
+  step.packs = {0};
+  std::int64_t room = step.sequence_length;
+  for (std::int64_t r = 0; r < step.rows; ++r) {
+    const std::int64_t length = step.length(r);
+    if (length > room && r > step.packs.back()) {
+      step.packs.push_back(r);
+      room = step.sequence_length;
+    }
+    room -= length;
+  }
+  if (step.rows > 0) step.packs.push_back(step.rows);
 }
 
 void check_row(const Row& row, std::int64_t sequence_length, std::int64_t vocabulary,

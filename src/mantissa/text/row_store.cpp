@@ -30,6 +30,7 @@ class Sequences final : public RowStore {
   Sequences(Corpus corpus, std::int64_t length) : corpus_(std::move(corpus)), length_(length) {}
 
   std::int64_t rows() const override { return corpus_.tokens() == 0 ? 0 : (corpus_.tokens() - 1) / length_; }
+  std::int64_t length(std::int64_t /*row*/) const override { return length_; }
   void append(std::int64_t row, std::int64_t origin, StepData& step) const override {
     const std::size_t before = step.ids.size(), count = static_cast<std::size_t>(length_) + 1;
     step.ids.resize(before + count);
@@ -54,6 +55,9 @@ class Listed final : public RowStore {
   explicit Listed(std::vector<Row> rows) : rows_(std::move(rows)) {}
 
   std::int64_t rows() const override { return std::ssize(rows_); }
+  std::int64_t length(std::int64_t row) const override {
+    return std::ssize(rows_[static_cast<std::size_t>(row)].ids) - 1;
+  }
   void append(std::int64_t row, std::int64_t origin, StepData& step) const override {
     append_row(rows_[static_cast<std::size_t>(row)], origin, step);
   }
@@ -108,6 +112,12 @@ class Packed final : public RowStore {
   }
 
   std::int64_t rows() const override { return std::ssize(begins_) - 1; }
+  std::int64_t length(std::int64_t number) const override {
+    const auto r = static_cast<std::size_t>(number);
+    std::int64_t ids = 0;
+    for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) ids += parts_[p].length;
+    return ids - 1;
+  }
   void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
     const auto r = static_cast<std::size_t>(number);
     Row row;

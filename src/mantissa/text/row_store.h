@@ -17,6 +17,8 @@ class RowStore {
  public:
   virtual ~RowStore() = default;
   virtual std::int64_t rows() const = 0;
+  /// Returns the number of inputs of row `row`.
+  virtual std::int64_t length(std::int64_t row) const = 0;
   /// Appends row `row` to `step`, with its number in `origin`. Throws FileError if a token file cannot be
   /// read.
   virtual void append(std::int64_t row, std::int64_t origin, StepData& step) const = 0;

@@ -116,6 +116,10 @@ bool holds_text(const std::vector<std::string>& patterns, const std::string& for
   });
 }
 
+bool is_jsonl(const std::string& path) {
+  return format_by_name(path) == "jsonl";
+}
+
 std::string format_of(const std::string& path, const std::string& format) {
   const std::string of = format == "auto" ? format_by_name(path) : format;
   if (of == "text" || of == "jsonl" || of == "tokens") return of;

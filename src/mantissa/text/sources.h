@@ -20,6 +20,9 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns);
 /// ids.
 bool holds_text(const std::vector<std::string>& patterns, const std::string& format);
 
+/// Returns true if the name of `path` is one of JSON lines.
+bool is_jsonl(const std::string& path);
+
 /// Returns the ids of all files as one stream. `patterns` as for expand_files. Formats:
 ///   text    The bytes of a file, unchanged. A separator precedes each file but the first.
 ///   jsonl   One JSON object per line with the document in the string field `text`. A separator

@@ -21,6 +21,11 @@ optim::Schedule schedule_of(const config::RunConfig& c) {
           c.schedule.warmup_steps, c.run.steps};
 }
 
+/// Returns the share of `all` that `part` leaves.
+double share_below(std::int64_t part, std::int64_t all) {
+  return 1 - static_cast<double>(part) / static_cast<double>(all);
+}
+
 /// Throws for initial weights beyond the range of their format.
 void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
@@ -117,15 +122,14 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
   weights_->refresh_copies();
 }
 
-void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence) {
+void Trainer::fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end) {
   batch_.clear();
-  const std::int64_t end = std::min(first + config_.batch.micro_batch_size, data.rows);
   for (std::int64_t r = first; r < end; ++r) {
     batch_.add({.ids = data.ids_of(r),
                 .targets = data.targets_of(r),
                 .weights = data.weights_of(r),
                 .documents = data.documents_of(r),
-                .sequence = sequence + static_cast<std::uint64_t>(r)});
+                .sequence = data.sequence + static_cast<std::uint64_t>(r)});
   }
 }
 
@@ -140,13 +144,13 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
   session_->set_stop(stop);
   weights_->scales().record(train);
   objective_->begin({.total_weight = data.total_weight(), .loss_scale = scale()});
-  const std::int64_t micro = config_.batch.micro_batch_size;
-  const std::int64_t shard_rows = data.rows / config_.batch.shards;
-  const std::int64_t before = train ? step_ * config_.batch.global_batch_size : 0;
-  for (first_row_ = 0; first_row_ < data.rows && !stop.stop_requested(); first_row_ += micro) {
-    fill_batch(data, first_row_, static_cast<std::uint64_t>(before));
-    objective::run(*session_, {batch_, first_row_}, *objective_, pass, train && first_row_ % shard_rows > 0);
-    if (train && (first_row_ + micro) % shard_rows == 0) finish_shard(first_row_ / shard_rows);
+  const std::int64_t micro = config_.batch.micro_batch_size, units = data.units();
+  const std::int64_t shard = units / config_.batch.shards;
+  for (std::int64_t unit = 0; unit < units && !stop.stop_requested(); unit += micro) {
+    first_row_ = data.unit_row(unit);
+    fill_batch(data, first_row_, data.unit_row(std::min(unit + micro, units)));
+    objective::run(*session_, {batch_, first_row_}, *objective_, pass, train && unit % shard > 0);
+    if (train && (unit + micro) % shard == 0) finish_shard(unit / shard);
   }
   return objective_->end();
 }
@@ -185,12 +189,18 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   weights_->scales().end_step();
   weights_->refresh_derived();
   step_ = r.step;
-  const std::int64_t predicted = rows.predicted();
+  const std::int64_t predicted = rows.predicted(), computed = rows.tokens();
   tokens_ += predicted;
   r.tokens = tokens_;
   r.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
-  const double micros = static_cast<double>(rows.rows) / static_cast<double>(config_.batch.micro_batch_size);
+  const std::int64_t places = rows.units() * rows.sequence_length;
+  const double micros = static_cast<double>(computed) /
+                        static_cast<double>(config_.batch.micro_batch_size * rows.sequence_length);
+  if (config_.train.objective == "sft") {
+    r.metrics.push_back({"masked_share", share_below(predicted, computed)});
+    r.metrics.push_back({"padding_share", share_below(computed, places)});
+  }
   r.fallback_share = (kernels::guard_count() - guarded).slow_share();
   r.peak_share = cost::seconds_at_peak(program(), machine_, device_) * micros / r.seconds;
   return r;

@@ -150,8 +150,8 @@ class Trainer {
   std::size_t part_of(std::int64_t done) const;
   /// Continues with another part's plan: keeps masters, moments and histories, and writes the new copies.
   void enter(std::size_t part);
-  /// Fills the batch with the rows from `first` on, as many as a micro-batch has.
-  void fill_batch(const text::StepData& data, std::int64_t first, std::uint64_t sequence);
+  /// Fills the batch with the rows [first, end).
+  void fill_batch(const text::StepData& data, std::int64_t first, std::int64_t end);
   /// Returns true if the health of step `step` is measured.
   bool measures_health(std::int64_t step) const;
   /// Returns true if the health of that step has histograms.

@@ -1,0 +1,305 @@
+#include "mantissa/data/sft_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "mantissa/base/counted.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/puzzles.h"
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/text/known_ids.h"
+#include "mantissa/text/readers.h"
+#include "mantissa/text/sources.h"
+
+namespace mantissa::data {
+namespace {
+
+bool is_blank_text(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+bool is_empty_message(const nlohmann::ordered_json& message) {
+  const auto content = message.find("content");
+  if (content == message.end() || !content->is_string() || !is_blank_text(content->get<std::string>()))
+    return false;
+  const auto calls = message.find("tool_calls");
+  return calls == message.end() || calls->is_null();
+}
+
+/// Returns the number of tokens that are predicted.
+std::int64_t trained_of(const text::Row& row) {
+  return std::count_if(row.labels.begin() + 1, row.labels.end(),
+                       [](std::int32_t label) { return label != text::kIgnoredLabel; });
+}
+
+/// Calls body(i) for i in [0, count) on all processors. Rethrows the exception of the smallest i.
+void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& body) {
+  std::vector<std::exception_ptr> failed(count);
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      try {
+        body(i);
+      } catch (...) {
+        failed[i] = std::current_exception();
+      }
+    }
+  };
+  {
+    constexpr std::size_t kMostThreads = 16;
+    const std::size_t threads =
+        std::min({count, kMostThreads, static_cast<std::size_t>(std::thread::hardware_concurrency())});
+    std::vector<std::jthread> others;
+    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  for (const std::exception_ptr& e : failed) {
+    if (e != nullptr) std::rethrow_exception(e);
+  }
+}
+
+std::string percent_of(std::int64_t part, std::int64_t all) {
+  return fmt::format("{:.1f} %", all == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(all));
+}
+
+}  // namespace
+
+SftRules sft_rules(const config::DataSection& section) {
+  return {section.sequence_length, parse_train_on(section.train_on), section.truncate, section.masked_rows,
+          section.empty_answers};
+}
+
+std::string describe(const SftCounts& c, const SftRules& rules, const std::string& name) {
+  std::vector<std::string> unused;
+  const auto not_used = [&](std::int64_t count, const char* why) {
+    if (count > 0) unused.push_back(fmt::format("{} {}", count, why));
+  };
+  not_used(c.masked, "without a token to train");
+  not_used(c.empty, "with an empty answer");
+  not_used(c.skipped, "too long");
+  std::string text = fmt::format("{}: {}, {} used with {}, {} of them masked; the longest row has {}", name,
+                                 counted(c.rows, "row"), c.used, counted(c.ids, "token"),
+                                 percent_of(c.ids - c.trained, c.ids), c.longest);
+  if (!unused.empty()) text += fmt::format("; not used: {}", fmt::join(unused, ", "));
+  if (c.truncated > 0) {
+    text += fmt::format("; {} truncated on the {} by {}, {} in an answer",
+                        counted(c.truncated, "row", "is", "are"), rules.truncate, counted(c.dropped, "token"),
+                        c.cut);
+  }
+  return text;
+}
+
+SftEncoder::SftEncoder(const SftRules& rules, const ChatFormat* format, const tokenizer::Tokenizer& tokenizer,
+                       std::int64_t vocabulary)
+    : rules_(rules), format_(format), tokenizer_(tokenizer), vocabulary_(vocabulary) {}
+
+bool SftEncoder::has_empty_answer(const text::ConversationRow& row) const {
+  if (format_ == nullptr) return row.texts && is_blank_text(row.texts->second);
+  std::vector<bool> empty;
+  for (const auto& message : row.messages) {
+    if (message.contains("role") && message["role"] == "assistant")
+      empty.push_back(is_empty_message(message));
+  }
+  if (rules_.train_on == TrainOn::last && !empty.empty()) return empty.back();
+  return std::ranges::find(empty, true) != empty.end();
+}
+
+text::Row SftEncoder::plain(const text::ConversationRow& row, const std::string& where) const {
+  if (!row.texts) {
+    throw FileError(
+        fmt::format("{}: data.template = \"none\" requires a prompt and a completion as texts, and this row "
+                    "has messages. "
+                    "Fix: choose a chat template with data.template",
+                    where));
+  }
+  const std::string text = row.texts->first + row.texts->second;
+  const std::vector<std::int32_t> ids = tokenizer_.encode(text),
+                                  whole = tokenizer_.encode_with_template(text);
+  const bool all = rules_.train_on == TrainOn::all;
+  const Span part{all ? 0 : row.texts->first.size(), text.size()};
+  const std::vector<Span> spans = token_spans(tokenizer_, ids, text, std::span(&part, 1));
+  // The ids that the tokenizer puts before a text, such as a begin-of-text token.
+  const auto begin = std::ranges::search(whole, ids).begin();
+  text::Row out;
+  if (begin != whole.end()) out.ids.assign(whole.begin(), begin);
+  const std::size_t first = out.ids.size();
+  out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  out.ids.push_back(text::known_separator(tokenizer_, vocabulary_));
+  out.labels.assign(out.ids.size(), text::kIgnoredLabel);
+  std::copy(out.ids.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first), out.ids.end(),
+            out.labels.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first));
+  return out;
+}
+
+text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string& where) const {
+  text::Row out;
+  if (format_ == nullptr) {
+    out = plain(row, where);
+  } else {
+    AnswerIds found = answer_ids(*format_, tokenizer_, row.messages, row.tools, rules_.train_on, where);
+    out.ids = std::move(found.ids);
+    out.labels.assign(out.ids.size(), text::kIgnoredLabel);
+    for (const auto& [begin, end] : found.answers) {
+      for (std::size_t t = begin; t < end; ++t) out.labels[t] = out.ids[t];
+    }
+  }
+  text::check_known_ids(out.ids, tokenizer_, vocabulary_, where);
+  return out;
+}
+
+void SftEncoder::truncate(text::Row& row) {
+  const auto most = static_cast<std::size_t>(rules_.sequence_length) + 1;
+  const std::size_t before = row.ids.size();
+  const std::int64_t trained = trained_of(row);
+  if (rules_.truncate == "left") {
+    // What follows the last answer changes nothing that is trained.
+    const auto last = std::find_if(row.labels.rbegin(), row.labels.rend(),
+                                   [](std::int32_t label) { return label != text::kIgnoredLabel; });
+    if (last != row.labels.rend()) row.ids.resize(static_cast<std::size_t>(row.labels.rend() - last));
+    row.labels.resize(row.ids.size());
+    const auto extra = static_cast<std::ptrdiff_t>(row.ids.size() - std::min(row.ids.size(), most));
+    row.ids.erase(row.ids.begin(), row.ids.begin() + extra);
+    row.labels.erase(row.labels.begin(), row.labels.begin() + extra);
+  } else {
+    row.ids.resize(most);
+    row.labels.resize(most);
+  }
+  if (trained_of(row) == 0) return;
+  ++counts_.truncated;
+  counts_.cut += trained_of(row) < trained ? 1 : 0;
+  counts_.dropped += static_cast<std::int64_t>(before - row.ids.size());
+}
+
+std::optional<text::Row> SftEncoder::add(const text::ConversationRow& row, text::Row encoded,
+                                         const std::string& where) {
+  ++counts_.rows;
+  if (rules_.empty_answers != "train" && has_empty_answer(row)) {
+    if (rules_.empty_answers == "refuse")
+      throw FileError(fmt::format("{}: the answer is empty, and data.empty_answers = \"refuse\"", where));
+    ++counts_.empty;
+    return std::nullopt;
+  }
+  const auto length = static_cast<std::int64_t>(encoded.ids.size());
+  const bool trains = encoded.ids.size() >= 2 && trained_of(encoded) > 0;
+  if (trains && length > counts_.longest) {
+    counts_.longest = length;
+    counts_.longest_at = where;
+  }
+  if (trains && length > rules_.sequence_length + 1) {
+    ++counts_.too_long;
+    if (rules_.truncate == "refuse") return std::nullopt;
+    if (rules_.truncate == "skip") {
+      ++counts_.skipped;
+      return std::nullopt;
+    }
+    truncate(encoded);
+  }
+  if (!trains || trained_of(encoded) == 0) {
+    if (rules_.masked_rows == "refuse") {
+      throw FileError(fmt::format("{}: no token of the row is trained{}, and data.masked_rows = \"refuse\"",
+                                  where, trains ? " after it is truncated" : ""));
+    }
+    ++counts_.masked;
+    return std::nullopt;
+  }
+  ++counts_.used;
+  counts_.ids += static_cast<std::int64_t>(encoded.ids.size()) - 1;
+  counts_.trained += trained_of(encoded);
+  return encoded;
+}
+
+void SftEncoder::check() const {
+  if (rules_.truncate != "refuse" || counts_.too_long == 0) return;
+  const auto set = [](const std::string& value) { return std::vector<std::string>{"--set", value}; };
+  throw ConfigError(fmt::format("{} of {} longer than data.sequence_length = {}; the longest has {} ids ({})",
+                                counts_.too_long, counted(counts_.rows, "row", "is", "are"),
+                                rules_.sequence_length, counts_.longest, counts_.longest_at),
+                    {{set(fmt::format("data.sequence_length={}", counts_.longest - 1)), "more memory"},
+                     {set("data.truncate=left"), "the ends of long rows are kept"},
+                     {set("data.truncate=right"), "the beginnings of long rows are kept"},
+                     {set("data.truncate=skip"), "long rows are not used"}});
+}
+
+void for_each_conversation(const std::vector<std::string>& source, const text::KkOptions& puzzles,
+                           const std::function<bool(PlacedConversation)>& take) {
+  if (names_puzzles(source)) {
+    const std::vector<text::KkPuzzle> all = text::generate(puzzles);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      auto row = nlohmann::ordered_json::parse(text::to_jsonl_row(all[i]));
+      const std::string where = fmt::format("puzzle {}", i);
+      if (!take({text::read_conversation(row, where), where})) return;
+    }
+    return;
+  }
+  bool more = true;
+  for (const std::string& path : text::expand_files(source)) {
+    text::read_json_lines(path, [&](const nlohmann::ordered_json& row, std::int64_t line) {
+      std::string where = fmt::format("{}:{}", path, line);
+      text::ConversationRow conversation = text::read_conversation(row, where);
+      more = take({std::move(conversation), std::move(where)});
+      return more;
+    });
+    if (!more) return;
+  }
+}
+
+std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
+                                  const text::KkOptions& puzzles) {
+  constexpr std::size_t kTogether = 1024;
+  std::vector<text::Row> rows;
+  std::vector<PlacedConversation> waiting;
+  const auto flush = [&] {
+    std::vector<text::Row> encoded(waiting.size());
+    on_all_processors(waiting.size(),
+                      [&](std::size_t i) { encoded[i] = encoder.encode(waiting[i].row, waiting[i].where); });
+    for (std::size_t i = 0; i < waiting.size(); ++i) {
+      if (auto row = encoder.add(waiting[i].row, std::move(encoded[i]), waiting[i].where))
+        rows.push_back(std::move(*row));
+    }
+    waiting.clear();
+  };
+  for_each_conversation(source, puzzles, [&](PlacedConversation row) {
+    waiting.push_back(std::move(row));
+    if (waiting.size() == kTogether) flush();
+    return true;
+  });
+  flush();
+  encoder.check();
+  return rows;
+}
+
+std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
+                                const std::vector<std::string>& source, std::vector<std::string>* notes) {
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(config, model);
+  std::optional<ChatFormat> format;
+  if (config.data.chat_template != "none") {
+    format.emplace(chat_source(config, model), config.data.chat_template, "data.template =");
+    format->fix_date();
+  }
+  text::KkOptions puzzles = training_puzzles(config);
+  if (names_puzzles(source)) {
+    // Enough for every step to have new ones, up to a limit. A pack may have several.
+    constexpr double kMost = 65536, kShortest = 64;
+    const double in_a_pack =
+        config.data.packing ? std::ceil(static_cast<double>(config.data.sequence_length) / kShortest) : 1;
+    const double needed = static_cast<double>(config.run.steps) *
+                          static_cast<double>(config.batch.global_batch_size) * in_a_pack;
+    puzzles.count = static_cast<std::int64_t>(
+        std::min(kMost, needed / (1 - std::min(0.9, config.data.validation.share)) + 64));
+  }
+  const SftRules rules = sft_rules(config.data);
+  SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, model.vocab_size);
+  std::vector<text::Row> rows = encode_all(encoder, source, puzzles);
+  if (notes != nullptr)
+    notes->push_back(describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", "))));
+  return rows;
+}
+
+}  // namespace mantissa::data

@@ -1,0 +1,25 @@
+// One row of data for supervised fine-tuning: a conversation, or a prompt and its completion.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace mantissa::text {
+
+/// A conversation as a chat template takes it and, if the row has them, a prompt and a completion as texts.
+struct ConversationRow {
+  nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // of objects with a string "role"
+  nlohmann::ordered_json tools = nullptr;                             // of the template, or null
+  std::optional<std::pair<std::string, std::string>> texts = {};      // without a template
+};
+
+/// Reads a row (docs/fine-tuning.md lists the fields). `where` is its file and line. Throws FileError if a
+/// field is missing or has the wrong type.
+ConversationRow read_conversation(const nlohmann::ordered_json& row, const std::string& where);
+
+/// Returns true if the row has the fields of a conversation, and no document in `text`.
+bool is_conversation(const nlohmann::ordered_json& row);
+
+}  // namespace mantissa::text

@@ -1,0 +1,314 @@
+// Conversations as rows: ids and masks of transformers, and the rules for rows that are not as they should
+// be.
+#include "mantissa/data/sft_rows.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "api/tiny.h"
+#include "mantissa/base/error.h"
+#include "mantissa/data/rows.h"
+#include "mantissa/tokenizer/tokenizer.h"
+
+namespace mantissa::data {
+namespace {
+
+namespace fs = std::filesystem;
+using mantissa::testing::has;
+using mantissa::testing::TemporaryFolder;
+using Json = nlohmann::ordered_json;
+using Ids = std::vector<std::int32_t>;
+
+fs::path golden(const std::string& name) {
+  return fs::path(MANTISSA_SOURCE_DIR) / "tests/data/golden/sft" / name;
+}
+
+std::vector<Json> lines_of(const fs::path& path) {
+  std::ifstream in(path);
+  std::vector<Json> rows;
+  for (std::string line; std::getline(in, line);) rows.push_back(Json::parse(line));
+  return rows;
+}
+
+/// A place of a tokenizer whose template is `source`.
+ChatFormat format_of(const TemporaryFolder& folder, const std::string& source,
+                     const fs::path& tokenizer = {}) {
+  std::ofstream(folder / "t.jinja") << source;
+  weights::ModelSource place;
+  place.directory = tokenizer;
+  return {place, (folder / "t.jinja").string(), "data.template ="};
+}
+
+template <class E, class Call>
+std::string error_of(const Call& call) {
+  try {
+    call();
+  } catch (const E& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "no error";
+  return {};
+}
+
+TEST(AnswerIds, AndTheirMaskAreThoseOfTransformers) {
+  const TemporaryFolder folder;
+  const Json templates = Json::parse(std::ifstream(golden("templates.json")));
+  const std::vector<Json> rows = lines_of(golden("rows.jsonl"));
+  ASSERT_GT(rows.size(), 40U);
+  for (const Json& row : rows) {
+    const fs::path place = golden(row["tokenizer"].get<std::string>());
+    const auto tokenizer = tokenizer::make_tokenizer(place.string());
+    const ChatFormat format =
+        format_of(folder, templates[row["template"].get<std::string>()].get<std::string>(), place);
+    const AnswerIds got = answer_ids(format, *tokenizer, row["messages"], nullptr, TrainOn::assistant, "row");
+    EXPECT_EQ(got.ids, row["ids"].get<Ids>()) << row;
+    std::vector<int> mask(got.ids.size());
+    for (const auto& [begin, end] : got.answers) {
+      for (std::size_t t = begin; t < end; ++t) mask[t] = 1;
+    }
+    EXPECT_EQ(mask, row["mask"].get<std::vector<int>>()) << row;
+  }
+}
+
+/// Encodes rows of bytes under ChatML.
+class Rules : public ::testing::Test {
+ protected:
+  Rules() { place_.directory.clear(); }
+
+  std::optional<text::Row> add(const Json& row) {
+    const text::ConversationRow conversation = text::read_conversation(row, "f.jsonl:3");
+    return encoder().add(conversation, encoder().encode(conversation, "f.jsonl:3"), "f.jsonl:3");
+  }
+  SftEncoder& encoder() {
+    if (!encoder_) encoder_.emplace(rules, plain ? nullptr : &format_, *tokenizer_, 256);
+    return *encoder_;
+  }
+  /// Returns the text that is trained, with | between parts.
+  static std::string trained(const std::optional<text::Row>& row) {
+    if (!row) return "(not used)";
+    std::string text;
+    for (std::size_t t = 0; t < row->ids.size(); ++t) {
+      const bool label = row->labels[t] != text::kIgnoredLabel;
+      if (label && t > 0 && row->labels[t - 1] == text::kIgnoredLabel && !text.empty()) text += '|';
+      if (label) text += static_cast<char>(row->ids[t]);
+    }
+    return text;
+  }
+  static std::string whole(const std::optional<text::Row>& row) { return {row->ids.begin(), row->ids.end()}; }
+  static Json talk(const std::vector<std::pair<std::string, std::string>>& turns) {
+    Json row;
+    for (const auto& [role, content] : turns)
+      row["messages"].push_back({{"role", role}, {"content", content}});
+    return row;
+  }
+
+  SftRules rules;
+  bool plain = false;
+
+ private:
+  weights::ModelSource place_;
+  ChatFormat format_{place_, "chatml", "data.template ="};
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_ = tokenizer::make_tokenizer("byte");
+  std::optional<SftEncoder> encoder_;
+};
+
+const std::vector<std::pair<std::string, std::string>> kTwoTurns = {
+    {"user", "a"}, {"assistant", "B"}, {"user", "c"}, {"assistant", "D"}};
+
+TEST_F(Rules, EveryAnswerIsTrainedWithTheEndOfItsTurn) {
+  EXPECT_EQ(trained(add(talk(kTwoTurns))), "B<|im_end|>|D<|im_end|>");
+}
+
+TEST_F(Rules, TheLastAnswerAloneIsTrainedOnRequest) {
+  rules.train_on = TrainOn::last;
+  EXPECT_EQ(trained(add(talk(kTwoTurns))), "D<|im_end|>");
+}
+
+TEST_F(Rules, EveryTokenIsTrainedOnRequest) {
+  rules.train_on = TrainOn::all;
+  const auto row = add(talk(kTwoTurns));
+  EXPECT_EQ(trained(row), whole(row));
+}
+
+TEST_F(Rules, WithoutATemplateTheCompletionAndTheSeparatorAreTrained) {
+  plain = true;
+  const auto row = add({{"prompt", "two and two is"}, {"completion", " four"}});
+  EXPECT_EQ(whole(row), std::string("two and two is four") + '\0');
+  EXPECT_EQ(trained(row), std::string(" four") + '\0');
+  EXPECT_TRUE(has(error_of<FileError>([&] { add(talk(kTwoTurns)); }), "f.jsonl:3: data.template = \"none\""));
+}
+
+TEST_F(Rules, ARowWithoutAnAnswerIsSkippedAndCounted) {
+  EXPECT_EQ(trained(add(talk({{"user", "a"}}))), "(not used)");
+  EXPECT_EQ(encoder().counts().masked, 1);
+  EXPECT_EQ(encoder().counts().used, 0);
+}
+
+TEST_F(Rules, ARowWithoutAnAnswerIsRefusedOnRequest) {
+  rules.masked_rows = "refuse";
+  EXPECT_TRUE(has(error_of<FileError>([&] {
+                    add(talk({{"user", "a"}}));
+                  }),
+                  "f.jsonl:3: no token of the row is trained"));
+}
+
+TEST_F(Rules, AnEmptyAnswerIsSkippedAndCounted) {
+  EXPECT_EQ(trained(add(talk({{"user", "a"}, {"assistant", " \n"}}))), "(not used)");
+  EXPECT_EQ(encoder().counts().empty, 1);
+  EXPECT_EQ(encoder().counts().masked, 0);
+}
+
+TEST_F(Rules, AnEmptyAnswerTrainsTheEndOfTheTurnOnRequest) {
+  rules.empty_answers = "train";
+  EXPECT_EQ(trained(add(talk({{"user", "a"}, {"assistant", ""}}))), "<|im_end|>");
+}
+
+TEST_F(Rules, AnEmptyAnswerIsRefusedOnRequest) {
+  rules.empty_answers = "refuse";
+  EXPECT_TRUE(has(error_of<FileError>([&] {
+                    add({{"prompt", "a"}, {"completion", ""}});
+                  }),
+                  "f.jsonl:3: the answer is empty"));
+}
+
+TEST_F(Rules, ALongRowIsRefusedWithTheCountAndTheLongest) {
+  rules.sequence_length = 16;
+  EXPECT_EQ(trained(add(talk(kTwoTurns))), "(not used)");
+  const std::string message = error_of<ConfigError>([&] { encoder().check(); });
+  EXPECT_TRUE(has(message, "1 row is of 1 longer") || has(message, "1 row is")) << message;
+  EXPECT_TRUE(has(message, "data.sequence_length = 16")) << message;
+  EXPECT_TRUE(has(message, "f.jsonl:3")) << message;
+  EXPECT_TRUE(has(message, "data.truncate=left")) << message;
+}
+
+TEST_F(Rules, ALongRowIsSkippedOnRequest) {
+  rules.sequence_length = 16;
+  rules.truncate = "skip";
+  EXPECT_EQ(trained(add(talk(kTwoTurns))), "(not used)");
+  EXPECT_EQ(encoder().counts().skipped, 1);
+  encoder().check();
+}
+
+TEST_F(Rules, TruncationOnTheLeftKeepsTheLastAnswer) {
+  plain = true;
+  rules.sequence_length = 9;
+  rules.truncate = "left";
+  const auto row = add({{"prompt", "a long question"}, {"completion", "answer"}});
+  EXPECT_EQ(whole(row), std::string("ionanswer") + '\0');
+  EXPECT_EQ(trained(row), std::string("answer") + '\0');
+  EXPECT_EQ(encoder().counts().truncated, 1);
+  EXPECT_EQ(encoder().counts().cut, 0);
+  EXPECT_EQ(encoder().counts().dropped, 12);
+}
+
+TEST_F(Rules, TruncationOnTheLeftDropsWhatFollowsTheLastAnswer) {
+  rules.sequence_length = 30;
+  rules.truncate = "left";
+  const auto row = add(talk({{"user", "a"}, {"assistant", "B"}, {"user", "a very long second question"}}));
+  EXPECT_EQ(trained(row), "B<|im_end|>");
+  EXPECT_TRUE(whole(row).ends_with("assistant\nB<|im_end|>"));
+}
+
+TEST_F(Rules, AnAnswerLongerThanARowLosesItsBeginning) {
+  plain = true;
+  rules.sequence_length = 4;
+  rules.truncate = "left";
+  const auto row = add({{"prompt", "q"}, {"completion", "answer"}});
+  EXPECT_EQ(whole(row), std::string("swer") + '\0');
+  EXPECT_EQ(encoder().counts().cut, 1);
+}
+
+TEST_F(Rules, TruncationOnTheRightKeepsTheBeginning) {
+  plain = true;
+  rules.sequence_length = 6;
+  rules.truncate = "right";
+  EXPECT_EQ(whole(add({{"prompt", "ask"}, {"completion", "answer"}})), "askansw");
+  EXPECT_EQ(encoder().counts().cut, 1);
+  EXPECT_EQ(trained(add({{"prompt", "a long question"}, {"completion", "answer"}})), "(not used)");
+  EXPECT_EQ(encoder().counts().masked, 1) << "the answer is beyond the end";
+}
+
+TEST_F(Rules, CountsAreToldInOneLine) {
+  rules.truncate = "left";
+  rules.sequence_length = 40;
+  add(talk({{"user", "a"}}));
+  add(talk({{"user", "a"}, {"assistant", ""}}));
+  add(talk({{"user", "a question of many words and more"}, {"assistant", "B"}}));
+  const std::string text = describe(encoder().counts(), rules, "f.jsonl");
+  EXPECT_TRUE(has(text, "f.jsonl: 3 rows, 1 used with 40 tokens, 72.5 % of them masked")) << text;
+  EXPECT_TRUE(has(text, "not used: 1 without a token to train, 1 with an empty answer")) << text;
+  EXPECT_TRUE(has(text, "1 row is truncated on the left by ")) << text;
+}
+
+TEST(PrefixAnswers, ATemplateThatRewritesEarlierMessagesIsRefusedUnlessTheLastAnswerSuffices) {
+  const TemporaryFolder folder;
+  // The number of messages comes first, so no beginning of a conversation begins a longer one.
+  const ChatFormat counts =
+      format_of(folder,
+                "{{ messages|length }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
+                "{% if add_generation_prompt %}<assistant>{% endif %}");
+  const auto bytes = tokenizer::make_tokenizer("byte");
+  const Json messages = {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "B"}}};
+  const std::string message = error_of<FileError>(
+      [&] { answer_ids(counts, *bytes, messages, nullptr, TrainOn::assistant, "f.jsonl:3"); });
+  EXPECT_TRUE(has(message, "f.jsonl:3: the template ")) << message;
+  EXPECT_TRUE(has(message, "messages[1]")) << message;
+}
+
+TEST(PrefixAnswers, APromptThatBeginsTheAnswerCountsAsFarAsTheAnswerBeginsWithIt) {
+  const TemporaryFolder folder;
+  const ChatFormat thinks = format_of(folder,
+                                      "{% for m in messages %}<{{ m.role }}>{{ m.content }}\n{% endfor %}"
+                                      "{% if add_generation_prompt %}<assistant><think>{% endif %}");
+  const auto bytes = tokenizer::make_tokenizer("byte");
+  const auto answer_of = [&](const std::string& content) {
+    const Json messages = {{{"role", "user"}, {"content", "a"}},
+                           {{"role", "assistant"}, {"content", content}}};
+    const AnswerIds got = answer_ids(thinks, *bytes, messages, nullptr, TrainOn::assistant, "row");
+    EXPECT_EQ(got.answers.size(), 1U);
+    const auto [begin, end] = got.answers.front();
+    return std::string(got.ids.begin() + static_cast<std::ptrdiff_t>(begin),
+                       got.ids.begin() + static_cast<std::ptrdiff_t>(end));
+  };
+  EXPECT_EQ(answer_of("B"), "B\n");
+  EXPECT_EQ(answer_of("<think>c</think>B"), "c</think>B\n");
+}
+
+TEST(SftData, OfAConfigHasItsCountsInANote) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "rows.jsonl") << R"({"prompt": "a", "completion": "b"})"
+                                       << "\n\n"
+                                       << R"({"prompt": "c", "completion": ""})"
+                                       << "\n"
+                                       << R"({"question": "d", "answer": "efg"})"
+                                       << "\n";
+  const auto config_of = [&](const std::string& data) {
+    return config::parse_config(
+        "[run]\nsteps = 1\n[model]\nhidden_size = 16\nvocab_size = 256\n[train]\n"
+        "objective = \"sft\"\n[data]\nsource = \"rows.jsonl\"\nvalidation = 0\n"
+        "template = \"chatml\"\nsequence_length = 64\n" +
+            data + "[batch]\nglobal_batch_size = 2\n",
+        folder / "run.toml");
+  };
+  model::ModelConfig model;
+  model.vocab_size = 256;
+  std::vector<std::string> notes;
+  const text::Dataset set = load_dataset(config_of(""), model, {}, &notes);
+  EXPECT_EQ(set.training_rows(), 2);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_TRUE(has(notes[0], "rows.jsonl: 3 rows, 2 used")) << notes[0];
+  const text::StepData step = load_dataset(config_of("shuffle = false\n"), model).step(1, 2);
+  EXPECT_EQ(step.length(0) + 2, step.length(1)) << "rows have their own lengths";
+  EXPECT_EQ(step.predicted(), 24);  // of b<|im_end|> and efg<|im_end|>
+  std::ofstream(folder / "rows.jsonl") << R"({"prompt": "a", "completion": "b"})"
+                                       << "\n"
+                                       << R"({"prompt": "a)";
+  const std::string cut = error_of<FileError>([&] { load_dataset(config_of(""), model); });
+  EXPECT_TRUE(has(cut, "rows.jsonl:2: not JSON at byte")) << cut;
+  EXPECT_TRUE(has(cut, "check that it is complete")) << cut;
+}
+
+}  // namespace
+}  // namespace mantissa::data
