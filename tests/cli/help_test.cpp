@@ -195,6 +195,7 @@ TEST(Hints, NameTheRightSpelling) {
       {"generate r --prompt x --max-new-tokens many", "--max-new-tokens many: must be a whole number"},
       {"generate r --prompt x --temperature hot", "--temperature hot: must be a number"},
       {"generate r --prompt-ids 1,x", "\"x\" is not a token id"},
+      {"generate r --prompt-ids 1,,2", "a token id is missing"},
       {"inspect r --precision bf16", "inspect does not take this option"},
       {"convert a b --dtype fp4", "nvfp4 or mxfp4"},
       {"explain run.toml --precision fp4", "write for example \"bf16-mixed compute=nvfp4\""},

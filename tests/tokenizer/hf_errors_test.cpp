@@ -158,6 +158,34 @@ TEST(HfTokenizer, ATextThatReplacementsMakeTooLongIsAnError) {
   EXPECT_TRUE(has(message, "Fix: "));
 }
 
+/// Each step doubles a text at most, but all of them together do not.
+TEST(HfTokenizer, StepsThatTogetherMakeATextTooLongAreAnError) {
+  text::TempFiles files;
+  json spec = smallest();
+  const std::string some(1000, 'a');
+  json doubling = json::array();
+  for (int i = 0; i < 40; ++i)
+    doubling.push_back({{"type", "Replace"}, {"pattern", {{"String", some}}}, {"content", some + some}});
+  spec["normalizer"] = {{"type", "Sequence"}, {"normalizers", doubling}};
+  const auto tokenizer = make_tokenizer(files.write("tokenizer.json", spec.dump()));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { tokenizer->encode(some); }), "Fix: "));
+
+  const auto token = [](const std::string& content, int id) -> json {
+    return {{"id", id},        {"content", content}, {"single_word", false}, {"lstrip", false},
+            {"rstrip", false}, {"normalized", true}, {"special", false}};
+  };
+  spec["added_tokens"] = {token(some, 3)};
+  const std::string path = files.write("token.json", spec.dump());
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { make_tokenizer(path); }), "Fix: "));
+
+  spec["normalizer"] = {
+      {"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", std::string(3'000'000, 'b')}};
+  spec["added_tokens"] = json::array();
+  for (int i = 0; i < 40; ++i) spec["added_tokens"].push_back(token("a" + std::to_string(i), 3 + i));
+  const std::string many = files.write("many.json", spec.dump());
+  EXPECT_TRUE(has(error_of<FileError>([&] { make_tokenizer(many); }), "set normalized to false"));
+}
+
 TEST(HfTokenizer, ReportsAnIdOutOfRangeWithItsPosition) {
   text::TempFiles files;
   const auto tokenizer = make_tokenizer(files.write("tokenizer.json", smallest().dump()));

@@ -1,6 +1,7 @@
 // mantissa generate
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
 
@@ -18,13 +19,22 @@ constexpr std::int64_t kMany = std::int64_t{1} << 40;
 std::vector<std::int32_t> ids_of(const Arguments& a) {
   std::vector<std::int32_t> ids;
   for (const std::string& text : a.texts("--prompt-ids")) {
-    for (const std::string_view word : split_words(text, ", ")) {
-      std::int32_t id = 0;
-      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-      if (error != std::errc() || end != word.data() + word.size())
+    for (std::size_t at = 0; at <= text.size();) {
+      const std::size_t comma = std::min(text.find(',', at), text.size());
+      const std::string_view part = std::string_view(text).substr(at, comma - at);
+      const std::vector<std::string_view> words = split_words(part, " ");
+      if (words.empty())
         throw ConfigError(
-            fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
-      ids.push_back(id);
+            fmt::format("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text)));
+      for (const std::string_view word : words) {
+        std::int32_t id = 0;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+        if (error != std::errc() || end != word.data() + word.size())
+          throw ConfigError(
+              fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
+        ids.push_back(id);
+      }
+      at = comma + 1;
     }
   }
   return ids;

@@ -82,6 +82,8 @@ AddedTokens::AddedTokens(const std::optional<JsonView>& json, const Model& model
                          const Normalizer* normalizer) {
   MatchMemory memory;
   auto next_id = static_cast<std::int64_t>(model.size());
+  constexpr std::size_t kMostNormalized = std::size_t{64} << 20;
+  std::size_t normalized_bytes = 0;
   if (json) {
     for (const JsonView& entry : json->items()) {
       AddedToken token;
@@ -107,6 +109,10 @@ AddedTokens::AddedTokens(const std::optional<JsonView>& json, const Model& model
         token.pattern = piece.text;
         if (token.pattern.empty())
           entry.fail("the normalizer removes the whole token", "set normalized to false");
+        normalized_bytes += token.pattern.size();
+        if (normalized_bytes > kMostNormalized)
+          entry.fail(fmt::format("the normalized tokens have more than {} bytes", kMostNormalized),
+                     "set normalized to false");
       }
       ids_.set(token.content, *id);
       tokens_[*id] = std::move(token);

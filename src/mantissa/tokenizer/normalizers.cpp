@@ -190,7 +190,11 @@ struct Bert final : Normalizer {
 struct Sequence final : Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps;
   void apply(OwnedPiece& piece, MatchMemory& memory) const override {
-    for (const std::unique_ptr<Normalizer>& step : steps) step->apply(piece, memory);
+    const std::size_t before = piece.text.size();
+    for (const std::unique_ptr<Normalizer>& step : steps) {
+      step->apply(piece, memory);
+      require_length(before, piece.text.size());  // steps that double a text do so together
+    }
   }
 };
 
