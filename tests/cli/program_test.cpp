@@ -264,7 +264,7 @@ TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
   for (nlohmann::json* each : {&ada, &bo}) {
     EXPECT_GT((*each)["tokens_per_second"], 0);
     each->erase("tokens_per_second");
-    EXPECT_EQ(each->size(), 4U);
+    EXPECT_EQ(each->size(), 5U);
   }
   const nlohmann::json both = json("--prompt Ada --prompt 'Bo said' --samples 3 --streams 2");
   EXPECT_EQ(both.size(), 2U);
