@@ -67,7 +67,6 @@ TEST_F(DataCommands, PromptsComeFromAFileAndTextsEndAtAStop) {
   ASSERT_EQ(rows["generations"].size(), 2U);
   for (std::size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(rows["generations"][i]["ids"], lines["generations"][i]["ids"]);
-    EXPECT_EQ(rows["generations"][i]["prompt"], i);
   }
   const json alone = json_of("generate r --prompt 'Ben said'" + options);
   EXPECT_EQ(alone["ids"], rows["generations"][1]["ids"]);
@@ -101,9 +100,7 @@ TEST_F(DataCommands, TheBestSamplesAreTheMostLikely) {
   ASSERT_EQ(best.size(), 4U);
   for (std::size_t p = 0; p < 2; ++p) {
     std::vector<double> scores;
-    for (const json& g : all) {
-      if (g["prompt"] == p) scores.push_back(g["log_prob"]);
-    }
+    for (std::size_t s = 0; s < 6; ++s) scores.push_back(all[6 * p + s]["log_prob"]);
     std::ranges::sort(scores, std::greater());
     for (std::size_t k = 0; k < 2; ++k) {
       EXPECT_EQ(best[2 * p + k]["prompt"], p);

@@ -71,13 +71,14 @@ std::string shown(const api::Generation& g) {
   return ids;
 }
 
-void print_json(const api::Generations& made) {
+/// With `best`, the objects of several sequences also have the numbers of their prompt and sample.
+void print_json(const api::Generations& made, bool best) {
   const bool single = made.all.size() == 1;
   nlohmann::json out = single ? to_json(made.all.front()) : nlohmann::json::object();
   if (!single) {
     for (const api::Generation& g : made.all) {
       nlohmann::json of = to_json(g);
-      of.update({{"prompt", g.prompt}, {"sample", g.sample}});
+      if (best) of.update({{"prompt", g.prompt}, {"sample", g.sample}});
       out["generations"].push_back(std::move(of));
     }
   }
@@ -131,7 +132,7 @@ int generate(const Arguments& a) {
   const SignalStop signals;
   const api::Generations made = api::generate(a.at(0), prompts, options, signals.token());
   if (a.has("--json")) {
-    print_json(made);
+    print_json(made, options.best > 0);
   } else if (stream && !made.all.front().text.empty()) {
     fmt::print("\n");
   } else {
