@@ -6,6 +6,7 @@
 namespace mantissa {
 
 void Distribution::add(const double* values, std::size_t n, double factor) {
+  Binades* const sides[] = {&positive, &negative};  // selected without a branch: signs are random
   for (std::size_t i = 0; i < n; ++i) {
     const double x = values[i] * factor;
     if (!std::isfinite(x)) continue;
@@ -17,7 +18,7 @@ void Distribution::add(const double* values, std::size_t n, double factor) {
     if (x == 0) {
       ++zeros;
     } else {
-      ++(x < 0 ? negative : positive).at(Binades::exponent_of(x));
+      ++sides[std::signbit(x)]->at(Binades::exponent_of(x));
     }
   }
 }

@@ -37,6 +37,13 @@ class UnmovedSink {
     if (o != counted_) return;
     alignas(64) std::byte stored[kSweepTileBytes];
     alignas(64) T after[kSweepTileBytes / sizeof(T)];
+    if (IsStoredAs<T>(output_.type)) {  // most tiles have no such element
+      const T* was = ViewRow<T>(output_.data, output_.type, tile.offset, tile.n, before);
+      std::int32_t equal = 0;
+      for (std::size_t i = 0; i < tile.n; ++i) equal += row[i] == was[i] ? 1 : 0;
+      any = equal > 0;
+      if (!any) return;
+    }
     LoadRow(output_.data, output_.type, tile.offset, tile.n, before);
     const T* now = row;
     if (!IsStoredAs<T>(output_.type)) {
