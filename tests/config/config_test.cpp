@@ -276,6 +276,12 @@ TEST(Config, FineTuningHasItsKeysAndDefaults) {
   EXPECT_EQ(parse(own.to_toml()), own);
 }
 
+TEST(Config, TheExampleOfFineTuningIsRead) {
+  const RunConfig c = load_config(std::filesystem::path(MANTISSA_SOURCE_DIR) / "examples/logic-rl-sft.toml");
+  EXPECT_EQ(c.train.objective, "sft");
+  EXPECT_TRUE(c.data.packing);
+}
+
 TEST(Config, KeysOfFineTuningAreErrorsWithoutIt) {
   const std::string sft = "[train]\nobjective = \"sft\"\n";
   const auto with = [](std::string config, const std::string& key) {

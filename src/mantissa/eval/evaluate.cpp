@@ -42,9 +42,8 @@ std::int64_t target_bytes(const text::StepData& rows, std::int64_t count,
                           const tokenizer::Tokenizer& tokenizer) {
   std::int64_t bytes = 0;
   for (std::int64_t r = 0; r < count; ++r) {
-    const std::span<const std::int32_t> ids =
-        std::span(rows.ids).subspan(static_cast<std::size_t>(r * (rows.sequence_length + 1)),
-                                    static_cast<std::size_t>(rows.sequence_length) + 1);
+    const std::span<const std::int32_t> ids = std::span(rows.ids).subspan(
+        static_cast<std::size_t>(rows.begin(r) + r), static_cast<std::size_t>(rows.length(r)) + 1);
     const std::span<const std::int32_t> targets = rows.targets_of(r);
     for (std::size_t t = 0; t < targets.size(); ++t) {
       const std::size_t first = t;
@@ -224,7 +223,8 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   // Use the policy of the run's last step, under which its last loss was measured.
   const std::int64_t steps = finished ? run.run.steps : states.back().step;
   const precision::Policy policy = config::without_training(run.policy.at_step(steps - 1), false);
-  Evaluation e = loss_over(source, policy, rows, tokenizer.get(), device, stop);
+  const bool answers = from_source && run.train.objective == "sft";  // they have no bytes
+  Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
