@@ -42,15 +42,15 @@ endfunction()
 option(MANTISSA_UNITY "Compile files together; OFF for clang-tidy and for quick rebuilds of one file" ON)
 function(mantissa_compile_together target)
   if(MANTISSA_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
   endif()
 endfunction()
 
 # A room is one folder of src/mantissa, built as one static library that links only the rooms it may use. QUICK: it
-# reads, decides and prints, and computes nothing in bulk. APART: its files use the same local names, or are compiled for
-# several instruction sets, so each is compiled alone.
+# reads, decides and prints, and computes nothing in bulk. APART: its files are compiled for several instruction sets, so each
+# is compiled alone. APART_IN: the same for the files of a subfolder, which use the same local names.
 function(mantissa_room name)
-  cmake_parse_arguments(ARG "QUICK;APART" "" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ARG "QUICK;APART" "APART_IN" "USES;LINKS" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/mantissa/${name}/*.cpp)
   list(REMOVE_ITEM sources ${PROJECT_SOURCE_DIR}/src/mantissa/cli/main.cpp)
   if(sources)
@@ -59,6 +59,11 @@ function(mantissa_room name)
     set_property(GLOBAL APPEND PROPERTY MANTISSA_ROOMS mantissa_${name})
     if(NOT ARG_APART)
       mantissa_compile_together(mantissa_${name})
+    endif()
+    if(ARG_APART_IN)
+      set(alone ${sources})
+      list(FILTER alone INCLUDE REGEX "/${ARG_APART_IN}/")
+      set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
     endif()
     if(ARG_QUICK)
       mantissa_compile_quickly(mantissa_${name})

@@ -78,6 +78,10 @@ def main() -> None:
             (corpus / path.name).write_bytes(path.read_bytes())
         save_file(contiguous(expected), tests / f"{name}.safetensors")
     torch.save(dtypes["float32"], tests / "old.pth", _use_new_zipfile_serialization=False)
+    numbers = torch.complex(dtypes["float32"], dtypes["float32"])
+    for name, tensor in (("negative", numbers.conj().imag), ("conjugate", numbers.conj())):
+        torch.save({"layer": {"weight": tensor}}, tests / f"{name}.pth")
+        (corpus / f"{name}.pth").write_bytes((tests / f"{name}.pth").read_bytes())
     for protocol in (0, 2, 4):
         (corpus / f"command_{protocol}.pth").write_bytes(archive(pickle.dumps(Command(), protocol)))
     whole = (tests / "views_2.pth").read_bytes()

@@ -14,6 +14,7 @@ the model's function apply_rotary_pos_emb. Values that a model computes in anoth
 says about a wrong rope_theta or rms_norm_eps.
 """
 import argparse
+import itertools
 import json
 import struct
 import sys
@@ -27,16 +28,24 @@ GATED = {"silu": "swiglu", "swish": "swiglu", "gelu_pytorch_tanh": "geglu_tanh",
 
 
 class Trace:
-    """The recorded values by name, in the order in which the model computes them."""
+    """The recorded values by name, in the order in which the model computes them, as rows of tokens: [batch · tokens, width]."""
 
     def __init__(self, dtype):
         self.dtype = torch.float64 if dtype == "f64" else torch.float32
         self.values = {}
+        self.token_axis = {}  # of values with heads: 1 for [batch, tokens, heads, head_dim], 2 for [batch, heads, tokens, head_dim]
+        self.probe = 0  # tokens of a run that only finds these axes; 0: a run that records
 
     def add(self, name, tensor, rows=True):
         tensor = tensor.detach()
+        if self.probe:
+            if rows and tensor.dim() == 4:
+                self.token_axis[name] = list(tensor.shape).index(self.probe, 1)
+            return
+        if rows and tensor.dim() == 4:
+            tensor = tensor.transpose(1, self.token_axis[name]).flatten(2)
         if rows and tensor.dim() > 2:
-            tensor = tensor.flatten(0, -2)  # [batch, tokens, width] as rows
+            tensor = tensor.flatten(0, -2)
         self.values[name] = tensor.to("cpu", self.dtype).contiguous()
 
     def write(self, path, about):
@@ -124,7 +133,7 @@ def watch_rope(model, trace):
     original = getattr(code, "apply_rotary_pos_emb", None)
     if original is None:
         return  # no rotary embeddings, or elsewhere
-    layers = iter(name for name, _ in model.named_modules() if name.endswith("self_attn"))
+    layers = itertools.cycle([name for name, _ in model.named_modules() if name.endswith("self_attn")])
 
     def recorded(*args, **kwargs):
         q, k = original(*args, **kwargs)
@@ -160,6 +169,16 @@ def read_ids(args):
     if args.ids:
         return {"input_ids": torch.tensor([[int(word) for word in args.ids.replace(",", " ").split()]])}
     return load_file(args.tokens)
+
+
+def find_token_axes(model, trace, device):
+    """Runs the model on a number of tokens that no number of heads and no head_dim equals."""
+    config = model.config
+    sizes = {getattr(config, name, None) for name in ("num_attention_heads", "num_key_value_heads", "n_head", "head_dim")}
+    trace.probe = next(tokens for tokens in itertools.count(2) if tokens not in sizes)
+    with torch.no_grad():
+        model(input_ids=torch.zeros(1, trace.probe, dtype=torch.long, device=device), use_cache=False)
+    trace.probe = 0
 
 
 def run(model, batch, trace, autocast, device, grads):
@@ -207,6 +226,7 @@ def main():
     trace = Trace(args.dtype)
     watch(model, trace)
     watch_rope(model, trace)
+    find_token_axes(model, trace, args.device)
     loss = run(model, batch, trace, args.autocast, args.device, args.grads)
     about = f"torch {torch.__version__}, {args.dtype}, autocast {args.autocast or 'off'}, {args.device}"
     trace.write(args.out, about)

@@ -12,7 +12,7 @@ using testing::into;
 using testing::TemporaryFolder;
 using testing::tiny_config;
 
-Summary run(const std::filesystem::path& out, const std::string& policy) {
+Summary run_folder(const std::filesystem::path& out, const std::string& policy) {
   TrainOptions o = into(out);
   o.return_weights = true;
   return train(Config::parse(tiny_config(4, policy)), o);
@@ -58,7 +58,7 @@ INSTANTIATE_TEST_SUITE_P(Policies, MemoryModel,
 
 TEST_P(MemoryModel, GivesTheBitsOfItsDirectory) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "run", GetParam());
+  const Summary s = run_folder(folder / "run", GetParam());
   ASSERT_NE(s.weights, nullptr);
   const Model memory(s.model_config, s.weights), directory(s.model);
   const Prompt prompt{"A very ", {}};
@@ -86,7 +86,7 @@ TEST_P(MemoryModel, GivesTheBitsOfItsDirectory) {
 
 TEST_P(MemoryModel, IsTrainedAsItsDirectoryIs) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "first", GetParam());
+  const Summary s = run_folder(folder / "first", GetParam());
   TrainOptions o = into(folder / "memory");
   o.weights = s.weights;
   const Summary memory = train(Config::parse(tiny_config(4, GetParam())), o);
@@ -100,7 +100,7 @@ TEST_P(MemoryModel, IsTrainedAsItsDirectoryIs) {
 
 TEST(MemoryWeights, LetARunReplaceTheModelWhoseConfigItReads) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "run", "32-true");
+  const Summary s = run_folder(folder / "run", "32-true");
   const std::string sizes = tiny_config(4, "32-true");
   const Config again = Config::parse(sizes.substr(0, sizes.find("[model]")) + "[model]\npath = \"" +
                                      s.model.string() + "\"\n" + sizes.substr(sizes.find("[data]")));
@@ -113,7 +113,7 @@ TEST(MemoryWeights, LetARunReplaceTheModelWhoseConfigItReads) {
 
 TEST(MemoryWeights, AreCheckedAsFilesAre) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "run", "32-true");
+  const Summary s = run_folder(folder / "run", "32-true");
   EXPECT_EQ(refused({s.model_config, s.weights}), "");
   const auto changed = [&](const auto& change) {
     auto weights = std::make_shared<Weights>(*s.weights);
@@ -131,7 +131,7 @@ TEST(MemoryWeights, AreCheckedAsFilesAre) {
 
 TEST(Tokens, AreReportedAsTheyAreGeneratedAndMayEndTheirSequence) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "run", "32-true");
+  const Summary s = run_folder(folder / "run", "32-true");
   const std::vector<Prompt> prompts = {{"A very ", {}}, {"Zoey ", {}}};
   GenerateOptions o = sampled("32-true");
   const Generations whole = generate(s.model, prompts, o);
@@ -160,7 +160,7 @@ TEST(Tokens, AreReportedAsTheyAreGeneratedAndMayEndTheirSequence) {
 
 TEST(Stop, KeepsExactlyTheCompletedWork) {
   const TemporaryFolder folder;
-  const Summary s = run(folder / "run", "32-true");
+  const Summary s = run_folder(folder / "run", "32-true");
   std::stop_source stopped;
   stopped.request_stop();
   const std::stop_token stop = stopped.get_token();

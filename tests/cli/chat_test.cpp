@@ -45,6 +45,19 @@ TEST(ChatCommand, ResetAndSystemChangeTheMessages) {
   EXPECT_EQ(saved["messages"][1]["content"], "/two");
 }
 
+TEST(ChatCommand, ShowsThePromptThatTheTemplateRenders) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
+  const std::string prompt = "<|im_start|>user\none<|im_end|>\n<|im_start|>assistant\n";
+  const Result text = talk(folder, "one\n", "--show-prompt");
+  EXPECT_TRUE(has(text.err, prompt)) << text.err;
+  EXPECT_FALSE(has(text.out, "im_start")) << text.out;
+  const Result json = talk(folder, "one\n", "--show-prompt --json");
+  EXPECT_EQ(nlohmann::json::parse(json.out)["prompt"], prompt);
+  EXPECT_FALSE(has(json.err, "im_start")) << json.err;
+  EXPECT_FALSE(nlohmann::json::parse(talk(folder, "one\n", "--json").out).contains("prompt"));
+}
+
 TEST(ChatCommand, ErrorsOfAPipeEndTheCommand) {
   const TemporaryFolder folder;
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);

@@ -274,6 +274,9 @@ TEST(Program, SeveralPromptsGiveTheResultsOfEachAlone) {
   EXPECT_EQ(both["generations"][3], bo);
   EXPECT_NE(both["generations"][1]["ids"], ada["ids"]);
   EXPECT_EQ(json("--prompt-file Bo --prompt-file Bo")["generations"], nlohmann::json::array({bo, bo}));
+  EXPECT_EQ(
+      json("--prompt-ids 66,111,32,115,97,105,100 --prompt-ids '66, 111 32,115,97,105,100'")["generations"],
+      nlohmann::json::array({bo, bo}));
 
   const Result text = mantissa(folder, "generate r/model --prompt a --prompt b --max-new-tokens 2");
   EXPECT_EQ(text.out.find("==> prompt 1, sample 1 <==\n"), 0U) << text.out;

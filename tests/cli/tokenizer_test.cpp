@@ -90,6 +90,14 @@ TEST_F(TokenizerCommand, WithAWrongFileIdOrOptionIsOneMessageAndExitCodeTwo) {
   EXPECT_FALSE(std::filesystem::exists(folder / "u"));
 }
 
+TEST_F(TokenizerCommand, ThatCannotWriteLeavesNothing) {
+  const Result r = testing::shell(folder, "ulimit -f 1; " MANTISSA_BINARY_DIR
+                                          "/mantissa tokenizer train text.txt --vocab-size 270 --out new/u");
+  EXPECT_EQ(r.code, 1) << r.err;
+  EXPECT_NE(r.err.find("tokenizer.json"), std::string::npos) << r.err;
+  EXPECT_FALSE(std::filesystem::exists(folder / "new"));
+}
+
 TEST_F(TokenizerCommand, TrainsTheSameFileWithAnyNumberOfThreads) {
   for (const char* threads : {"1", "3"}) {
     const Result r =

@@ -80,7 +80,7 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
        "health_interval, observe, observe_interval)"},
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
-       "train, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},
+       "train, adapter, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},
       {"[precision]\ncompte = \"bf16\"",
        "dir/run.toml:8: unknown key \"precision.compte\"; did you mean \"compute\"?"},
       {"[precision.loss_scale]\nhysteresi = 2",
@@ -319,7 +319,7 @@ TEST(ConfigErrors, OverridesAreNamed) {
   EXPECT_EQ(refused_set("run.steps=-1"), "--set: run.steps = -1: must be at least 1");
   EXPECT_EQ(refused_set("batch.micro_batch_size=5"),
             "--set: batch.micro_batch_size = 5: must divide batch.global_batch_size, which is 32; try 4");
-  EXPECT_EQ(refused_set("run.name=\xff"), "--set \"run.name=\xff\": the value is not UTF-8");
+  EXPECT_EQ(refused_set("run.name=\xff"), "--set \"run.name=\\xff\": the value is not UTF-8");
 }
 
 TEST(ConfigErrors, DamagedTextIsReadOrIsAConfigError) {

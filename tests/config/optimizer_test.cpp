@@ -70,6 +70,10 @@ TEST(Optimizer, ReadsAndPrintsGroups) {
   EXPECT_EQ(c.optimizer.groups[0], (optim::Group{"*.norm*", {}, 0.0, {}}));
   EXPECT_EQ(c.optimizer.groups[1], (optim::Group{"lm_head", 0.5, {}, true}));
   EXPECT_EQ(parse_config(c.to_toml(), "dir/run.toml"), c);
+  const RunConfig frozen =
+      config_with("[[optimizer.group]]\nmatch = \"*_proj\"\nfreeze = true\nquantize = \"nf4-double\"");
+  EXPECT_EQ(frozen.optimizer.groups[0].quantize, QuantFormat::nf4_double);
+  EXPECT_EQ(parse_config(frozen.to_toml(), "dir/run.toml"), frozen);
   const std::vector<std::string> overrides = {"optimizer.group=[{match = \"*\", lr_scale = 2}]"};
   EXPECT_EQ(parse_config(text_with(""), "dir/run.toml", overrides).optimizer.groups,
             (std::vector<optim::Group>{{"*", 2.0, {}, {}}}));
@@ -85,6 +89,11 @@ TEST(Optimizer, RejectsGroupsWithoutSettings) {
   EXPECT_NE(refused("[[optimizer.group]]\nmatch = \"*\"\nlr_scale = -1").find("at least 0"),
             std::string::npos);
   EXPECT_NE(refused("[[optimizer.group]]\nmatch = \"*\"\nfreeze = 1").find("true or false"),
+            std::string::npos);
+  EXPECT_NE(refused("[[optimizer.group]]\nmatch = \"*\"\nquantize = \"nf4\"").find("needs freeze = true"),
+            std::string::npos);
+  EXPECT_NE(refused("[[optimizer.group]]\nmatch = \"*\"\nfreeze = true\nquantize = \"q4_0\"")
+                .find("must be one of int8, nf4, nf4-double"),
             std::string::npos);
   EXPECT_NE(refused("group = 3").find("[[optimizer.group]]"), std::string::npos);
 }

@@ -92,6 +92,15 @@ TEST_F(GgufModel, MatricesHaveTheAskedFormatAndVectorsAreF32) {
   const gguf::GgufFile foreign(file());
   for (const gguf::FileTensor& tensor : foreign.tensors())
     EXPECT_STREQ(tensor.type->name, tensor.shape.size() > 1 ? "BF16" : "F32") << tensor.name;
+  const auto mentions_vectors = [](const Result& result) {
+    return std::ranges::any_of(result.notes, [](const std::string& note) {
+      return note.find("vectors were written as F32, which is what llama.cpp reads") != std::string::npos;
+    });
+  };
+  convert({find_source(in()), back(), {Scalar::bf16}, true}, {});
+  const Result widened = *convert({find_source(back()), file(), {}, true, Layout::gguf, false}, {});
+  EXPECT_TRUE(mentions_vectors(widened));
+  EXPECT_FALSE(mentions_vectors(convert_to_gguf()));
 }
 
 TEST_F(GgufModel, QuantisedWeightsAreWithinHalfAStepAndTheirOriginIsKept) {

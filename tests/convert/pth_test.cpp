@@ -79,6 +79,23 @@ TEST_F(PthModel, TheInputAndFoldersAreNotReplaced) {
   EXPECT_THROW(to(in(), folder / "dir.pth", Layout::pth), FileError);
 }
 
+TEST_F(PthModel, OneFileBecomesOneFileWithANote) {
+  write(llama());
+  to(in(), folder / "one.pth", Layout::pth);
+  const auto notes = [&](const char* out, Layout layout) {
+    return convert({find_source(folder / "one.pth"), folder / out, {}, false, layout}, {})->notes;
+  };
+  const std::vector<std::string> found = notes("out", Layout::hugging_face);
+  ASSERT_EQ(found.size(), 1U);
+  EXPECT_NE(
+      found[0].find("out is one safetensors file; for a model directory, give the directory of one.pth"),
+      std::string::npos)
+      << found[0];
+  EXPECT_TRUE(std::filesystem::is_regular_file(folder / "out"));
+  EXPECT_TRUE(notes("out.safetensors", Layout::hugging_face).empty());
+  EXPECT_TRUE(notes("directory", Layout::pth).empty());
+}
+
 const InspectedTensor& row_of(const Inspection& seen, const std::string& name) {
   const auto found =
       std::ranges::find(seen.tensors, name, [](const InspectedTensor& t) { return t.tensor.name; });

@@ -245,13 +245,26 @@ TEST_F(TensorSets, MissingTensorsAreListedWithTheNearestName) {
   EXPECT_EQ(found.only_b[1].nearest, "");
 }
 
-TEST_F(TensorSets, ShapesWithEquallyManyElementsAreEqualInTraces) {
+TEST_F(TensorSets, RowsOfTracesMayBeDividedInAnotherWayButNotReordered) {
   TensorFile a, b;
   a.add<float>("logits", io::Dtype::f32, {2, 3, 2}, std::vector<float>(12, 1.0F));
   b.add<float>("logits", io::Dtype::f32, {6, 2}, std::vector<float>(12, 1.0F));
   EXPECT_TRUE(compare(a, b, ShapeRule::rows).equal(false));
   EXPECT_FALSE(compare(a, b, ShapeRule::rows).equal(true));
   EXPECT_FALSE(compare(a, b).equal(false));
+  const auto comparable = [&](std::vector<std::int64_t> left, std::vector<std::int64_t> right) {
+    TensorFile c, d;
+    c.add<float>("w", io::Dtype::f32, left, std::vector<float>(24, 1.0F));
+    d.add<float>("w", io::Dtype::f32, right, std::vector<float>(24, 2.0F));
+    const TensorDifferences found = compare(c, d, ShapeRule::rows);
+    EXPECT_EQ(found.different.at(0).reordered(), !found.different[0].comparable);
+    return found.different[0].comparable;
+  };
+  EXPECT_TRUE(comparable({2, 3, 4}, {6, 4}));
+  EXPECT_TRUE(comparable({1, 6, 4}, {6, 4, 1}));
+  EXPECT_TRUE(comparable({24, 1}, {2, 12})) << "a vector of rows";
+  EXPECT_FALSE(comparable({3, 8}, {6, 4})) << "[tokens, heads · width] and [heads · tokens, width]";
+  EXPECT_FALSE(comparable({4, 6}, {6, 4})) << "a transposed matrix";
 }
 
 TEST_F(TensorSets, FormatOfValuesIsTheNarrowestWhoseLastPlaceTheyNeed) {

@@ -132,6 +132,20 @@ TEST_F(Rules, EveryTokenIsTrainedOnRequest) {
   EXPECT_EQ(trained(row), whole(row));
 }
 
+TEST_F(Rules, LabelsOfIdsSayWhatIsTrained) {
+  const auto row = add({{"input_ids", {97, 98, 99, 100}}, {"labels", {-100, -100, 99, -100}}});
+  EXPECT_EQ(whole(row), "abcd");
+  EXPECT_EQ(trained(row), "c");
+  EXPECT_EQ(trained(add({{"input_ids", {97, 98}}, {"labels", {-100, -100}}})), "(not used)");
+  EXPECT_EQ(trained(add({{"input_ids", {97}}})), "(not used)");
+  EXPECT_EQ(encoder().counts().masked, 2);
+  EXPECT_TRUE(has(error_of<ConfigError>([&] { add({{"input_ids", {97, 256}}}); }), "f.jsonl:3"));
+  EXPECT_TRUE(has(error_of<ConfigError>([&] {
+                    add({{"input_ids", {97, 98}}, {"labels", {-100, -3}}});
+                  }),
+                  "f.jsonl:3"));
+}
+
 TEST_F(Rules, WithoutATemplateTheCompletionAndTheSeparatorAreTrained) {
   plain = true;
   const auto row = add({{"prompt", "two and two is"}, {"completion", " four"}});
@@ -302,6 +316,10 @@ TEST(SftData, OfAConfigHasItsCountsInANote) {
   const text::StepData step = load_dataset(config_of("shuffle = false\n"), model).step(1, 2);
   EXPECT_EQ(step.length(0) + 2, step.length(1)) << "rows have their own lengths";
   EXPECT_EQ(step.predicted(), 24);  // of b<|im_end|> and efg<|im_end|>
+  std::ofstream(folder / "rows.jsonl") << R"({"messages": [{"role": "user", "content": "q"}]})";
+  const std::string none = error_of<ConfigError>([&] { load_dataset(config_of(""), model); });
+  EXPECT_TRUE(has(none, "rows.jsonl: 1 row, 0 used")) << none;
+  EXPECT_TRUE(has(none, "not used: 1 without a token to train")) << none;
   std::ofstream(folder / "rows.jsonl") << R"({"prompt": "a", "completion": "b"})"
                                        << "\n"
                                        << R"({"prompt": "a)";

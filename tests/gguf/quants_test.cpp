@@ -51,7 +51,8 @@ TEST_P(Dequantise, OfProductsGivesTheSameBits) {
   EXPECT_EQ(kQuantBlock, type.block);
   std::vector<float> values(golden.stored.size() / type.bytes * type.block);
   for (const SimdTarget target : simd_targets()) {
-    mantissa::dequantize(*format, golden.stored.data(), 0, values.size(), values.data(), target);
+    mantissa::dequantize({*format, values.size(), golden.stored.data(), nullptr}, 0, 0, values.size(),
+                         values.data(), target);
     EXPECT_EQ(fnv(values), golden.hash);
   }
 }

@@ -7,6 +7,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/gguf/read_tokenizer.h"
 #include "mantissa/gguf/sentencepiece_merges.h"
+#include "mantissa/gguf/special_tokens.h"
 #include "mantissa/gguf/split_patterns.h"
 #include "mantissa/gguf/write_tokenizer.h"
 
@@ -28,13 +29,14 @@ class GgufTokenizer : public test::TemporaryFolder {
     return GgufFile(folder / "x.gguf");
   }
 
-  /// Returns the notes of writing `files`, and the tokenizer that is read again.
-  std::pair<std::vector<std::string>, TokenizerFiles> through(const Files& files,
-                                                              std::int64_t vocabulary) const {
+  /// Returns the notes of writing `files` and config.json's fields, and the file.
+  std::pair<std::vector<std::string>, GgufFile> header_of(const Files& files, const json& fields,
+                                                          std::int64_t vocabulary) const {
     model::ModelConfig config;
     config.vocab_size = vocabulary;
+    config.source = fields;
     std::vector<std::string> notes;
-    const GgufFile file = written([&](HeaderWriter& header) {
+    GgufFile file = written([&](HeaderWriter& header) {
       notes = write_tokenizer(
           [&](std::string_view name) -> std::optional<std::string> {
             for (const auto& [known, text] : files) {
@@ -44,6 +46,13 @@ class GgufTokenizer : public test::TemporaryFolder {
           },
           config, header);
     });
+    return {std::move(notes), std::move(file)};
+  }
+
+  /// Returns the notes of writing `files`, and the tokenizer that is read again.
+  std::pair<std::vector<std::string>, TokenizerFiles> through(const Files& files,
+                                                              std::int64_t vocabulary) const {
+    const auto [notes, file] = header_of(files, json::object(), vocabulary);
     return {notes, read_tokenizer(file)};
   }
 
@@ -114,6 +123,25 @@ TEST_F(GgufTokenizer, ByteLevelBpeOfEverySplitComesBackUnchanged) {
     EXPECT_EQ(file_of(files, "tokenizer_config.json")["eos_token"], "<|end|>");
     EXPECT_EQ(file_of(files, "generation_config.json"), (json{{"eos_token_id", 0}}));
   }
+}
+
+TEST_F(GgufTokenizer, IdsOfSpecialTokensAreWrittenWithoutAVocabulary) {
+  const json generation = {{"bos_token_id", 1}, {"eos_token_id", {2, 3, 4}}};
+  const auto [notes, file] =
+      header_of({{"generation_config.json", generation.dump()}}, {{"pad_token_id", 5}}, 6);
+  EXPECT_EQ(file.text("tokenizer.ggml.model"), "none");
+  EXPECT_EQ(file.integer("tokenizer.ggml.bos_token_id"), 1);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eos_token_id"), 2);
+  EXPECT_EQ(file.integer("tokenizer.ggml.eot_token_id"), 3);
+  EXPECT_EQ(file.integer("tokenizer.ggml.padding_token_id"), 5);
+  ASSERT_EQ(notes.size(), 2U);
+  EXPECT_NE(notes[1].find("left out: 4"), std::string::npos) << notes[1];
+  const SpecialTokens special = special_tokens(file);
+  EXPECT_EQ(special.eos, 2);
+  EXPECT_FALSE(special.add_bos);
+  const GgufFile other =
+      header_of({{"generation_config.json", generation.dump()}}, {{"eos_token_id", 5}}, 5).second;
+  EXPECT_EQ(other.integer("tokenizer.ggml.eos_token_id"), 2) << "5 is not in the vocabulary";
 }
 
 TEST_F(GgufTokenizer, AnUnknownSplitIsReportedAndNoTokenizerWritten) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/differences.h"
+#include "mantissa/model/adapter.h"
 #include "mantissa/model/graphs.h"
 #include "model/tiny_families.h"
 
@@ -29,6 +30,27 @@ TEST_P(ModelGradients, AreTheDerivatives) {
   const Data data(rows.tokens, config.vocab_size, 3);
   data.feed(c, 0, data.ids.size());
   check_gradients(c, "log_prob", data.d, rows, 256);
+}
+
+// DoRA's norms are constants of its gradient, which is therefore not the derivative.
+TEST_P(ModelGradients, OfAdaptersAreTheDerivativesAndThoseOfTheBaseAreNotComputed) {
+  model::ModelConfig config = model::parse_model_config(GetParam().config, GetParam().name);
+  auto adapter = std::make_shared<model::Adapter>();
+  adapter->rslora = true;
+  for (const model::LinearLayer& layer : model::linear_layers(config)) adapter->layers[layer.scope] = {3, 4};
+  config.adapter = adapter;
+  const Segments rows({10, 7});
+  Graph graph = model::build_log_prob(config, rows.tokens, 10, true);
+  for (const ValueId p : graph.parameters()) {
+    Value& value = graph.value(p);
+    ASSERT_EQ(value.trainable, adapter->owns(value.name)) << value.name;
+    if (value.name.ends_with("lora_B.weight")) value.init = {Init::Kind::normal, 0.3};
+  }
+  Compiled c(std::move(graph), precision::Policy::parse("64-true"), options_for(rows));
+  c.randomise_vectors();
+  const Data data(rows.tokens, config.vocab_size, 3);
+  data.feed(c, 0, data.ids.size());
+  check_gradients(c, "log_prob", data.d, rows, 64);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "graph/adapter_rows.h"
 #include "graph/attention_rows.h"
 #include "graph/column_rows.h"
 #include "graph/head_rows.h"
@@ -35,6 +36,7 @@ inline std::vector<OpRow> op_rows() {
   std::vector<OpRow> rows;
   add_linear_rows(rows);
   add_norm_rows(rows);
+  add_adapter_rows(rows);
   rows.push_back({"rope", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   rows.push_back({"rope.grad", "", [](T t, T) { return rope_inputs(t); }, rope_bound, head_size, 3});
   for (OpRow& row : attention_rows()) rows.push_back(std::move(row));

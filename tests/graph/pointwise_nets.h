@@ -42,6 +42,27 @@ inline void add_pointwise_nets(std::map<std::string_view, Graph>& all) {
     Net n;
     all["soft_cap"] = n.finish(n.b.soft_cap("cap", n.trained("x"), 0.75));
   }
+  for (const bool bias : {false, true}) {
+    Net n;
+    const auto frozen = [&](const char* name, Shape shape) {
+      const ValueId id = n.weight(name, std::move(shape));
+      n.graph.value(id).trainable = false;
+      return id;
+    };
+    // The norms are constants of the gradient, so what they are computed from is frozen.
+    const ValueId norms = n.b.row_norms("norms", frozen("w", {kNetWidth, 5}), frozen("a", {2, 5}),
+                                        frozen("b", {kNetWidth, 2}), 0.75, Builder::WeightLayout::out_in);
+    all[bias ? "magnitude, bias" : "magnitude"] =
+        n.finish(n.b.magnitude("dora", n.trained("x"), n.weight("m", {kNetWidth}), norms,
+                               bias ? n.weight("bias", {kNetWidth}) : kNone));
+  }
+  {
+    Net n;
+    const ValueId x = n.trained("x");
+    all["add, terms of a layer"] = n.finish(n.b.sum(
+        "layer", n.b.term("base", x, n.weight("base.weight", {kNetWidth, kNetWidth})),
+        n.b.term("more", n.b.multiple("more", x, 1.75), n.weight("more.weight", {kNetWidth, kNetWidth}))));
+  }
   {
     Net n;
     all["scale"] = n.finish(n.b.scale("scale", n.trained("x"), 1.75));

@@ -41,9 +41,14 @@ TEST_F(Atomic, AFileThatIsNotCommittedChangesNothing) {
 
 TEST_F(Atomic, FilesOfOneResultAreReplacedTogetherOrNotAtAll) {
   write_file_atomic(folder / "a", "old");
-  EXPECT_THROW(write_files_atomic({{folder / "a", "new"}, {folder / "missing" / "b", "new"}}), Error);
+  EXPECT_THROW(write_files_atomic(folder, {{"a", "new"}, {"missing/b", "new"}}), Error);
   EXPECT_EQ(contents_of(folder / "a"), "old");
-  write_files_atomic({{folder / "a", "new"}, {folder / "b", "also"}});
+  EXPECT_THROW(write_files_atomic(folder / "x" / "y", {{"a", "new"}, {"missing/b", "new"}}), Error);
+  { const AtomicDirectory directory(folder / "x" / "y"); }
+  EXPECT_EQ(entries(), 1) << "no directory remains";
+  write_files_atomic(folder, {{"a", "new"}, {"b", "also"}});
+  write_files_atomic(folder / "c" / "d", {{"a", "new"}});
+  EXPECT_EQ(contents_of(folder / "c" / "d" / "a"), "new");
   EXPECT_EQ(contents_of(folder / "a"), "new");
   EXPECT_EQ(contents_of(folder / "b"), "also");
 }
@@ -145,7 +150,9 @@ TEST_F(Atomic, ErrorsNameAnUnwritablePath) {
   put(folder / "f", "a file");
   EXPECT_NE(message_of<FileError>([&] { write_file_atomic(folder / "none" / "f", "x"); }).find("none"),
             std::string::npos);
-  EXPECT_NE(message_of<FileError>([&] { AtomicDirectory(folder / "f" / "d"); }).find("f/d"),
+  EXPECT_NE(message_of<FileError>([&] {
+              AtomicDirectory(folder / "f" / "d");
+            }).find("/f\": cannot create the directory: "),
             std::string::npos);
 }
 

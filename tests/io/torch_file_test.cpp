@@ -1,4 +1,6 @@
 // Checkpoints of PyTorch. tools/golden_pth.py writes the files, and the same tensors as safetensors.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -69,6 +71,17 @@ TEST(TorchFile, NotesNameWhatIsLeftOut) {
   ASSERT_EQ(notes.size(), 2U);
   EXPECT_NE(notes[0].find("only the entry \"model\" is read; left out: \"optimizer\""), std::string::npos);
   EXPECT_NE(notes[1].find("not tensors: \"bytes\", \"number\""), std::string::npos);
+}
+
+TEST(TorchFile, TensorsThatPyTorchNegatesOnReadingAreRefusedByName) {
+  for (const char* bit : {"negative", "conjugate"}) {
+    const std::string message =
+        message_of<FileError>([&] { TorchFile{kFolder / fmt::format("{}.pth", bit)}; });
+    EXPECT_NE(message.find(fmt::format("tensor \"layer.weight\" has PyTorch's {} bit", bit)),
+              std::string::npos)
+        << message;
+    EXPECT_NE(message.find("Fix: in Python, save tensor.resolve_conj().resolve_neg()"), std::string::npos);
+  }
 }
 
 class TorchArchive : public test::TemporaryFolder {

@@ -155,6 +155,9 @@ TEST_F(AmxInstructions, AddressEveryRegisterScaleAndDisplacement) {
   // Without an index all rows are the first.
   __asm__ volatile("tileloadd 64(%0), %%tmm0" ::"r"(base) : "memory");
   expect_load(base + 64, 0, "64(base)");
+  // With a hint for the caches.
+  __asm__ volatile("tileloaddt1 32(%0,%1,1), %%tmm0" ::"r"(base), "r"(index) : "memory");
+  expect_load(base + 32, index, "tileloaddt1");
   // A negative stride, from the last row back.
   const std::ptrdiff_t back = -64;
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm0" ::"r"(base), "r"(back) : "memory");
@@ -356,7 +359,8 @@ TEST(AmxFaults, OfEncodings) {
   EXPECT_NE(fault({0xc4, 0xe2, 0x73, 0x5c, 0xc2}), "");                                        // TDPFP16PS
   EXPECT_NE(fault({0xc4, 0xe2, 0x73, 0x49, 0xc0}).find("vvvv"), std::string::npos);            // TILEZERO
   EXPECT_NE(fault({0xc4, 0xe2, 0x7b, 0x4b, 0x00}).find("SIB"), std::string::npos);             // TILELOADD
-  EXPECT_NE(fault({0xc4, 0xe2, 0x79, 0x4b, 0x04, 0x08}).find("not know"), std::string::npos);  // TILELOADDT1
+  EXPECT_EQ(fault({0xc4, 0xe2, 0x79, 0x4b, 0x04, 0x08}), "");                                  // TILELOADDT1
+  EXPECT_NE(fault({0xc4, 0xe2, 0x78, 0x4b, 0x04, 0x08}).find("not know"), std::string::npos);  // no prefix
   const std::uint8_t of_vfmadd[] = {0xc4, 0xe2, 0x71, 0xb8, 0xc2};
   EXPECT_FALSE(amx::is_tile_instruction(of_vfmadd));
 }

@@ -12,7 +12,7 @@ enum class Operation : std::uint8_t {
   configure,    // LDTILECFG    NP 49 /0, memory
   release,      // TILERELEASE  NP 49 C0
   zero,         // TILEZERO     F2 49, register
-  load,         // TILELOADD    F2 4B, memory with SIB
+  load,         // TILELOADD    F2 4B, TILELOADDT1 66 4B, memory with SIB
   store,        // TILESTORED   F3 4B, memory with SIB
   multiply_add  // TDPBF16PS    F3 5C, registers
 };
@@ -89,7 +89,7 @@ inline void decode_memory(const std::uint8_t* code, const Registers& registers, 
 
 /// Decodes a tile instruction.
 inline Decoded decode(const std::uint8_t* code, const Registers& registers) {
-  enum Prefix : std::uint8_t { none = 0, of_f3 = 2, of_f2 = 3 };
+  enum Prefix : std::uint8_t { none = 0, of_66 = 1, of_f3 = 2, of_f2 = 3 };
   const unsigned prefix = code[2] & 3U, opcode = code[3], modrm = code[4];
   const unsigned third = ~unsigned{code[2]} >> 3U & 15U;  // VEX.vvvv
   const bool memory = modrm >> 6U != 3, sib = memory && (modrm & 7U) == 4;
@@ -119,9 +119,9 @@ inline Decoded decode(const std::uint8_t* code, const Registers& registers) {
     decode_memory(code, registers, to);
     return {to};
   }
-  if (opcode == 0x4b && (prefix == of_f2 || prefix == of_f3) && memory) {
+  if (opcode == 0x4b && prefix != none && memory) {
     if (!sib) return {{}, "a tile's memory operand has no SIB byte (#UD)"};
-    to.operation = prefix == of_f2 ? Operation::load : Operation::store;
+    to.operation = prefix == of_f3 ? Operation::store : Operation::load;
     decode_memory(code, registers, to);
     return {to};
   }

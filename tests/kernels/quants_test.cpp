@@ -12,6 +12,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/gather.h"
 #include "mantissa/kernels/head.h"
+#include "mantissa/kernels/reference/gemm.h"
 
 namespace mantissa::kernels::quants_test {
 namespace {
@@ -46,7 +47,8 @@ class Quantised {
       : format(f), rows(r), width(w), blocks_(bytes()) {
     std::uint8_t* const all = blocks_.data();
     for (std::size_t i = 0; i < bytes(); ++i) all[i] = static_cast<std::uint8_t>(random());
-    for (std::size_t b = 0; b < bytes(); b += traits(f).bytes) {
+    if (traits(f).apart) set_scales(random);
+    for (std::size_t b = 0; !traits(f).apart && b < bytes(); b += traits(f).bytes) {
       set_half(all + b, random);
       if (traits(f).minimum) set_half(all + b + 2, random);
     }
@@ -59,18 +61,47 @@ class Quantised {
     std::memcpy(to, random() % 16 == 0 ? "\0\x80" : reinterpret_cast<const char*>(&half), sizeof half);
   }
 
-  std::size_t bytes() const { return quant_bytes(format, static_cast<std::size_t>(rows * width)); }
+  /// Scales of values that are finite in f16, zeros and numbers near the smallest of f32 among them.
+  /// Differences from a mean are of any size.
+  void set_scales(std::mt19937& random, int least = -130) {
+    std::uint8_t* at = blocks_.data() + (view().scales - view().blocks);
+    std::uint8_t* const end = blocks_.data() + bytes();
+    const auto number = [&](std::uint8_t* to, int most) {
+      const int exponent = least + static_cast<int>(random() % static_cast<unsigned>(most - least + 1));
+      const float x = random() % 16 == 0
+                          ? 0.0F
+                          : std::ldexp(1 + static_cast<float>(random() % (1U << 23U)) * 0x1p-23F, exponent);
+      std::memcpy(to, &x, sizeof x);
+    };
+    number(at, 7);
+    const bool nested = format == QuantFormat::nf4_double;
+    for (at += sizeof(float); at < end; at += sizeof(float)) {
+      number(at, 7);
+      if (nested) at += kScaleGroup;
+    }
+  }
+
+  std::size_t bytes() const {
+    return quant_bytes(format, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+  }
   const std::uint8_t* data() const { return blocks_.data(); }
+  QuantRows view() const {
+    return quant_rows(format, blocks_.data(), static_cast<std::size_t>(rows),
+                      static_cast<std::size_t>(width));
+  }
   ConstMatrix matrix(Scalar type) const { return {blocks_.data(), type, width}; }
   GemmOperand operand(Scalar type, Factor factor, bool transposed) const {
     GemmOperand o{matrix(type), factor, transposed};
     o.quants = format;
+    o.scales = view().scales;
     return o;
   }
   /// The dequantised values, rounded to `type`.
   Tensor values(Scalar type) const {
-    std::vector<float> wide(static_cast<std::size_t>(rows * width));
-    dequantize(format, blocks_.data(), 0, wide.size(), wide.data(), testing::converter());
+    const auto w = static_cast<std::size_t>(width);
+    std::vector<float> wide(static_cast<std::size_t>(rows) * w);
+    for (std::size_t r = 0; r < static_cast<std::size_t>(rows); ++r)
+      dequantize(view(), r, 0, w, wide.data() + r * w, testing::converter());
     Tensor to(type, rows, width);
     store_row(wide.data(), wide.size(), to.bytes.data(), type, 0, testing::converter());
     return to;
@@ -84,8 +115,21 @@ class Quantised {
 };
 
 class Quants : public ::testing::TestWithParam<QuantFormat> {};
-INSTANTIATE_TEST_SUITE_P(Of, Quants, ::testing::ValuesIn(kQuantFormats),
+INSTANTIATE_TEST_SUITE_P(Of, Quants, ::testing::ValuesIn(kQuantFormats), [](const auto& info) {
+  return info.param == QuantFormat::nf4_double ? std::string("nf4_double")
+                                               : std::string(traits(info.param).name);
+});
+
+/// Formats with scales in their blocks, in which files store tables.
+class BlockQuants : public Quants {};
+INSTANTIATE_TEST_SUITE_P(Of, BlockQuants, ::testing::ValuesIn(std::span(kQuantFormats).first<5>()),
                          [](const auto& info) { return std::string(traits(info.param).name); });
+
+/// The nearest multiple of the elements that share a scale, at least 32.
+std::int64_t whole(QuantFormat f, std::int64_t n) {
+  const auto block = std::max<std::int64_t>(32, static_cast<std::int64_t>(traits(f).scaled));
+  return (n + block - 1) / block * block;
+}
 
 /// The formats that a weight is read in and that factors are rounded to, and the order of sums.
 struct Reading {
@@ -102,13 +146,13 @@ const Reading kReadings[] = {
 
 TEST_P(Quants, PartsOfARowHaveTheBitsOfTheWholeRow) {
   std::mt19937 random(kSeed);
-  const Quantised matrix(GetParam(), 1, 160, random);
+  const Quantised matrix(GetParam(), 1, 192, random);
   const std::vector<double> want = matrix.values(Scalar::f32).values();
   for (const SimdTarget target : simd_targets()) {
-    for (std::size_t begin = 0; begin < 160; begin += 7) {
-      for (std::size_t n = 1; begin + n <= 160; n += 13) {
+    for (std::size_t begin = 0; begin < 192; begin += 7) {
+      for (std::size_t n = 1; begin + n <= 192; n += 13) {
         std::vector<float> got(n + 1, 7.0F);
-        dequantize(GetParam(), matrix.data(), begin, n, got.data(), target);
+        dequantize(matrix.view(), 0, begin, n, got.data(), target);
         EXPECT_EQ(got[n], 7.0F);
         for (std::size_t i = 0; i < n; ++i)
           ASSERT_EQ(got[i], static_cast<float>(want[begin + i])) << begin << " + " << i;
@@ -119,13 +163,14 @@ TEST_P(Quants, PartsOfARowHaveTheBitsOfTheWholeRow) {
 
 TEST_P(Quants, MultiplyEveryNumberOfFewRowsWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
-  const Quantised matrix(GetParam(), 53, 544, random);
+  const std::int64_t depth = whole(GetParam(), 544);
+  const Quantised matrix(GetParam(), 53, depth, random);
   for (const Reading& reading : {kReadings[0], kReadings[1]}) {
     const Tensor values = matrix.values(reading.type);
     std::vector<std::int64_t> counts(33);
     std::iota(counts.begin(), counts.end(), 1);
     for (const std::int64_t m : mantissa::testing::cases(counts, 4)) {
-      Case x({m, 53, 544}, kF32, 2);
+      Case x({m, 53, depth}, kF32, 2);
       x.g.a.operand = reading.operand;
       x.g.accumulator.order = reading.order;
       x.g.b = {values, reading.operand, true};
@@ -144,13 +189,14 @@ TEST_P(Quants, MultiplyInEveryFormatAndOrientationWithTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
   for (const Size& size : mantissa::testing::cases<Size>(
            {{1, 17, 32}, {3, 40, 96}, {16, 70, 320}, {97, 67, 160}, {70, 33, 1056}, {300, 9, 288}}, 3)) {
-    // Rows of blocks lie along the depth, or along the columns, whose number must be a multiple of 32.
+    // Rows of blocks lie along the depth, or along the columns.
     for (const bool along : {true, false}) {
-      const std::int64_t n = along ? size.n : (size.n + 31) / 32 * 32;
-      const Quantised matrix(GetParam(), along ? n : size.k, along ? size.k : n, random);
+      const std::int64_t n = along ? size.n : whole(GetParam(), size.n),
+                         k = along ? whole(GetParam(), size.k) : size.k;
+      const Quantised matrix(GetParam(), along ? n : k, along ? k : n, random);
       for (const Reading& reading : kReadings) {
         const Tensor values = matrix.values(reading.type);
-        Case x({size.m, n, size.k}, kF32, 2);
+        Case x({size.m, n, k}, kF32, 2);
         x.g.a.operand = reading.operand;
         x.g.accumulator.order = reading.order;
         x.g.b = {values, reading.operand, along};
@@ -158,10 +204,9 @@ TEST_P(Quants, MultiplyInEveryFormatAndOrientationWithTheBitsOfTheirValues) {
         x.g.b = matrix.operand(reading.type, reading.operand, along);
         for (const Context& ctx : product_contexts()) {
           if (ctx.simd == Simd::amx_model && size.m > 70) continue;  // slow
-          EXPECT_TRUE(x.result(ctx) == want)
-              << fmt::format("{}, {} × {} × {}, {} to {} in {} parts, along the depth: {}, seed {}",
-                             describe(ctx), size.m, n, size.k, name(reading.type),
-                             name(reading.operand.format), reading.operand.parts, along, kSeed);
+          EXPECT_TRUE(x.result(ctx) == want) << fmt::format(
+              "{}, {} × {} × {}, {} to {} in {} parts, along the depth: {}, seed {}", describe(ctx), size.m,
+              n, k, name(reading.type), name(reading.operand.format), reading.operand.parts, along, kSeed);
         }
       }
     }
@@ -173,7 +218,9 @@ TEST_P(Quants, TinyScalesKeepTheirBits) {
   // subnormal numbers must not be used.
   std::mt19937 random(kSeed);
   Quantised matrix(GetParam(), 48, 64, random);
-  for (std::size_t b = 0; b < matrix.bytes(); b += traits(GetParam()).bytes) {
+  const bool apart = traits(GetParam()).apart;
+  if (apart) matrix.set_scales(random, -149);
+  for (std::size_t b = 0; !apart && b < matrix.bytes(); b += traits(GetParam()).bytes) {
     auto* block = const_cast<std::uint8_t*>(matrix.data()) + b;
     std::memset(block, 0, traits(GetParam()).minimum ? 4 : 2);
     block[0] = static_cast<std::uint8_t>(1 + random() % 3);
@@ -195,7 +242,7 @@ TEST_P(Quants, TinyScalesKeepTheirBits) {
   }
 }
 
-TEST_P(Quants, RowsThatAreLookedUpHaveTheBitsOfTheirValues) {
+TEST_P(BlockQuants, RowsThatAreLookedUpHaveTheBitsOfTheirValues) {
   std::mt19937 random(kSeed);
   const std::vector<std::int32_t> ids = {4, 0, 18, 4, 7};
   const Quantised table(GetParam(), 19, 1056, random);
@@ -212,7 +259,7 @@ TEST_P(Quants, RowsThatAreLookedUpHaveTheBitsOfTheirValues) {
   }
 }
 
-TEST_P(Quants, LogProbabilitiesHaveTheBitsOfTheirValues) {
+TEST_P(BlockQuants, LogProbabilitiesHaveTheBitsOfTheirValues) {
   constexpr std::int64_t kTokens = 5, kChannels = 64, kEntries = kVocabularyChunk + 37;
   std::mt19937 random(kSeed);
   const Quantised weight(GetParam(), kEntries, kChannels, random);
@@ -245,7 +292,15 @@ TEST_P(Quants, LogProbabilitiesHaveTheBitsOfTheirValues) {
   }
 }
 
-TEST_P(Quants, BlocksWithScalesThatAreNotFiniteAreFound) {
+TEST(QuantTables, WithScalesApartAreErrors) {
+  std::mt19937 random(kSeed);
+  const Quantised table(QuantFormat::nf4, 3, 64, random);
+  Tensor to(Scalar::f32, 1, 64);
+  const std::int32_t id = 1;
+  EXPECT_THROW(gather(best(), 1, 64, table.matrix(Scalar::f32), &id, to, QuantFormat::nf4), DtypeError);
+}
+
+TEST_P(BlockQuants, BlocksWithScalesThatAreNotFiniteAreFound) {
   std::mt19937 random(kSeed);
   const Quantised matrix(GetParam(), 3, 64, random);
   std::vector<std::uint8_t> bytes(matrix.data(), matrix.data() + matrix.bytes());
@@ -256,6 +311,42 @@ TEST_P(Quants, BlocksWithScalesThatAreNotFiniteAreFound) {
       std::vector<std::uint8_t> damaged = bytes;
       damaged[4 * traits(GetParam()).bytes + place + 1] = static_cast<std::uint8_t>(upper);
       EXPECT_EQ(first_nonfinite_block(GetParam(), damaged), 4U);
+    }
+  }
+}
+
+TEST_P(Quants, ReferenceProductsAreThoseOfTheirValues) {
+  std::mt19937 random(kSeed);
+  const Quantised matrix(GetParam(), 9, 64, random);
+  for (const Scalar type : {Scalar::f32, Scalar::bf16}) {
+    const Tensor values = matrix.values(type);
+    Case x({4, 9, 64}, kF32, 2);
+    x.g.b = {values, type, true};
+    const std::vector<double> want = reference::gemm(x.g).c;
+    x.g.b = matrix.operand(type, type, true);
+    EXPECT_EQ(reference::gemm(x.g).c, want);
+  }
+}
+
+/// int8 rows of any width: blocks end where rows end, and so does what is read.
+TEST(QuantFactors, Int8MultipliesRowsOfAnyWidth) {
+  std::mt19937 random(kSeed);
+  for (const std::int64_t width : {1, 31, 45, 100, 257}) {
+    const Quantised matrix(QuantFormat::int8, 19, width, random);
+    for (const Reading& reading : {kReadings[0], kReadings[1]}) {
+      const Tensor values = matrix.values(reading.type);
+      for (const std::int64_t m : {1, 7, 40}) {
+        for (const bool along : {true, false}) {
+          Case x({m, along ? 19 : width, along ? width : 19}, kF32, 2);
+          x.g.a.operand = reading.operand;
+          x.g.accumulator.order = reading.order;
+          x.g.b = {values, reading.operand, along};
+          const Tensor want = x.result();
+          x.g.b = matrix.operand(reading.type, reading.operand, along);
+          for (const Context& ctx : product_contexts())
+            EXPECT_TRUE(x.result(ctx) == want) << describe(ctx) << ", " << m << " × " << width;
+        }
+      }
     }
   }
 }
@@ -276,6 +367,9 @@ TEST(QuantFactors, AreErrorsInF64AndInRowsOfPartsOfBlocks) {
   g.c = narrow;
   g.a.operand = g.b.operand = Scalar::f32;
   g.b.matrix.ld = 40;
+  EXPECT_THROW(run(g), ShapeError);
+  g.b.matrix.ld = 96;
+  g.b.quants = QuantFormat::nf4;
   EXPECT_THROW(run(g), ShapeError);
 }
 

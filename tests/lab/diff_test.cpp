@@ -93,8 +93,9 @@ TEST_F(Traces, NamesOfOpsAreSplitAtTheOp) {
 
 TEST_F(Traces, ControlCharactersInNamesAreNotPrinted) {
   const Diff found = compare({{"value.a\nb.\x1b[2J", {1}}}, {{"value.a\nb.\x1b[2J", {2}}});
-  EXPECT_EQ(verdict(found),
-            "different: the first op that differs is a?b ?[2J: 1 of 1 values, at most 4.19e+06 ulp of f32");
+  EXPECT_EQ(
+      verdict(found),
+      "different: the first op that differs is a\\x0ab \\x1b[2J: 1 of 1 values, at most 4.19e+06 ulp of f32");
   EXPECT_EQ(to_text(found, 6).find('\x1b'), std::string::npos);
 }
 

@@ -16,7 +16,7 @@ TEST(Groups, TheLastMatchThatHasAKeyGivesIt) {
   const std::vector<Group> groups = {{.match = "*", .lr_scale = 0.5, .weight_decay = 0.2},
                                      {.match = "model.layers.0", .lr_scale = 0.25},
                                      {.match = "*norm*", .weight_decay = 0.0},
-                                     {.match = "*.mlp.up_proj", .freeze = true},
+                                     {.match = "*.mlp.up_proj", .freeze = true, .quantize = QuantFormat::nf4},
                                      {.match = "model.layers.1.mlp", .freeze = false}};
   const GroupSettings norm = settings_of(groups, kNames[1]);
   EXPECT_EQ(norm.lr_scale, 0.25);
@@ -24,6 +24,8 @@ TEST(Groups, TheLastMatchThatHasAKeyGivesIt) {
   EXPECT_FALSE(norm.freeze);
   EXPECT_TRUE(settings_of(groups, kNames[2]).freeze);
   EXPECT_FALSE(settings_of(groups, kNames[3]).freeze);
+  EXPECT_EQ(settings_of(groups, kNames[2]).quantised(), QuantFormat::nf4);
+  EXPECT_EQ(settings_of(groups, kNames[3]).quantised(), std::nullopt);  // trained after all
   EXPECT_EQ(settings_of(groups, kNames[4]).lr_scale, 0.5);
   EXPECT_EQ(settings_of({}, kNames[4]).weight_decay, std::nullopt);
 }

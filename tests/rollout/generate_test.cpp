@@ -192,14 +192,14 @@ TEST(Streams, EndAtAStopIdAtTheLastPositionAndOnRequest) {
 
 TEST(Streams, AskLogitsOfTheLastTokenOnly) {
   // One prompt of three chunks: only its last run needs the head.
-  Model model("32-true", kCapacity, 2);
+  Model model("32-true", 2048, 2);
   std::vector<std::size_t> rows;
   model.session.executor().after_step = [&](const plan::Step& step, const graph::Call& call) {
     if (step.scope == "lm_head") rows.push_back(static_cast<std::size_t>(call.outputs[0].rows));
   };
   GenerateOptions o;
   o.max_new_tokens = 2;
-  const Request r{prompt_of(520, 11), 0};
+  const Request r{prompt_of(1040, 11), 0};
   model({&r, 1}, o);
   EXPECT_EQ(rows, (std::vector<std::size_t>{0, 0, 1, 1}));
 }

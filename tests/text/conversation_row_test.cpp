@@ -75,12 +75,31 @@ TEST(ConversationRow, ThatIsNotOneIsRefusedWithItsPlaceAndField) {
                   "\"messages[0].content\" is a number"));
   EXPECT_TRUE(
       has(refusal(R"({"messages": [{"role": 1, "content": "a"}]})"), "\"messages[0].role\" is a number"));
+  EXPECT_TRUE(
+      has(refusal(R"({"input_ids": 3})"), "\"input_ids\" is a number; expected an array of integers"));
+  EXPECT_TRUE(has(refusal(R"({"input_ids": []})"), "\"input_ids\" is empty"));
+  EXPECT_TRUE(
+      has(refusal(R"({"input_ids": [1, 2.5]})"), "element 1 of \"input_ids\" is not a 32-bit integer"));
+  EXPECT_TRUE(has(refusal(R"({"input_ids": [1, 18446744073709551615]})"), "element 1 of \"input_ids\""));
+  EXPECT_TRUE(has(refusal(R"({"input_ids": [1, 2], "labels": [1]})"),
+                  "\"labels\" has 1 elements, and \"input_ids\" has 2"));
+}
+
+TEST(ConversationRow, OfIdsHasTheirLabels) {
+  const ConversationRow labelled =
+      read_conversation(Json{{"input_ids", {5, 6, 7}}, {"labels", {-100, -100, 7}}}, "f:1");
+  EXPECT_TRUE(labelled.messages.empty());
+  EXPECT_EQ(labelled.tokens.value().ids, (std::vector<std::int32_t>{5, 6, 7}));
+  EXPECT_EQ(labelled.tokens.value().labels, (std::vector<std::int32_t>{-100, -100, 7}));
+  const ConversationRow all = read_conversation(Json{{"input_ids", {5, 6}}, {"labels", nullptr}}, "f:1");
+  EXPECT_EQ(all.tokens.value().labels, all.tokens.value().ids);
 }
 
 TEST(ConversationRow, IsToldApartFromADocument) {
   EXPECT_TRUE(is_conversation(Json::parse(R"({"messages": []})")));
   EXPECT_TRUE(is_conversation(Json::parse(R"({"prompt": "a", "completion": "b"})")));
   EXPECT_FALSE(is_conversation(Json::parse(R"({"text": "a", "prompt": "b"})")));
+  EXPECT_TRUE(is_conversation(Json::parse(R"({"input_ids": [1, 2]})")));
   EXPECT_FALSE(is_conversation(Json::parse(R"({"tokens": 3})")));
 }
 

@@ -87,9 +87,11 @@ std::vector<std::string> expected_split(const std::vector<AddedToken>& tokens, c
     at = end;
     if (token.single_word && ((start > 0 && is_word(start - 1)) || is_word(end))) continue;
     while (token.strip_left && start > done && text[start - 1] == ' ') --start;
+    if (token.strip_left) start = std::max(start, done);
     while (token.strip_right && end < text.size() && text[end] == ' ') ++end;
+    if (start > end) continue;
     rest(start);
-    parts.push_back("token " + token.content);
+    if (start < end) parts.push_back("token " + token.content);
     done = end;
   }
   rest(text.size());
@@ -111,9 +113,9 @@ TEST(TokenFinder, KeepsSingleWordsAndStripsSpaces) {
       token.strip_left = random() % 2 == 0;
       token.strip_right = random() % 2 == 0;
     }
-    std::vector<const AddedToken*> pointers;
-    for (const AddedToken& token : tokens) pointers.push_back(&token);
-    const TokenFinder finder(pointers);
+    std::vector<SearchedToken> searched;
+    for (const AddedToken& token : tokens) searched.push_back({token.pattern, &token});
+    const TokenFinder finder(searched);
     const std::string text = random_text(random, random() % 30, "ab <>");
     MatchMemory memory;
     std::vector<std::string> parts;

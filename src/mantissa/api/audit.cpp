@@ -64,7 +64,7 @@ std::vector<std::int32_t> random_ids(std::int64_t vocabulary, std::int64_t count
 
 AuditReport audit(const Config& config, const AuditOptions& options, const OnAuditStep& on_step,
                   std::stop_token stop) {
-  return report_of(config, weights::find_model(config.impl().run.model), memory_of(options.data), {}, options,
+  return report_of(config, weights::find_run_model(config.impl().run), memory_of(options.data), {}, options,
                    on_step, stop);
 }
 
@@ -90,8 +90,8 @@ AuditReport audit_replay(const std::filesystem::path& run, std::int64_t from, co
       return options.cure_command(cure);
     };
   }
-  AuditReport report = report_of(config, weights::find_model(config.impl().run.model),
-                                 memory_of(options.data), replay, continued, on_step, stop);
+  AuditReport report = report_of(config, weights::find_run_model(config.impl().run), memory_of(options.data),
+                                 replay, continued, on_step, stop);
   report.notes.push_back(fmt::format(
       "replayed from {}", replay.state.empty() ? "the beginning of the run" : replay.state.string()));
   return report;

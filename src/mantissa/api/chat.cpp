@@ -42,6 +42,10 @@ ChatAnswer Chat::ask(const std::string& text, const std::function<void(std::stri
           a.kept_tokens,     a.seconds,        std::string(name(a.end))};
 }
 
+std::string Chat::prompt_of(const std::string& text) const {
+  return impl_->conversation.prompt_of(text);
+}
+
 void Chat::reset() {
   impl_->conversation.reset();
 }

@@ -67,6 +67,9 @@ class Chat {
   ChatAnswer ask(const std::string& text, const std::function<void(std::string_view)>& on_text = {},
                  std::stop_token stop = {});
 
+  /// Returns the prompt that ask(text) would give to the model: the conversation as the template renders it.
+  std::string prompt_of(const std::string& text) const;
+
   /// Removes all messages but the system message.
   void reset();
   /// Replaces the system message, or removes it if `text` is empty.

@@ -22,16 +22,21 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
   return near ? fmt::format(", did you mean {}?", *near) : "";
 }
 
+}  // namespace
+
 Scalar format_named(const std::string& text) {
   if (const std::optional<Scalar> format = parse_scalar(text)) return *format;
   std::vector<std::string> names;
   for (const Scalar s : kScalars) names.emplace_back(name(s));
   for (const BlockFormat f : kBlockFormats) names.emplace_back(traits(f).name);
+  names.emplace_back(kQ8);
   if (const std::string_view several = formats_of_width(text); !several.empty())
     throw ConfigError(fmt::format("--dtype {}: ambiguous; write one of {}", text, several));
   throw ConfigError(fmt::format("--dtype {}: unknown number format{} (formats: {})", text,
                                 did_you_mean(text, names), fmt::join(names, ", ")));
 }
+
+namespace {
 
 Rounding rounding_named(const std::string& text) {
   if (text == "nearest") return Rounding::nearest;

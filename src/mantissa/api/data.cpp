@@ -76,7 +76,7 @@ DataDescription inspect_data(const InspectOptions& o) {
 
 DataDescription inspect_data(const Config& config, std::int64_t samples) {
   const config::RunConfig& run = config.impl().run;
-  return description_of(data::describe_run(run, weights::find_model(run.model).config, samples));
+  return description_of(data::describe_run(run, weights::find_run_model(run).config, samples));
 }
 
 }  // namespace mantissa::api

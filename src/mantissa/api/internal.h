@@ -15,7 +15,7 @@
 #include "mantissa/explain/explained.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/runtime/device.h"
-#include "mantissa/weights/model_files.h"
+#include "mantissa/weights/adapted.h"
 
 namespace mantissa::api {
 
@@ -38,6 +38,9 @@ bool in_memory(const Data& data);
 weights::ModelSource source_of(const Model& model);
 /// Returns tensors that are read in place. Throws ConfigError for an unknown dtype.
 std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights);
+
+/// Returns the number format of --dtype `text`. Throws ConfigError for an unknown one.
+Scalar format_named(const std::string& text);
 
 Plan plan_of(const explain::Explained& explained);
 

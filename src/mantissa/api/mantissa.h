@@ -18,6 +18,7 @@
 #include "mantissa/api/hardware.h"
 #include "mantissa/api/inspect.h"
 #include "mantissa/api/loss_scale.h"
+#include "mantissa/api/merge.h"
 #include "mantissa/api/model.h"
 #include "mantissa/api/needle.h"
 #include "mantissa/api/plan.h"

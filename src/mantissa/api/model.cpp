@@ -28,8 +28,17 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
 }
 
 weights::ModelSource source_of(const Model& model) {
-  if (model.weights == nullptr) return weights::find_model(model.directory);
-  return weights::model_in_memory(model.config_json, memory_of(model.weights));
+  weights::ModelSource source = model.weights == nullptr
+                                    ? weights::find_model(model.directory)
+                                    : weights::model_in_memory(model.config_json, memory_of(model.weights));
+  if (!model.adapter.empty()) {
+    if (source.config.adapter != nullptr) {
+      throw ConfigError(fmt::format("{}: has an adapter already; give its base as MODEL, or remove --adapter",
+                                    model.directory.string()));
+    }
+    weights::use_adapter(source, model.adapter);
+  }
+  return source;
 }
 
 }  // namespace mantissa::api

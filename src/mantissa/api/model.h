@@ -13,8 +13,8 @@ namespace mantissa::api {
 
 struct Model {
   Model() = default;
-  /// The path of a Hugging Face directory, a GGUF file, a state, or a run, which stands for its model or,
-  /// without one, for its newest state.
+  /// The path of a Hugging Face directory, a GGUF file, an adapter whose base is on this machine, a state, or
+  /// a run, which stands for its model or adapter or, without these, for its newest state.
   template <std::convertible_to<std::filesystem::path> Path>
   Model(Path&& path) : directory(std::forward<Path>(path)) {}  // NOLINT: a path is a model
   /// A model in memory. `config_json` is the text of its config.json. The only tokenizer is the byte
@@ -22,9 +22,14 @@ struct Model {
   Model(std::string config_json_, std::shared_ptr<const Weights> weights_)
       : config_json(std::move(config_json_)), weights(std::move(weights_)) {}
 
+  /// The same with the adapter in `adapter_`: a directory of peft, or a run with an adapter. Empty: none.
+  Model(std::filesystem::path path, std::filesystem::path adapter_)
+      : directory(std::move(path)), adapter(std::move(adapter_)) {}
+
   std::filesystem::path directory;
   std::string config_json;
   std::shared_ptr<const Weights> weights;  // used in place, and shared while in use
+  std::filesystem::path adapter;           // added to the model; empty: none
 };
 
 }  // namespace mantissa::api

@@ -67,7 +67,7 @@ Plan explain(const Config& config, const Hardware& hardware, const std::vector<s
   const std::vector<cost::Target> there = find_targets(targets);
   precision::check_supported(run.policy);
   const auto device = device_for(hardware, run.run.threads);
-  const weights::ModelSource source = weights::find_model(run.model);
+  const weights::ModelSource source = weights::find_run_model(run);
   // The forecast counts the data, which a run holds before it allocates anything else.
   config::Told told = config.impl().told;
   const text::Dataset rows = data::load_dataset(run, source.config, memory_of(data), &told.notes);

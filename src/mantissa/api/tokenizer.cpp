@@ -95,9 +95,8 @@ TrainedTokenizer train_tokenizer(const std::vector<std::filesystem::path>& files
   trained.vocabulary = static_cast<std::int64_t>(bpe.tokens.size());
   trained.words = static_cast<std::int64_t>(words.size());
   const nlohmann::json settings = {{"tokenizer_class", "PreTrainedTokenizerFast"}, {"eos_token", end}};
-  io::make_directories(out);
-  io::write_file_atomic(out / "tokenizer_config.json", settings.dump(1) + "\n");
-  io::write_file_atomic(out / "tokenizer.json", tokenizer::tokenizer_json(bpe, 1));
+  io::write_files_atomic(out, {{"tokenizer_config.json", settings.dump(1) + "\n"},
+                               {"tokenizer.json", tokenizer::tokenizer_json(bpe, 1)}});
   return trained;
 }
 

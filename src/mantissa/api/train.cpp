@@ -96,7 +96,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   precision::check_supported(run.policy);
   const auto device = device_for(options.hardware, run.run.threads);
   const std::filesystem::path out = options.out.empty() ? std::filesystem::path(run.run.out) : options.out;
-  weights::ModelSource source = weights::find_model(run.model);
+  weights::ModelSource source = weights::find_run_model(run);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
   if (!in_memory(options.data)) data::add_note(run, source.config, told);

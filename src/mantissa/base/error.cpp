@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/base/words.h"
 
 namespace mantissa {
@@ -24,6 +25,8 @@ std::string Warning::str() const {
 }
 
 Error::Error(const std::string& message, std::vector<Cure> cures)
-    : std::runtime_error(with_cures(message, cures)), message_(message), cures_(std::move(cures)) {}
+    : std::runtime_error(with_cures(printable(message), cures)),
+      message_(printable(message)),
+      cures_(std::move(cures)) {}
 
 }  // namespace mantissa

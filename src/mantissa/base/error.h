@@ -32,7 +32,7 @@ struct Warning {
   std::string str() const;
 };
 
-/// Base class of every error that the user can correct.
+/// Base class of every error that the user can correct. Its message is one printable line (printable.h).
 class Error : public std::runtime_error {
  public:
   /// what() returns the message, followed by the cures.

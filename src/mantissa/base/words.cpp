@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/base/suggest.h"
 
 namespace mantissa {
@@ -17,19 +18,10 @@ constexpr std::string_view kSpace = " \t\r\n\v\f";
 }  // namespace
 
 std::string in_quotes(std::string_view text) {
-  std::string out = "\"";
   std::size_t length = std::min(text.size(), kLongestQuote);
   while (length < text.size() && length > 0 && (text[length] & 0xc0) == 0x80)
     --length;  // whole UTF-8 characters
-  for (const char c : text.substr(0, length)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else {
-      out += c;
-    }
-  }
-  return out + (length < text.size() ? "…\"" : "\"");
+  return '"' + printable(text.substr(0, length)) + (length < text.size() ? "…\"" : "\"");
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {

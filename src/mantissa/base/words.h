@@ -9,8 +9,8 @@
 
 namespace mantissa {
 
-/// Returns `text` in double quotes, with control characters escaped and cut after 60 bytes at a UTF-8
-/// character boundary. Any text is safe to put into a message this way.
+/// Returns `text` in double quotes, printable and cut after 60 bytes at a UTF-8 character boundary. Any text
+/// is safe to put into a message this way.
 std::string in_quotes(std::string_view text);
 
 /// Returns "; did you mean \"bf16\"?" if a candidate is near `word`, else "".

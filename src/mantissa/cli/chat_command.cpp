@@ -2,12 +2,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/words.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/output.h"
@@ -42,8 +44,9 @@ api::ChatOptions options_of(const Arguments& a) {
   return options;
 }
 
-void print_json(const api::ChatAnswer& answer) {
-  const nlohmann::ordered_json out = {
+/// Prints the answer, and the prompt unless it is null.
+void print_json(const api::ChatAnswer& answer, const std::optional<std::string>& prompt) {
+  nlohmann::ordered_json out = {
       {"role", "assistant"},
       {"content", answer.text},
       {"ids", answer.ids},
@@ -53,6 +56,7 @@ void print_json(const api::ChatAnswer& answer) {
       {"end", answer.end},
       {"seconds", answer.seconds},
   };
+  if (prompt) out["prompt"] = *prompt;
   fmt::print("{}\n", out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   flush_output();
 }
@@ -64,6 +68,7 @@ class Dialog {
       : chat_(std::move(chat)),
         json_(a.has("--json")),
         quiet_(a.has("--quiet")),
+        shows_prompt_(a.has("--show-prompt")),
         typed_(isatty(STDIN_FILENO) != 0) {}
 
   int run() {
@@ -118,6 +123,14 @@ class Dialog {
     }
   }
 
+  static void show_prompt(std::string_view prompt) {
+    while (!prompt.empty()) {
+      const std::size_t end = std::min(prompt.find('\n'), prompt.size());
+      print_error(printable(prompt.substr(0, end)) + "\n");
+      prompt.remove_prefix(std::min(end + 1, prompt.size()));
+    }
+  }
+
   void answer(const std::string& text) {
     const SignalStop signals;
     const auto show = [&](std::string_view part) {
@@ -125,9 +138,12 @@ class Dialog {
       fmt::print("{}", part);
       flush_output();
     };
+    std::optional<std::string> prompt;
+    if (shows_prompt_) prompt = chat_.prompt_of(text);
+    if (prompt && !json_) show_prompt(*prompt);
     const api::ChatAnswer made = chat_.ask(text, show, signals.token());
     if (json_) {
-      print_json(made);
+      print_json(made, prompt);
     } else {
       fmt::print("\n");
       flush_output();
@@ -139,7 +155,7 @@ class Dialog {
   }
 
   api::Chat chat_;
-  bool json_, quiet_, typed_;
+  bool json_, quiet_, shows_prompt_, typed_;
   int code_ = 0;
 };
 
@@ -149,7 +165,7 @@ int chat(const Arguments& a) {
   tell_policy(a);
   // The model's threads inherit that the signals are blocked, so that Ctrl-C reaches the answer's SignalStop.
   std::optional<SignalStop> signals(std::in_place);
-  Dialog dialog(a, api::Chat(a.at(0), options_of(a)));
+  Dialog dialog(a, api::Chat(model_of(a), options_of(a)));
   if (signals->token().stop_requested()) return report_interrupt(*signals, "no message was answered");
   signals.reset();
   return dialog.run();

@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/cli/common.h"
 #include "mantissa/cli/help.h"
 #include "mantissa/cli/output.h"
@@ -65,6 +66,7 @@ int run_command(const Arguments& a) {
       {"inspect", inspect},
       {"diff", diff},
       {"convert", convert},
+      {"merge", merge},
       {"loss-scale", loss_scale},
       {"data kk", data_kk},
       {"data inspect", data_inspect},
@@ -119,7 +121,8 @@ int run_command_line(int argc, const char* const* argv) {
   } catch (const std::bad_alloc&) {
     return fail("out of memory; use a smaller batch.micro_batch_size or model", kStopped);
   } catch (const std::exception& e) {
-    return fail(fmt::format("{} (this is a bug in the program: please report it with the command)", e.what()),
+    return fail(fmt::format("{} (this is a bug in the program: please report it with the command)",
+                            printable(e.what())),
                 kStopped);
   }
 }

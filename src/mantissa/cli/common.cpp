@@ -1,4 +1,5 @@
 #include "mantissa/cli/common.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/words.h"
 
 #include <fmt/format.h>
@@ -15,6 +16,10 @@ api::Precision precision_of(const Arguments& a) {
   return precision;
 }
 
+api::Model model_of(const Arguments& a) {
+  return {a.at(0), a.text("--adapter")};
+}
+
 api::Hardware hardware_of(const Arguments& a) {
   constexpr std::int64_t kMost = 1024;
   return {static_cast<int>(a.integer("--threads", 0, kMost)), a.text("--simd"), a.text("--device")};
@@ -23,8 +28,9 @@ api::Hardware hardware_of(const Arguments& a) {
 void tell(const Arguments& a, const std::vector<std::string>& notes,
           const std::vector<std::string>& warnings) {
   if (a.has("--quiet")) return;
-  for (const std::string& note : notes) print_error(fmt::format("mantissa: note: {}\n", note));
-  for (const std::string& warning : warnings) print_error(fmt::format("mantissa: warning: {}\n", warning));
+  for (const std::string& note : notes) print_error(fmt::format("mantissa: note: {}\n", printable(note)));
+  for (const std::string& warning : warnings)
+    print_error(fmt::format("mantissa: warning: {}\n", printable(warning)));
 }
 
 void tell_policy(const Arguments& a, bool backward) {

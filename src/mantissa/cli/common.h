@@ -14,6 +14,8 @@ namespace mantissa::cli {
 
 /// Reads --precision, --rule and --deepspeed.
 api::Precision precision_of(const Arguments& a);
+/// Returns the model of the command, with the adapter of --adapter.
+api::Model model_of(const Arguments& a);
 /// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);
 
@@ -47,6 +49,7 @@ int compare(const Arguments& a);
 int inspect(const Arguments& a);
 int diff(const Arguments& a);
 int convert(const Arguments& a);
+int merge(const Arguments& a);
 int loss_scale(const Arguments& a);
 int data_kk(const Arguments& a);
 int data_inspect(const Arguments& a);

@@ -79,10 +79,8 @@ int compare(const Arguments& a) {
                                                          (out / "report.html").string())
                                            : std::string("no run had ended"));
   }
-  io::make_directories(out);
-  io::write_files_atomic({{out / "compare.json", report.json},
-                          {out / "compare.csv", report.csv},
-                          {out / "report.html", report.html}});
+  io::write_files_atomic(
+      out, {{"compare.json", report.json}, {"compare.csv", report.csv}, {"report.html", report.html}});
   if (a.has("--json")) {
     fmt::print("{}\n", report.json);
   } else {

@@ -84,6 +84,9 @@ class Subject {
     if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
+      if (a.has("--adapter"))
+        throw ConfigError(
+            "--adapter: a run has its own adapter; give a model directory, or remove --adapter");
       for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
                                  "--people-max", "--template"}) {
         if (!a.has(option)) continue;
@@ -139,7 +142,7 @@ class Subject {
   /// Evaluates under policy `i`.
   api::Evaluation under(std::size_t i, const api::Precision& precision, const std::stop_token& stop) const {
     if (!configs_.empty()) return api::evaluate(configs_[i], puzzles_, hardware_of(a_), {}, stop);
-    return api::evaluate(a_.at(0), options_, precision, hardware_of(a_), stop);
+    return api::evaluate(model_of(a_), options_, precision, hardware_of(a_), stop);
   }
 
   const EvaluatedData& data() const { return data_; }

@@ -1,4 +1,4 @@
-// mantissa inspect, diff, convert, loss-scale
+// mantissa inspect, diff, convert, merge, loss-scale
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -93,6 +93,22 @@ int convert(const Arguments& a) {
   fmt::print("{}\n", a.has("--json") ? c.json : fit(c.text, terminal_columns()));
   if (c.interrupted)
     return report_interrupt(signals, fmt::format("{} is complete, but was not compared", o.out.string()));
+  return 0;
+}
+
+int merge(const Arguments& a) {
+  api::MergeOptions o;
+  o.model = a.at(0);
+  o.adapter = a.at(1);
+  o.out = a.at(2);
+  o.dtype = a.text("--dtype");
+  o.overwrite = a.has("--overwrite");
+  o.hardware = hardware_of(a);
+  const SignalStop signals;
+  const api::Merge m = api::merge(o, signals.token());
+  tell(a, {}, m.warnings);
+  if (m.interrupted) return report_interrupt(signals, fmt::format("{} was not written", o.out.string()));
+  fmt::print("{}\n", a.has("--json") ? m.json : fit(m.text, terminal_columns()));
   return 0;
 }
 

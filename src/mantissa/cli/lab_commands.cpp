@@ -104,8 +104,7 @@ int audit(const Arguments& a) {
   }
   if (report.interrupted && report.steps == 0)
     return report_interrupt(signals, "no step was completed, and no report was written");
-  io::make_directories(out);
-  io::write_files_atomic({{out / "audit.json", report.json}, {out / "report.html", report.html}});
+  io::write_files_atomic(out, {{"audit.json", report.json}, {"report.html", report.html}});
   if (a.has("--json")) {
     fmt::print("{}\n", report.json);
   } else {

@@ -83,7 +83,7 @@ int eval_needle(const Arguments& a) {
   tell_policy(a);
   const SignalStop signals;
   const api::Needle needle =
-      api::find_needles(a.at(0), options, precision_of(a), hardware_of(a), signals.token());
+      api::find_needles(model_of(a), options, precision_of(a), hardware_of(a), signals.token());
   if (!page.empty()) api::write_page(page, needle.page);
   if (!needle.cells.empty()) fmt::print("{}", a.has("--json") ? json_of(needle) : text_of(needle, options));
   return needle.interrupted ? report_interrupt(signals, "the figures are those of the complete lengths") : 0;

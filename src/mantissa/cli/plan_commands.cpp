@@ -27,7 +27,7 @@ int explain(const Arguments& a) {
 
 int trace(const Arguments& a) {
   api::TraceOptions t;
-  t.model = a.at(0);
+  t.model = model_of(a);
   t.tokens = a.text("--tokens");
   t.out = a.text("--out");
   if (t.tokens.empty() || t.out.empty()) throw ConfigError("trace: requires --tokens FILE and --out FILE");

@@ -11,9 +11,10 @@ namespace {
 constexpr std::string_view kPolicy = "train, generate, chat, eval, trace, explain, audit, convert";
 constexpr std::string_view kOnePolicy = "train, generate, chat, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, doctor";
+    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
+    "doctor";
 constexpr std::string_view kResults =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, loss-scale, "
+    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, loss-scale, "
     "data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
     "doctor";
 
@@ -50,7 +51,7 @@ const std::vector<Option>& option_rows() {
       {"--prompt-file", each, "FILE", "", "file with a prompt, read byte for byte; repeatable", "generate"},
       {"--prompts", one, "FILE", "",
        "prompts, one per line: JSON lines with \"prompt\", or plain lines (.txt)", "generate"},
-      {"--prompt-ids", list, "IDS", "", "token ids of a prompt: 1,2,3", "generate"},
+      {"--prompt-ids", each, "IDS", "", "token ids of a prompt: 1,2,3; repeatable", "generate"},
       {"--max-new-tokens", one, "N", "128", "largest number of new tokens", "generate"},
       {"--temperature", one, "T", "0", "0: the most likely token", "generate, chat"},
       {"--top-k", one, "K", "0", "draw from the K most likely tokens; 0: all", "generate, chat"},
@@ -69,12 +70,16 @@ const std::vector<Option>& option_rows() {
       {"--streams", one, "N", "16", "largest number of sequences decoded at once; changes no bit",
        "generate"},
       {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
+      {"--adapter", one, "DIR", "", "add the adapter of a run or of peft to the model",
+       "generate, chat, eval, trace"},
       // chat
       {"--template", one, "NAME|FILE", "auto",
        "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a Jinja "
        "file",
        "chat"},
       {"--system", one, "TEXT", "", "system message", "chat"},
+      {"--show-prompt", nothing, "", "", "print the rendered prompt before each answer, to standard error",
+       "chat"},
       {"--max-new-tokens", one, "N", "512", "largest number of tokens of an answer", "chat"},
       // eval
       {"--data", list, "FILES", "", "files and globs, or kk for held-out puzzles", "eval, convert, audit"},
@@ -132,6 +137,10 @@ const std::vector<Option>& option_rows() {
       {"--sequence-length", one, "T", "256", "tokens per row of the data", "convert"},
       {"--sequence-length", one, "T", "",
        "tokens per row of the data; default: 256, and for conversations the model's positions", "eval"},
+      // merge
+      {"--dtype", one, "FORMAT", "",
+       "f64, f32, bf16, f16 or another plain format for all weights; default: those of MODEL", "merge"},
+      {"--overwrite", nothing, "", "", "replace an existing model at OUT", "merge"},
       // loss-scale
       {"--overflows", one, "BITS", "", "a 1 for every step that overflows, else 0", "loss-scale"},
       {"--from", one, "FILE", "", "read the overflows from a run's metrics.jsonl", "loss-scale"},
@@ -257,6 +266,11 @@ const std::vector<Command>& command_rows() {
        "rewrite a checkpoint in another format, and report the errors",
        {{"IN", "a safetensors, PyTorch or GGUF file, a model directory, a state, or a run"},
         {"OUT", "the file or directory to write"}}},
+      {"merge",
+       "add an adapter into its base, and report what rounding lost",
+       {{"MODEL", "the base, a model directory"},
+        {"ADAPTER", "a directory of peft, or a run with an adapter"},
+        {"OUT", "the directory to write"}}},
       {"loss-scale",
        "replay overflows, and print the loss scale after every step",
        {},

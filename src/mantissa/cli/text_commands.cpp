@@ -15,27 +15,26 @@ namespace {
 
 constexpr std::int64_t kMany = std::int64_t{1} << 40;
 
-/// Parses "1,2,3", or several such words.
-std::vector<std::int32_t> ids_of(const Arguments& a) {
+/// Parses "1,2,3".
+std::vector<std::int32_t> ids_of(const std::string& text) {
   std::vector<std::int32_t> ids;
-  for (const std::string& text : a.texts("--prompt-ids")) {
-    for (std::size_t at = 0; at <= text.size();) {
-      const std::size_t comma = std::min(text.find(',', at), text.size());
-      const std::string_view part = std::string_view(text).substr(at, comma - at);
-      const std::vector<std::string_view> words = split_words(part, " ");
-      if (words.empty())
+  if (trimmed(text).empty())
+    throw ConfigError("--prompt-ids: is empty; give at least one token id: --prompt-ids 1,2,3");
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    const std::string_view part = std::string_view(text).substr(at, comma - at);
+    const std::vector<std::string_view> words = split_words(part, " ");
+    if (words.empty())
+      throw ConfigError(fmt::format("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text)));
+    for (const std::string_view word : words) {
+      std::int32_t id = 0;
+      const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
+      if (error != std::errc() || end != word.data() + word.size())
         throw ConfigError(
-            fmt::format("--prompt-ids {}: a token id is missing; write 1,2,3", in_quotes(text)));
-      for (const std::string_view word : words) {
-        std::int32_t id = 0;
-        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), id);
-        if (error != std::errc() || end != word.data() + word.size())
-          throw ConfigError(
-              fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
-        ids.push_back(id);
-      }
-      at = comma + 1;
+            fmt::format("--prompt-ids {}: {} is not a token id; write 1,2,3", text, in_quotes(word)));
+      ids.push_back(id);
     }
+    at = comma + 1;
   }
   return ids;
 }
@@ -51,7 +50,7 @@ std::vector<api::Prompt> prompts_of(const Arguments& a) {
   if (a.has("--prompts")) prompts = api::read_prompts(a.text("--prompts"));
   for (const std::string& text : a.texts("--prompt")) prompts.push_back({text, {}});
   for (const std::string& file : a.texts("--prompt-file")) prompts.push_back({api::read_prompt(file), {}});
-  if (a.has("--prompt-ids")) prompts.push_back({{}, ids_of(a)});
+  for (const std::string& ids : a.texts("--prompt-ids")) prompts.push_back({{}, ids_of(ids)});
   return prompts;
 }
 
@@ -130,7 +129,7 @@ int generate(const Arguments& a) {
   if (stream) options.on_token = print_token;
   tell_policy(a);
   const SignalStop signals;
-  const api::Generations made = api::generate(a.at(0), prompts, options, signals.token());
+  const api::Generations made = api::generate(model_of(a), prompts, options, signals.token());
   if (a.has("--json")) {
     print_json(made, options.best > 0);
   } else if (stream && !made.all.front().text.empty()) {

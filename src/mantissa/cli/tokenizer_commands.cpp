@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/api/error.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/cli/common.h"
 
 namespace mantissa::cli {
@@ -33,7 +34,7 @@ nlohmann::json token_json(const api::Tokenizer& tokenizer, std::optional<std::in
 std::string token_text(const api::Tokenizer& tokenizer, std::optional<std::int32_t> id) {
   if (!id) return "none";
   const std::optional<std::string> token = tokenizer.token(*id);
-  return token ? fmt::format("{} ({})", *id, *token) : fmt::format("{}", *id);
+  return token ? fmt::format("{} ({})", *id, printable(*token)) : fmt::format("{}", *id);
 }
 
 }  // namespace

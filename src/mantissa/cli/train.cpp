@@ -43,7 +43,8 @@ void print_summary(const api::Summary& s) {
     fmt::print("units       {:.2g} % of the blocks of products by FMA: a subnormal number could occur\n",
                100 * s.fallback_share);
   }
-  fmt::print("model       {} ({}, xxh64 {})\n", s.model.string(), s.model_format, s.weights_xxh64);
+  fmt::print("{:<11} {} ({}, xxh64 {})\n", s.model.filename().string(), s.model.string(), s.model_format,
+             s.weights_xxh64);
 }
 
 nlohmann::json summary_json(const api::Summary& s) {

@@ -68,6 +68,18 @@ double group_number(const Entry& entry, std::string_view key, const toml::node& 
   return *value;
 }
 
+/// The formats that hold frozen weights.
+constexpr QuantFormat kFrozenFormats[] = {QuantFormat::int8, QuantFormat::nf4, QuantFormat::nf4_double};
+
+QuantFormat group_format(const Entry& entry, const toml::node& node) {
+  std::vector<std::string> names;
+  for (const QuantFormat f : kFrozenFormats) {
+    names.emplace_back(traits(f).name);
+    if (node.value<std::string>() == names.back()) return f;
+  }
+  refuse(entry, fmt::format("quantize must be one of {}", list_of(names)));
+}
+
 optim::Group read_group(const Entry& entry, const toml::table& table) {
   optim::Group group;
   group.origin = entry.where;
@@ -83,12 +95,17 @@ optim::Group read_group(const Entry& entry, const toml::table& table) {
     } else if (key == "freeze") {
       if (!node.is_boolean()) refuse(entry, "freeze must be true or false");
       group.freeze = *node.value<bool>();
+    } else if (key == "quantize") {
+      group.quantize = group_format(entry, node);
     } else {
-      static const std::vector<std::string> kKeys = {"match", "lr_scale", "weight_decay", "freeze"};
+      static const std::vector<std::string> kKeys = {"match", "lr_scale", "weight_decay", "freeze",
+                                                     "quantize"};
       refuse(entry, fmt::format("unknown key {} of a group{} (keys: {})", in_quotes(key),
                                 did_you_mean(key, kKeys), list_of(kKeys)));
     }
   }
+  if (group.quantize && group.freeze != true)
+    refuse(entry, "quantize is for frozen weights; the group needs freeze = true");
   if (group.match.empty()) refuse(entry, "a group needs match = \"SCOPE\", such as \"*.norm*\"");
   try {
     precision::check_glob(group.match);
@@ -158,6 +175,8 @@ std::string groups_text(const std::vector<optim::Group>& groups) {
     if (group.lr_scale) text += fmt::format("lr_scale = {}\n", toml_text(*group.lr_scale));
     if (group.weight_decay) text += fmt::format("weight_decay = {}\n", toml_text(*group.weight_decay));
     if (group.freeze) text += fmt::format("freeze = {}\n", *group.freeze);
+    if (group.quantize)
+      text += fmt::format("quantize = {}\n", toml_text(std::string(traits(*group.quantize).name)));
   }
   return text;
 }

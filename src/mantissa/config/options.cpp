@@ -173,6 +173,44 @@ std::vector<Option> fixed_table() {
        {"pretrain", "sft"},
        {"reward", "dpo"}},
 
+      {"adapter",
+       "kind",
+       [](RunConfig& c) -> Slot { return &c.adapter.kind; },
+       "what to train: none (all weights), or lora (low-rank adapters of linear layers, on frozen weights)",
+       {},
+       {"none", "lora"}},
+      {"adapter",
+       "rank",
+       [](RunConfig& c) -> Slot { return &c.adapter.rank; },
+       "rank of the adapters",
+       {.min = 1, .max = kLong}},
+      {"adapter",
+       "alpha",
+       [](RunConfig& c) -> Slot { return &c.adapter.alpha; },
+       "adapters are multiplied by alpha / rank",
+       {.min = 0, .above = true}},
+      {"adapter", "target", [](RunConfig& c) -> Slot { return &c.adapter.target; },
+       "scopes of the adapted linear layers, as in rules"},
+      {"adapter", "rslora", [](RunConfig& c) -> Slot { return &c.adapter.rslora; },
+       "multiply by alpha / √rank instead (rsLoRA)"},
+      {"adapter", "dora", [](RunConfig& c) -> Slot { return &c.adapter.dora; },
+       "train the magnitude of each row of the weights too (DoRA)"},
+      {"adapter",
+       "base",
+       [](RunConfig& c) -> Slot { return &c.adapter.base; },
+       "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy)",
+       {},
+       {"params", "f32", "bf16", "f16"},
+       {"int8", "nf4"}},
+      {"adapter",
+       "path",
+       [](RunConfig& c) -> Slot { return &c.adapter.path; },
+       "directory of an adapter of peft to continue from, with its rank, alpha, layers, rslora and dora",
+       {},
+       {},
+       {},
+       true},
+
       {"batch",
        "global_batch_size",
        [](RunConfig& c) -> Slot { return &c.batch.global_batch_size; },
@@ -372,10 +410,10 @@ bool reads_field(const model::Family& family, std::string_view key) {
 }
 
 std::span<const std::string> section_names() {
-  static const std::vector<std::string> names = {"run",        "model",     "data",
-                                                 "train",      "batch",     "optimizer",
-                                                 "schedule",   "precision", "precision.loss_scale",
-                                                 "checkpoint", "log"};
+  static const std::vector<std::string> names = {
+      "run",        "model",     "data",     "train",     "adapter",
+      "batch",      "optimizer", "schedule", "precision", "precision.loss_scale",
+      "checkpoint", "log"};
   return names;
 }
 

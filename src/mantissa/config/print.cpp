@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mantissa/base/words.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
@@ -49,7 +50,9 @@ struct TypeName {
   std::string operator()(const std::uint64_t*) const { return "whole number"; }
   std::string operator()(const double*) const { return "number"; }
   std::string operator()(const bool*) const { return "true or false"; }
-  std::string operator()(const std::vector<std::string>*) const { return "path or paths"; }
+  std::string operator()(const std::vector<std::string>*) const {
+    return option.path ? "path or paths" : "string or strings";
+  }
   std::string operator()(const std::vector<double>*) const { return "numbers"; }
   std::string operator()(const std::array<double, 2>*) const { return "two numbers"; }
   std::string operator()(const Validation*) const { return "number, path or paths"; }
@@ -77,6 +80,7 @@ std::string section_text(RunConfig& config, std::string_view section) {
   for (const Option& option : option_table()) {
     if (option.section != section) continue;
     if (section == "optimizer" && !takes(config.optimizer.name, option.key)) continue;
+    if (section == "adapter" && !prints_adapter_key(config.adapter, option.key)) continue;
     const std::string value = toml_text(option.slot(config));
     if (section == "model" && value == "\"\"") continue;
     if (section == "precision.loss_scale" && config.loss_scale.rule == "torch" && !torch_has(option.key))
@@ -91,9 +95,10 @@ std::string section_text(RunConfig& config, std::string_view section) {
 }
 
 void add_groups(std::vector<OptionInfo>& all) {
-  all.push_back({"optimizer", "group", "tables", "[]",
-                 "[[optimizer.group]] with match = \"SCOPE\" and lr_scale, weight_decay or freeze; for each "
-                 "key, the last matching group with that key applies"});
+  all.push_back(
+      {"optimizer", "group", "tables", "[]",
+       "[[optimizer.group]] with match = \"SCOPE\" and lr_scale, weight_decay, freeze or quantize; for each "
+       "key, the last matching group with that key applies"});
 }
 
 void add_precision(std::vector<OptionInfo>& all) {

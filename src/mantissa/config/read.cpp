@@ -148,7 +148,7 @@ struct Reader {
     for (std::string& value : *out) {
       if (is_word(option, value) && out->size() > 1)
         refuse(entry, fmt::format("\"{}\" must be the only element", value));
-      value = resolved(option, entry, value);
+      if (option.path) value = resolved(option, entry, value);
     }
   }
   void operator()(std::vector<double>* out) const {

@@ -67,6 +67,18 @@ struct DataSection {
   friend bool operator==(const DataSection&, const DataSection&) = default;
 };
 
+struct AdapterSection {
+  std::string kind = "none";  // or "lora"
+  std::int64_t rank = 8;
+  double alpha = 16;
+  std::vector<std::string> target = {"*.q_proj", "*.v_proj"};  // scopes of linear layers, as in rules
+  bool rslora = false;
+  bool dora = false;
+  std::string base = "params";  // the format of the frozen weights; "params": that of the policy
+  std::string path;             // an adapter to continue from, which has the settings above
+  friend bool operator==(const AdapterSection&, const AdapterSection&) = default;
+};
+
 struct TrainSection {
   std::string objective = "pretrain";
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
@@ -148,6 +160,7 @@ struct RunConfig {
   ModelSection model;
   DataSection data;
   TrainSection train;
+  AdapterSection adapter;
   BatchSection batch;
   OptimizerSection optimizer;
   ScheduleSection schedule;

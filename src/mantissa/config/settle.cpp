@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/config/observed.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
@@ -182,6 +183,7 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
+  check_adapter(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);

@@ -40,6 +40,10 @@ void check_place(const Request& request) {
   std::error_code error;
   const bool exists = fs::exists(fs::symlink_status(out, error));
   if (!exists) return;
+  if (!fs::exists(out, error)) {
+    throw FileError(fmt::format("{}: is a link to {}, which does not exist; remove it, or choose another OUT",
+                                out.string(), fs::read_symlink(out, error).string()));
+  }
   const bool directory = fs::is_directory(out, error);
   const bool whole = request.writes_directory();
   if (fs::equivalent(out, request.in.path, error) || fs::equivalent(out, request.in.weights, error))
@@ -207,6 +211,8 @@ class Converter {
       Part part{&tensor, tensor.name};
       if (quantised && io::scalar_of(tensor.dtype)) part.scale = WeightScale::of(files, tensor, block_);
       scaled_ += part.scale != nullptr ? 1 : 0;
+      if (const auto found = request_.adapters.find(tensor.name); found != request_.adapters.end())
+        part.adapter = found->second;
       parts.push_back(std::move(part));
     }
     return parts;
@@ -304,6 +310,12 @@ class Converter {
           fmt::format("{} has no name for {}: its values, in blocks of {} along the last axis, are "
                       "written as {}",
                       system, blocks.name, blocks.block, io::safetensors_name(io::dtype_of(*format))));
+    }
+    if (is_torch_name(request_.in.path) && !request_.writes_directory() &&
+        request_.layout == Layout::hugging_face && request_.out.extension() != ".safetensors") {
+      result_.notes.push_back(fmt::format(
+          "{} is one safetensors file; for a model directory, give the directory of {}, with its config.json",
+          request_.out.string(), request_.in.path.filename().string()));
     }
     std::uint64_t others = 0, nonfinite = 0;
     for (const RewrittenTensor& t : result_.tensors) {

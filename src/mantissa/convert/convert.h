@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -28,6 +30,8 @@ struct Request {
   bool overwrite = false;  // replaces an existing file or model at `out`
   Layout layout = Layout::hugging_face;
   bool q8_0 = false;  // the layout is gguf, and matrices become Q8_0 instead of change.format
+  /// Adapters to add, by the names of weights in `in`, which is a model.
+  std::map<std::string, std::shared_ptr<const AdaptedWeight>> adapters = {};
 
   /// Returns true if `out` is a directory. A checkpoint of PyTorch is a file if `out` ends in .pth, .pt or
   /// .bin.

@@ -220,6 +220,13 @@ class Writer {
       result_.notes.push_back(fmt::format("written as F32, since rows do not divide into blocks of 32: {}",
                                           fmt::join(unfit_, ", ")));
     }
+    std::size_t widened = 0;
+    for (const RewrittenTensor& tensor : result_.tensors)
+      widened += tensor.shape.size() < 2 && tensor.from != io::Dtype::f32 ? 1 : 0;
+    if (widened > 0) {
+      result_.notes.push_back(fmt::format("{} written as F32, which is what llama.cpp reads",
+                                          counted(widened, "vector", "was", "were")));
+    }
     std::size_t shifted = 0;
     for (std::size_t i = 0; i < sources_.size(); ++i)
       shifted +=

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/quantities.h"
+#include "mantissa/base/words.h"
 #include "mantissa/convert/inspect.h"
 #include "mantissa/convert/shared_storages.h"
 
@@ -50,7 +52,7 @@ class LossTable {
     seen.for_losses([&](std::string_view format, const ErrorStats& e) {
       if (e.*part_ > 0) shares[format] = share_text(e.*part_, e.count);
     });
-    if (!shares.empty()) lines_.emplace_back(tensor, std::move(shares));
+    if (!shares.empty()) lines_.emplace_back(printable(tensor), std::move(shares));
   }
 
   std::string text(std::size_t width) const {
@@ -83,8 +85,8 @@ class LossTable {
 };
 
 std::string row_text(const InspectedTensor& row, std::size_t width) {
-  std::string text =
-      fmt::format("{:<{}}  {:<8}{:<16}", row.tensor.name, width, row.type(), shape_text(row.tensor.shape));
+  std::string text = fmt::format("{:<{}}  {:<8}{:<16}", printable(row.tensor.name), width, row.type(),
+                                 shape_text(row.tensor.shape));
   const std::string place = place_text(row.place);
   const auto add = [&](const std::string& note) {
     if (!note.empty()) text += "  " + note;
@@ -168,7 +170,7 @@ bool makes_products(const Outlier& o) {
 
 std::string outlier_text(const Outlier& o) {
   const std::string_view axis = axis_text(o.against);
-  std::string text = o.tensor;
+  std::string text = printable(o.tensor);
   if (o.index) text += fmt::format(" {} {}", axis, *o.index);
   if (o.rms == 0) return text + ": all values are 0, and other layers' are not";
   text += fmt::format(": {} {:.4g} × the median {}'s",
@@ -249,11 +251,12 @@ std::string casts_text(const Survey& all) {
 
 std::string to_text(const Inspection& i) {
   std::size_t width = 6;
-  for (const InspectedTensor& t : i.tensors) width = std::max(width, t.tensor.name.size());
-  std::string text =
-      fmt::format("{}: {}, {}, {}\norigin  {}\n\n", i.path.string(), counted(i.tensors.size(), "tensor"),
-                  counted(i.values, "value"), human_bytes(static_cast<double>(i.bytes)), i.origin);
-  for (const std::string& note : i.notes) text.insert(text.size() - 1, fmt::format("note    {}\n", note));
+  for (const InspectedTensor& t : i.tensors) width = std::max(width, width_of(printable(t.tensor.name)));
+  std::string text = fmt::format("{}: {}, {}, {}\norigin  {}\n\n", printable(i.path.string()),
+                                 counted(i.tensors.size(), "tensor"), counted(i.values, "value"),
+                                 human_bytes(static_cast<double>(i.bytes)), printable(i.origin));
+  for (const std::string& note : i.notes)
+    text.insert(text.size() - 1, fmt::format("note    {}\n", printable(note)));
   text += type_table(i.types);
   text += fmt::format("{:<{}}  {:<8}{:<16}{:>11}{:>11}{:>11}  {}\n", "tensor", width, "dtype", "shape", "min",
                       "max", "rms", "");

@@ -49,16 +49,19 @@ void set_dtype(nlohmann::ordered_json& config, const std::string& name, bool alw
 
 std::optional<std::string> described(std::span<const Part> parts, const Change& change) {
   std::set<std::string_view> from;
-  bool rounded = false, scaled = false;
+  bool rounded = false, scaled = false, adapted = false;
   for (const Part& part : parts) {
     if (keeps(part, change)) continue;
     from.insert(io::safetensors_name(part.tensor->dtype));
     rounded = rounded || rounds(part, change);
     scaled = scaled || part.scale != nullptr;
+    adapted = adapted || part.adapter != nullptr;
   }
   if (from.empty()) return std::nullopt;
-  return fmt::format("{}{} to {}{}", fmt::join(from, " and "), scaled ? " times its scales" : "",
-                     rounded_to(change), rounded ? ", " + rounding_text(change) : "");
+  const std::string to =
+      change.format ? std::string(rounded_to(change)) : fmt::format("{}", fmt::join(from, " and "));
+  return fmt::format("{}{}{} to {}{}", fmt::join(from, " and "), scaled ? " times its scales" : "",
+                     adapted ? " and an adapter" : "", to, rounded ? ", " + rounding_text(change) : "");
 }
 
 Metadata metadata_after(Metadata before, std::span<const Part> parts, const Change& change) {
@@ -69,7 +72,7 @@ Metadata metadata_after(Metadata before, std::span<const Part> parts, const Chan
   std::optional<Scalar> narrowest;
   for (const Part& part : parts) {
     if (rounds(part, change)) {
-      before[kRoundedToKey] = rounded_to(change);
+      before[kRoundedToKey] = change.format ? rounded_to(change) : name(*io::scalar_of(part.tensor->dtype));
       return before;
     }
     const std::optional<Scalar> stored = io::scalar_of(part.tensor->dtype);

@@ -1,13 +1,15 @@
 #include "mantissa/convert/report.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/quantities.h"
+#include "mantissa/base/words.h"
 #include "mantissa/convert/block_rows.h"
 #include "mantissa/io/safetensors.h"
 
@@ -36,6 +38,36 @@ std::string dtype_text(const RewrittenTensor& t) {
   return from == to ? std::string(from) : fmt::format("{} to {}", from, to);
 }
 
+/// A row of the table: a tensor, or several without errors.
+struct Row {
+  std::string name, dtype;
+  ErrorStats errors;
+};
+
+bool is_exact(const RewrittenTensor& t) {
+  return t.errors.max_abs == 0 && t.errors.overflows == 0 && t.errors.vanished == 0 && t.lost() == 0;
+}
+
+/// Returns the tensors with errors, then the others of each pair of dtypes as one row.
+std::vector<Row> rows_of(const std::vector<RewrittenTensor>& tensors) {
+  std::vector<Row> rows;
+  std::map<std::string, std::vector<const RewrittenTensor*>> exact;
+  for (const RewrittenTensor& t : tensors) {
+    if (is_exact(t)) {
+      exact[dtype_text(t)].push_back(&t);
+    } else {
+      rows.push_back({printable(t.name), dtype_text(t), t.errors});
+    }
+  }
+  for (const auto& [dtype, all] : exact) {
+    rows.push_back(
+        {all.size() == 1 ? printable(all.front()->name) : fmt::format("{} exact tensors", all.size()),
+         dtype,
+         {}});
+  }
+  return rows;
+}
+
 }  // namespace
 
 const char* rounding_name(Rounding rounding) {
@@ -45,18 +77,19 @@ const char* rounding_name(Rounding rounding) {
 }
 
 std::string to_text(const Report& c) {
+  const std::vector<Row> rows = rows_of(c.result.tensors);
   std::size_t width = 6;
-  for (const RewrittenTensor& t : c.result.tensors) width = std::max(width, t.name.size());
+  for (const Row& row : rows) width = std::max(width, width_of(row.name));
   std::string text = fmt::format("{:<{}}  {:<18}{:>11}{:>11}{:>11}{:>10}{:>10}\n", "tensor", width, "dtype",
                                  "max error", "rms error", "relative", "overflow", "vanish");
-  for (const RewrittenTensor& t : c.result.tensors) text += row_text(t.name, width, dtype_text(t), t.errors);
+  for (const Row& row : rows) text += row_text(row.name, width, row.dtype, row.errors);
   text += row_text("all", width, "", c.total);
-  text +=
-      fmt::format("\n{}: {}, {} from {} in {}\n", c.out.string(), counted(c.result.tensors.size(), "tensor"),
-                  human_bytes(static_cast<double>(c.result.bytes_out)),
-                  human_bytes(static_cast<double>(c.result.bytes_in)), human_seconds(c.seconds));
-  if (!c.result.left_out.empty()) text += fmt::format("left    {}\n", fmt::join(c.result.left_out, ", "));
-  for (const std::string& note : c.notes) text += fmt::format("note    {}\n", note);
+  text += fmt::format("\n{}: {}, {} from {} in {}\n", printable(c.out.string()),
+                      counted(c.result.tensors.size(), "tensor"),
+                      human_bytes(static_cast<double>(c.result.bytes_out)),
+                      human_bytes(static_cast<double>(c.result.bytes_in)), human_seconds(c.seconds));
+  if (!c.result.left_out.empty()) text += fmt::format("left    {}\n", printable(list_of(c.result.left_out)));
+  for (const std::string& note : c.notes) text += fmt::format("note    {}\n", printable(note));
   if (c.effect) {
     const Effect& e = *c.effect;
     text += fmt::format(

@@ -33,8 +33,8 @@ struct Report {
 /// Returns for example "nearest".
 const char* rounding_name(Rounding rounding);
 
-/// Returns a table of the tensors with their errors, the totals, the notes and the effect, without a final
-/// newline.
+/// Returns a table of the tensors with errors, a line for the others of each dtype, the totals, the notes and
+/// the effect, without a final newline.
 std::string to_text(const Report& report);
 /// Returns the report as JSON (docs/cli.md, "convert").
 std::string to_json(const Report& report);

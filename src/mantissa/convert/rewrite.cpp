@@ -24,6 +24,7 @@ struct Job {
   bool copied = false;
   RowRounding how{};
   const WeightScale* scale = nullptr;
+  const AdaptedWeight* adapter = nullptr;
   std::uint64_t row = 1;   // elements along the last axis
   float tensor_scale = 1;  // used by nvfp4
 };
@@ -37,7 +38,13 @@ struct Piece {
 struct Buffers {
   std::vector<std::byte> in, out;
   std::vector<float> before, after, rounded;
-  std::vector<double> wide_before, wide_after;
+  std::vector<double> wide_before, wide_after, unadapted, unadapted_after;
+};
+
+/// The measurements of a piece.
+struct PieceErrors {
+  ErrorStats errors;
+  MergeLoss merge;
 };
 
 template <class T>
@@ -55,6 +62,31 @@ void round_rows(const Job& job, const std::byte* in, std::byte* out, Scalar form
     encode_row(before.data(), n, to, format, job.how, first + at, target);
     load_row(to, format, 0, n, after.data(), target);
     errors.add_row(before.data(), after.data(), n, format, target);
+  }
+}
+
+/// Adds the adapter to a piece and rounds it.
+void round_adapted(const Job& job, const std::byte* in, std::byte* out, Scalar format, std::uint64_t first,
+                   std::uint64_t count, SimdTarget target, Buffers& memory, PieceErrors& measured) {
+  const Scalar stored = *io::scalar_of(job.from->dtype);
+  for (std::vector<double>* buffer :
+       {&memory.wide_before, &memory.wide_after, &memory.unadapted, &memory.unadapted_after})
+    buffer->resize(kRow);
+  double *exact = memory.wide_before.data(), *after = memory.wide_after.data(),
+         *before = memory.unadapted.data(), *before_after = memory.unadapted_after.data();
+  for (std::uint64_t at = 0; at < count; at += kRow) {
+    const std::uint64_t n = std::min(kRow, count - at);
+    load_row(in, stored, at, n, exact, target);
+    if (job.scale != nullptr) job.scale->multiply(first + at, n, exact);
+    std::copy_n(exact, n, before);
+    job.adapter->apply(first + at, n, exact);
+    std::byte* to = out + at * mantissa::bytes_of(format);
+    encode_row(before, n, to, format, job.how, first + at, target);
+    load_row(to, format, 0, n, before_after, target);
+    encode_row(exact, n, to, format, job.how, first + at, target);
+    load_row(to, format, 0, n, after, target);
+    measured.errors.add_row(exact, after, n, format, target);
+    measured.merge.add(before, exact, before_after, after, n);
   }
 }
 
@@ -113,6 +145,7 @@ class Rewriter {
       job.to = dtype_after(part.tensor->dtype, change);
       job.copied = keeps(part, change);
       job.scale = part.scale.get();
+      job.adapter = part.adapter.get();
       job.how = {change.rounding, change.saturate,
                  RandomStream(change.seed, RandomUse::conversion, hash_name(part.name), 0)};
       const auto count = static_cast<std::uint64_t>(part.tensor->count());
@@ -133,7 +166,7 @@ class Rewriter {
     file.reserve(layout_->bytes());
     if (layout_->needs_crcs()) crcs_.resize(pieces_.size());
     if (change_.blocks == BlockFormat::nvfp4) scale_tensors(stop);
-    std::vector<ErrorStats> errors(pieces_.size());
+    std::vector<PieceErrors> errors(pieces_.size());
     for_pieces(stop, [&](std::size_t p, Buffers& memory) { errors[p] = move_piece(p, memory, file); });
     if (stop.stop_requested()) return std::nullopt;
     std::vector<RewrittenTensor> done = joined(errors);
@@ -210,18 +243,19 @@ class Rewriter {
     return tensors;
   }
 
-  ErrorStats move_piece(std::size_t p, Buffers& memory, io::AtomicFile& file) {
+  PieceErrors move_piece(std::size_t p, Buffers& memory, io::AtomicFile& file) {
     const Piece& piece = pieces_[p];
     const Job& job = jobs_[piece.job];
     const std::uint64_t out_width = io::bytes_of(job.to);
     const std::span<std::byte> stored = read_piece(piece, memory);
-    ErrorStats errors;
+    PieceErrors measured;
+    ErrorStats& errors = measured.errors;
     std::span<const std::byte> out = stored;
     if (!job.copied) {
       memory.out.resize(kPiece * out_width);
       const std::span<std::byte> to = std::span(memory.out).first(piece.count * out_width);
       const Scalar from = *io::scalar_of(job.from->dtype);
-      const Scalar format = *change_.format;
+      const Scalar format = change_.format.value_or(from);
       const auto round = [&](auto& before, auto& after) {
         if (change_.blocks) {
           round_blocks_of(job, *change_.blocks, stored.data(), to.data(), format, piece.first, piece.count,
@@ -231,7 +265,10 @@ class Rewriter {
                      errors);
         }
       };
-      if (from == Scalar::f64 || format == Scalar::f64) {
+      if (job.adapter != nullptr) {
+        round_adapted(job, stored.data(), to.data(), format, piece.first, piece.count, target_, memory,
+                      measured);
+      } else if (from == Scalar::f64 || format == Scalar::f64) {
         round(memory.wide_before, memory.wide_after);
       } else {
         round(memory.before, memory.after);
@@ -240,15 +277,21 @@ class Rewriter {
     }
     if (!crcs_.empty()) crcs_[p] = io::pth::Crc::of(out);
     file.write_at(layout_->begin(piece.job) + piece.first * out_width, out);
-    return errors;
+    return measured;
   }
 
   /// Joins the results of the pieces by tensor, in order, so that sums always have the same bits.
-  std::vector<RewrittenTensor> joined(const std::vector<ErrorStats>& errors) const {
+  std::vector<RewrittenTensor> joined(const std::vector<PieceErrors>& errors) const {
     std::vector<RewrittenTensor> done;
     for (const Job& job : jobs_)
       done.push_back({job.name, job.from->shape, job.from->dtype, job.to, job.copied});
-    for (std::size_t p = 0; p < pieces_.size(); ++p) done[pieces_[p].job].errors.merge(errors[p]);
+    for (std::size_t p = 0; p < pieces_.size(); ++p) {
+      RewrittenTensor& t = done[pieces_[p].job];
+      t.errors.merge(errors[p].errors);
+      if (jobs_[pieces_[p].job].adapter == nullptr) continue;
+      if (!t.merge) t.merge.emplace();
+      t.merge->merge(errors[p].merge);
+    }
     for (RewrittenTensor& t : done) {
       if (change_.rounding == Rounding::toward_zero) t.errors.overflows = 0;  // nothing exceeds the range
       if (!t.copied || !io::scalar_of(t.from)) continue;
@@ -287,12 +330,14 @@ io::Dtype dtype_after(io::Dtype dtype, const Change& change) {
 
 bool rounds(const Part& part, const Change& change) {
   const std::optional<Scalar> from = part.scale ? Scalar::f32 : io::scalar_of(part.tensor->dtype);
+  if (part.adapter != nullptr) return true;
   return change.format && from && (change.blocks || !holds(*change.format, *from));
 }
 
 bool keeps(const Part& part, const Change& change) {
   const io::Dtype dtype = part.tensor->dtype;
-  return part.scale == nullptr && dtype_after(dtype, change) == dtype && !rounds(part, change);
+  return part.scale == nullptr && part.adapter == nullptr && dtype_after(dtype, change) == dtype &&
+         !rounds(part, change);
 }
 
 std::optional<std::vector<RewrittenTensor>> rewrite_file(const io::TensorSource& in,

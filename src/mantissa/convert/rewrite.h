@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/convert/adapted_weight.h"
 #include "mantissa/convert/tensor_file.h"
 #include "mantissa/convert/weight_scale.h"
 #include "mantissa/io/safetensors.h"
@@ -45,6 +46,7 @@ struct RewrittenTensor {
   bool copied = false;  // copied byte for byte: integers, booleans, and tensors that already have the format
   std::string from_name = {}, to_name = {};  // types of a GGUF file ("Q4_1"); empty: the name of the dtype
   ErrorStats errors = {};  // of floating-point tensors; a copied one has no errors and is not examined
+  std::optional<MergeLoss> merge = {};  // of a weight with an adapter added
 
   std::string_view type_before() const { return from_name.empty() ? io::safetensors_name(from) : from_name; }
   std::string_view type_after() const { return to_name.empty() ? io::safetensors_name(to) : to_name; }
@@ -58,6 +60,8 @@ struct Part {
   std::string name;
   // multiplied into the values, in f32 (in f64 for output in f64)
   std::shared_ptr<const WeightScale> scale = nullptr;
+  // added to the values, which are then in f64; the tensor keeps its format if the change has none
+  std::shared_ptr<const AdaptedWeight> adapter = nullptr;
 };
 
 /// Returns the dtype that stores a tensor of `dtype` after `change`.

@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "mantissa/base/printable.h"
+
 namespace mantissa::convert {
 
 void find_shared_storages(const io::WeightFiles& files, std::vector<InspectedTensor>& tensors) {
@@ -29,7 +31,7 @@ std::string place_text(const TensorPlace& place) {
   std::string text;
   if (!place.shares_with.empty())
     text = fmt::format("{} {}", place.same_elements ? "the same elements as" : "shares the storage of",
-                       place.shares_with);
+                       printable(place.shares_with));
   if (place.strides.empty()) return text;
   return text + fmt::format("{}strides [{}]", text.empty() ? "" : "; ", fmt::join(place.strides, ", "));
 }

@@ -22,6 +22,10 @@ Source state_in(const fs::path& folder) {
 
 Source find_source(const fs::path& path) {
   std::error_code error;  // of an inaccessible path
+  if (fs::is_symlink(path, error) && !fs::exists(path, error)) {
+    throw FileError(fmt::format("{}: is a link to {}, which does not exist; check the link", path.string(),
+                                fs::read_symlink(path, error).string()));
+  }
   if (!fs::exists(path, error)) {
     throw FileError(fmt::format(
         "{}: file not found; expected a safetensors, PyTorch or GGUF file, a model directory or a run",

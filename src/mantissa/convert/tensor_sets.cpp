@@ -46,11 +46,25 @@ std::optional<Scalar> narrower(std::optional<Scalar> a, std::optional<Scalar> b)
   return traits(*a).mantissa_bits <= traits(*b).mantissa_bits ? a : b;
 }
 
+/// Returns the shape without dimensions of one element.
+std::vector<std::int64_t> without_ones(std::vector<std::int64_t> shape) {
+  std::erase(shape, 1);
+  return shape;
+}
+
+/// Returns true if two shapes with equally many elements have the same rows, in one order.
+bool have_same_rows(const io::TensorInfo& a, const io::TensorInfo& b) {
+  if (a.count() == 0) return true;
+  const std::vector<std::int64_t> of_a = without_ones(a.shape), of_b = without_ones(b.shape);
+  return of_a.size() <= 1 || of_b.size() <= 1 || of_a.back() == of_b.back();
+}
+
 DifferentTensor describe(const TensorSide& a, const TensorSide& b, const ComparedBytes& bytes,
                          ShapeRule shapes, const kernels::Context& ctx) {
   DifferentTensor d{
       .name = a.tensor->name, .a = *a.tensor, .b = *b.tensor, .hash_a = bytes.hash_a, .hash_b = bytes.hash_b};
-  d.comparable = shapes == ShapeRule::exact ? d.a.shape == d.b.shape : d.a.count() == d.b.count();
+  d.comparable = shapes == ShapeRule::exact ? d.a.shape == d.b.shape
+                                            : d.a.count() == d.b.count() && have_same_rows(d.a, d.b);
   if (!d.comparable) return d;
   d.unit = narrower(value_format(*a.files, d.a, ctx), value_format(*b.files, d.b, ctx));
   d.elements = compare_elements(a, b, d.unit, ctx);

@@ -18,9 +18,11 @@ struct DifferentTensor {
   std::string name;
   io::TensorInfo a, b;
   std::uint64_t hash_a = 0, hash_b = 0;       // xxh64 of the bytes
-  bool comparable = false;                    // the shapes allow a comparison of elements
+  bool comparable = false;                    // the shapes allow a comparison of elements (ShapeRule)
   std::optional<Scalar> unit = std::nullopt;  // of max_ulp: the narrower format of the values
   ElementDifferences elements = {};           // if comparable
+  /// True if there are equally many elements, but the shapes do not give them one order.
+  bool reordered() const { return !comparable && a.count() == b.count(); }
   /// True if shape and values are equal, although bytes or dtypes differ.
   bool equal_values() const { return comparable && elements.differ == 0; }
 };
@@ -50,7 +52,9 @@ struct TensorSet {
 
 enum class ShapeRule {
   exact,
-  rows,  // any shapes with equally many elements: rows may be divided into dimensions in another way
+  // Rows may be divided into dimensions in another way: [B, T, width] and [B·T, width]. One may also be a
+  // vector. Other shapes with equally many elements may have them in another order.
+  rows,
 };
 
 /// Compares the tensors in the order of `a`. Tensors are read in pieces: first all bytes; then, for tensors

@@ -3,11 +3,13 @@
 #include <algorithm>
 
 #include "mantissa/comm/shard_sum.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/passes.h"
 #include "mantissa/runtime/process.h"
+#include "mantissa/runtime/weights.h"
 
 namespace mantissa::cost {
 namespace {
@@ -28,7 +30,9 @@ UpdateSource update_source(const config::RunConfig& config, const model::ModelCo
   const config::OptimizerSection& section = config.optimizer;
   const graph::Graph graph = training_graph(config, model, 1);
   std::vector<std::string> names;
-  for (const graph::ValueId p : graph.parameters()) names.push_back(graph.value(p).name);
+  for (const graph::ValueId p : graph.parameters()) {
+    if (!graph.value(p).fixed) names.push_back(graph.value(p).name);  // groups are for what can be trained
+  }
   optim::check_groups(section.groups, names);
   const auto decay = section.settings.find("weight_decay");
   UpdateSource source{&optim::find_optimizer(section.name), section.settings,
@@ -40,6 +44,17 @@ UpdateSource update_source(const config::RunConfig& config, const model::ModelCo
     p.weight_decay = group.weight_decay.value_or(decays ? std::get<double>(decay->second) : 0);
   }
   return source;
+}
+
+void add_weights(const plan::Program& program, MemoryForecast& f) {
+  const std::vector<bool> held = runtime::held_weights(program);
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    const plan::Buffer& buffer = program.buffers[b];
+    const bool master = buffer.home == plan::Home::master;
+    if (!held[b] || (!master && buffer.home != plan::Home::copy)) continue;
+    const bool frozen = buffer.quants || program.slots[static_cast<std::size_t>(buffer.slot)].fixed;
+    (frozen ? f.frozen : master ? f.masters : f.copies) += aligned(buffer.bytes);
+  }
 }
 
 void add_update_memory(const plan::Program& update, MemoryForecast& f) {
@@ -63,9 +78,12 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = fuse;
+  options.quantised = [&](std::string_view name) {
+    return optim::settings_of(config.optimizer.groups, name).quantised();
+  };
   options.join_head = fuse && objective::pretraining()->seeds_known();
-  return plan::compile(training_graph(config, model, rows), config.policy.at_step(step), options,
-                       device.host());
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  return plan::compile(training_graph(config, model, rows), policy, options, device.host());
 }
 
 }  // namespace
@@ -81,7 +99,9 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {
   const auto graph =
       std::make_shared<graph::Graph>(training_graph(config, model, config.batch.micro_batch_size));
-  return [graph, source = update_source(config, model)](const precision::Policy& policy) {
+  return [graph, source = update_source(config, model),
+          adapter = config.adapter](const precision::Policy& of_run) {
+    const precision::Policy policy = config::adapted_policy(of_run, adapter);
     plan::Program program = plan::assign_formats(*graph, policy);
     program.update = std::make_shared<const plan::Program>(
         plan::assign_update(update_graph(source, policy).graph, policy, program));
@@ -92,14 +112,14 @@ plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig&
 std::size_t shard_sum_bytes(const plan::Program& program) {
   std::size_t bytes = 0;
   for (const plan::Slot& slot : program.slots)
-    bytes += comm::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
+    if (slot.gradient != plan::kNoBuffer)
+      bytes += comm::shard_sum_bytes(slot.shape.count(), program.shards, program.reduce);
   return bytes;
 }
 
 MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_bytes) {
   MemoryForecast f;
-  f.masters = program.memory.masters;
-  f.copies = program.memory.copies;
+  add_weights(program, f);
   f.gradients = program.memory.gradients;
   f.shard_sums = shard_sum_bytes(program);
   f.activations = program.memory.activations;
@@ -135,6 +155,7 @@ MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_byt
     MemoryForecast between = now;
     between.masters += before.masters;
     between.copies += before.copies;
+    between.frozen += before.frozen;
     between.gradients = between.activations = between.work = between.tables = 0;
     for (const MemoryForecast& f : {now, between}) {
       if (f.peak() > most.peak()) most = f;

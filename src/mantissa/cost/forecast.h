@@ -16,13 +16,15 @@
 
 namespace mantissa::cost {
 
-/// Bytes by purpose. `peak` is the peak memory of the process, including its code and the data.
+/// Bytes by purpose. `frozen` are weights in quantised blocks and those of an adapter's base, of which a run
+/// holds what steps read; mapped files count. `peak` is the peak memory of the process, including its code
+/// and the data.
 struct MemoryForecast {
-  std::size_t masters = 0, copies = 0, moments = 0, compensation = 0, gradients = 0, activations = 0,
-              shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
+  std::size_t masters = 0, copies = 0, frozen = 0, moments = 0, compensation = 0, gradients = 0,
+              activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
   std::size_t peak() const {
-    return masters + copies + moments + compensation + gradients + shard_sums + activations + work + tables +
-           data + process;
+    return masters + copies + frozen + moments + compensation + gradients + shard_sums + activations + work +
+           tables + data + process;
   }
 };
 

@@ -101,6 +101,7 @@ SftEncoder::SftEncoder(const SftRules& rules, const ChatFormat* format, const to
     : rules_(rules), format_(format), tokenizer_(tokenizer), vocabulary_(vocabulary) {}
 
 bool SftEncoder::has_empty_answer(const text::ConversationRow& row) const {
+  if (row.tokens) return false;
   if (format_ == nullptr) return row.texts && is_blank_text(row.texts->second);
   std::vector<bool> empty;
   for (const auto& message : row.messages) {
@@ -140,7 +141,9 @@ text::Row SftEncoder::plain(const text::ConversationRow& row, const std::string&
 
 text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string& where) const {
   text::Row out;
-  if (format_ == nullptr) {
+  if (row.tokens) {
+    out = *row.tokens;
+  } else if (format_ == nullptr) {
     out = plain(row, where);
   } else {
     AnswerIds found = answer_ids(*format_, tokenizer_, row.messages, row.tools, rules_.train_on, where);
@@ -150,6 +153,8 @@ text::Row SftEncoder::encode(const text::ConversationRow& row, const std::string
       for (std::size_t t = begin; t < end; ++t) out.labels[t] = out.ids[t];
     }
   }
+  if (row.tokens && out.ids.size() >= 2)
+    text::check_row(out, static_cast<std::int64_t>(out.ids.size()), vocabulary_, where);
   text::check_known_ids(out.ids, tokenizer_, vocabulary_, where);
   return out;
 }
@@ -297,8 +302,12 @@ std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::Mo
   const SftRules rules = sft_rules(config.data);
   SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, model.vocab_size);
   std::vector<text::Row> rows = encode_all(encoder, source, puzzles);
-  if (notes != nullptr)
-    notes->push_back(describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", "))));
+  const std::string text = describe(encoder.counts(), rules, fmt::format("{}", fmt::join(source, ", ")));
+  if (rows.empty()) {
+    throw ConfigError(
+        fmt::format("{}. Fix: the rows need answers, or labels other than {}", text, text::kIgnoredLabel));
+  }
+  if (notes != nullptr) notes->push_back(text);
   return rows;
 }
 

@@ -39,6 +39,12 @@ void Conversation::set_system(const std::string& text) {
   if (!text.empty()) messages_.insert(messages_.begin(), {"system", text});
 }
 
+std::string Conversation::prompt_of(const std::string& text) const {
+  std::vector<Message> messages = messages_;
+  messages.push_back({"user", text});
+  return format_.prompt_of(messages);
+}
+
 Answer Conversation::ask(std::string text, const std::function<void(std::string_view)>& on_text,
                          std::stop_token stop) {
   messages_.push_back({"user", std::move(text)});

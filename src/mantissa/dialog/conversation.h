@@ -53,6 +53,9 @@ class Conversation {
   /// model's context, chat::TemplateError, RunStopped for non-finite logits.
   Answer ask(std::string text, const std::function<void(std::string_view)>& on_text, std::stop_token stop);
 
+  /// Returns the prompt that ask(text) would give to the model. Throws chat::TemplateError.
+  std::string prompt_of(const std::string& text) const;
+
   /// Removes all messages but the system message.
   void reset();
   /// Replaces the system message, or removes it if `text` is empty. Later answers see the new one.

@@ -44,7 +44,7 @@ std::string PromptFormat::render(const std::vector<Message>& messages, bool add_
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {
-  std::vector<std::int32_t> ids = tokenizer_->encode(render(messages, true));
+  std::vector<std::int32_t> ids = tokenizer_->encode(prompt_of(messages));
   text::check_known_ids(ids, *tokenizer_, vocabulary_, "the conversation");
   return ids;
 }

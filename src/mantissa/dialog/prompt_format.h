@@ -31,7 +31,11 @@ class PromptFormat {
   /// file is missing or damaged.
   PromptFormat(const weights::ModelSource& source, const std::string& template_name);
 
-  /// Returns the ids of the conversation up to the place where the assistant's answer begins. Throws
+  /// Returns the rendered conversation up to the place where the assistant's answer begins. Throws
+  /// chat::TemplateError, for example if the template rejects a system message.
+  std::string prompt_of(const std::vector<Message>& messages) const { return render(messages, true); }
+
+  /// Returns the ids of prompt_of(messages). Throws
   /// chat::TemplateError, for example if the template rejects a system message, and ConfigError for a token
   /// that is not in the model's vocabulary.
   std::vector<std::int32_t> ids_of(const std::vector<Message>& messages) const;

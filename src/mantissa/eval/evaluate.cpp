@@ -9,6 +9,7 @@
 #include <map>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/adapter.h"
 #include "mantissa/config/command_policy.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/native.h"
@@ -18,6 +19,7 @@
 #include "mantissa/eval/row_model.h"
 #include "mantissa/io/state.h"
 #include "mantissa/model/graphs.h"
+#include "mantissa/peft/reader.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/rollout/complete.h"
@@ -201,7 +203,8 @@ Evaluation evaluate_rows(const weights::ModelSource& source, const precision::Po
 
 Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::int64_t puzzles,
                         const runtime::Device& device, const std::stop_token& stop) {
-  const std::filesystem::path out = run.run.out, model = out / "model";
+  const std::filesystem::path out = run.run.out,
+                              model = out / (run.adapter.kind == "none" ? "model" : peft::kRunFolder);
   const std::vector<io::FoundState> states = io::find_states(out);
   const bool finished = std::filesystem::exists(model);
   if (!finished && states.empty()) {
@@ -221,8 +224,11 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? data::tokenizer_of(run, source.config) : nullptr;
   // Use the policy of the run's last step, under which its last loss was measured.
-  const std::int64_t steps = finished ? run.run.steps : states.back().step;
-  const precision::Policy policy = config::without_training(run.policy.at_step(steps - 1), false);
+  // A run also writes its adapter with each state.
+  const bool complete = states.empty() || (finished && run.adapter.kind == "none");
+  const std::int64_t steps = complete ? run.run.steps : states.back().step;
+  const precision::Policy policy =
+      config::without_training(config::adapted_policy(run.policy.at_step(steps - 1), run.adapter), false);
   const bool answers = from_source && run.train.objective == "sft";  // they have no bytes
   Evaluation e = loss_over(source, policy, rows, answers ? nullptr : tokenizer.get(), device, stop);
   if (kk && puzzles > 0 && !e.interrupted) {

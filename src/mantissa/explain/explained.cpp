@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "mantissa/cost/native.h"
 #include "mantissa/explain/machines.h"
 #include "mantissa/explain/small_updates.h"
+#include "mantissa/model/adapter.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/plan/caveats.h"
 #include "mantissa/plan/rules.h"
@@ -30,6 +34,27 @@ Explained begin(const model::ModelConfig& model, const precision::Policy& policy
   e.here = here(program, machine, device);
   e.here.units = unit_uses(e.rows, machine, device);
   return e;
+}
+
+std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const plan::Program& program,
+                                        const cost::MemoryForecast& memory) {
+  if (model.adapter == nullptr) return std::nullopt;
+  AdapterPlan plan;
+  plan.kind = model.adapter->dora ? "DoRA" : "LoRA";
+  if (model.adapter->rslora) plan.kind = "rs" + plan.kind;
+  plan.layers = model.adapter->layers.size();
+  plan.all_layers = model::linear_layers(model).size();
+  plan.smallest_rank = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [scope, layer] : model.adapter->layers) {
+    plan.smallest_rank = std::min(plan.smallest_rank, layer.rank);
+    plan.largest_rank = std::max(plan.largest_rank, layer.rank);
+  }
+  for (const plan::Slot& slot : program.slots) {
+    if (slot.gradient != plan::kNoBuffer) plan.parameters += static_cast<double>(slot.shape.count());
+  }
+  plan.trained_bytes = memory.masters + memory.copies + memory.gradients + memory.moments;
+  plan.frozen_bytes = memory.frozen;
+  return plan;
 }
 
 /// Adds the config's notes and warnings first, then those of the plan, then those of targets.
@@ -60,6 +85,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   }
   t.casts_left = plan::casts_left(program);
   t.memory = memory;
+  t.adapter = adapter_plan(model, program, memory);
   t.largest_micro_batch_size = cost::largest_micro_batch(config, model, e.here.memory_bytes, memory, device);
   if (t.largest_micro_batch_size == 0)
     t.least_bytes = cost::peak_with_rows(config, model, config.batch.leaf, memory, device);

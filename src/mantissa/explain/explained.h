@@ -47,6 +47,16 @@ struct There {
   std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit
 };
 
+/// The adapter that a run trains.
+struct AdapterPlan {
+  std::string kind;                        // "LoRA", "rsLoRA", "DoRA"
+  std::size_t layers = 0, all_layers = 0;  // linear layers with an adapter, and all of them
+  std::int64_t smallest_rank = 0, largest_rank = 0;
+  double parameters = 0;          // trained
+  std::size_t trained_bytes = 0;  // masters, copies, gradients and moments of the adapter
+  std::size_t frozen_bytes = 0;   // the weights of the base that are held
+};
+
 /// The part of a plan that is specific to training.
 struct Training {
   config::RunConfig config;
@@ -57,6 +67,7 @@ struct Training {
   cost::MemoryForecast memory;
   std::int64_t largest_micro_batch_size = 0;  // 0 if not even one leaf of sequences fits
   std::size_t least_bytes = 0;                // of a run with one leaf at once, if that does not fit
+  std::optional<AdapterPlan> adapter = {};    // null: all weights are trained
   std::vector<std::string> exceptions;        // reasons why bits depend on the split into micro-batches
 };
 

@@ -124,6 +124,14 @@ void add_training(json& out, const Explained& e) {
   out["shards"] = t.shards;
   out["reduce"] = name(t.reduce);
   out["casts"] = casts;
+  if (t.adapter) {
+    out["adapter"] = {{"kind", t.adapter->kind},
+                      {"layers", t.adapter->layers},
+                      {"rank", t.adapter->largest_rank},
+                      {"parameters", t.adapter->parameters},
+                      {"trained_bytes", t.adapter->trained_bytes},
+                      {"frozen_bytes", t.adapter->frozen_bytes}};
+  }
   out["memory"] = memory_json(t.memory);
   out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
   out["largest_micro_batch_size"] = t.largest_micro_batch_size;

@@ -127,6 +127,15 @@ std::string training_head(const Explained& e) {
       fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · {}\n", e.model_type, parameters_text(e.parameters),
                   c.data.sequence_length, c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size,
                   optim::find_optimizer(c.optimizer.name).title);
+  if (const auto& a = e.training->adapter) {
+    const std::string ranks = a->smallest_rank == a->largest_rank
+                                  ? fmt::format("{}", a->largest_rank)
+                                  : fmt::format("{} to {}", a->smallest_rank, a->largest_rank);
+    text += fmt::format(
+        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({})\n", a->kind,
+        ranks, a->layers, a->all_layers, parameters_text(a->parameters), bytes_text(a->trained_bytes),
+        parameters_text(e.parameters), bytes_text(a->frozen_bytes));
+  }
   text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
     text += fmt::format("steps   rules start or end at step {}; this is the plan of step 0\n",

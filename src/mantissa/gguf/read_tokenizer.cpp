@@ -15,7 +15,7 @@ namespace mantissa::gguf {
 namespace {
 
 // Keeps the order of keys: vocabularies are written by id.
-using json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;
 
 constexpr const char* kSpace = "\xE2\x96\x81";  // ▁
 
@@ -45,7 +45,7 @@ class TokenizerReader {
   TokenizerFiles read() {
     TokenizerFiles result;
     const std::string model = file_.text("tokenizer.ggml.model").value_or("");
-    json tokenizer;
+    Json tokenizer;
     if (model == "gpt2") {
       tokenizer = byte_level(result.notes);
     } else if (model == "llama") {
@@ -56,11 +56,11 @@ class TokenizerReader {
           io::in_quotes(model)));
     }
     // A token of a GGUF file may hold any bytes.
-    constexpr auto kReplace = json::error_handler_t::replace;
+    constexpr auto kReplace = Json::error_handler_t::replace;
     if (!tokenizer.is_null())
       result.files.emplace_back("tokenizer.json", tokenizer.dump(1, ' ', false, kReplace) + "\n");
     result.files.emplace_back("tokenizer_config.json", config().dump(2, ' ', false, kReplace) + "\n");
-    const json generation = generation_config();
+    const Json generation = generation_config();
     if (!generation.empty()) result.files.emplace_back("generation_config.json", generation.dump(2) + "\n");
     return result;
   }
@@ -71,11 +71,11 @@ class TokenizerReader {
   }
 
   /// Returns the ids of the tokens. Of equal tokens the last has the name, as in a Python dict.
-  static json vocabulary(const Texts& tokens) {
+  static Json vocabulary(const Texts& tokens) {
     std::unordered_map<std::string_view, std::size_t> last;
     for (std::size_t id = 0; id < tokens.size(); ++id) last[tokens[id]] = id;
-    json vocab = json::object();
-    auto& map = vocab.get_ref<json::object_t&>();
+    Json vocab = Json::object();
+    auto& map = vocab.get_ref<Json::object_t&>();
     map.reserve(tokens.size());
     for (std::size_t id = 0; id < tokens.size(); ++id) {
       if (last[tokens[id]] == id) map.push_back({tokens[id], id});
@@ -84,8 +84,8 @@ class TokenizerReader {
   }
 
   /// Returns the tokens that are found in the text before it is split.
-  json added_tokens() const {
-    json added = json::array();
+  Json added_tokens() const {
+    Json added = Json::array();
     for (std::size_t id = 0; id < tokens_.size(); ++id) {
       const bool special =
           kind(id) == TokenKind::control ||
@@ -103,15 +103,15 @@ class TokenizerReader {
   }
 
   /// Returns the template that adds bos and eos, or `otherwise`.
-  json post_processor(json otherwise) const {
+  Json post_processor(Json otherwise) const {
     if (!special_.add_bos && !special_.add_eos) return otherwise;
-    json single = json::array(), pair = json::array(), tokens = json::object();
-    const auto put = [&](json& list, std::int64_t id, int type) {
+    Json single = Json::array(), pair = Json::array(), tokens = Json::object();
+    const auto put = [&](Json& list, std::int64_t id, int type) {
       const std::string& token = tokens_[static_cast<std::size_t>(id)];
       list.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
       tokens[token] = {{"id", token}, {"ids", {id}}, {"tokens", {token}}};
     };
-    const auto text = [&](json& list, const char* name, int type) {
+    const auto text = [&](Json& list, const char* name, int type) {
       if (special_.add_bos) put(list, *special_.bos, type);
       list.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
       if (special_.add_eos) put(list, *special_.eos, type);
@@ -122,7 +122,7 @@ class TokenizerReader {
     return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", tokens}};
   }
 
-  static json with_parts(json added, json normalizer, json pre, json post, json decoder, json model) {
+  static Json with_parts(Json added, Json normalizer, Json pre, Json post, Json decoder, Json model) {
     return {{"version", "1.0"},
             {"truncation", nullptr},
             {"padding", nullptr},
@@ -134,7 +134,7 @@ class TokenizerReader {
             {"model", std::move(model)}};
   }
 
-  static json bpe(const Texts& tokens, json unknown, bool fallback, bool ignores_merges, json merges) {
+  static Json bpe(const Texts& tokens, Json unknown, bool fallback, bool ignores_merges, Json merges) {
     return {{"type", "BPE"},
             {"dropout", nullptr},
             {"unk_token", std::move(unknown)},
@@ -147,7 +147,7 @@ class TokenizerReader {
             {"merges", std::move(merges)}};
   }
 
-  json byte_level(std::vector<std::string>& notes) const {
+  Json byte_level(std::vector<std::string>& notes) const {
     const std::string pre = file_.text("tokenizer.ggml.pre").value_or("");
     const SplitPattern* split = find_split(pre);
     if (split == nullptr) {
@@ -160,7 +160,7 @@ class TokenizerReader {
     const Texts* merges = file_.texts("tokenizer.ggml.merges");
     if (merges == nullptr)
       file_.fail("the metadata key tokenizer.ggml.merges is missing. Fix: download the file again");
-    json pairs = json::array();
+    Json pairs = Json::array();
     for (const std::string& merge : *merges) {
       // A piece may begin with a space, in vocabularies with added tokens of spaces.
       const std::size_t space = merge.find(' ', 1);
@@ -168,16 +168,16 @@ class TokenizerReader {
         file_.fail(fmt::format("the merge {} is not a pair", io::in_quotes(merge)));
       pairs.push_back({merge.substr(0, space), merge.substr(space + 1)});
     }
-    const json level = {
+    const Json level = {
         {"type", "ByteLevel"}, {"add_prefix_space", true}, {"trim_offsets", true}, {"use_regex", true}};
-    json post = level;
+    Json post = level;
     post["trim_offsets"] = false;
-    return with_parts(added_tokens(), split->normalises ? json({{"type", "NFC"}}) : json(),
-                      json(pre_tokenizer(*split)), post_processor(post), level,
+    return with_parts(added_tokens(), split->normalises ? Json({{"type", "NFC"}}) : Json(),
+                      Json(pre_tokenizer(*split)), post_processor(post), level,
                       bpe(tokens_, nullptr, false, split->ignores_merges, std::move(pairs)));
   }
 
-  json sentencepiece() const {
+  Json sentencepiece() const {
     std::optional<Numbers> scores = file_.numbers("tokenizer.ggml.scores");
     if (!scores || scores->size() != tokens_.size())
       file_.fail("needs one score for each token in tokenizer.ggml.scores. Fix: download the file again");
@@ -191,31 +191,31 @@ class TokenizerReader {
       }
     }
     const bool prefix = !gemma && file_.flag("tokenizer.ggml.add_space_prefix").value_or(true);
-    json pairs = json::array();
+    Json pairs = Json::array();
     for (auto& [left, right] : sentencepiece_merges(tokens, *scores))
       pairs.push_back({std::move(left), std::move(right)});
-    const json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
-    json decoders = {{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
+    const Json replace = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpace}};
+    Json decoders = {{{"type", "Replace"}, {"pattern", {{"String", kSpace}}}, {"content", " "}},
                      {{"type", "ByteFallback"}},
                      {{"type", "Fuse"}}};
     if (prefix) decoders.push_back({{"type", "Strip"}, {"content", " "}, {"start", 1}, {"stop", 0}});
-    const json metaspace = {{"type", "Metaspace"},
+    const Json metaspace = {{"type", "Metaspace"},
                             {"replacement", kSpace},
                             {"prepend_scheme", prefix ? "first" : "never"},
                             {"split", false}};
-    const json split = {{"type", "Split"},
+    const Json split = {{"type", "Split"},
                         {"pattern", {{"String", " "}}},
                         {"behavior", "MergedWithPrevious"},
                         {"invert", false}};
-    const json unknown =
-        special_.unknown ? json(tokens[static_cast<std::size_t>(*special_.unknown)]) : json();
-    return with_parts(added_tokens(), gemma ? replace : json(), gemma ? split : metaspace,
+    const Json unknown =
+        special_.unknown ? Json(tokens[static_cast<std::size_t>(*special_.unknown)]) : Json();
+    return with_parts(added_tokens(), gemma ? replace : Json(), gemma ? split : metaspace,
                       post_processor(nullptr), {{"type", "Sequence"}, {"decoders", decoders}},
                       bpe(tokens, unknown, true, false, std::move(pairs)));
   }
 
-  json config() const {
-    json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+  Json config() const {
+    Json config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
                    {"clean_up_tokenization_spaces", false},
                    {"add_bos_token", special_.add_bos},
                    {"add_eos_token", special_.add_eos}};
@@ -233,12 +233,12 @@ class TokenizerReader {
     return config;
   }
 
-  json generation_config() const {
-    json config = json::object();
+  Json generation_config() const {
+    Json config = Json::object();
     if (special_.bos) config["bos_token_id"] = *special_.bos;
     const bool two = special_.end_of_turn && special_.eos && *special_.end_of_turn != *special_.eos;
     if (special_.eos)
-      config["eos_token_id"] = two ? json({*special_.eos, *special_.end_of_turn}) : json(*special_.eos);
+      config["eos_token_id"] = two ? Json({*special_.eos, *special_.end_of_turn}) : Json(*special_.eos);
     if (special_.pad) config["pad_token_id"] = *special_.pad;
     return config;
   }

@@ -1,6 +1,7 @@
 #include "mantissa/gguf/write_tokenizer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -81,6 +82,7 @@ class TokenizerWriter {
     header_.add("tokenizer.ggml.model", "none");
     notes_.push_back(
         fmt::format("the file has no vocabulary, since {}; llama.cpp then takes token ids only", why));
+    special_tokens();
   }
 
   static std::string default_template(const json& list) {
@@ -196,37 +198,54 @@ class TokenizerWriter {
     return pairs;
   }
 
-  /// Writes the ids of the special tokens: those that the tokenizer names, or else those of config.json.
+  /// Returns the ids that a config gives for `key`, which are in the vocabulary: a number, or several in a
+  /// list.
+  std::vector<std::size_t> ids_in(const json& config, const char* key) const {
+    const json value = member(config, key);
+    std::vector<std::size_t> ids;
+    for (const json& id : value.is_array() ? value : json::array({value})) {
+      if (id.is_number_integer() && id >= 0 && id < config_.vocab_size) ids.push_back(id.get<std::size_t>());
+    }
+    return ids;
+  }
+
+  /// Writes the ids of the special tokens: those that the tokenizer names, or else those of config.json, or
+  /// of generation_config.json.
   void special_tokens() {
-    bool bos = false, eos = false;
     const auto put = [&](const char* name, const char* token_key, const char* id_key) {
       json token = member(settings_, token_key);
       if (token.is_object()) token = member(token, "content");
       const auto found = ids_.find(text_of(token));
       std::optional<std::size_t> id;
       if (found != ids_.end()) id = found->second;
-      const json by_config = member(config_.source, id_key);
-      const json first = by_config.is_array() && !by_config.empty() ? by_config.front() : by_config;
-      if (!id && first.is_number_integer() && first >= 0 && first < config_.vocab_size)
-        id = first.get<std::size_t>();
+      for (const json& config : {config_.source, generation_}) {
+        const std::vector<std::size_t> ids = ids_in(config, id_key);
+        if (!id && !ids.empty()) id = ids.front();
+      }
       if (id) header_.add(fmt::format("tokenizer.ggml.{}_token_id", name), static_cast<std::uint32_t>(*id));
-      return id.has_value();
+      return id;
     };
-    bos = put("bos", "bos_token", "bos_token_id");
-    eos = put("eos", "eos_token", "eos_token_id");
+    const std::optional<std::size_t> bos = put("bos", "bos_token", "bos_token_id");
+    const std::optional<std::size_t> eos = put("eos", "eos_token", "eos_token_id");
     put("unknown", "unk_token", "unk_token_id");
     put("padding", "pad_token", "pad_token_id");
-    end_of_turn();
+    if (eos) end_of_turn(*eos);
     header_.add_flag("tokenizer.ggml.add_bos_token", bos && adds("bos_token", true));
     header_.add_flag("tokenizer.ggml.add_eos_token", eos && adds("eos_token", false));
   }
 
-  /// The second id of generation_config.json's list ends an answer, too.
-  void end_of_turn() {
-    const json ids = member(generation_, "eos_token_id");
-    if (!ids.is_array() || ids.size() != 2 || !ids[1].is_number_integer()) return;
-    if (ids[1] >= 0 && ids[1] < config_.vocab_size)
-      header_.add("tokenizer.ggml.eot_token_id", ids[1].get<std::uint32_t>());
+  /// Writes the other id that ends an answer, of generation_config.json or else of config.json. GGUF has no
+  /// key for a third.
+  void end_of_turn(std::size_t eos) {
+    std::vector<std::size_t> ids = ids_in(generation_, "eos_token_id");
+    if (ids.empty()) ids = ids_in(config_.source, "eos_token_id");
+    std::erase(ids, eos);
+    if (ids.empty()) return;
+    header_.add("tokenizer.ggml.eot_token_id", static_cast<std::uint32_t>(ids.front()));
+    ids.erase(ids.begin());
+    if (!ids.empty())
+      notes_.push_back(fmt::format("GGUF has no key for more than two ids that end an answer; left out: {}",
+                                   fmt::join(ids, ", ")));
   }
 
   /// Returns true if the post-processor adds the token before (or after) a text.

@@ -84,6 +84,35 @@ ValueId Builder::matmul(const std::string& scope, ValueId x, ValueId weight, Val
   return one("matmul", scope, std::move(inputs), {{"transposed", layout == WeightLayout::in_out}});
 }
 
+ValueId Builder::term(const std::string& scope, ValueId x, ValueId weight, ValueId bias,
+                      WeightLayout layout) {
+  std::vector<ValueId> inputs{x, weight};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("matmul", scope, std::move(inputs),
+             {{"transposed", layout == WeightLayout::in_out}, {"unrounded", true}});
+}
+
+ValueId Builder::sum(const std::string& scope, ValueId x, ValueId y) {
+  return one("add", scope, {x, y}, {{"compute", true}});
+}
+
+ValueId Builder::multiple(const std::string& scope, ValueId x, double factor) {
+  return one("scale", scope, {x}, {{"factor", factor}, {"compute", true}});
+}
+
+ValueId Builder::row_norms(const std::string& scope, ValueId weight, ValueId a, ValueId b, double factor,
+                           WeightLayout layout) {
+  return one("row_norms", scope, {weight, a, b},
+             {{"scale", factor}, {"transposed", layout == WeightLayout::in_out}});
+}
+
+ValueId Builder::magnitude(const std::string& scope, ValueId x, ValueId magnitude, ValueId norms,
+                           ValueId bias) {
+  std::vector<ValueId> inputs{x, magnitude, norms};
+  if (bias != kNone) inputs.push_back(bias);
+  return one("magnitude", scope, std::move(inputs));
+}
+
 ValueId Builder::logits(const std::string& scope, ValueId x, ValueId weight) {
   return one("matmul", scope, {x, weight}, {{"logits", true}});
 }

@@ -45,6 +45,20 @@ class Builder {
   /// x·Wᵀ + `bias` [out]; `bias` may be kNone.
   ValueId matmul(const std::string& scope, ValueId x, ValueId weight, ValueId bias = kNone,
                  WeightLayout layout = WeightLayout::out_in);
+  /// The same product without rounding (f32, f64 under 64-true): a term of sum().
+  ValueId term(const std::string& scope, ValueId x, ValueId weight, ValueId bias = kNone,
+               WeightLayout layout = WeightLayout::out_in);
+  /// x + y in f32, rounded once to the format of a layer's result. The addition costs nothing: the product
+  /// that computes y adds x before it stores.
+  ValueId sum(const std::string& scope, ValueId x, ValueId y);
+  /// x·factor in f32, rounded to the format of a layer's result.
+  ValueId multiple(const std::string& scope, ValueId x, double factor);
+  /// ‖W + factor·B·A‖ of each output of a layer [out], for A [rank, in] and B [out, rank], in f32. A constant
+  /// of the gradient.
+  ValueId row_norms(const std::string& scope, ValueId weight, ValueId a, ValueId b, double factor,
+                    WeightLayout layout);
+  /// magnitude / norms · x + `bias`, which may be kNone. All but x are [out].
+  ValueId magnitude(const std::string& scope, ValueId x, ValueId magnitude, ValueId norms, ValueId bias);
   /// Returns the complete logits of the head [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);
   struct QueryKey {

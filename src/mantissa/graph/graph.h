@@ -58,8 +58,8 @@ enum class Role : std::uint8_t {
 
 /// The initialisation of a parameter that is not read from a file.
 struct Init {
-  enum class Kind : std::uint8_t { normal, ones, zeros } kind = Kind::normal;
-  double std = 0.02;
+  enum class Kind : std::uint8_t { normal, uniform, ones, zeros } kind = Kind::normal;
+  double std = 0.02;  // of normal; uniform: the bound, for numbers in [−bound, bound)
 };
 
 /// Fills a constant. Intermediate results are rounded to the given format: the matrix' own, or a lower one.
@@ -78,6 +78,7 @@ struct Value {
   std::int32_t use = 0;   // weight gradients: which use of the parameter (a tied weight has two)
   Init init{};            // parameters
   bool trainable = true;  // parameters: false if frozen
+  bool fixed = false;     // parameters: read from files and never written, such as the base of an adapter
   ValueId alias = kNone;  // results of nodes: the value whose memory is overwritten
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
   Fill fill{};                             // constants

@@ -24,6 +24,7 @@ std::span<const OpDef* const> all_ops() {
       &kConcat, &kConcatGrad,
       &kAdd,
       &kMul, &kMulDx,
+      &kRowNorms, &kMagnitude, &kMagnitudeDz, &kMagnitudeDm,
       &kScale.forward, &kScale.gradient,
       &kReluSquared.forward, &kReluSquared.gradient,
       &kSwiglu.forward, &kSwiglu.gradient,

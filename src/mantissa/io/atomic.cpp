@@ -101,20 +101,44 @@ void write_file_atomic(const fs::path& path, std::string_view text) {
   write_file_atomic(path, std::as_bytes(std::span(text)));
 }
 
-void write_files_atomic(std::initializer_list<NamedText> files) {
+NewDirectories::NewDirectories(const fs::path& path) {
+  std::error_code error;
+  const auto is_missing = [&](const fs::path& p) { return !fs::exists(fs::symlink_status(p, error)); };
+  for (fs::path p = without_slash(path); !p.empty() && is_missing(p); p = p.parent_path())
+    created_.push_back(p);
+  try {
+    if (!path.empty()) make_directories(path);
+  } catch (const Error&) {
+    remove();
+    throw;
+  }
+}
+
+NewDirectories::~NewDirectories() {
+  remove();
+}
+
+void NewDirectories::remove() const {
+  std::error_code ignored;  // of a directory that is not empty, for example
+  for (const fs::path& directory : created_) fs::remove(directory, ignored);
+}
+
+void write_files_atomic(const fs::path& directory, std::initializer_list<NamedText> files) {
+  NewDirectories created(directory);
   std::vector<std::unique_ptr<AtomicFile>> written;
   for (const NamedText& f : files) {
-    written.push_back(std::make_unique<AtomicFile>(f.path));
+    written.push_back(std::make_unique<AtomicFile>(directory / f.name));
     written.back()->write(std::as_bytes(std::span(f.text)));
   }
   for (const std::unique_ptr<AtomicFile>& file : written) file->commit();
+  created.keep();
 }
 
 AtomicDirectory::AtomicDirectory(const fs::path& path)
-    : path_(without_slash(path)), beside_(with_suffix(path_, kPartial)) {
+    : path_(without_slash(path)), beside_(with_suffix(path_, kPartial)), parents_(path_.parent_path()) {
   std::error_code error;
   fs::remove_all(beside_, error);
-  if (!error) fs::create_directories(beside_, error);
+  if (!error) fs::create_directory(beside_, error);
   if (error) throw_write_error(beside_, error.value());
 }
 
@@ -141,6 +165,7 @@ void AtomicDirectory::commit() {
     fs::remove_all(replaced, error);
   }
   committed_ = true;
+  parents_.keep();
   sync_directory(parent);
 }
 

@@ -15,6 +15,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "mantissa/io/file.h"
 
@@ -47,18 +48,35 @@ class AtomicFile {
 void write_file_atomic(const std::filesystem::path& path, std::span<const std::byte> bytes);
 void write_file_atomic(const std::filesystem::path& path, std::string_view text);
 
-/// Replaces several files of one result: all are written before the first one is replaced, so that a full
-/// disk leaves the old ones together.
-struct NamedText {
-  std::filesystem::path path;
-  std::string_view text;
+/// Creates a directory for a result. Directories that were missing are removed again unless keep() is called
+/// or they contain something.
+class NewDirectories {
+ public:
+  /// Throws like make_directories.
+  explicit NewDirectories(const std::filesystem::path& path);
+  ~NewDirectories();
+  NewDirectories(const NewDirectories&) = delete;
+  NewDirectories& operator=(const NewDirectories&) = delete;
+  void keep() { created_.clear(); }
+
+ private:
+  void remove() const;
+
+  std::vector<std::filesystem::path> created_;  // the innermost first
 };
-void write_files_atomic(std::initializer_list<NamedText> files);
+
+/// Replaces several files of one result in `directory`, which is created if it is missing. All are written
+/// before the first one is replaced, so that a full disk leaves the old ones together, and nothing new.
+struct NamedText {
+  std::string_view name, text;
+};
+void write_files_atomic(const std::filesystem::path& directory, std::initializer_list<NamedText> files);
 
 /// A folder being written. Unless commit() returns, the folder at `path` remains unchanged.
 class AtomicDirectory {
  public:
-  /// Creates missing parent folders of `path`. Throws FileError or ResourceError on failure.
+  /// Creates missing parent folders of `path`, which are removed if commit() does not return. Throws
+  /// FileError or ResourceError on failure.
   explicit AtomicDirectory(const std::filesystem::path& path);
   ~AtomicDirectory();
   AtomicDirectory(const AtomicDirectory&) = delete;
@@ -72,6 +90,7 @@ class AtomicDirectory {
 
  private:
   std::filesystem::path path_, beside_;
+  NewDirectories parents_;
   bool committed_ = false;
 };
 

@@ -127,7 +127,8 @@ void WeightFiles::open_index(const fs::path& index) {
   };
   const nlohmann::json json = read_json_file(index);
   const auto map = json.is_object() ? json.find("weight_map") : json.end();
-  if (map == json.end() || !map->is_object() || map->empty()) fault("has no weight_map");
+  if (map == json.end() || !map->is_object() || map->empty())
+    fault("is not the index of a checkpoint, since it has no weight_map");
   std::set<std::string> files;
   for (const auto& [name, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>())) {

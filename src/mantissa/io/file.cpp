@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/base/printable.h"
 
 namespace mantissa::io {
 namespace {
@@ -198,10 +199,7 @@ std::string in_quotes(std::string_view text) {
     shown = fmt::format("{}...{}", text.substr(0, character_start(80)),
                         text.substr(character_start(text.size() - 30)));
   }
-  for (char& c : shown) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  }
-  return '"' + shown + '"';
+  return '"' + printable(shown) + '"';
 }
 
 }  // namespace mantissa::io

@@ -207,8 +207,10 @@ std::string json_text(const std::string& text, const char* what) {
 SafetensorsHeader parse_header(std::string_view json, std::uint64_t data_bytes,
                                const std::filesystem::path& file) {
   if (json.empty() || json.front() != '{') {
-    throw FileError(fmt::format("{}: the header does not begin with '{{', so this is not a safetensors file",
-                                file.string()));
+    throw FileError(
+        fmt::format("{}: is not a checkpoint: the header of a safetensors file begins with '{{'; give a "
+                    "safetensors, PyTorch or GGUF file, or download it again",
+                    file.string()));
   }
   // nlohmann's parser stops at a zero byte.
   if (const std::size_t zero = json.find('\0'); zero != std::string_view::npos) {

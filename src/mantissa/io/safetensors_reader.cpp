@@ -50,19 +50,24 @@ void refuse_known_strangers(const File& file) {
   }
 }
 
+[[noreturn]] void refuse_stranger(const std::filesystem::path& file, const std::string& why) {
+  throw FileError(fmt::format(
+      "{}: is not a checkpoint: {}; give a safetensors, PyTorch or GGUF file, or download it again",
+      file.string(), why));
+}
+
 std::uint64_t read_header_length(const File& file) {
   const std::uint64_t size = file.size();
   const std::string name = file.path().string();
   refuse_known_strangers(file);
-  if (size < 8)
-    throw FileError(
-        fmt::format("{}: has {} bytes, too few for a header; download or write it again", name, size));
+  if (size < 8) refuse_stranger(file.path(), fmt::format("it has {} bytes, too few for a header", size));
   std::uint64_t length = 0;
   file.read_at(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > kLargestHeader) {
-    throw FileError(fmt::format(
-        "{}: declares a header of {} bytes, above the limit of {}; this is not a safetensors file", name,
-        length, kLargestHeader));
+    refuse_stranger(
+        file.path(),
+        fmt::format("as a safetensors file it declares a header of {} bytes, above the limit of {}", length,
+                    kLargestHeader));
   }
   if (length > size - 8) {
     throw FileError(fmt::format(

@@ -30,6 +30,7 @@ struct StateHeader {
   std::optional<precision::ScalerState> scaler;  // if the policy has a loss scale
   std::int64_t forward_overflows = 0;  // skipped steps in a row, up to `step`, that overflowed in the
                                        // forward pass; only with a scaler
+  std::string frozen_xxh64 = {};       // of frozen weights that the state does not contain; "": none
   std::string config_toml;             // resolved
   std::string model_config;            // config.json
   std::string policy;                  // the policy's line

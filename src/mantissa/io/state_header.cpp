@@ -39,6 +39,7 @@ nlohmann::json json_of_header(const StateHeader& header) {
       {"model_config", header.model_config},
       {"policy", header.policy},
       {"changes", header.changes}};
+  if (!header.frozen_xxh64.empty()) json["frozen_xxh64"] = header.frozen_xxh64;
   if (header.scaler) {
     json["scaler"] = {{"scale", header.scaler->scale},
                       {"iteration", header.scaler->iteration},
@@ -91,6 +92,7 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   json.at("model_config").get_to(header.model_config);
   json.at("policy").get_to(header.policy);
   json.at("changes").get_to(header.changes);
+  header.frozen_xxh64 = json.value("frozen_xxh64", "");
   if (const nlohmann::json& scaler = json.at("scaler"); !scaler.is_null()) {
     header.scaler = precision::ScalerState{
         scaler.at("scale").get<double>(), scaler.at("iteration").get<std::int64_t>(),

@@ -23,9 +23,9 @@ namespace mantissa::kernels {
 /// (tensor/layout.h). They are decoded to f32, multiplied by `unscale`, and rounded by `operand` unless its
 /// format is matrix.type or has more bits. Requires f32 arithmetic and operands in one part.
 ///
-/// With `quants`, matrix.data holds rows of quantised blocks, matrix.ld elements each, a multiple of 32. They
-/// are dequantised to f32, rounded to nearest in matrix.type, and read on like values stored in that format.
-/// Requires f32 arithmetic.
+/// With `quants`, matrix.data holds rows of quantised blocks (numeric/quants.h), matrix.ld elements each, and
+/// `scales` the scales of a format whose scales lie apart. The blocks are dequantised to f32, rounded to
+/// nearest in matrix.type, and read on like values stored in that format. Requires f32 arithmetic.
 struct GemmOperand {
   ConstMatrix matrix;
   Factor operand = Scalar::f32;

@@ -1,4 +1,4 @@
-// Threads that run kernels' loops. After a loop they poll for a few microseconds, because the next loop
+// Threads that run kernels' loops. After a loop they poll for a tenth of a millisecond, because the next loop
 // usually follows at once, and then sleep, so idle threads cost nothing on a shared machine. (Common OpenMP
 // runtimes poll for milliseconds, which made a step five times slower next to another process.)
 #pragma once

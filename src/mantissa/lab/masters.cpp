@@ -39,6 +39,7 @@ Masters copy_masters(train::Trainer& trainer) {
   Masters all;
   for (std::size_t i = 0; i < trainer.program().slots.size(); ++i) {
     const plan::Slot& slot = trainer.program().slots[i];
+    if (slot.fixed || trainer.program().buffer(slot.master_buffer).quants) continue;
     const Matrix master = trainer.weights().master(i);
     const auto copy = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(slot.shape.count()) *
                                                                bytes_of(master.type));

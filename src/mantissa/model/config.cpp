@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "mantissa/base/error.h"
+#include "mantissa/model/adapter.h"
 #include "mantissa/model/family.h"
 #include "mantissa/model/graphs.h"
 
@@ -52,7 +53,9 @@ void note_dropout(const FieldReader& fields, ModelConfig& c) {
 std::int64_t ModelConfig::parameters() const {
   std::int64_t count = 0;
   const graph::Graph graph = build_log_prob(*this, 1, 1, false);
-  for (const graph::ValueId p : graph.parameters()) count += graph.value(p).shape.count();
+  for (const graph::ValueId p : graph.parameters()) {
+    if (adapter == nullptr || !adapter->owns(graph.value(p).name)) count += graph.value(p).shape.count();
+  }
   return count;
 }
 

@@ -9,6 +9,7 @@
 
 namespace mantissa::model {
 
+struct Adapter;
 struct Family;
 class Network;
 
@@ -26,13 +27,15 @@ struct ModelConfig {
 
   const Family* family = nullptr;
   std::shared_ptr<const Network> network;
+  /// Decorates linear layers of the network. Null: none. The graphs then train its parameters alone.
+  std::shared_ptr<const Adapter> adapter;
 
   /// The complete file. Fields that are unknown here are written back from it.
   nlohmann::json source = nlohmann::json::object();
   /// Notes for the user: dropout read as 0, ignored fields.
   std::vector<std::string> notes;
 
-  /// Returns the number of weights, counting a tied one once.
+  /// Returns the number of weights, counting a tied one once, without those of the adapter.
   std::int64_t parameters() const;
 };
 

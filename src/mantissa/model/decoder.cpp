@@ -85,8 +85,8 @@ ValueId Decoder::linear(NetworkBuilder& b, const std::string& scope, ValueId x, 
                         double init_scale) const {
   const std::int64_t in = b.ops.graph().value(x).shape.last();
   const ValueId weight = b.parameter(scope + ".weight", {out, in}, normal(init_scale));
-  if (!bias) return b.ops.matmul(scope, x, weight);
-  return b.ops.matmul(scope, x, weight, b.parameter(scope + ".bias", {out}, {Init::Kind::zeros, 0}));
+  if (!bias) return b.linear(scope, x, weight);
+  return b.linear(scope, x, weight, b.parameter(scope + ".bias", {out}, {Init::Kind::zeros, 0}));
 }
 
 ValueId Decoder::block(NetworkBuilder& b, const Tables& tables, std::size_t layer, ValueId x) const {

@@ -29,7 +29,7 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
             bool with_logits, const Frozen& frozen) {
   check_positions(config, positions);
   Graph graph;
-  NetworkBuilder b(graph, tokens, positions, {});
+  NetworkBuilder b(graph, tokens, positions, {}, config.adapter.get());
   const ValueId ids = b.ops.token_input("ids");
   const ValueId targets = b.ops.token_input("targets");
   const ValueId seed = train ? b.ops.token_numbers("dlog_prob") : graph::kNone;
@@ -41,7 +41,10 @@ Graph build(const ModelConfig& config, std::int64_t tokens, std::int64_t positio
   graph.mark_output("lse", graph.node(graph.value(log_prob).producer).outputs[1]);
   graph.set_positions(positions);
   for (const ValueId p : graph.parameters()) {
-    if (frozen && frozen(graph.value(p).name)) graph.value(p).trainable = false;
+    graph::Value& value = graph.value(p);
+    const bool base = config.adapter != nullptr && !config.adapter->owns(value.name);
+    if (base || (frozen && frozen(value.name))) value.trainable = false;
+    value.fixed = base || !train || with_logits;  // a trace computes gradients, but no update
   }
   if (train) graph::differentiate(graph, log_prob, seed);
   return graph;
@@ -52,11 +55,12 @@ Graph build_selected(const ModelConfig& config, std::int64_t tokens, std::int64_
                      std::int64_t count, Cache cache) {
   check_positions(config, positions);
   Graph graph;
-  NetworkBuilder b(graph, tokens, positions, cache);
+  NetworkBuilder b(graph, tokens, positions, cache, config.adapter.get());
   const ValueId ids = b.ops.token_input("ids");
   const ValueId rows = b.ops.row_input("rows", count);
   const ValueId chosen = b.ops.select(config.network->last_scope(), config.network->trunk(b, ids), rows);
   graph.mark_output("logits", logits_of(b, config.network->head(b), chosen));
+  for (const ValueId p : graph.parameters()) graph.value(p).fixed = true;
   graph.set_positions(positions);
   return graph;
 }

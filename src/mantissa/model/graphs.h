@@ -10,6 +10,8 @@
 
 namespace mantissa::model {
 
+// If the config has an adapter (model/adapter.h), the graphs contain it, and every other parameter is frozen.
+
 /// Returns true if the parameter of this name is frozen and gets no gradient.
 using Frozen = std::function<bool(std::string_view)>;
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "mantissa/graph/builder.h"
+#include "mantissa/model/adapter.h"
 
 namespace mantissa::model {
 
@@ -22,8 +23,10 @@ struct Cache {
 class NetworkBuilder {
  public:
   /// `positions` is the longest sequence, including cached positions.
-  NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Cache cache)
-      : ops(graph, tokens), positions_(positions), cache_(cache) {}
+  /// `adapter` decorates linear layers; null: none.
+  NetworkBuilder(graph::Graph& graph, std::int64_t tokens, std::int64_t positions, Cache cache,
+                 const Adapter* adapter)
+      : ops(graph, tokens), positions_(positions), cache_(cache), adapter_(adapter) {}
 
   graph::Builder ops;
 
@@ -32,6 +35,10 @@ class NetworkBuilder {
   /// Returns the parameter called `name`, declared at its first use.
   ValueId parameter(const std::string& name, const Shape& shape, const graph::Init& init);
 
+  /// A linear layer: x·Wᵀ + `bias` [out], which may be kNone, and the layer's adapter, if it has one.
+  ValueId linear(const std::string& scope, ValueId x, ValueId weight, ValueId bias = graph::kNone,
+                 graph::Builder::WeightLayout layout = graph::Builder::WeightLayout::out_in);
+
   /// Returns keys or values in the policy's `kv` format: those of the tokens or, with a cache, all of the
   /// cache with the new positions appended. `scope` is the projection that computes them.
   ValueId cached(const std::string& scope, ValueId x);
@@ -39,6 +46,7 @@ class NetworkBuilder {
  private:
   std::int64_t positions_;
   Cache cache_;
+  const Adapter* adapter_;
 };
 
 /// The last product: logits = soft_cap(x · weightᵀ).

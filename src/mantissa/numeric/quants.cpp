@@ -13,9 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace mantissa {
 namespace HWY_NAMESPACE {
 
-void DequantizeImpl(QuantFormat f, const std::uint8_t* blocks, std::size_t begin, std::size_t n,
-                    float* values) {
-  DequantizeRow(f, blocks, begin, n, values);
+void DequantizeImpl(const QuantRows& m, std::size_t row, std::size_t begin, std::size_t n, float* values) {
+  DequantizeRow(m, row, begin, n, values);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -35,9 +34,9 @@ bool is_nonfinite_half(const std::uint8_t* half) {
 
 }  // namespace
 
-void dequantize(QuantFormat f, const std::uint8_t* blocks, std::size_t begin, std::size_t n, float* values,
+void dequantize(const QuantRows& m, std::size_t row, std::size_t begin, std::size_t n, float* values,
                 SimdTarget target) {
-  HWY_DISPATCH_TABLE(DequantizeImpl)[simd_index(target)](f, blocks, begin, n, values);
+  HWY_DISPATCH_TABLE(DequantizeImpl)[simd_index(target)](m, row, begin, n, values);
 }
 
 std::size_t first_nonfinite_block(QuantFormat f, std::span<const std::uint8_t> bytes) {

@@ -18,6 +18,7 @@ GroupSettings settings_of(std::span<const Group> groups, std::string_view parame
     settings.lr_scale = group.lr_scale.value_or(settings.lr_scale);
     if (group.weight_decay) settings.weight_decay = group.weight_decay;
     settings.freeze = group.freeze.value_or(settings.freeze);
+    if (group.quantize) settings.quantize = group.quantize;
   }
   return settings;
 }

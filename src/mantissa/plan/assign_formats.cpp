@@ -106,7 +106,7 @@ class Lowering {
     if (value.kind == ValueKind::constant) fill_constant(b, value.fill, type);
     if (value.kind == ValueKind::parameter) {
       program_.buffer(b).slot = static_cast<std::int32_t>(program_.slots.size());
-      program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer});
+      program_.slots.push_back({value.name, value.shape, type, value.init, b, {}, kNoBuffer, value.fixed});
       uses_.note_update(value.name);
     }
   }

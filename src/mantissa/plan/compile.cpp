@@ -34,6 +34,10 @@ Layout Buffer::layout() const {
   return l;
 }
 
+std::size_t Buffer::stored_bytes() const {
+  return quants ? quants->bytes(shape) : layout().bytes(shape);
+}
+
 BufferId Program::find(std::string_view name) const {
   for (const auto& [output, b] : outputs) {
     if (output == name) return b;
@@ -67,10 +71,7 @@ void add_deciders(Step& step, const Step& part) {
 
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx) {
   graph::Sizes sizes{program.token_capacity, options.longest_row, options.longest_leaf, program.arithmetic};
-  const auto bytes = [&](BufferId b) {
-    const Buffer& buffer = program.buffer(b);
-    return static_cast<double>(buffer.layout().bytes(buffer.shape));
-  };
+  const auto bytes = [&](BufferId b) { return static_cast<double>(program.buffer(b).stored_bytes()); };
   for (Step& s : program.steps) {
     // An op infers shapes from a graph: here a small one with only the operands.
     graph::Graph operands;
@@ -114,6 +115,7 @@ Program compile(const graph::Graph& graph, const precision::Policy& policy, cons
   if (options.one_micro_batch) join_uses(program);
   recompute(program, options.recompute);
   if (options.views && !options.keep_values) view_columns(program);
+  hold_quantised(program, options.quantised);
   estimate_costs(program, options, ctx);
   lay_out_memory(program, options.keep_values);
   return program;

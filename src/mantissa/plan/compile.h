@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string_view>
 
 #include "mantissa/graph/graph.h"
@@ -22,6 +24,9 @@ enum class Recompute : std::uint8_t {
 /// Parses "none", "attention" or "block". Throws ConfigError for other names.
 Recompute parse_recompute(std::string_view name);
 
+/// Returns the format in which a frozen parameter is held, or null for the policy's formats.
+using QuantisedSlots = std::function<std::optional<QuantFormat>(std::string_view)>;
+
 struct CompileOptions {
   std::int64_t longest_row = 0;   // tokens of the longest sequence, including cached positions
   std::int64_t longest_leaf = 0;  // tokens of the largest leaf of the token sums
@@ -35,13 +40,15 @@ struct CompileOptions {
   bool one_micro_batch = false;
   // shards of a step's batch, whose gradients are summed in the policy's `reduce` format
   std::int64_t shards = 1;
+  /// Frozen weights of linear layers that are held in quantised blocks. Others that it names are not.
+  QuantisedSlots quantised = {};
   bool keep_values = false;  // keep every value of the graph readable after the run (for traces)
   /// For an update's graph: the program whose weights it updates. The update has that program's slots, and
   /// reads the gradients in its memory.
   const Program* updates = nullptr;
 };
 
-/// Throws ConfigError if an op does not support the policy.
+/// Throws ConfigError if an op does not support the policy, or a weight its quantised format.
 Program compile(const graph::Graph& graph, const precision::Policy& policy, const CompileOptions& options,
                 const kernels::Context& ctx);
 

@@ -18,6 +18,7 @@ std::string format_name(const Buffer& b) {
 
 /// Returns the format in which a buffer lies in memory, which can be a packed block format.
 std::string stored_name(const Buffer& b) {
+  if (b.quants) return std::string(traits(b.quants->format).name);
   const std::optional<Blocks> blocks = b.layout().blocks;
   return blocks ? std::string(traits(blocks->format).name) : format_name(b);
 }
@@ -71,6 +72,11 @@ std::string kernel_of(const Program& p, const Step& s) {
     kernel += fmt::format(", without tokens of the padding id {}", id);
   kernel += viewed(p, s);
   for (const Operand& o : s.inputs) {
+    if (p.buffer(o.buffer).quants) {
+      kernel += fmt::format(" ({} → {} while loading)", traits(p.buffer(o.buffer).quants->format).name,
+                            factor_name(o.operand));
+      break;
+    }
     if (multiplies(s) && Factor(p.buffer(o.buffer).type) != o.operand && !p.buffer(o.buffer).integer &&
         s.op->expression == nullptr) {
       kernel +=

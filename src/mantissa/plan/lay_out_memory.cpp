@@ -100,7 +100,7 @@ std::size_t place_in_order(Program& p, Home home, std::size_t begin) {
 }  // namespace
 
 void lay_out_memory(Program& p, bool keep_values) {
-  for (Buffer& b : p.buffers) b.bytes = b.layout().bytes(b.shape);
+  for (Buffer& b : p.buffers) b.bytes = b.stored_bytes();
   std::vector<Lifetime> lives = lifetimes(p, keep_values);
   // With keep_values, every value stays readable, so no op works in place.
   Places places(p.buffers.size());

@@ -34,6 +34,10 @@ void recompute(Program& program, Recompute what);
 /// Removes splits and joins of columns whose parts can be views of the whole.
 void view_columns(Program& program);
 
+/// Holds frozen weights in quantised blocks. Throws ConfigError for a weight of a linear layer that cannot be
+/// held so, and if `wanted` names parameters but none of them is the weight of a linear layer.
+void hold_quantised(Program& program, const QuantisedSlots& wanted);
+
 /// Computes flops, bytes and workspace of every step.
 void estimate_costs(Program& program, const CompileOptions& options, const kernels::Context& ctx);
 

@@ -53,6 +53,8 @@ struct Buffer {
   graph::ValueId value = graph::kNone;  // the value of the graph; kNone for partial results
   std::int32_t slot = -1;               // for masters, copies and kept states: the parameter slot
   std::optional<Quantization> quantization = {};
+  /// A master that is held in quantised blocks, whose values steps round to `type`; it has no copies.
+  std::optional<QuantisedMatrix> quants = {};
   /// The policy field that determines the type of a step's result, or "".
   std::string_view field = {};
   RandomUse random = RandomUse::rounding;  // the random stream for its rounding in updates
@@ -65,6 +67,8 @@ struct Buffer {
   /// sequence starts a new block, so the number of scales depends on the batch. Such activations are stored
   /// as values in `type`.
   Layout layout() const;
+  /// Returns the bytes of the contents at capacity.
+  std::size_t stored_bytes() const;
 };
 
 struct Operand {
@@ -115,6 +119,7 @@ struct Slot {
   BufferId master_buffer = kNoBuffer;
   std::vector<BufferId> copies;   // in lower formats, written by the optimizer
   BufferId gradient = kNoBuffer;  // read by the optimizer; kNoBuffer in programs without training
+  bool fixed = false;             // read from files and never written (graph::Value::fixed)
 };
 
 struct MemoryRegions {

@@ -117,6 +117,23 @@ Policy Policy::with_rule(Rule rule) const {
   return out;
 }
 
+Policy Policy::with_default(Rule rule) const {
+  check_rule(rule);
+  Policy out = *this;
+  out.defaults_.push_back(std::move(rule));
+  return out;
+}
+
+std::vector<const Rule*> Policy::applying(const Use& use) const {
+  std::vector<const Rule*> found;
+  for (const std::vector<Rule>* rules : {&defaults_, &rules_}) {
+    for (const Rule& rule : *rules) {
+      if (matches(rule, use)) found.push_back(&rule);
+    }
+  }
+  return found;
+}
+
 Policy Policy::with_fields(const Fields& fields) const {
   Policy out = *this;
   overlay(out.fields_, fields);
@@ -170,7 +187,7 @@ Scalar Policy::arithmetic() const {
 Resolved Policy::resolve(const Use& use) const {
   Fields fields = fields_;
   Resolved out;
-  for (const std::size_t i : matching_rules(use)) overlay(fields, rules_[i].fields);
+  for (const Rule* rule : applying(use)) overlay(fields, rule->fields);
   out.params = *fields.params;
   out.compute = *fields.compute;
   out.accumulator = {*fields.accumulate, *fields.accumulate_block};
@@ -281,11 +298,11 @@ std::vector<std::int64_t> Policy::changes() const {
 
 std::string Policy::decided_by(const Use& use, std::span<const std::string_view> names) const {
   std::string by = preset_ == kCustom ? "policy line" : preset_;
-  for (const std::size_t i : matching_rules(use)) {
+  for (const Rule* rule : applying(use)) {
     const auto sets = [&](std::string_view name) {
-      return !field_text(rules_[i].fields, *find_field(name)).empty();
+      return !field_text(rule->fields, *find_field(name)).empty();
     };
-    if (std::ranges::any_of(names, sets)) by = rules_[i].origin;
+    if (std::ranges::any_of(names, sets)) by = rule->origin;
   }
   return by;
 }
@@ -299,7 +316,7 @@ std::vector<std::size_t> Policy::matching_rules(const Use& use) const {
 }
 
 bool operator==(const Policy& a, const Policy& b) {
-  return a.fields_ == b.fields_ && a.rules_ == b.rules_;
+  return a.fields_ == b.fields_ && a.defaults_ == b.defaults_ && a.rules_ == b.rules_;
 }
 
 }  // namespace mantissa::precision

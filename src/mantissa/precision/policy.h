@@ -99,6 +99,9 @@ class Policy {
   Policy with_rule(std::string_view text, std::string origin) const;
   Policy with_rule(Rule rule) const;
   Policy with_fields(const Fields& fields) const;
+  /// Returns this policy with one more default: a rule that applies before all of rules(). Defaults come from
+  /// settings outside the policy, such as an adapter's, so line() and rules() omit them.
+  Policy with_default(Rule rule) const;
 
   /// Returns the name of the preset with these fields, such as "bf16-mixed", or "custom".
   const std::string& preset() const { return preset_; }
@@ -152,8 +155,12 @@ class Policy {
   friend bool operator==(const Policy&, const Policy&);
 
  private:
+  /// Returns the rules that match `use` in the order in which they apply: defaults, then rules().
+  std::vector<const Rule*> applying(const Use& use) const;
+
   std::string preset_;
   Fields fields_;
+  std::vector<Rule> defaults_;
   std::vector<Rule> rules_;
 };
 

@@ -7,7 +7,7 @@
 namespace mantissa::report {
 namespace {
 
-constexpr const char* kColours = R"css(
+constexpr const char* kColourVariables = R"css(
 :root{color-scheme:light dark;
 --bg:#fbfaf8;--card:#fff;--ink:#1d2127;--soft:#5a626e;--faint:#6b737e;--rule:#e4e2dd;--tint:#f3f1ec;--accent:#1f5f99;
 --good:#1a7f5a;--good-bg:#e8f4ee;--warn:#a86200;--warn-bg:#fdf3e0;--bad:#b3261e;--bad-bg:#fbeae8;--unknown:#6b7280;--unknown-bg:#f0f0ee;
@@ -177,7 +177,7 @@ td:first-child{min-width:8.5rem;white-space:normal;overflow-wrap:anywhere}td .qu
 }  // namespace
 
 std::string page_style() {
-  return fmt::format("{}{}{}", kColours, kText, kCharts);
+  return fmt::format("{}{}{}", kColourVariables, kText, kCharts);
 }
 
 }  // namespace mantissa::report

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Largest number of prompt tokens in one run, which bounds the memory of a long prompt.
-constexpr std::int64_t kPromptChunk = 256;
+constexpr std::int64_t kPromptChunk = 512;
 
 void check_prompt(std::span<const std::int32_t> prompt, std::int64_t vocabulary, std::int64_t capacity) {
   if (prompt.empty()) throw ConfigError("the prompt is empty; give at least one token");

@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/peft/reader.h"
 
 namespace mantissa::run {
 namespace {
@@ -53,6 +54,25 @@ void read_bytes(const Saved& from, const train::Trainer::NamedMemory& m) {
   m.write(0, saved);
 }
 
+/// Throws if the frozen weights in quantised blocks are not those of the run that wrote the state.
+void check_frozen(const train::Trainer& trainer, const io::StateHeader& header,
+                  const std::filesystem::path& folder) {
+  const std::string &before = header.frozen_xxh64, &now = trainer.frozen_hash();
+  if (before == now) return;
+  if (before.empty() || now.empty()) {
+    throw ConfigError(
+        fmt::format("{}: the run held {} frozen weights in quantised blocks, and this config holds {}. Fix: "
+                    "resume with the "
+                    "run's own config.toml",
+                    folder.string(), before.empty() ? "no" : "its", now.empty() ? "none" : "some"));
+  }
+  throw FileError(fmt::format(
+      "{}: the frozen weights in quantised blocks have the hash {}, but those made from {} have {}: "
+      "the model or their format has changed. Fix: resume with the model and the config.toml of the "
+      "run",
+      folder.string(), before, trainer.source().weights.string(), now));
+}
+
 /// Reads masters, moments and compensations. Rounds or widens them if the precision has changed.
 void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
   const io::TensorInfo* info = from.state.tensors().find(m.name);
@@ -86,16 +106,19 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
 }  // namespace
 
 void check_place(const std::filesystem::path& out, const weights::ModelSource& source) {
-  if (source.weights.empty() || source.memory != nullptr) return;
   std::error_code error;
-  const std::filesystem::path from = std::filesystem::weakly_canonical(source.weights, error);
-  for (const char* part : {"model", "state"}) {
-    const std::filesystem::path inside =
-        from.lexically_relative(std::filesystem::weakly_canonical(out / part, error));
-    if (inside.empty() || *inside.begin() == "..") continue;
-    throw FileError(fmt::format("{}: the run would replace model.path, which is there; choose another --out",
-                                (out / part).string()));
-  }
+  const auto check = [&](const std::filesystem::path& file, const char* key) {
+    const std::filesystem::path from = std::filesystem::weakly_canonical(file, error);
+    for (const char* part : {"model", "state", peft::kRunFolder}) {
+      const std::filesystem::path inside =
+          from.lexically_relative(std::filesystem::weakly_canonical(out / part, error));
+      if (inside.empty() || *inside.begin() == "..") continue;
+      throw FileError(fmt::format("{}: the run would replace {}, which is there; choose another --out",
+                                  (out / part).string(), key));
+    }
+  };
+  if (!source.weights.empty() && source.memory == nullptr) check(source.weights, "model.path");
+  if (source.adapter != nullptr) check(source.adapter->path(), "adapter.path");
 }
 
 std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
@@ -118,6 +141,7 @@ std::optional<io::FoundState> choose_state(const DirectoryOptions& o) {
 }
 
 void restore(train::Trainer& trainer, const io::StateReader& state, const std::filesystem::path& folder) {
+  check_frozen(trainer, state.header(), folder);
   for (const train::Trainer::NamedMemory& m : trainer.state_memory())
     read_memory({trainer, state, folder}, m);
   const io::StateHeader& header = state.header();
@@ -148,6 +172,7 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   header.config_toml = config.to_toml();
   header.model_config = model_json(trainer);
   header.policy = config.policy.line();
+  header.frozen_xxh64 = trainer.frozen_hash();
   header.changes = changes;
   std::vector<io::TensorToWrite> tensors;
   for (const train::Trainer::NamedMemory& m : trainer.state_memory()) {

@@ -13,6 +13,7 @@
 #include "mantissa/io/file.h"
 #include "mantissa/io/lock.h"
 #include "mantissa/kernels/guard_count.h"
+#include "mantissa/peft/reader.h"
 #include "mantissa/report/summary.h"
 #include "mantissa/run/cures.h"
 #include "mantissa/run/journal.h"
@@ -22,6 +23,7 @@
 #include "mantissa/train/health_watch.h"
 #include "mantissa/train/resume.h"
 #include "mantissa/train/watch.h"
+#include "mantissa/weights/adapted.h"
 #include "mantissa/weights/start.h"
 
 namespace mantissa::run {
@@ -139,7 +141,16 @@ class Run {
     });
   }
 
+  bool adapts() const { return trainer_.model().adapter != nullptr; }
+
+  std::uint64_t save_adapter() const {
+    return weights::save_adapter(out_ / peft::kRunFolder, trainer_.weights(), trainer_.source(),
+                                 config_.policy, files_);
+  }
+
+  /// Saves a state, and an adapter as it is then, which takes little space.
   void save_state() {
+    if (adapts()) save_adapter();
     save(trainer_, out_, last_loss_, changes_);
     saved_ = trainer_.step();
     if (events_.on_state) events_.on_state(saved_, io::find_states(out_).back().path);
@@ -271,12 +282,13 @@ class Run {
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_.step()) save_state();
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
-    result.model = out_ / "model";
+    result.model = out_ / (adapts() ? peft::kRunFolder : "model");
     result.model_format = *config_.policy.fields().checkpoint;
     const std::string loss = weights::checkpoint_loss(trainer_.weights(), result.model_format);
     if (!loss.empty()) tell(loss);
-    const std::uint64_t hash =
-        weights::save_model(result.model, trainer_.weights(), trainer_.model(), config_.policy, files_);
+    const std::uint64_t hash = adapts() ? save_adapter()
+                                        : weights::save_model(result.model, trainer_.weights(),
+                                                              trainer_.model(), config_.policy, files_);
     result.weights_xxh64 = fmt::format("{:016x}", hash);
     if (returns_weights_) {
       result.weights = weights::save_to_memory(trainer_.weights(), trainer_.model(), config_.policy);

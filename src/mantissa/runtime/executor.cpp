@@ -20,6 +20,7 @@ Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena
       bindings_(program.buffers.size()),
       ctx_(device_->host()) {
   bind_weights(weights);
+  describe_buffers();
   if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
     own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
     arena_ = own_.get();
@@ -60,6 +61,24 @@ void Executor::bind_weights(const WeightSet& weights) {
   }
 }
 
+void Executor::describe_buffers() {
+  arguments_.resize(bindings_.size());
+  for (std::size_t i = 0; i < arguments_.size(); ++i) {
+    const Buffer& b = program_->buffers[i];
+    graph::Argument& a = arguments_[i];
+    a.quants = bindings_[i].quants;
+    a.scale = bindings_[i].scale;
+    if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
+    a.type = a.rounded = b.type;
+    a.operand = b.type;
+    a.integer = b.integer;
+    a.blocks = b.layout().blocks;
+    a.weight = b.home == Home::master;
+    a.random = b.random;
+    if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
+  }
+}
+
 void Executor::hold() {
   if (arena_->holder_ == this) return;
   arena_->holder_ = this;
@@ -71,12 +90,16 @@ void Executor::require_held() const {
     throw InternalError("another program has used this program's memory since its forward phase");
 }
 
-Matrix Executor::buffer(BufferId id) const {
+std::byte* Executor::memory(BufferId id) const {
   const Buffer& b = program_->buffer(id);
   const bool elsewhere =
       b.home == Home::master || b.home == Home::copy || b.home == Home::kept || b.home == Home::bound;
-  std::byte* memory =
-      elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
+  return elsewhere ? bindings_[static_cast<std::size_t>(id)].memory : arena_->memory_.data() + b.offset;
+}
+
+Matrix Executor::buffer(BufferId id) const {
+  const Buffer& b = program_->buffer(id);
+  std::byte* memory = this->memory(id);
   if (const auto& quants = bindings_[static_cast<std::size_t>(id)].quants; quants) {
     std::vector<std::byte>& elements = dequantised_[id];
     if (elements.empty())
@@ -100,20 +123,9 @@ Matrix Executor::buffer(std::string_view name) const {
 }
 
 graph::Argument Executor::bind(BufferId id, const Extent& extent) const {
-  const Buffer& b = program_->buffer(id);
-  graph::Argument a;
-  a.quants = bindings_[static_cast<std::size_t>(id)].quants;
-  a.data = a.quants ? bindings_[static_cast<std::size_t>(id)].memory : buffer(id).data;
-  if (b.parent != plan::kNoBuffer) a.stride = program_->row_stride(b);
-  a.type = a.rounded = b.type;
-  a.operand = b.type;
-  a.integer = b.integer;
-  a.blocks = b.layout().blocks;
-  a.weight = b.home == Home::master;
-  a.random = b.random;
-  if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
-  a.scale = bindings_[static_cast<std::size_t>(id)].scale;
-  const std::vector<Dim>& dims = b.shape.dims();
+  graph::Argument a = arguments_[static_cast<std::size_t>(id)];
+  a.data = memory(id);
+  const std::vector<Dim>& dims = program_->buffer(id).shape.dims();
   const auto extent_of = [&](const Dim& d) {
     if (d.axis == Axis::tokens) return extent.tokens;
     if (d.axis == Axis::rows) return static_cast<std::int64_t>(extent.rows.size());

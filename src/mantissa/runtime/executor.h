@@ -100,6 +100,9 @@ class Executor {
     std::optional<QuantisedMatrix> quants = {};  // of weights
   };
   void bind_weights(const WeightSet& weights);
+  void describe_buffers();
+  /// Returns the elements of a buffer, or the blocks of a quantised weight.
+  std::byte* memory(plan::BufferId id) const;
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
                 std::optional<kernels::WeightOverflow>* overflow);
@@ -108,7 +111,8 @@ class Executor {
   const Device* device_;
   std::unique_ptr<Arena> own_;
   Arena* arena_;
-  std::vector<Binding> bindings_;                                         // by buffer
+  std::vector<Binding> bindings_;           // by buffer
+  std::vector<graph::Argument> arguments_;  // by buffer, without memory and extent
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;

@@ -7,10 +7,11 @@ namespace mantissa::runtime {
 std::vector<std::byte> quantised_elements(const kernels::Context& ctx, const void* blocks,
                                           const QuantisedMatrix& quants, Scalar type, std::int64_t rows,
                                           std::int64_t width) {
-  // Rows of blocks follow one another without a gap.
   const auto n = static_cast<std::size_t>(rows * width);
   std::vector<float> values(n);
-  dequantize(quants.format, static_cast<const std::uint8_t*>(blocks), 0, n, values.data());
+  const QuantRows stored_rows = quants.rows_of(blocks, rows, width);
+  for (std::size_t i = 0; i < n; i += stored_rows.width)
+    dequantize(stored_rows, i / stored_rows.width, 0, stored_rows.width, values.data() + i);
   if (quants.transposed) {
     const std::vector<float> stored = std::move(values);
     const auto r = static_cast<std::size_t>(rows), w = static_cast<std::size_t>(width);

@@ -41,6 +41,16 @@ std::vector<bool> read_weights(const plan::Program& program) {
   return read;
 }
 
+std::vector<bool> held_weights(const plan::Program& program) {
+  std::vector<bool> held = read_weights(program);
+  for (const Slot& slot : program.slots) {
+    if (slot.fixed) continue;
+    held[static_cast<std::size_t>(slot.master_buffer)] = true;
+    for (const BufferId id : slot.copies) held[static_cast<std::size_t>(id)] = true;
+  }
+  return held;
+}
+
 namespace {
 
 /// Returns the scale of a copy's values, or null.
@@ -101,7 +111,7 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
       views_(std::move(views)) {
   scales_->record(false);
   add(program);
-  std::vector<bool> own = read_weights(program);
+  std::vector<bool> own = held_weights(program);
   for (const View& v : views_) own[static_cast<std::size_t>(v.buffer)] = false;
   allocate([&](const plan::Buffer& b) { return own[static_cast<std::size_t>(&b - program.buffers.data())]; });
   const auto place_view = [&](const plan::Buffer* buffer, std::byte*& data,
@@ -113,6 +123,7 @@ WeightSet::WeightSet(const plan::Program& program, std::vector<View> views, cons
     }
   };
   for (Parameter& p : parameters_) {
+    p.fixed = p.slot->fixed;
     place_view(p.master_buffer, p.master, p.quants);
     for (Copy& c : p.copies) place_view(c.buffer, c.data, c.quants);
   }
@@ -131,12 +142,17 @@ void WeightSet::add(const plan::Program& program) {
   for (const Slot& slot : program.slots) {
     auto p = std::ranges::find(parameters_, slot.name, [](const Parameter& q) { return q.slot->name; });
     if (p == parameters_.end())
-      p = parameters_.insert(p, Parameter{&slot, &program.buffer(slot.master_buffer), nullptr, {}});
+      p = parameters_.insert(p, Parameter{&slot,
+                                          &program.buffer(slot.master_buffer),
+                                          nullptr,
+                                          {},
+                                          program.buffer(slot.master_buffer).quants});
     if (p->slot->shape != slot.shape || p->slot->master != slot.master) {
       throw InternalError(fmt::format("weight \"{}\" is {} {} in one program and {} {} in another", slot.name,
                                       p->slot->shape.str(), name(p->slot->master), slot.shape.str(),
                                       name(slot.master)));
     }
+    if (p->quants) continue;  // blocks take the place of copies
     for (const BufferId id : slot.copies) {
       const plan::Buffer& b = program.buffer(id);
       const plan::ScaleSlot* scale = scale_of(program, b);
@@ -179,6 +195,7 @@ WeightSet::Place WeightSet::place(const plan::Program& program, BufferId id) con
   const plan::Buffer& wanted = program.buffer(id);
   const Parameter* p = parameter(program.slots.at(static_cast<std::size_t>(wanted.slot)).name);
   if (p == nullptr || p->slot->shape != wanted.shape) return {};
+  if (p->master_buffer->quants && !wanted.quantization) return {p->master, p->quants};
   if (wanted.home == plan::Home::master)
     return p->slot->master == wanted.type ? Place{p->master, p->quants} : Place{};
   for (const Copy& c : p->copies) {
@@ -219,7 +236,9 @@ void WeightSet::initialise(std::uint64_t seed) {
   constexpr std::int64_t kPart = 4096;
   const kernels::Context& ctx = device_->host();
   for (const Parameter& p : parameters_) {
+    if (p.fixed) continue;
     const Slot& slot = *p.slot;
+    if (p.quants) throw InternalError(fmt::format("\"{}\" is quantised, so it has a source", slot.name));
     const RandomStream stream(seed, RandomUse::initial_weights, hash_name(slot.name), 0);
     const std::int64_t count = slot.shape.count();
     kernels::parallel_for(ctx, (count + kPart - 1) / kPart, [&](std::int64_t part, int) {
@@ -233,6 +252,12 @@ void WeightSet::initialise(std::uint64_t seed) {
           break;
         case graph::Init::Kind::ones:
           values.fill(1);
+          break;
+        case graph::Init::Kind::uniform:
+          for (std::int64_t i = 0; i < n; ++i) {
+            values[static_cast<std::size_t>(i)] =
+                slot.init.std * (2 * uniform(stream, static_cast<std::uint64_t>(from + i)) - 1);
+          }
           break;
         case graph::Init::Kind::normal:
           normal_row(stream, static_cast<std::uint64_t>(from), static_cast<std::size_t>(n), values.data(),
@@ -251,9 +276,10 @@ void WeightSet::initialise(std::uint64_t seed) {
 
 void WeightSet::assign(const WeightSet& other) {
   for (const Parameter& p : parameters_) {
+    if (p.fixed) continue;
     const Parameter* from = other.parameter(p.slot->name);
-    if (from == nullptr || from->master == nullptr || from->quants || from->slot->shape != p.slot->shape ||
-        from->slot->master != p.slot->master) {
+    if (from == nullptr || from->master == nullptr || from->quants != p.quants ||
+        from->slot->shape != p.slot->shape || from->slot->master != p.slot->master) {
       throw InternalError(
           fmt::format("the other weight set has no \"{}\" in {}", p.slot->name, name(p.slot->master)));
     }
@@ -282,6 +308,7 @@ void WeightSet::refresh(const Parameter& p, const Copy& copy) {
 
 void WeightSet::refresh_copies() {
   for (const Parameter& p : parameters_) {
+    if (p.fixed) continue;
     for (const Copy& c : p.copies) {
       if (c.data != nullptr) refresh(p, c);
     }

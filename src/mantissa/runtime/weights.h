@@ -20,6 +20,10 @@ namespace mantissa::runtime {
 /// Returns for each buffer whether it is a master or copy that a step reads.
 std::vector<bool> read_weights(const plan::Program& program);
 
+/// Returns for each buffer whether it is a master or copy that a weight set must hold: those that a step
+/// reads, and all of parameters that are not fixed.
+std::vector<bool> held_weights(const plan::Program& program);
+
 /// Returns the bytes of the masters and copies that the program's steps read: the weights of a program that
 /// does not train.
 std::size_t read_weight_bytes(const plan::Program& program);
@@ -53,13 +57,14 @@ class WeightSet {
     /// Requires quantised_reads().
     std::optional<QuantisedMatrix> quants = {};
   };
-  /// Contains only the weights that the steps of `program`, which does not train, read. Uses those of `views`
-  /// in place and allocates the others.
+  /// Contains only the weights of held_weights(). Uses those of `views`, which are not trained, in place and
+  /// allocates the others. Fixed parameters are filled by the caller alone.
   WeightSet(const plan::Program& program, std::vector<View> views, const Device& device);
 
   /// Returns the memory of a master or copy of `program`, or null if the set does not have it.
   std::byte* find(const plan::Program& program, plan::BufferId id) const;
-  /// Returns the blocks in which the set has that master or copy, or null if it has its elements.
+  /// Returns the blocks in which the set has that master or copy, or null if it has its elements. A parameter
+  /// that the first program holds in blocks (plan::Buffer::quants) has them for all programs.
   std::optional<QuantisedMatrix> quants(const plan::Program& program, plan::BufferId id) const;
   /// Returns scale `i` of `program`, found by the name of its tensor, or null if the set does not have it.
   TensorScale* scale(const plan::Program& program, std::int32_t i) const;
@@ -75,6 +80,9 @@ class WeightSet {
   /// Initialises every master by its slot's Init, rounded to the master's format, and writes the copies.
   /// Random numbers are keyed by (seed, the parameter's name, element index).
   void initialise(std::uint64_t seed);
+  // In a set that holds only some weights, initialise(), assign() and refresh_copies() leave fixed parameters
+  // as they are.
+
   /// Copies the masters and the histories of the scales from another set of the same model, and writes the
   /// copies. Throws InternalError if `other` lacks a master or has it in another shape or format.
   void assign(const WeightSet& other);
@@ -108,6 +116,7 @@ class WeightSet {
     std::byte* master = nullptr;
     std::vector<Copy> copies;
     std::optional<QuantisedMatrix> quants = {};  // of the master
+    bool fixed = false;                          // filled by the set's creator and never written
   };
   /// Memory of a master or copy.
   struct Place {

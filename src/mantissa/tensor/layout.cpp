@@ -1,5 +1,7 @@
 #include "mantissa/tensor/layout.h"
 
+#include <utility>
+
 #include "mantissa/tensor/storage.h"
 
 namespace mantissa {
@@ -11,6 +13,16 @@ std::int64_t blocks_of(BlockFormat format, std::int64_t elements) {
 }
 
 }  // namespace
+
+std::size_t QuantisedMatrix::bytes(std::int64_t rows, std::int64_t width) const {
+  if (transposed) std::swap(rows, width);
+  return quant_bytes(format, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+}
+
+QuantRows QuantisedMatrix::rows_of(const void* data, std::int64_t rows, std::int64_t width) const {
+  if (transposed) std::swap(rows, width);
+  return quant_rows(format, data, static_cast<std::size_t>(rows), static_cast<std::size_t>(width));
+}
 
 std::size_t Layout::element_bits() const {
   if (blocks) return static_cast<std::size_t>(traits(blocks->format).element_bits);

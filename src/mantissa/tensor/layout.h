@@ -21,10 +21,16 @@ struct Blocks {
   friend bool operator==(const Blocks&, const Blocks&) = default;
 };
 
-/// A matrix in the quantised blocks of a file. Its rows follow one another.
+/// A matrix in quantised blocks (numeric/quants.h). Its rows follow one another.
 struct QuantisedMatrix {
   QuantFormat format = QuantFormat::q8_0;
   bool transposed = false;  // rows of blocks are columns of the matrix
+
+  /// Returns the bytes of a matrix [rows, width].
+  std::size_t bytes(std::int64_t rows, std::int64_t width) const;
+  std::size_t bytes(const Shape& shape) const { return bytes(shape.leading(), shape.last()); }
+  /// Returns the rows of blocks of a matrix [rows, width] at `data`.
+  QuantRows rows_of(const void* data, std::int64_t rows, std::int64_t width) const;
   friend bool operator==(const QuantisedMatrix&, const QuantisedMatrix&) = default;
 };
 

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <array>
+#include <cstdint>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -126,6 +128,38 @@ ConversationRow read_pair(const Json& row, const Found& prompt, const Found& com
   return out;
 }
 
+std::vector<std::int32_t> read_ids(const Json& list, const char* field, const std::string& where) {
+  if (!list.is_array()) wrong(where, field, list, "an array of integers");
+  std::vector<std::int32_t> ids;
+  ids.reserve(list.size());
+  for (const Json& id : list) {
+    constexpr auto kMost = std::numeric_limits<std::int32_t>::max();
+    const bool fits = id.is_number_unsigned()  ? id.get<std::uint64_t>() <= kMost
+                      : id.is_number_integer() ? id.get<std::int64_t>() >= -std::int64_t{kMost}
+                                               : false;
+    if (!fits) {
+      throw FileError(
+          fmt::format("{}: element {} of \"{}\" is not a 32-bit integer", where, ids.size(), field));
+    }
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+/// A row that was encoded before, with labels as in PyTorch.
+Row read_tokens(const Json& row, const std::string& where) {
+  Row out{.ids = read_ids(row["input_ids"], "input_ids", where)};
+  out.labels = out.ids;
+  if (const auto labels = row.find("labels"); labels != row.end() && !labels->is_null())
+    out.labels = read_ids(*labels, "labels", where);
+  if (out.ids.empty()) throw FileError(fmt::format("{}: \"input_ids\" is empty", where));
+  if (out.labels.size() != out.ids.size()) {
+    throw FileError(fmt::format("{}: \"labels\" has {} elements, and \"input_ids\" has {}", where,
+                                out.labels.size(), out.ids.size()));
+  }
+  return out;
+}
+
 std::vector<std::string> names_of(const Json& row) {
   constexpr std::size_t kMost = 12;
   std::vector<std::string> names;
@@ -144,7 +178,8 @@ std::vector<std::string> names_of(const Json& row) {
 bool is_conversation(const Json& row) {
   const auto text = row.find("text");
   if (text != row.end() && text->is_string()) return false;
-  return static_cast<bool>(first_of(row, kConversation)) || static_cast<bool>(first_of(row, kPrompt));
+  return static_cast<bool>(first_of(row, kConversation)) || static_cast<bool>(first_of(row, kPrompt)) ||
+         row.contains("input_ids");
 }
 
 ConversationRow read_conversation(const Json& row, const std::string& where) {
@@ -154,9 +189,14 @@ ConversationRow read_conversation(const Json& row, const std::string& where) {
   } else {
     const Found prompt = first_of(row, kPrompt), completion = first_of(row, kCompletion);
     if (!completion && is_logic_rl(row)) return read_logic_rl(row, where);
+    if (!prompt && !completion && row.contains("input_ids")) {
+      out.tokens = read_tokens(row, where);
+      return out;
+    }
     if (!prompt || !completion) {
       throw FileError(fmt::format(
-          "{}: no {}; a row has \"messages\", or one of {} and one of {}. Its fields: {}", where,
+          "{}: no {}; a row has \"messages\", or one of {} and one of {}, or \"input_ids\". Its fields: {}",
+          where,
           prompt       ? "completion"
           : completion ? "prompt"
                        : "conversation",

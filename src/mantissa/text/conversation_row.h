@@ -1,4 +1,4 @@
-// One row of data for supervised fine-tuning: a conversation, or a prompt and its completion.
+// One row of data for supervised fine-tuning: a conversation, a prompt and its completion, or ids.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,20 +6,24 @@
 #include <string>
 #include <utility>
 
+#include "mantissa/text/row.h"
+
 namespace mantissa::text {
 
-/// A conversation as a chat template takes it and, if the row has them, a prompt and a completion as texts.
+/// A conversation as a chat template takes it and, if the row has them, a prompt and a completion as texts;
+/// or ids with labels, and no messages.
 struct ConversationRow {
   nlohmann::ordered_json messages = nlohmann::ordered_json::array();  // of objects with a string "role"
   nlohmann::ordered_json tools = nullptr;                             // of the template, or null
   std::optional<std::pair<std::string, std::string>> texts = {};      // without a template
+  std::optional<Row> tokens = {};                                     // encoded before
 };
 
 /// Reads a row (docs/fine-tuning.md lists the fields). `where` is its file and line. Throws FileError if a
 /// field is missing or has the wrong type.
 ConversationRow read_conversation(const nlohmann::ordered_json& row, const std::string& where);
 
-/// Returns true if the row has the fields of a conversation, and no document in `text`.
+/// Returns true if the row has one of the forms of read_conversation(), and no document in `text`.
 bool is_conversation(const nlohmann::ordered_json& row);
 
 }  // namespace mantissa::text

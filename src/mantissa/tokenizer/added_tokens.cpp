@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "mantissa/tokenizer/onig_syntax.h"
 #include "mantissa/tokenizer/unicode.h"
@@ -34,21 +35,77 @@ std::size_t space_after(std::string_view text, std::size_t start) {
   return start;
 }
 
-std::vector<std::string_view> patterns_of(const std::vector<const AddedToken*>& tokens) {
+/// Returns the first token of each pattern.
+std::vector<SearchedToken> distinct(const std::vector<SearchedToken>& tokens) {
+  std::vector<SearchedToken> first;
+  std::set<std::string_view> patterns;
+  for (const SearchedToken& token : tokens) {
+    if (patterns.insert(token.pattern).second) first.push_back(token);
+  }
+  return first;
+}
+
+std::vector<std::string_view> patterns_of(const std::vector<SearchedToken>& tokens) {
   std::vector<std::string_view> patterns;
-  for (const AddedToken* token : tokens) patterns.push_back(token->pattern);
+  for (const SearchedToken& searched : distinct(tokens)) {
+    if (!searched.pattern.empty()) patterns.push_back(searched.pattern);
+  }
   return patterns;
 }
 
 }  // namespace
 
-TokenFinder::TokenFinder(std::vector<const AddedToken*> tokens)
-    : tokens_(std::move(tokens)), search_(patterns_of(tokens_)) {
-  if (std::ranges::none_of(tokens_, &AddedToken::single_word)) return;
+TokenFinder::TokenFinder(const std::vector<SearchedToken>& tokens) : search_(patterns_of(tokens)) {
+  bool words = false;
+  for (const auto& [pattern, token] : distinct(tokens)) {
+    words = words || token->single_word;
+    if (pattern.empty()) {
+      of_nothing_ = token;
+    } else {
+      tokens_.push_back(token);
+    }
+  }
+  if (!words) return;
   const std::string word = word_class(true);
   word_after_ = Pattern::pcre2("\\G" + word, "\\w");
   word_before_ = Pattern::pcre2("\\G(?<=" + word + ")", "\\w");
 }
+
+/// The matches in a text, in order.
+class TokenFinder::Matches {
+ public:
+  Matches(const TokenFinder& finder, std::string_view text) : finder_(finder), text_(text) {}
+
+  struct Match {
+    std::size_t start, end;
+    const AddedToken* token;
+  };
+  std::optional<Match> next() {
+    if (!finder_.of_nothing_) {
+      found_ = finder_.search_.find(text_, at_);
+      return found_ ? std::optional(take()) : std::nullopt;
+    }
+    if (!found_ || found_->start < at_) found_ = finder_.search_.find(text_, at_);
+    if (at_ == last_end_ && !(found_ && found_->start == at_)) {
+      if (at_ == text_.size()) return std::nullopt;
+      at_ = std::min(at_ + utf8_length(text_[at_]), text_.size());
+    }
+    if (found_ && found_->start == at_) return take();
+    last_end_ = at_;
+    return Match{at_, at_, finder_.of_nothing_};
+  }
+
+ private:
+  Match take() {
+    at_ = last_end_ = found_->end;
+    return {found_->start, found_->end, finder_.tokens_[found_->pattern]};
+  }
+
+  const TokenFinder& finder_;
+  std::string_view text_;
+  std::size_t at_ = 0, last_end_ = std::string_view::npos;
+  std::optional<MultiSearch::Match> found_;  // of a pattern that is not empty, from at_ on
+};
 
 bool TokenFinder::stands_alone(std::string_view text, std::size_t start, std::size_t end,
                                MatchMemory& memory) const {
@@ -64,15 +121,16 @@ void TokenFinder::split(const Piece& piece, MatchMemory& memory, AddedSink sink)
   const auto rest = [&](std::size_t end) {
     if (done < end) sink(nullptr, piece.part(done, end));
   };
-  for (std::size_t at = 0; const auto found = search_.find(text, at);) {
-    const AddedToken& token = *tokens_[found->pattern];
-    auto [start, end, pattern] = *found;
-    at = end;  // also if the token does not stand alone
+  Matches matches(*this, text);
+  while (const auto found = matches.next()) {
+    const AddedToken& token = *found->token;
+    auto [start, end] = std::pair(found->start, found->end);
     if (token.single_word && !stands_alone(text, start, end, memory)) continue;
     if (token.strip_left) start = std::max(space_before(text, start), done);
     if (token.strip_right) end = space_after(text, end);
+    if (start > end) continue;  // the token before has stripped all of it
     rest(start);
-    sink(&token, Piece{});
+    if (start < end) sink(&token, Piece{});
     done = end;
   }
   rest(text.size());
@@ -84,6 +142,8 @@ AddedTokens::AddedTokens(const std::optional<JsonView>& json, const Model& model
   auto next_id = static_cast<std::int64_t>(model.size());
   constexpr std::size_t kMostNormalized = std::size_t{64} << 20;
   std::size_t normalized_bytes = 0;
+  std::vector<AddedToken> special, others;  // in the order of the search
+  std::set<std::string> special_contents;
   if (json) {
     for (const JsonView& entry : json->items()) {
       AddedToken token;
@@ -107,27 +167,24 @@ AddedTokens::AddedTokens(const std::optional<JsonView>& json, const Model& model
         OwnedPiece piece{token.content, 0};
         normalizer->apply(piece, memory);
         token.pattern = piece.text;
-        if (token.pattern.empty())
-          entry.fail("the normalizer removes the whole token", "set normalized to false");
         normalized_bytes += token.pattern.size();
         if (normalized_bytes > kMostNormalized)
           entry.fail(fmt::format("the normalized tokens have more than {} bytes", kMostNormalized),
                      "set normalized to false");
       }
       ids_.set(token.content, *id);
+      if (token.special && special_contents.insert(token.content).second) special.push_back(token);
+      if (!token.special) others.push_back(token);
       tokens_[*id] = std::move(token);
     }
   }
-  std::vector<const AddedToken*> raw, normalized;
-  std::set<std::string_view> patterns;
-  for (const auto& [id, token] : tokens_) {
-    (token.normalized ? normalized : raw).push_back(&token);
-    if (token.normalized && !patterns.insert(token.pattern).second)
-      json->fail(fmt::format("two tokens are \"{}\" after normalization", token.pattern),
-                 "set normalized to false");
-  }
-  raw_.emplace(std::move(raw));
-  normalized_.emplace(std::move(normalized));
+  std::erase_if(others, [&](const AddedToken& token) { return special_contents.contains(token.content); });
+  special.insert(special.end(), others.begin(), others.end());
+  std::vector<SearchedToken> raw, normalized;
+  for (const AddedToken& token : special)
+    (token.normalized ? normalized : raw).push_back({token.pattern, &tokens_.at(token.id)});
+  raw_.emplace(raw);
+  normalized_.emplace(normalized);
 }
 
 }  // namespace mantissa::tokenizer

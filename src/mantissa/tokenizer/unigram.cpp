@@ -105,13 +105,16 @@ void Unigram::best_path(std::string_view word, std::vector<ModelMemory::PathNode
       alone = alone || end - at == character;
     }
     if (!alone) {
-      if (!unknown_) {
+      const double score = lowest_ - kUnknownPenalty + before;
+      const ModelMemory::PathNode& node = path[at + character];
+      const bool needed = node.from < 0 || score > node.score;
+      if (needed && !unknown_) {
         throw ConfigError(
             fmt::format("the tokenizer cannot encode \"{}\": it has no token for it and no unknown token. "
                         "Fix: set model.unk_id.",
                         word.substr(at, character)));
       }
-      offer(at, at + character, *unknown_, lowest_ - kUnknownPenalty + before);
+      if (needed) offer(at, at + character, *unknown_, score);
     }
     at += character;
   }

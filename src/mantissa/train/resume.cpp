@@ -25,7 +25,7 @@ Change kind_of(const config::Option& option) {
   if (option.section == "model") return Change::unimportant;
   static constexpr std::array kRefused = {"run.seed", "optimizer.name"};
   if (std::find(kRefused.begin(), kRefused.end(), key) != kRefused.end()) return Change::refused;
-  static constexpr std::array kRefusedSections = {"data", "batch", "train"};
+  static constexpr std::array kRefusedSections = {"data", "batch", "train", "adapter"};
   return std::find(kRefusedSections.begin(), kRefusedSections.end(), option.section) != kRefusedSections.end()
              ? Change::refused
              : Change::recorded;

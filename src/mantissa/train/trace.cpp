@@ -168,8 +168,10 @@ class Tracer {
     arithmetic_ = program.arithmetic;
     points_ = {{"logits", logits_format(program)}, {"log_probs", arithmetic_}, {"loss", arithmetic_}};
     if (options_.grads) {
-      for (const plan::Slot& slot : program.slots)
-        points_.emplace_back("grad." + slot.name, program.buffer(slot.gradient).type);
+      for (const plan::Slot& slot : program.slots) {
+        if (slot.gradient != plan::kNoBuffer)
+          points_.emplace_back("grad." + slot.name, program.buffer(slot.gradient).type);
+      }
     }
     for (const plan::Buffer& buffer : program.buffers) {
       if (traced(buffer)) points_.emplace_back("value." + buffer.name, buffer.type);
@@ -292,6 +294,7 @@ class Tracer {
   void collect_gradients(runtime::Session& session, Collector& out) {
     session.run(graph::Phase::finish, batch_.extent());
     for (const plan::Slot& slot : session.program().slots) {
+      if (slot.gradient == plan::kNoBuffer) continue;
       const runtime::Values values = session.read(slot.gradient, slot.shape.count());
       std::vector<double> wide(static_cast<std::size_t>(slot.shape.count()));
       kernels::cast(device_.host(), slot.shape.count(), values.data(), values.type(), wide.data(),

@@ -31,6 +31,7 @@ void check_place(const TraceOptions& o) {
   if (!again) {  // a trace in the model's directory is not a part of the model
     add(o.model.directory);
     add(o.model.weights);
+    if (o.model.adapter != nullptr) add(o.model.adapter->path());
   }
   io::check_output(o.out, inputs, o.overwrite || again);
 }

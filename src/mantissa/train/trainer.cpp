@@ -12,6 +12,7 @@
 #include "mantissa/plan/rules.h"
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/process.h"
+#include "mantissa/weights/quantise_frozen.h"
 
 namespace mantissa::train {
 namespace {
@@ -30,12 +31,25 @@ double share_below(std::int64_t part, std::int64_t all) {
 void check_drawn(const runtime::WeightSet& weights) {
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const plan::Slot& slot = weights.program().slots[i];
+    if (slot.fixed) continue;
     if (weights.device().all_finite(weights.master(i), slot.shape.count())) continue;
     throw ConfigError(
         fmt::format("model.initializer_range: {} has initial values beyond the largest {} ({}); "
                     "lower it, or keep this weight in f32",
                     slot.name, name(slot.master), traits(slot.master).max_finite),
         {{{"--rule", slot.name.substr(0, slot.name.rfind('.')) + ": params=f32"}}});
+  }
+}
+
+/// Throws if a weight that has no file is held in quantised blocks.
+void check_source(const plan::Program& program) {
+  for (const plan::Slot& slot : program.slots) {
+    const plan::Buffer& master = program.buffer(slot.master_buffer);
+    if (!master.quants) continue;
+    throw ConfigError(fmt::format(
+        "{}: is held in {}, which is made from trained weights, but the model has none. Fix: give a "
+        "model with weights as model.path",
+        slot.name, mantissa::traits(master.quants->format).name));
   }
 }
 
@@ -64,17 +78,28 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
                     static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
   machine_ = cost::measure_machine(device_, program());
-  weights_ = std::make_shared<runtime::WeightSet>(program(), device_);
-  if (source_.weights.empty()) {
+  weights_ = allocate_weights();
+  if (source_.config.adapter != nullptr) {
+    notes_ = source_.notes;
+  } else if (source_.weights.empty()) {
+    check_source(program());
     weights_->initialise(config_.run.seed);
     check_drawn(*weights_);
   } else {
     notes_ = weights::load_weights(*weights_, source_);
   }
+  frozen_hash_ = weights::hash_of_quantised(*weights_);
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
   kept_ = device_.allocate(program().update->memory.kept);
   bind();
   shard_sum_.emplace(gradients(), config_.batch.shards, program().reduce);
+}
+
+/// The weights of an adapter's base are read here, in the formats of this program.
+std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights() const {
+  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(program(), device_);
+  return std::make_shared<runtime::WeightSet>(
+      weights::open_weights(program(), source_, device_, config_.run.seed));
 }
 
 void Trainer::bind() {
@@ -106,7 +131,7 @@ void Trainer::enter(std::size_t part) {
   watch_.reset();
   session_.reset();  // releases its arena before more memory is allocated
   part_ = part;
-  auto next = std::make_shared<runtime::WeightSet>(program(), device_);
+  std::shared_ptr<runtime::WeightSet> next = allocate_weights();
   next->assign(*weights_);
   weights_ = std::move(next);
   bind();
@@ -277,7 +302,9 @@ std::vector<Trainer::NamedMemory> Trainer::state_memory() {
   };
   const plan::Program& update = update_->program();
   for (std::size_t i = 0; i < program().slots.size(); ++i) {
+    if (program().slots[i].fixed) continue;  // read again from its file
     const plan::Buffer& master = program().buffer(program().slots[i].master_buffer);
+    if (master.quants) continue;  // made again from the model's files
     add("master." + master.name, master, static_cast<std::byte*>(weights_->master(i).data));
     for (const Update::State& state : update_->states()) {
       const plan::Buffer& b = update.buffer(state.buffer);

@@ -120,10 +120,13 @@ class Trainer {
   const text::Dataset& data() const { return data_; }
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
+  /// Returns the hash of the frozen weights in quantised blocks, which states do not contain
+  /// (weights/quantise_frozen.h).
+  const std::string& frozen_hash() const { return frozen_hash_; }
   const runtime::Device& device() const { return device_; }
 
-  /// Memory that a resumable state holds: masters, moments, compensations and histories of scales by name.
-  /// Valid as long as the trainer.
+  /// Memory that a resumable state holds: masters that are not in quantised blocks, moments, compensations
+  /// and histories of scales by name. Valid as long as the trainer.
   struct NamedMemory {
     std::string name;
     Scalar type = Scalar::f32;
@@ -145,6 +148,8 @@ class Trainer {
   /// Runs `rows` under the objective, micro-batch by micro-batch.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
+  /// Returns a weight set for the current part.
+  std::shared_ptr<runtime::WeightSet> allocate_weights() const;
   /// Creates the session and the update of the current part.
   void bind();
   std::size_t part_of(std::int64_t done) const;
@@ -193,6 +198,7 @@ class Trainer {
   optim::Schedule schedule_;
   runtime::Batch batch_;
   std::vector<std::string> notes_;
+  std::string frozen_hash_;
   std::optional<precision::LossScaler> scaler_;
   std::optional<comm::ShardSum> shard_sum_;
   runtime::CountUnchanged unchanged_;

@@ -16,10 +16,13 @@
 #include "mantissa/io/file.h"
 #include "mantissa/io/state.h"
 #include "mantissa/kernels/update.h"
+#include "mantissa/model/adapter.h"
 #include "mantissa/model/family.h"
+#include "mantissa/weights/adapted.h"
 #include "mantissa/weights/any_nonfinite.h"
 #include "mantissa/weights/model_files.h"
 #include "mantissa/weights/model_scales.h"
+#include "mantissa/weights/quantise_frozen.h"
 #include "mantissa/weights/quantised.h"
 
 namespace mantissa::weights {
@@ -77,6 +80,11 @@ void check_dtype(const Slot& slot, const io::TensorInfo& tensor, const io::Weigh
                   what, where));
 }
 
+/// Returns true for a parameter of the model's adapter, which has a source of its own.
+bool is_adapters(const model::ModelConfig& config, const Slot& slot) {
+  return config.adapter != nullptr && config.adapter->owns(slot.name);
+}
+
 /// Throws if the files contain other tensors than the model's weights, or weights that are not
 /// floating-point.
 void check_names(const plan::Program& program, const io::WeightFiles& files, const model::ModelConfig& config,
@@ -84,6 +92,7 @@ void check_names(const plan::Program& program, const io::WeightFiles& files, con
   const StoredNames names(files, *config.family);
   std::set<std::string> used;
   for (const Slot& slot : program.slots) {
+    if (is_adapters(config, slot)) continue;
     const std::string name = names.of(slot.name);
     used.insert(name);
     if (const io::TensorInfo* tensor = files.find(name); tensor != nullptr)
@@ -105,8 +114,11 @@ const io::TensorInfo& tensor_of(const Slot& slot, const io::WeightFiles& files, 
   const std::filesystem::path& where = source.weights;
   const io::TensorInfo* info = files.find(StoredNames(files, *source.config.family).of(slot.name));
   if (info == nullptr) {
-    throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one",
-                                where.string(), slot.name, program.slots.size()));
+    throw FileError(fmt::format("{}: tensor \"{}\" is missing; the model has {} weights and needs this one{}",
+                                where.string(), slot.name, program.slots.size(),
+                                source.state ? ". States do not contain frozen weights that the run held in "
+                                               "quantised blocks: use the model that the run wrote"
+                                             : ""));
   }
   if (info->shape != slot.shape.sizes()) {
     throw ShapeError(fmt::format("{}: tensor \"{}\" is [{}], but config.json requires {}", where.string(),
@@ -264,6 +276,18 @@ class TensorLoad {
   Scalar stored_, wide_;
 };
 
+/// Reads the tensor of a slot that is held in blocks, and quantises it.
+void load_quantised(runtime::WeightSet& weights, std::size_t i, const io::WeightFiles& files,
+                    const io::TensorInfo& tensor, QuantisationErrors& errors) {
+  Slot wide = weights.program().slots[i];
+  wide.master = Scalar::f32;
+  std::vector<float> values(static_cast<std::size_t>(wide.shape.count()));
+  TensorLoad load(files, tensor, wide);
+  load.master = {values.data(), Scalar::f32, wide.shape.last()};
+  load.run(weights.device());
+  quantise_frozen(weights, i, values, errors);
+}
+
 /// Returns the weight files of `source`.
 io::WeightFiles files_of(const ModelSource& source) {
   if (source.memory != nullptr) return io::WeightFiles(source.memory);
@@ -296,9 +320,14 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   const plan::Program& program = weights.program();
   check_names(program, files, source.config, source.weights);
   std::size_t narrowest = 8;  // bytes per stored value
+  QuantisationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
+    if (is_quantised(weights, i)) {
+      load_quantised(weights, i, files, tensor, errors);
+      continue;
+    }
     TensorLoad load(files, tensor, slot);
     load.master = weights.master(i);
     for (std::size_t c = 0; c < slot.copies.size(); ++c) {
@@ -310,6 +339,7 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
   read_scales(weights, files, source);
   weights.refresh_derived();
   std::vector<std::string> notes = files.notes();
+  std::ranges::move(errors.notes(), std::back_inserter(notes));
   if (const std::string origin = quantised_origin(files); !origin.empty()) {
     notes.push_back(
         fmt::format("{}: the weights were quantised to {}; the masters start from dequantised values",
@@ -323,14 +353,26 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 }
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const runtime::Device& device) {
+                                const runtime::Device& device, std::uint64_t seed) {
+  if (source.weights.empty() && source.config.adapter != nullptr) {
+    throw ConfigError(
+        "adapter: the model has no weights to adapt; give a model with weights as model.path, or train all "
+        "of "
+        "them with adapter.kind = \"none\"");
+  }
   io::WeightFiles files = files_of(source);
   check_names(program, files, source.config, source.weights);
+  std::optional<io::WeightFiles> adapter;
+  if (source.adapter != nullptr) adapter.emplace(source.adapter);
   const QuantisedViews quantised(program);
   std::vector<runtime::WeightSet::View> views;
   std::vector<std::optional<TensorLoad>> loads(program.slots.size());
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     const Slot& slot = program.slots[i];
+    if (is_adapters(source.config, slot)) {
+      if (adapter) loads[i].emplace(*adapter, *adapter->find(slot.name), slot);
+      continue;
+    }
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
     // A tensor that is not finite is loaded, which reports its element.
     if (auto in_blocks = quantised.of(slot, files, tensor.name);
@@ -355,6 +397,8 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   std::vector<bool> own(program.buffers.size(), true);
   for (const auto& v : views) own[static_cast<std::size_t>(v.buffer)] = false;
   runtime::WeightSet weights(program, std::move(views), device);
+  const bool begins = source.config.adapter != nullptr && !adapter;
+  if (begins) weights.initialise(seed);
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
     if (!loads[i]) continue;
     const Slot& slot = program.slots[i];
@@ -368,6 +412,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
     }
     loads[i]->run(device);
   }
+  if (begins && source.config.adapter->dora) start_magnitudes(weights);
   read_scales(weights, files, source);
   weights.refresh_derived();
   return weights;

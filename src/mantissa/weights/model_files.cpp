@@ -16,8 +16,11 @@
 #include "mantissa/kernels/update.h"
 #include "mantissa/numeric/convert.h"
 #include "mantissa/numeric/error_stats.h"
+#include "mantissa/peft/reader.h"
 #include "mantissa/tokenizer/kinds.h"
+#include "mantissa/weights/adapted.h"
 #include "mantissa/weights/model_scales.h"
+#include "mantissa/weights/quantise_frozen.h"
 
 namespace mantissa::weights {
 namespace {
@@ -49,6 +52,7 @@ ModelSource model_in_gguf(const std::filesystem::path& path) {
 ModelSource state_in(const std::filesystem::path& folder) {
   try {
     const io::StateReader state(folder);
+    if (std::optional<ModelSource> adapted = adapter_of_state(state, folder)) return std::move(*adapted);
     const nlohmann::json config = io::parse_json(state.header().model_config, folder / "state.json");
     const std::filesystem::path files = tokenizer::files_directory(folder);
     return {model::parse_model_config(config, (folder / "state.json").string()), folder / io::kStateTensors,
@@ -58,18 +62,32 @@ ModelSource state_in(const std::filesystem::path& folder) {
   }
 }
 
+}  // namespace
+
 std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
                                           const precision::Policy& policy) {
   const runtime::Device& device = weights.device();
   const Scalar format = *policy.fields().checkpoint;
   std::vector<io::TensorToWrite> tensors;
-  for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
-    const Slot& slot = weights.program().slots[i];
-    const Matrix master = weights.master(i);
+  const std::vector<Slot>& slots = weights.program().slots;
+  // Of an adapter's run, what it trains; all weights of a program that does not train.
+  const bool trains = !std::ranges::all_of(slots, &Slot::fixed);
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const Slot& slot = slots[i];
+    if (trains && slot.fixed) continue;
     io::TensorToWrite t;
     t.name = slot.name;
     t.dtype = io::dtype_of(format);
     t.shape = slot.shape.sizes();
+    if (is_quantised(weights, i)) {
+      t.fill = [&weights, i, format](std::uint64_t offset, std::span<std::byte> out) {
+        read_quantised(weights, i, static_cast<std::int64_t>(offset / mantissa::bytes_of(format)), format,
+                       out);
+      };
+      tensors.push_back(std::move(t));
+      continue;
+    }
+    const Matrix master = weights.master(i);
     const auto count = static_cast<std::size_t>(slot.shape.count());
     auto* const there = static_cast<std::byte*>(master.data);
     if (slot.master == format && device.host_pointer(there) != nullptr) {
@@ -90,10 +108,14 @@ std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights,
   return tensors;
 }
 
+namespace {
+
 std::string config_text(const model::ModelConfig& config, const precision::Policy& policy) {
   const io::Dtype dtype = io::dtype_of(*policy.fields().checkpoint);
   return model::to_json(config, std::string(io::torch_name(dtype))).dump(2) + "\n";
 }
+
+}  // namespace
 
 std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights,
                                                const precision::Policy& policy) {
@@ -105,8 +127,6 @@ std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights
     metadata.emplace(io::kAmaxKey, std::move(amax));
   return metadata;
 }
-
-}  // namespace
 
 std::optional<std::string> beside_weights(const ModelSource& source, const std::string& name) {
   constexpr std::uint64_t kMost = 64U << 20U;
@@ -131,6 +151,8 @@ ModelSource find_model(const std::filesystem::path& directory) {
   if (has("config.json")) return model_in(directory);
   if (has("state.json")) return state_in(directory);
   if (has("model/config.json")) return model_in(directory / "model");
+  if (const std::filesystem::path adapter = peft::adapter_folder(directory); !adapter.empty())
+    return model_of_adapter(adapter);
   const std::vector<io::FoundState> states = io::find_states(directory);
   if (!states.empty()) return state_in(states.back().path);
   throw FileError(
@@ -180,7 +202,8 @@ SavedModel save_to_memory(const runtime::WeightSet& weights, const model::ModelC
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const io::TensorToWrite& from = tensors[i];
     SavedTensor& to = model.tensors.emplace_back(SavedTensor{from.name, from.dtype, from.shape, {}});
-    const auto count = static_cast<std::size_t>(weights.program().slots[i].shape.count());
+    std::size_t count = 1;
+    for (const std::int64_t size : from.shape) count *= static_cast<std::size_t>(size);
     to.bytes.resize(count * io::bytes_of(from.dtype));
     if (from.bytes.empty()) {
       from.fill(0, to.bytes);
@@ -197,7 +220,7 @@ std::string checkpoint_loss(const runtime::WeightSet& weights, Scalar format) {
   ErrorStats all;
   for (std::size_t i = 0; i < weights.program().slots.size(); ++i) {
     const Slot& slot = weights.program().slots[i];
-    if (holds(format, slot.master)) continue;
+    if (slot.fixed || holds(format, slot.master) || is_quantised(weights, i)) continue;
     const std::int64_t count = slot.shape.count();
     std::vector<ErrorStats> parts(static_cast<std::size_t>((count + kPart - 1) / kPart));
     device.parallel_for(static_cast<std::int64_t>(parts.size()), [&](std::int64_t part, int) {

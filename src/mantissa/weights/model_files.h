@@ -28,6 +28,9 @@ struct ModelSource {
   std::shared_ptr<const io::TensorSource> tensors{};  // the weights, if `weights` is a GGUF file
   /// The tokenizer's and generation's files of a GGUF file by their names in a directory; null for others.
   std::shared_ptr<const std::map<std::string, std::string>> files{};
+  /// The tensors of config.adapter, named as its parameters. Null: none, or initialised from the seed.
+  std::shared_ptr<const io::TensorSource> adapter{};
+  std::vector<std::string> notes{};  // for the user, on how the adapter was read
 };
 
 /// Returns the text of the model's file `name`, such as "generation_config.json", or null if it has none.
@@ -41,8 +44,9 @@ ModelSource model_in_memory(const std::string& config_json, std::shared_ptr<cons
 
 /// Returns the model of [model]: a directory with weights, a GGUF file, a config.json, or inline sizes.
 ModelSource find_model(const config::ModelSection& section);
-/// Returns the model of a Hugging Face directory, a GGUF file, a state, or a run, which stands for its model
-/// or, without one, for its newest state. Throws FileError for any other path.
+/// Returns the model of a Hugging Face directory, a GGUF file, an adapter whose base is on this machine, a
+/// state, or a run, which stands for its model or adapter or, without one, for its newest state. Throws
+/// FileError for any other path.
 ModelSource find_model(const std::filesystem::path& path);
 
 /// Fills every master from the files, rounded to nearest through f32 (f64 for f64 masters), and refreshes the
@@ -52,13 +56,14 @@ ModelSource find_model(const std::filesystem::path& path);
 /// the masters.
 std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSource& source);
 
-/// Returns weights for a program without training, with the same bits as load_weights(). Weights that a step
+/// Returns weights for a program whose parameters are fixed, or fixed but for those of an adapter, with the
+/// same bits as load_weights(). An adapter without tensors is initialised from `seed`. Weights that a step
 /// reads in the format of the file are used in the mapped file (io/mapping.h), and matrices of a GGUF file in
 /// their quantised blocks, which steps dequantise while they read them. Weights that no step reads,
 /// such as the f32 masters of matrices that are read as bf16, use no memory. Checks every value, and throws
 /// as load_weights() does.
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const runtime::Device& device);
+                                const runtime::Device& device, std::uint64_t seed = 0);
 
 /// The bytes of the weights that a program without training reads, as open_weights() keeps them.
 struct ReadBytes {
@@ -77,6 +82,13 @@ runtime::Session open_session(std::shared_ptr<const plan::Program> program, cons
 std::uint64_t save_model(const std::filesystem::path& directory, const runtime::WeightSet& weights,
                          const model::ModelConfig& config, const precision::Policy& policy,
                          std::vector<std::pair<std::string, std::string>> files = {});
+
+/// Returns the masters that a run writes, those that are not fixed, in the policy's checkpoint format.
+/// Borrows `weights`.
+std::vector<io::TensorToWrite> tensors_of(const runtime::WeightSet& weights, const precision::Policy& policy);
+/// Returns the metadata of the file with these tensors.
+std::map<std::string, std::string> metadata_of(const runtime::WeightSet& weights,
+                                               const precision::Policy& policy);
 
 /// The output of save_model(), in memory.
 struct SavedTensor {

@@ -12,6 +12,7 @@ void save_start(const std::filesystem::path& path, const runtime::WeightSet& wei
   std::vector<io::TensorToWrite> tensors;
   const std::vector<plan::Slot>& slots = weights.program().slots;
   for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (weights.program().buffer(slots[i].master_buffer).quants) continue;  // frozen
     const Matrix master = weights.master(i);
     std::vector<std::int64_t> shape;
     for (const Dim& d : slots[i].shape.dims()) shape.push_back(d.size);

@@ -10,7 +10,8 @@
 
 namespace mantissa::weights {
 
-/// Writes all masters of `weights`. Throws ResourceError if the disk is full.
+/// Writes all masters of `weights` that are not held in quantised blocks. Throws ResourceError if the disk is
+/// full.
 void save_start(const std::filesystem::path& path, const runtime::WeightSet& weights);
 
 class StartWeights {

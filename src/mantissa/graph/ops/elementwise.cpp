@@ -47,11 +47,18 @@ kernels::Expression product_expression(const NodeView& n) {
   return stored(b, {b.mul(in[0], in[1])});
 }
 
+/// Returns the role of a result: of the residual stream, or with attribute "compute" of a layer's result.
+Role result_role(const NodeView& n) {
+  return n.attributes.flag("compute") ? Role::compute : Role::residual;
+}
+
 OpDef add_op() {
-  OpDef op = expression_op("add", "add", "residual + branch in f32, rounded to residual");
+  OpDef op = expression_op(
+      "add", "add",
+      "residual + branch in f32, rounded to residual; two terms of a layer's result, to compute");
   op.part = Part::sum;
   op.infer = [](const NodeView& n) {
-    return std::vector<OutputSpec>{{broadcast_shape(n, "add"), Role::residual}};
+    return std::vector<OutputSpec>{{broadcast_shape(n, "add"), result_role(n)}};
   };
   op.gradient = [](GradientBuilder& b) {
     b.contribute(0, b.gradient(0));
@@ -87,7 +94,7 @@ OpDef mul_dx_op() {
 constexpr Pointwise kScaleDef{
     .id = "scale",
     .gradient_id = "scale.grad",
-    .doc = "x·factor in f32, rounded to residual",
+    .doc = "x·factor in f32, rounded to residual; in a layer, to compute",
     .gradient_doc = "dy·factor in f32, an unrounded contribution",
     .role = Role::residual,
     .forward = [](ExpressionBuilder& b, const Registers& in,
@@ -97,11 +104,17 @@ constexpr Pointwise kScaleDef{
     },
 };
 
+OpWithGradient scale_op() {
+  OpWithGradient op = pointwise_op<kScaleDef>();
+  op.forward.infer = [](const NodeView& n) { return std::vector<OutputSpec>{{n.shape(0), result_role(n)}}; };
+  return op;
+}
+
 }  // namespace
 
 const OpDef kAdd = add_op();
 const OpDef kMul = mul_op();
 const OpDef kMulDx = mul_dx_op();
-const OpWithGradient kScale = pointwise_op<kScaleDef>();
+const OpWithGradient kScale = scale_op();
 
 }  // namespace mantissa::graph

@@ -17,6 +17,7 @@ inline kernels::GemmOperand factor(const Argument& a, bool transposed) {
   }
   if (a.quants) {
     o.quants = a.quants->format;
+    o.scales = a.quants->rows_of(a.data, a.rows, a.width).scales;
     if (a.quants->transposed) {
       o.matrix.ld = a.rows;
       o.transposed = !transposed;

@@ -1,5 +1,5 @@
-// y = x·Wᵀ + b: a Linear layer, and its gradients. Attribute "transposed": the weight is [in, out], y = x·W +
-// b.
+// y = x·Wᵀ + b: a Linear layer, and its gradients. Attributes: "transposed": the weight is [in, out], y = x·W
+// + b. "unrounded": the result is a term of a sum that is rounded once.
 #include "mantissa/kernels/gemm.h"
 
 #include <fmt/format.h>
@@ -45,7 +45,10 @@ std::vector<OutputSpec> infer_forward(const NodeView& n) {
   }
   std::vector<Dim> dims = n.shape(0).dims();
   dims.back().size = out;
-  return {{Shape(std::move(dims)), n.attributes.flag("logits") ? Role::output : Role::compute}};
+  const Role role = n.attributes.flag("logits")      ? Role::output
+                    : n.attributes.flag("unrounded") ? Role::arithmetic
+                                                     : Role::compute;
+  return {{Shape(std::move(dims)), role}};
 }
 
 Cost cost_forward(const NodeView& n, const Sizes&) {
@@ -222,6 +225,7 @@ const OpDef kMatmulDx = {
     .reads = {Read::matmul, Read::matmul},
     .operands = {"gradient", "weight"},
     .strided = {.inputs = 0b1, .outputs = 0b1},
+    .quantised = 1,
     .takes_addend = true,
     .rounds_before_addend = true,
     .infer = infer_dx,

@@ -20,6 +20,7 @@ extern const OpDef kGather, kGatherDtable, kGatherAddRows, kSelect, kSelectDx;
 extern const OpDef kPositions;
 extern const OpDef kSplit, kSplitGrad, kConcat, kConcatGrad;
 extern const OpDef kAdd, kMul, kMulDx;
+extern const OpDef kRowNorms, kMagnitude, kMagnitudeDz, kMagnitudeDm;
 extern const OpWithGradient kScale;
 extern const OpWithGradient kReluSquared, kSwiglu, kGeluTanh, kGegluTanh, kGeluErf, kQuickGelu;
 extern const OpWithGradient kSoftCap;

@@ -14,6 +14,16 @@ using Kind = Value::Kind;
 
 constexpr std::size_t kMostValues = 1 << 22, kMostDimensions = 64;
 
+/// Returns true if `dict` is a dict in which `key` is True.
+bool is_set(const Value& dict, std::string_view key) {
+  if (!dict.is_dict()) return false;
+  for (std::size_t i = 0; i + 1 < dict.items.size(); i += 2) {
+    const Value &name = *dict.items[i], &value = *dict.items[i + 1];
+    if (name.kind == Kind::text && name.text == key) return value.kind == Kind::boolean && value.integer != 0;
+  }
+  return false;
+}
+
 }  // namespace
 
 void Calls::require(bool holds, const char* what) const {
@@ -139,6 +149,11 @@ Value* Calls::tensor(const Value& arguments, bool typed) {
                        sizes(*a[3])};
   require(tensor.shape.size() == tensor.strides.size(),
           "its pickle has a tensor with more strides than dimensions");
+  const std::size_t settings = typed ? 7 : 6;
+  if (a.size() > settings) {
+    tensor.negated = is_set(*a[settings], "neg");
+    tensor.conjugated = is_set(*a[settings], "conj");
+  }
   Value* value = add(Kind::tensor);
   value->integer = static_cast<std::int64_t>(pickle_.tensors.size());
   pickle_.tensors.push_back(std::move(tensor));

@@ -20,6 +20,8 @@ struct PickledTensor {
   Dtype dtype = Dtype::f32;
   std::int64_t offset = 0;
   std::vector<std::int64_t> shape, strides;  // of one length; not negative
+  // Its elements are those of the storage negated, or conjugated: PyTorch computes that when they are read.
+  bool negated = false, conjugated = false;
 };
 
 struct Value {

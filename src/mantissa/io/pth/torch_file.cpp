@@ -152,6 +152,12 @@ TorchFile::TorchFile(const std::filesystem::path& path) : path_(path) {
     const auto fail = [&](const std::string& what) {
       archive.fail(fmt::format("tensor {} {}; download or write it again", in_quotes(named.name), what));
     };
+    if (t.negated || t.conjugated) {
+      archive.fail(
+          fmt::format("tensor {} has PyTorch's {} bit, which is not supported. Fix: in Python, save "
+                      "tensor.resolve_conj().resolve_neg() instead",
+                      in_quotes(named.name), t.negated ? "negative" : "conjugate"));
+    }
     const std::optional<std::uint64_t> bytes = byte_size(t.shape, t.dtype);
     if (!bytes) fail("has a shape with too many elements");
     const ZipEntry& entry = archive.storage(t.storage);

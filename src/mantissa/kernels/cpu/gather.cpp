@@ -1,10 +1,13 @@
 #include "mantissa/kernels/gather.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/numeric/convert.h"
 
@@ -43,11 +46,10 @@ void GatherRow(ConstMatrix table, std::size_t entry, Matrix y, std::size_t i, st
 void GatherQuants(QuantFormat quants, ConstMatrix table, std::size_t entry, Matrix y, std::size_t i,
                   std::size_t width) {
   alignas(64) float buffer[kPiece];
-  const auto* blocks = static_cast<const std::uint8_t*>(table.data) +
-                       entry * quant_bytes(quants, static_cast<std::size_t>(table.ld));
+  const QuantRows rows(quants, static_cast<std::size_t>(table.ld), table.data, nullptr);
   for (std::size_t c = 0; c < width; c += kPiece) {
     const std::size_t n = std::min(kPiece, width - c);
-    mantissa::HWY_NAMESPACE::DequantizeRow(quants, blocks, c, n, buffer);
+    mantissa::HWY_NAMESPACE::DequantizeRow(rows, entry, c, n, buffer);
     if (!holds(table.type, Scalar::f32)) RoundRow(buffer, n, table.type);
     StoreRow(buffer, n, y.data, y.type, i * static_cast<std::size_t>(y.ld) + c);
   }
@@ -200,6 +202,10 @@ void zero_table(const Context& ctx, const GatherBackward& g) {
 
 void gather(const Context& ctx, std::int64_t count, std::int64_t width, ConstMatrix table,
             const std::int32_t* ids, Matrix y, std::optional<QuantFormat> quants) {
+  if (quants && traits(*quants).apart) {
+    throw DtypeError(
+        fmt::format("gather: tables are not read in {}, whose scales lie apart", traits(*quants).name));
+  }
   const auto convert = HWY_DISPATCH_TABLE(GatherRow)[ctx.target()];
   const auto dequantize = HWY_DISPATCH_TABLE(GatherQuants)[ctx.target()];
   for_row_ranges(ctx, count, width, [&](std::size_t begin, std::size_t end) {

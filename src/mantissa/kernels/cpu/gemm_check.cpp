@@ -61,9 +61,9 @@ void check(const Context& ctx, const Gemm& g) {
     if (arithmetic == Scalar::f64) {
       throw DtypeError("gemm: quantised blocks are multiplied in f32, got f64 arithmetic");
     }
-    if (o->matrix.ld % static_cast<std::int64_t>(kQuantBlock) != 0) {
-      throw ShapeError(fmt::format("gemm: rows of quantised blocks have a multiple of {} elements, got {}",
-                                   kQuantBlock, o->matrix.ld));
+    if (!takes_width(*o->quants, static_cast<std::size_t>(o->matrix.ld))) {
+      throw ShapeError(fmt::format("gemm: rows in {} have a multiple of {} elements, got {}",
+                                   traits(*o->quants).name, traits(*o->quants).scaled, o->matrix.ld));
     }
   }
   const std::size_t need = gemm_workspace(ctx, g.m, g.n, g.k, arithmetic, g.a.operand.parts);

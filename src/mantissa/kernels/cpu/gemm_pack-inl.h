@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/tensor/extent.h"
@@ -134,6 +135,13 @@ template <std::size_t kPanel, class T>
 void PackPanels(const PackSource& from, std::size_t first, std::size_t sides, std::size_t first_depth,
                 std::size_t depth, T* to) {
   if (!from.depth_contiguous) return PackStraight<kPanel>(from, first, sides, first_depth, depth, to);
+  if constexpr (kPanel == 1) {
+    for (std::size_t i = 0; i < sides; ++i, to += depth) {
+      const T* row = OperandRow<T>(from, first + i, first_depth, depth, to);
+      if (row != to) std::memcpy(to, row, depth * sizeof(T));
+    }
+    return;
+  }
   // From the last vector of a panel to the first, so that writes beyond a vector's part are overwritten
   // later.
   constexpr std::size_t kVectors = (kPanel + HWY_LANES(T) - 1) / HWY_LANES(T);

@@ -42,7 +42,7 @@ struct PackSource {
   std::size_t block_runs = 1;  // runs that share a row of scales
   std::size_t scales_per_run = 0;
   std::size_t quant_block = 0;  // bytes of a quantised block; 0: not quantised
-  QuantFormat quants = QuantFormat::q8_0;
+  QuantRows quants = {};
 
   PackSource() = default;
   PackSource(const GemmOperand& o, bool depth_runs)
@@ -56,9 +56,9 @@ struct PackSource {
     run_bytes = layout.row_bytes(o.matrix.ld);
     element_bits = layout.element_bits();
     if (o.quants) {
-      quants = *o.quants;
-      quant_block = traits(quants).bytes;
-      run_bytes = quant_bytes(quants, ld);
+      quants = {*o.quants, ld, data, o.scales};
+      quant_block = traits(*o.quants).bytes;
+      run_bytes = quant_bytes(*o.quants, ld);
     }
     if (!o.blocks) return;
     packed = {static_cast<const std::uint8_t*>(data), static_cast<const std::uint8_t*>(o.scales),
@@ -150,8 +150,7 @@ inline void DecodeOperandRow(const PackSource& from, std::size_t run, std::size_
 /// The same for a run of quantised blocks.
 inline void DequantizeOperandRow(const PackSource& from, std::size_t run, std::size_t at, std::size_t n,
                                  float* HWY_RESTRICT buffer) {
-  const auto* blocks = static_cast<const std::uint8_t*>(from.data) + run * from.run_bytes;
-  mantissa::HWY_NAMESPACE::DequantizeRow(from.quants, blocks, at, n, buffer);
+  mantissa::HWY_NAMESPACE::DequantizeRow(from.quants, run, at, n, buffer);
   if (!holds(from.type, Scalar::f32)) mantissa::HWY_NAMESPACE::RoundRow<float>(buffer, n, from.type);
   const float unscale = from.unscale;
   if (unscale != 1) {

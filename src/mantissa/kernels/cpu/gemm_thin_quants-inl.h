@@ -59,14 +59,25 @@ class QuantColumns {
   using V = hn::Vec<D>;
   using VU = hn::Vec<DU>;
 
-  /// The block of column c starts at `first` + c · stride.
-  HWY_INLINE QuantColumns(const std::uint8_t* first, std::size_t stride)
-      : scale_(hn::Zero(D())), minimum_(hn::Zero(D())), fifth_(hn::Zero(DU())) {
+  HWY_INLINE QuantColumns() : scale_(hn::Zero(D())), minimum_(hn::Zero(D())), fifth_(hn::Zero(DU())) {}
+
+  /// Starts the blocks at depth k of the columns from `column` on. The one of column c starts at `first` + c
+  /// · stride. Blocks must be started in ascending order of k.
+  HWY_INLINE void Start(const PackSource& b, std::size_t column, std::size_t k, const std::uint8_t* first,
+                        std::size_t stride) {
     const DU du;
-    const auto head = Words(first, stride);
-    scale_ = Halves(hn::And(head, hn::Set(du, 0xffffU)));
-    if constexpr (kTraits.minimum) minimum_ = Halves(hn::ShiftRight<16>(head));
-    if constexpr (kTraits.code_bits == 5) fifth_ = Words(first + kTraits.codes - 4, stride);
+    if constexpr (kTraits.apart) {
+      if (started_ && (kTraits.scaled == 0 || k % kTraits.scaled != 0)) return;
+      started_ = true;
+      HWY_ALIGN float scales[kLanes];
+      for (std::size_t c = 0; c < kLanes; ++c) scales[c] = quant_scale(b.quants, column + c, k);
+      scale_ = hn::Load(D(), scales);
+    } else {
+      const auto head = Words(first, stride);
+      scale_ = Halves(hn::And(head, hn::Set(du, 0xffffU)));
+      if constexpr (kTraits.minimum) minimum_ = Halves(hn::ShiftRight<16>(head));
+      if constexpr (kTraits.code_bits == 5) fifth_ = Words(first + kTraits.codes - 4, stride);
+    }
   }
 
   /// Returns the values of the elements whose codes start at bit kShift of `words`. `element` is their place
@@ -122,6 +133,7 @@ class QuantColumns {
       }
 #else
       auto code = hn::And(hn::ShiftRight<kShift>(words), hn::Set(du, 15U));
+      if constexpr (is_normal_float(F)) return mantissa::HWY_NAMESPACE::NormalFloats(d, code);
       if constexpr (kTraits.code_bits == 5) {
         const auto bit = hn::And(hn::ShiftRightSame(fifth_, static_cast<int>(element)), hn::Set(du, 1U));
         code = hn::Or(code, hn::ShiftLeft<4>(bit));
@@ -134,11 +146,14 @@ class QuantColumns {
   }
 
 #if HWY_TARGET == HWY_AVX3
-  /// The numbers of all codes of 4 or 5 bits, without the zero.
+  /// The numbers of all codes of 4 or 5 bits.
   struct Table {
     alignas(64) float value[32];
     constexpr Table() : value() {
-      for (int i = 0; i < 32; ++i) value[i] = static_cast<float>(i - kTraits.zero);
+      for (int i = 0; i < 32; ++i) {
+        value[i] = is_normal_float(F) ? kNormalFloat4[static_cast<std::size_t>(i) % 16]
+                                      : static_cast<float>(i - kTraits.zero);
+      }
     }
     constexpr operator const float*() const { return value; }
   };
@@ -147,6 +162,7 @@ class QuantColumns {
 
   V scale_, minimum_;
   VU fifth_;  // bits of the elements
+  bool started_ = false;
 };
 
 /// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinQuant is true.
@@ -163,6 +179,7 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
   ThinSums<kOrder, kRows, float> sums;
   const std::uint8_t* blocks = b.At(column, k);
   const std::size_t stride = b.run_bytes;
+  QuantColumns<F, kToBf16> columns;
   for (std::size_t at = 0; at < depth; at += kQuantBlock, blocks += kBytes, a += kQuantBlock * kStrip) {
     if (sums.kInBlocks && at > 0) {
       sums.Store(out, ld, store);
@@ -170,13 +187,30 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
     }
     for (std::size_t i = 0; i < kBytes * kLanes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
     ahead += kBytes * kLanes;
-    const QuantColumns<F, kToBf16> columns(blocks, stride);
+    columns.Start(b, column, k + at, blocks, stride);
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
       const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
       VU words[4];
       TransposePieces(
           du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(codes + c * stride); }, 0,
           [&](std::size_t i, VU v) HWY_ATTR { words[i] = v; });
+      if constexpr (is_normal_float(F)) {
+        // Byte j of the words has the code of element 2 j in its upper half and that of 2 j + 1 in its lower.
+        HWY_UNROLL(4)
+        for (std::size_t w = 0; w < 4; ++w) {
+          const auto add = [&](auto byte) HWY_ATTR {
+            constexpr int kBit = 8 * byte();
+            const std::size_t j = 8 * w + 2 * byte();
+            sums.Add(0, a + j * kStrip, columns.template Value<kBit + 4>(words[w], j));
+            sums.Add(1, a + (j + 1) * kStrip, columns.template Value<kBit>(words[w], j + 1));
+          };
+          add(std::integral_constant<int, 0>());
+          add(std::integral_constant<int, 1>());
+          add(std::integral_constant<int, 2>());
+          add(std::integral_constant<int, 3>());
+        }
+        continue;
+      }
       // Element j of the piece has its code at bit kBit of byte j of the words.
       const auto add = [&](auto bit, std::size_t first) HWY_ATTR {
         constexpr int kBit = bit();
@@ -229,7 +263,7 @@ template <SumOrder kOrder>
 void MultiplyThinQuant(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
                        std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
                        std::size_t ld, TileStore store) {
-  mantissa::HWY_NAMESPACE::WithFormat(b.quants, [&](auto f) HWY_ATTR {
+  mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
     ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
   });
 }

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "mantissa/numeric/convert.h"
+#include "mantissa/numeric/quants.h"
 
 namespace mantissa::kernels::reference {
 namespace {
@@ -25,6 +26,21 @@ std::vector<Values> load_rows(ConstMatrix x, std::int64_t rows, std::int64_t col
   return all;
 }
 
+/// Loads the rows of an operand, which may be in quantised blocks.
+std::vector<Values> load_operand(const GemmOperand& o, std::int64_t rows, std::int64_t columns) {
+  if (!o.quants) return load_rows(o.matrix, rows, columns, o.operand.format);
+  const QuantRows blocks(*o.quants, static_cast<std::size_t>(o.matrix.ld), o.matrix.data, o.scales);
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  std::vector<Values> all;
+  for (std::int64_t i = 0; i < rows; ++i) {
+    dequantize(blocks, static_cast<std::size_t>(i), 0, row.size(), row.data());
+    Values& values = all.emplace_back(row.begin(), row.end());
+    round_row(values.data(), values.size(), o.matrix.type);
+    round_row(values.data(), values.size(), o.operand.format);
+  }
+  return all;
+}
+
 bool is_f64(const Gemm& g) {
   return g.a.operand.format == Scalar::f64 && g.b.operand.format == Scalar::f64 && g.c.type == Scalar::f64;
 }
@@ -42,10 +58,8 @@ struct Sum {
 }  // namespace
 
 GemmResult gemm(const Gemm& g) {
-  const auto a =
-      load_rows(g.a.matrix, g.a.transposed ? g.k : g.m, g.a.transposed ? g.m : g.k, g.a.operand.format);
-  const auto b =
-      load_rows(g.b.matrix, g.b.transposed ? g.n : g.k, g.b.transposed ? g.k : g.n, g.b.operand.format);
+  const auto a = load_operand(g.a, g.a.transposed ? g.k : g.m, g.a.transposed ? g.m : g.k);
+  const auto b = load_operand(g.b, g.b.transposed ? g.n : g.k, g.b.transposed ? g.k : g.n);
   const auto element = [](const std::vector<Values>& x, bool transposed, std::int64_t i, std::int64_t j) {
     return x[static_cast<std::size_t>(transposed ? j : i)][static_cast<std::size_t>(transposed ? i : j)];
   };

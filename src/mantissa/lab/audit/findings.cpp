@@ -19,6 +19,14 @@ std::string place(const ValueSeries& v) {
   return fmt::format("{} {} {}{}", v.scope, v.op, v.pass, v.name.empty() ? "" : " (" + v.name + ")");
 }
 
+/// Values that are cut off are lost in full, those that become zero are the smallest ones. So a small share
+/// of the first outranks any share of the second.
+double severity_of(std::string_view kind, double share) {
+  if (kind == "saturation") return 60.5 + 15 * share;
+  if (kind == "rounded_away") return 50 + 20 * share;
+  return 40 + 20 * share;
+}
+
 /// Finds one kind of problem in values, one finding for the values that differ only in their layer.
 class Search {
  public:
@@ -124,7 +132,7 @@ void find_overflow(Search& search, const Thresholds& t) {
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "saturation";
-        f.severity = 60 + 15 * share;
+        f.severity = severity_of(f.kind, share);
         f.rule = rule_for(v);
         f.text = fmt::format("{} of {} is beyond {:g}, the largest {}, and becomes that number",
                              percent_text(share), place(v), traits(v.rounded).max_finite, name(v.rounded));
@@ -139,7 +147,7 @@ void find_underflow(Search& search, const Thresholds& t) {
       },
       [](Finding& f, const ValueSeries& v, const ValueStep&, double share) {
         f.kind = "underflow";
-        f.severity = 40 + 20 * share;
+        f.severity = severity_of(f.kind, share);
         f.rule = rule_for(v);
         f.evidence["flushed"] = share;
         f.text = fmt::format("{} of {} becomes zero: ", percent_text(share), place(v));
@@ -232,7 +240,7 @@ void find_lost_updates(const Audit& audit, const config::RunConfig& config, cons
     f.pass = h.pass;
     f.step = audit.points.empty() ? 0 : audit.points.front().step;
     f.share = h.share;
-    f.severity = (h.kind == "rounded_away" ? 50 : 45) + 20 * h.share;
+    f.severity = severity_of(h.kind, h.share);
     f.text = h.warning.text;
     if (!h.warning.cures.empty()) {
       f.cure = h.warning.cures.front();

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "mantissa/base/printable.h"
 #include "mantissa/base/quantities.h"
 #include "mantissa/base/words.h"
 #include "mantissa/lab/compare/compare.h"
@@ -37,13 +38,13 @@ std::string row(const std::string& number, const ComparedRun& run) {
 }
 
 std::string described(const ComparedRun& run) {
-  std::string text = on_one_line(run.name);
+  std::string text = printable(run.name);
   if (run.outcome == Outcome::reference && run.verdict == "the reference")
     text += ", the reference";
   else if (run.outcome != Outcome::unknown || run.verdict.find(run.name) == std::string::npos)
-    text += ": " + on_one_line(run.verdict);
+    text += ": " + printable(run.verdict);
   text += "\n";
-  for (const std::string& finding : run.findings) text += on_one_line(finding) + "\n";
+  for (const std::string& finding : run.findings) text += printable(finding) + "\n";
   std::string lines;
   for (const std::string_view line : split_words(text, "\n"))
     lines += wrapped(std::string(kIndent, ' ') + std::string(line), kIndent, kScreen) + "\n";
@@ -53,7 +54,7 @@ std::string described(const ComparedRun& run) {
 }  // namespace
 
 std::string to_text(const Comparison& c) {
-  std::string text = wrapped(on_one_line(c.verdict), 0, kScreen) + "\n\n";
+  std::string text = wrapped(printable(c.verdict), 0, kScreen) + "\n\n";
   text += fmt::format("{:>3}  {:>9} {:>9} {:>10} {:>9} {:>8} {:>9} {:>9}\n", "", "loss", "gap", "tokens/s",
                       "memory", "skipped", "distance", "lost");
   for (std::size_t i = 0; i < c.runs.size(); ++i) {

@@ -12,6 +12,7 @@
 #include "mantissa/lab/masters.h"
 #include "mantissa/lab/median.h"
 #include "mantissa/train/health_watch.h"
+#include "mantissa/weights/adapted.h"
 
 namespace mantissa::lab {
 namespace {
@@ -31,7 +32,7 @@ std::unique_ptr<train::Trainer> trainer_for(const PlannedRun& run, std::int64_t 
   config.log.tensorboard = false;  // no histograms
   if (config.log.health_interval > 0)
     config.log.health_interval = std::min(config.log.health_interval, steps);
-  weights::ModelSource model = weights::find_model(config.model);
+  weights::ModelSource model = weights::find_run_model(config);
   text::Dataset data = data::load_dataset(config, model.config);
   auto trainer = std::make_unique<train::Trainer>(config, std::move(model), std::move(data), *run.device);
   if (config.native_only) {

@@ -40,8 +40,6 @@ std::string verdict(const Diff& diff);
 
 /// Returns "12 of 4096 values, at most 1 ulp of bf16".
 std::string extent_text(const convert::DifferentTensor& tensor, bool bitwise);
-/// Replaces control characters, which names in files may contain.
-std::string on_one_line(std::string text);
 /// Returns a value of metrics.jsonl or state.json as short text.
 std::string short_text(const nlohmann::json& value);
 

@@ -77,6 +77,7 @@ json json_of(const convert::TensorDifferences& t, bool bitwise) {
 json json_of(const RoundingVerdict& v) {
   return {{"explains", v.explains},
           {"name", v.name.empty() ? json() : json(v.name)},
+          {"not_compared", v.not_compared},
           {"difference", number(v.difference)},
           {"allowance", number(v.allowance)},
           {"unit", v.unit},

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/convert/origin.h"
 #include "mantissa/lab/diff/trace_order.h"
@@ -76,6 +77,29 @@ double largest_dimension(const std::vector<std::int64_t>& shape) {
   return shape.empty() ? 1 : static_cast<double>(*std::ranges::max_element(shape));
 }
 
+/// Returns A of rounding.h for the values `name`, from the log-sum-exps in one of the files.
+double sharpness(const std::string& name, const io::WeightFiles& a, const io::WeightFiles& b) {
+  if (traced_op(name).op != "attention") return 0;
+  const std::string exps = name + ".lse";
+  const io::WeightFiles& files = a.find(exps) != nullptr ? a : b;
+  const io::TensorInfo* stored = files.find(exps);
+  if (stored == nullptr || stored->count() == 0 || !io::scalar_of(stored->dtype)) return 0;
+  std::vector<double> values(static_cast<std::size_t>(stored->count()));
+  files.read_f64(exps, values);
+  const double log_rows = std::log(static_cast<double>(stored->shape.empty() ? 1 : stored->shape.front()));
+  double squares = 0;
+  std::size_t count = 0;
+  for (const double lse : values) {
+    if (!std::isfinite(lse)) continue;  // a row without a score
+    const double size = std::max(0.0, std::abs(lse) - log_rows);
+    squares += size * size;
+    ++count;
+  }
+  if (count == 0) return 0;
+  const double size = std::sqrt(squares / static_cast<double>(count));
+  return std::min(size, std::sqrt(size * log_rows));
+}
+
 }  // namespace
 
 std::optional<RoundingVerdict> judge_rounding(const convert::TensorDifferences& differences,
@@ -90,34 +114,50 @@ std::optional<RoundingVerdict> judge_rounding(const convert::TensorDifferences& 
   RoundingVerdict verdict;
   verdict.unit = units.values.name;
   double before = 0, terms = 1, closest = 0;
+  std::size_t not_compared = 0;
   for (const convert::DifferentTensor& t : differences.different) {
-    if (!is_forward(t.name) || !t.comparable) continue;
+    if (!is_forward(t.name)) continue;
+    not_compared += t.reordered() ? 1 : 0;
+    if (!t.comparable) continue;
     if (t.unit) units.values.include(Unit(*t.unit));
     terms = std::max(terms, largest_dimension(t.a.shape));
     const double difference = relative_rms(t.elements);
-    const double allowance =
-        kGrowth * before + 2 * units.values.roundoff + std::sqrt(2 * terms) * units.sums.roundoff;
+    const double sharp = sharpness(t.name, a, b);
+    const double allowance = (kGrowth + sharp) * before + (1 + sharp) * 2 * units.values.roundoff +
+                             std::sqrt(2 * terms) * units.sums.roundoff;
     const bool beyond = difference > allowance || t.elements.nonfinite > 0;
     if (beyond || difference > closest * allowance) {
       closest = difference / allowance;
-      verdict = {
-          !beyond, t.name, difference, allowance, std::string(units.values.name), t.elements.nonfinite > 0};
+      verdict.explains = !beyond;
+      verdict.name = t.name;
+      verdict.difference = difference;
+      verdict.allowance = allowance;
+      verdict.unit = units.values.name;
+      verdict.nonfinite = t.elements.nonfinite > 0;
     }
     if (beyond) break;
     before = std::max(before, difference);
   }
+  verdict.not_compared = not_compared;
   return verdict;
 }
 
 std::string to_text(const RoundingVerdict& v) {
-  if (v.name.empty()) return "no value of the forward pass differs";
+  const bool all = v.not_compared == 0;
+  const std::string left_out =
+      all ? ""
+          : fmt::format("; {} of other shapes, not compared", counted(v.not_compared, "value", "is", "are"));
+  if (v.name.empty()) return "no compared value of the forward pass differs" + left_out;
   const TracedOp op = traced_op(v.name);
   const std::string place = op.op.empty() ? op.scope : op.scope + " " + op.op;
   if (v.nonfinite) return fmt::format("beyond rounding: {} has inf or NaN on one side only", place);
   const std::string numbers =
       fmt::format("relative RMS difference {:.2g}, rounding to {} explains up to {:.2g}", v.difference,
                   v.unit, v.allowance);
-  if (v.explains) return fmt::format("rounding explains every difference; closest is {}: {}", place, numbers);
+  if (v.explains) {
+    return fmt::format("rounding explains every {}difference; closest is {}: {}{}", all ? "" : "other ",
+                       place, numbers, left_out);
+  }
   return fmt::format("beyond rounding: the first such op is {}: {}", place, numbers);
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/base/words.h"
 #include "mantissa/io/safetensors_header.h"
 #include "mantissa/lab/diff/diff.h"
@@ -18,7 +19,7 @@ constexpr std::size_t kLabel = 9;  // columns of "metrics  "
 
 /// Lines that begin at `indent` columns.
 std::string line(std::string_view text, std::size_t indent) {
-  return wrapped(std::string(indent, ' ') + on_one_line(std::string(text)), indent, kColumns) + "\n";
+  return wrapped(std::string(indent, ' ') + printable(text), indent, kColumns) + "\n";
 }
 
 std::string kind_text(const convert::DifferentTensor& t) {
@@ -29,6 +30,7 @@ std::string kind_text(const convert::DifferentTensor& t) {
 
 std::string tensor_text(const convert::DifferentTensor& t, std::size_t indent) {
   std::string text = line(fmt::format("{}  {}", t.name, kind_text(t)), indent);
+  if (t.reordered()) text += line("not compared: the elements may have another order", indent + 2);
   if (!t.comparable) return text;
   const convert::ElementDifferences& e = t.elements;
   std::string counts = fmt::format("{} of {} values differ", e.differ, e.count);
@@ -177,10 +179,10 @@ std::string state_text(const Diff& d, std::size_t limit) {
 
 std::string to_text(const Diff& d, std::size_t limit) {
   if (d.bitwise) return verdict(d);
-  std::string text = on_one_line(fmt::format("A  {}  ({})", d.a.path.string(), name(d.a.kind))) + "\n" +
-                     on_one_line(fmt::format("B  {}  ({})", d.b.path.string(), name(d.b.kind))) + "\n";
+  std::string text = printable(fmt::format("A  {}  ({})", d.a.path.string(), name(d.a.kind))) + "\n" +
+                     printable(fmt::format("B  {}  ({})", d.b.path.string(), name(d.b.kind))) + "\n";
   text += wrapped(verdict(d), 2, kColumns) + "\n";
-  if (d.rounding) text += wrapped(on_one_line(to_text(*d.rounding)), 2, kColumns) + "\n";
+  if (d.rounding) text += wrapped(printable(to_text(*d.rounding)), 2, kColumns) + "\n";
   if (d.runs) text += run_text(*d.runs, limit, d.bitwise);
   if (d.states) text += state_text(d, limit);
   if (d.tensors) text += tensors_text(*d.tensors, limit, d.bitwise);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "mantissa/base/counted.h"
+#include "mantissa/base/printable.h"
 #include "mantissa/io/safetensors_header.h"
 #include "mantissa/lab/diff/diff.h"
 #include "mantissa/lab/diff/trace_order.h"
@@ -92,8 +93,10 @@ std::string sentence(const Diff& d) {
 }  // namespace
 
 std::string extent_text(const convert::DifferentTensor& t, bool bitwise) {
-  if (!t.comparable)
-    return fmt::format("shape {} → {}", io::shape_text(t.a.shape), io::shape_text(t.b.shape));
+  if (!t.comparable) {
+    return fmt::format("shape {} → {}{}", io::shape_text(t.a.shape), io::shape_text(t.b.shape),
+                       t.reordered() ? ", whose elements may have another order: not compared" : "");
+  }
   const convert::ElementDifferences& e = t.elements;
   if (bitwise) {
     if (t.a.dtype != t.b.dtype)
@@ -118,15 +121,8 @@ std::string short_text(const nlohmann::json& value) {
   return text;
 }
 
-std::string on_one_line(std::string text) {
-  for (char& c : text) {
-    if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
-  }
-  return text;
-}
-
 std::string verdict(const Diff& d) {
-  return on_one_line(sentence(d));
+  return printable(sentence(d));
 }
 
 }  // namespace mantissa::lab

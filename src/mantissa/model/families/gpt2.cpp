@@ -81,7 +81,7 @@ class Gpt2 : public Network {
     const std::int64_t in = b.ops.graph().value(x).shape.last();
     const ValueId weight = b.parameter(scope + ".weight", {in, out}, normal(init_scale));
     const ValueId bias = b.parameter(scope + ".bias", {out}, {Init::Kind::zeros, 0});
-    return b.ops.matmul(scope, x, weight, bias, graph::Builder::WeightLayout::in_out);
+    return b.linear(scope, x, weight, bias, graph::Builder::WeightLayout::in_out);
   }
 
   ValueId block(NetworkBuilder& b, std::int64_t layer, ValueId x) const {

@@ -1,0 +1,67 @@
+#include "mantissa/config/adapter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "mantissa/config/options.h"
+
+namespace mantissa::config {
+namespace {
+
+constexpr std::string_view kAdapter = "adapter";
+constexpr std::array<std::string_view, 5> kOfAnAdapter = {"rank", "alpha", "target", "rslora", "dora"};
+
+bool is_of_an_adapter(std::string_view key) {
+  return std::ranges::find(kOfAnAdapter, key) != kOfAnAdapter.end();
+}
+
+std::optional<Scalar> at_least_f32(Scalar format) {
+  return holds(format, Scalar::f32) ? std::nullopt : std::optional(Scalar::f32);
+}
+
+}  // namespace
+
+void check_adapter(const RunConfig& config, const Entries& entries) {
+  const AdapterSection& adapter = config.adapter;
+  for (const std::string& key : keys_of(kAdapter)) {
+    const Entry* entry = entries.find(kAdapter, key);
+    if (entry == nullptr || key == "kind") continue;
+    if (adapter.kind == "none")
+      refuse(*entry, "only an adapter uses it; set adapter.kind = \"lora\", or remove the key");
+    if (!adapter.path.empty() && is_of_an_adapter(key))
+      refuse(*entry, "the adapter of adapter.path has its own; remove the key");
+  }
+}
+
+bool prints_adapter_key(const AdapterSection& adapter, std::string_view key) {
+  if (adapter.kind == "none") return key == "kind";
+  return adapter.path.empty() || !is_of_an_adapter(key);
+}
+
+std::optional<Scalar> base_format(const AdapterSection& adapter) {
+  return parse_scalar(adapter.base);
+}
+
+precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter) {
+  if (adapter.kind == "none") return policy;
+  precision::Policy adapted = policy;
+  if (const std::optional<Scalar> base = base_format(adapter)) {
+    precision::Rule rule;
+    rule.fields.params = base;
+    rule.origin = "adapter.base";
+    adapted = adapted.with_default(std::move(rule));
+  }
+  const precision::Fields& fields = policy.fields();
+  precision::Rule rule;
+  rule.match = "*.lora_{A,B,magnitude_vector}";
+  rule.origin = "adapter";
+  // At least the policy's own format, which adapter.base may have replaced.
+  rule.fields.params = at_least_f32(*fields.params).value_or(*fields.params);
+  rule.fields.grads = at_least_f32(*fields.grads);
+  rule.fields.optimizer = at_least_f32(*fields.optimizer);
+  return adapted.with_default(std::move(rule));
+}
+
+}  // namespace mantissa::config

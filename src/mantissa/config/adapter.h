@@ -1,0 +1,27 @@
+// The section [adapter] of a run.
+#pragma once
+
+#include <optional>
+
+#include "mantissa/config/entries.h"
+#include "mantissa/config/run_config.h"
+
+namespace mantissa::config {
+
+/// Checks the keys of [adapter] against each other. Throws ConfigError.
+void check_adapter(const RunConfig& config, const Entries& entries);
+
+/// Returns true if a printed config has the key: without an adapter only `kind`, and no settings that an
+/// adapter to continue from has.
+bool prints_adapter_key(const AdapterSection& adapter, std::string_view key);
+
+/// Returns the format in which the frozen weights of a run with an adapter are held, or null for that of the
+/// policy.
+std::optional<Scalar> base_format(const AdapterSection& adapter);
+
+/// Returns `policy` as it applies to a run with this adapter. The frozen weights have base_format(). The
+/// adapter's parameters, their gradients and moments are f32 or wider. Rules apply after both. Without an
+/// adapter returns `policy`.
+precision::Policy adapted_policy(const precision::Policy& policy, const AdapterSection& adapter);
+
+}  // namespace mantissa::config

@@ -1,0 +1,57 @@
+// The weight of a linear layer with its adapter added (model/adapter.h).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mantissa/io/checkpoint.h"
+#include "mantissa/kernels/context.h"
+#include "mantissa/model/adapter.h"
+
+namespace mantissa::convert {
+
+/// W' = W + s·B·A, for DoRA with each row times m / ‖W + s·B·A‖, in f64.
+class AdaptedWeight {
+ public:
+  /// Reads the adapter of `layer` from `tensors`, named as the graph's parameters, and for DoRA all of the
+  /// weight `name` of `base`. Throws FileError.
+  AdaptedWeight(const model::LinearLayer& layer, const model::Adapter& adapter,
+                const io::WeightFiles& tensors, const io::WeightFiles& base, const std::string& name,
+                const kernels::Context& ctx);
+
+  /// Replaces values[i], element first + i of W in the layout of its file, by those of W', for i < n.
+  void apply(std::uint64_t first, std::size_t n, double* values) const;
+
+ private:
+  /// Calls visit(row, column, begin, count) for the parts of rows in elements [first, first + n).
+  template <class Visit>
+  void for_rows(std::uint64_t first, std::size_t n, const Visit& visit) const;
+  void add(std::uint64_t first, std::size_t n, double* values) const;
+
+  std::uint64_t columns_ = 1;  // of the weight as it is stored
+  std::size_t rank_ = 1;
+  // s·B·A as left [rows, rank] · right [rank, columns], for the stored layout
+  std::vector<double> left_, right_;
+  std::vector<double> factors_;  // of DoRA, for each output
+  bool outputs_are_columns_ = false;
+};
+
+/// What rounding an adapted weight lost: of the changes W' − W, and of the elements that change.
+struct MergeLoss {
+  double change = 0;                        // Σ (W' − W)²
+  double lost = 0;                          // Σ (rounded(W') − W')²
+  std::uint64_t changed = 0, vanished = 0;  // W' ≠ W; of these, rounded(W') = rounded(W)
+
+  /// Adds `n` elements: W, W', and both as they are stored.
+  void add(const double* before, const double* exact, const double* stored_before, const double* stored,
+           std::size_t n);
+  void merge(const MergeLoss& other);
+  /// Returns √(lost / change), the norm of the rounding errors as a share of that of the adapter's change. 0
+  /// without a change.
+  double share() const;
+  double vanished_share() const;
+};
+
+}  // namespace mantissa::convert

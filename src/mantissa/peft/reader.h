@@ -1,0 +1,46 @@
+// Reads adapters in PEFT's layout: adapter_config.json and adapter_model.safetensors (or .bin).
+// https://huggingface.co/docs/peft/developer_guides/checkpoint
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mantissa/io/tensor_source.h"
+#include "mantissa/model/adapter.h"
+#include "mantissa/model/config.h"
+
+namespace mantissa::peft {
+
+inline constexpr const char* kConfigFile = "adapter_config.json";
+inline constexpr const char* kWeightsFile = "adapter_model.safetensors";
+/// The folder of a run with its adapter.
+inline constexpr const char* kRunFolder = "adapter";
+/// The prefix of tensor names: PeftModel holds the model as base_model.model.
+inline constexpr std::string_view kPrefix = "base_model.model.";
+
+struct PeftAdapter {
+  std::shared_ptr<const model::Adapter> adapter;
+  /// Its tensors, named as the parameters of the graph.
+  std::shared_ptr<const io::TensorSource> tensors;
+  std::string base;                // base_model_name_or_path; "" if not given
+  std::vector<std::string> notes;  // for the user, such as on dropout
+};
+
+/// Returns the adapter's directory in `path`: `path` itself, or the folder of a run. Empty: there is none.
+std::filesystem::path adapter_folder(const std::filesystem::path& path);
+
+/// Reads the adapter in `directory`, in PEFT's layout or of a run, for the model `base`. The tensors
+/// determine layers and ranks; lora_alpha and alpha_pattern the scales. Throws FileError for a missing or
+/// damaged file, for tensors that do not fit the base or each other, and ConfigError for settings of
+/// adapter_config.json that are not supported and change the result: other peft_types, trained biases, saved
+/// modules, embeddings and others, each by name.
+PeftAdapter read_adapter(const std::filesystem::path& directory, const model::ModelConfig& base);
+
+/// Returns the adapter whose parameters are the tensors "master.NAME" of a state of a run. `adapter` has the
+/// settings of the run's config.
+std::shared_ptr<const io::TensorSource> state_tensors(const std::filesystem::path& state,
+                                                      const model::Adapter& adapter);
+
+}  // namespace mantissa::peft

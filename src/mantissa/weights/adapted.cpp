@@ -1,0 +1,127 @@
+#include "mantissa/weights/adapted.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
+#include "mantissa/io/json.h"
+#include "mantissa/kernels/row_norms.h"
+#include "mantissa/kernels/update.h"
+#include "mantissa/peft/config.h"
+#include "mantissa/peft/reader.h"
+#include "mantissa/peft/targets.h"
+#include "mantissa/peft/writer.h"
+
+namespace mantissa::weights {
+
+namespace fs = std::filesystem;
+
+ModelSource find_run_model(const config::RunConfig& config) {
+  ModelSource source = find_model(config.model);
+  const config::AdapterSection& section = config.adapter;
+  if (section.kind == "none") return source;
+  if (source.config.adapter != nullptr) {
+    throw ConfigError(fmt::format(
+        "model.path: {} is an adapter; give its base as model.path, and continue the adapter with "
+        "adapter.path",
+        config.model.path));
+  }
+  if (!section.path.empty()) {
+    use_adapter(source, section.path);
+    return source;
+  }
+  auto adapter = std::make_shared<model::Adapter>();
+  adapter->rslora = section.rslora;
+  adapter->dora = section.dora;
+  adapter->layers =
+      peft::select_layers(source.config, section.target, {section.rank, section.alpha}, "adapter.target");
+  source.config.adapter = std::move(adapter);
+  return source;
+}
+
+void use_adapter(ModelSource& source, const fs::path& directory) {
+  peft::PeftAdapter read = peft::read_adapter(directory, source.config);
+  source.config.adapter = std::move(read.adapter);
+  source.adapter = std::move(read.tensors);
+  source.notes.insert(source.notes.end(), read.notes.begin(), read.notes.end());
+}
+
+ModelSource model_of_adapter(const fs::path& directory) {
+  const fs::path file = directory / peft::kConfigFile;
+  const std::string name = peft::parse_config(io::read_json_file(file), file).base;
+  std::error_code error;  // an inaccessible path does not exist
+  if (name.empty() || !fs::exists(name, error) || !peft::adapter_folder(name).empty()) {
+    throw FileError(
+        fmt::format("{}: is an adapter, and its base {} is not a model on this machine; give the "
+                    "base as MODEL, with --adapter {}",
+                    directory.string(), in_quotes(name), directory.string()));
+  }
+  ModelSource source = find_model(fs::path(name));
+  use_adapter(source, directory);
+  return source;
+}
+
+std::optional<ModelSource> adapter_of_state(const io::StateReader& state, const fs::path& folder) {
+  const config::RunConfig config = config::parse_config(state.header().config_toml, folder / "state.json");
+  if (config.adapter.kind == "none") return std::nullopt;
+  ModelSource source = find_run_model(config);
+  source.adapter = peft::state_tensors(folder / io::kStateTensors, *source.config.adapter);
+  return source;
+}
+
+void start_magnitudes(runtime::WeightSet& weights) {
+  const plan::Program& program = weights.program();
+  const runtime::Device& device = weights.device();
+  const auto scope_of = [&](const plan::Operand& o, std::string_view end) -> std::string_view {
+    const std::int32_t slot = program.buffer(o.buffer).slot;
+    if (slot < 0) return {};
+    const std::string_view name = program.slots[static_cast<std::size_t>(slot)].name;
+    return name.ends_with(end) ? name.substr(0, name.size() - end.size()) : "";
+  };
+  for (const plan::Step& step : program.steps) {
+    // The step reads W, A and B of a layer.
+    if (step.op->kind != graph::OpKind::rows || step.inputs.size() != 3) continue;
+    const std::string_view scope = scope_of(step.inputs[2], ".lora_B.weight");
+    if (scope.empty() || scope_of(step.inputs[0], ".weight") != scope) continue;
+    const std::string name = std::string(scope) + std::string(model::kMagnitude) + ".weight";
+    const auto slot = std::ranges::find(program.slots, name, &plan::Slot::name);
+    const auto view = [&](std::size_t input) -> ConstMatrix {
+      const plan::Buffer& b = program.buffer(step.inputs[input].buffer);
+      return {weights.find(program, step.inputs[input].buffer), b.type, b.shape.last()};
+    };
+    const Shape& a = program.buffer(step.inputs[1].buffer).shape;
+    const auto out = static_cast<std::size_t>(slot->shape.count());
+    std::vector<std::byte> norms(out * bytes_of(program.arithmetic)), rounded(out * bytes_of(slot->master));
+    kernels::row_norms(device.host(), {.out = slot->shape.count(),
+                                       .in = a.last(),
+                                       .rank = a.dim(0).size,
+                                       .scale = step.attributes.number("scale"),
+                                       .transposed = step.attributes.flag("transposed"),
+                                       .weight = view(0),
+                                       .a = view(1),
+                                       .b = view(2),
+                                       .norms = {norms.data(), program.arithmetic, slot->shape.count()}});
+    kernels::cast(device.host(), slot->shape.count(), norms.data(), program.arithmetic, rounded.data(),
+                  slot->master);
+    const Matrix master = weights.master(static_cast<std::size_t>(slot - program.slots.begin()));
+    device.upload(static_cast<std::byte*>(master.data), rounded);
+  }
+  weights.refresh_copies();
+}
+
+std::uint64_t save_adapter(const fs::path& directory, const runtime::WeightSet& weights,
+                           const ModelSource& source, const precision::Policy& policy,
+                           const std::vector<std::pair<std::string, std::string>>& files) {
+  const std::vector<io::TensorToWrite> tensors = tensors_of(weights, policy);
+  const std::string base =
+      source.directory.empty() ? source.weights.string() : source.directory.lexically_normal().string();
+  return peft::write_adapter(directory, {.config = source.config,
+                                         .base = base,
+                                         .tensors = tensors,
+                                         .metadata = metadata_of(weights, policy),
+                                         .files = files});
+}
+
+}  // namespace mantissa::weights

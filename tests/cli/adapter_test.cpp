@@ -1,0 +1,272 @@
+// Runs that train an adapter, and the commands that use it.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.h"
+
+namespace mantissa {
+namespace {
+
+using testing::has;
+using testing::mantissa;
+using testing::read_all;
+using testing::Result;
+using testing::TemporaryFolder;
+using testing::timeless;
+using testing::write;
+
+/// A base of two layers with grouped queries, and runs that adapt it.
+class Adapter : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write(folder / "base.toml",
+          "[run]\nsteps = 2\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
+          "num_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
+          "sequence_length = 32\n[batch]\nglobal_batch_size = 4\n");
+    ASSERT_EQ(mantissa(folder, "train base.toml --out b --quiet").code, 0) << read_all(folder / "err");
+    put_run("");
+  }
+
+  void put_run(const std::string& adapter, const std::string& more = "") {
+    write(folder / "run.toml",
+          "[run]\nsteps = 4\n[model]\npath = \"b/model\"\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\n"
+          "sequence_length = 32\nvalidation = 0.05\n[batch]\nglobal_batch_size = 4\nmicro_batch_size = 2\n"
+          "[optimizer]\nlr = 2e-2\n[schedule]\nwarmup_steps = 1\n[checkpoint]\ninterval = 2\nkeep = 9\n"
+          "[adapter]\nkind = \"lora\"\nrank = 4\nalpha = 6\n" +
+              adapter + more);
+  }
+
+  Result train(const std::string& out, const std::string& options = "") {
+    return mantissa(folder, "train run.toml --quiet --out " + out + " " + options);
+  }
+  std::string weights(const std::string& run) {
+    return read_all(folder / (run + "/adapter/adapter_model.safetensors"));
+  }
+  std::string refusal(const std::string& arguments) {
+    const Result r = mantissa(folder, arguments);
+    EXPECT_EQ(r.code, 2) << arguments;
+    return r.err;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(Adapter, ARunWritesItAsAPeftDirectoryInsteadOfAModel) {
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  EXPECT_FALSE(std::filesystem::exists(folder / "r/model"));
+  const auto config = nlohmann::json::parse(read_all(folder / "r/adapter/adapter_config.json"));
+  EXPECT_EQ(config["peft_type"], "LORA");
+  EXPECT_EQ(config["target_modules"], nlohmann::json({"q_proj", "v_proj"}));
+  EXPECT_EQ(config["r"], 4);
+  EXPECT_EQ(config["lora_alpha"], 6);
+  EXPECT_EQ(config["base_model_name_or_path"], (folder / "b/model").string());
+  const io::SafetensorsReader file(folder / "r/adapter/adapter_model.safetensors");
+  ASSERT_EQ(file.tensors().size(), 8U) << "A and B of two projections of two layers";
+  const io::TensorInfo* b = file.find("base_model.model.model.layers.1.self_attn.v_proj.lora_B.weight");
+  ASSERT_NE(b, nullptr);
+  EXPECT_EQ(b->shape, (std::vector<std::int64_t>{16, 4}));
+}
+
+TEST_F(Adapter, AStateHoldsNothingOfTheFrozenWeights) {
+  ASSERT_EQ(train("r").code, 0);
+  const io::SafetensorsReader state(folder / "r/state/step-00000004/state.safetensors");
+  std::size_t masters = 0;
+  for (const io::TensorInfo& t : state.tensors()) {
+    EXPECT_TRUE(has(t.name, ".lora_")) << t.name;
+    masters += t.name.starts_with("master.") ? 1 : 0;
+  }
+  EXPECT_EQ(masters, 8U);
+  EXPECT_EQ(state.tensors().size(), 3 * masters) << "a master and two moments of each";
+}
+
+TEST_F(Adapter, AResumedRunEndsWithTheSameBytes) {
+  for (const std::string settings : {"", "dora = true\nbase = \"bf16\"\n"}) {
+    put_run(settings);
+    ASSERT_EQ(train("r", "--overwrite --precision bf16-mixed").code, 0) << read_all(folder / "err");
+    const std::string whole = weights("r"), metrics = timeless(read_all(folder / "r/metrics.jsonl"));
+    ASSERT_EQ(train("r", "--resume=2 --precision bf16-mixed").code, 0) << read_all(folder / "err");
+    EXPECT_EQ(weights("r"), whole) << settings;
+    EXPECT_EQ(timeless(read_all(folder / "r/metrics.jsonl")), metrics) << settings;
+  }
+}
+
+TEST_F(Adapter, ThreadsSplitsRecomputationAndInstructionSetsChangeNoBitOfPackedAndPlainRows) {
+  const std::string common = " --overwrite --precision bf16-mixed --set run.steps=2 --set data.packing=";
+  for (const std::string packing : {"false", "true"}) {
+    put_run(packing == "true" ? "target = \"*\"\ndora = true\n" : "target = \"*\"\n");
+    ASSERT_EQ(train("r", "--threads 2" + common + packing).code, 0) << read_all(folder / "err");
+    const std::string expected = weights("r");
+    for (const std::string change :
+         {"--threads 1 --set batch.micro_batch_size=1", "--set batch.micro_batch_size=4 --simd avx2",
+          "--set batch.recompute=block"}) {
+      ASSERT_EQ(train("s", change + common + packing).code, 0) << read_all(folder / "err");
+      EXPECT_EQ(weights("s"), expected) << packing << change;
+    }
+  }
+}
+
+TEST_F(Adapter, ANewOneChangesNoLogitAndATrainedOneDoes) {
+  const std::string prompt = "generate b/model --prompt Alice --max-new-tokens 8 --json";
+  for (const std::string settings : {"rslora = true\n", "dora = true\n"}) {
+    put_run(settings);
+    ASSERT_EQ(train("new",
+                    "--overwrite --set run.steps=1 --set schedule.warmup_steps=0 --set "
+                    "optimizer.lr=1e-30 --set optimizer.weight_decay=0")
+                  .code,
+              0)
+        << read_all(folder / "err");
+    ASSERT_EQ(train("r", "--overwrite --set run.steps=2").code, 0);
+    const auto log_probs = [&](const std::string& options) {
+      const Result r = mantissa(folder, prompt + options);
+      EXPECT_EQ(r.code, 0) << r.err;
+      return nlohmann::json::parse(r.out)["log_probs"];
+    };
+    const auto base = log_probs("");
+    EXPECT_EQ(log_probs(" --adapter new"), base) << settings;
+    EXPECT_NE(log_probs(" --adapter r/adapter"), base) << settings;
+  }
+}
+
+TEST_F(Adapter, ARunAndItsStatesStandForTheBaseWithTheAdapter) {
+  ASSERT_EQ(train("r").code, 0);
+  const auto generated = [&](const std::string& model) {
+    const Result r = mantissa(folder, "generate " + model + " --prompt Alice --max-new-tokens 8 --json");
+    EXPECT_EQ(r.code, 0) << r.err;
+    auto json = nlohmann::json::parse(r.out);
+    json.erase("tokens_per_second");
+    return json;
+  };
+  const auto expected = generated("b/model --adapter r");
+  EXPECT_EQ(generated("r"), expected);
+  EXPECT_EQ(generated("r/state/step-00000004"), expected);
+  EXPECT_NE(generated("r/state/step-00000002"), expected);
+  EXPECT_TRUE(has(refusal("generate r --adapter r --prompt a"), "has an adapter already"));
+}
+
+TEST_F(Adapter, EvalOfARunRepeatsItsLossOnHeldOutRows) {
+  put_run("base = \"bf16\"\n");
+  ASSERT_EQ(train("r", "--precision bf16-mixed").code, 0);
+  const auto summary = nlohmann::json::parse(read_all(folder / "r/summary.json"));
+  const Result r = mantissa(folder, "eval r --json --puzzles 0");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_EQ(nlohmann::json::parse(r.out)["loss"], summary["validation_loss"]);
+}
+
+TEST_F(Adapter, AnotherRunContinuesIt) {
+  put_run("target = [\"*.q_proj\", \"*.down_proj\"]\nrslora = true\n");
+  ASSERT_EQ(train("r").code, 0);
+  const auto config = nlohmann::json::parse(read_all(folder / "r/adapter/adapter_config.json"));
+  write(folder / "run.toml",
+        "[run]\nsteps = 1\n[model]\npath = \"b/model\"\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\n"
+        "sequence_length = 32\n[batch]\nglobal_batch_size = 4\n[optimizer]\nlr = 1e-30\nweight_decay = 0.0\n"
+        "[adapter]\nkind = \"lora\"\npath = \"r/adapter\"\n");
+  ASSERT_EQ(train("s").code, 0) << read_all(folder / "err");
+  EXPECT_EQ(nlohmann::json::parse(read_all(folder / "s/adapter/adapter_config.json")), config);
+  const io::SafetensorsReader before(folder / "r/adapter/adapter_model.safetensors"),
+      after(folder / "s/adapter/adapter_model.safetensors");
+  for (const io::TensorInfo& t : before.tensors()) {
+    std::vector<std::byte> a(t.end - t.begin), b(t.end - t.begin);
+    before.read(t, a);
+    after.read(*after.find(t.name), b);
+    EXPECT_EQ(a, b) << t.name;
+  }
+  EXPECT_TRUE(has(refusal("train run.toml --out r --overwrite"), "the run would replace adapter.path"));
+  EXPECT_TRUE(has(refusal("train run.toml --out t --set adapter.rank=3"), "adapter.path has its own"));
+}
+
+TEST_F(Adapter, MergeReportsWhatRoundingLost) {
+  for (const std::string settings : {"", "dora = true\n"}) {
+    put_run("target = \"*\"\n" + settings);
+    ASSERT_EQ(train("r", "--overwrite").code, 0);
+    const Result r = mantissa(folder, "merge b/model r m --overwrite --json");
+    ASSERT_EQ(r.code, 0) << r.err;
+    const auto exact = nlohmann::json::parse(r.out);
+    EXPECT_EQ(exact["layers"], 14);
+    EXPECT_LT(exact["lost"], 1e-4);
+    EXPECT_TRUE(exact["warnings"].empty());
+    const Result rounded = mantissa(folder, "merge b/model r n --overwrite --dtype bf16 --json");
+    ASSERT_EQ(rounded.code, 0) << rounded.err;
+    const auto lost = nlohmann::json::parse(rounded.out);
+    EXPECT_GT(lost["lost"], 1e-3);
+    EXPECT_GE(lost["vanished"], exact["vanished"]);
+    EXPECT_TRUE(std::filesystem::exists(folder / "n/config.json"));
+    const auto log_probs = [&](const std::string& model) {
+      const Result g = mantissa(folder, "generate " + model + " --prompt Alice --max-new-tokens 4 --json");
+      EXPECT_EQ(g.code, 0) << g.err;
+      return nlohmann::json::parse(g.out)["log_probs"].get<std::vector<double>>();
+    };
+    const std::vector<double> beside = log_probs("b/model --adapter r"), merged = log_probs("m");
+    for (std::size_t i = 0; i < beside.size(); ++i) EXPECT_NEAR(beside[i], merged[i], 1e-4);
+  }
+  EXPECT_TRUE(has(refusal("merge b/model r m"), "exists already"));
+  EXPECT_TRUE(has(refusal("merge b/model b/model x"), "is not an adapter"));
+}
+
+TEST_F(Adapter, MergeWarnsIfRoundingLostALargeShare) {
+  put_run("");
+  ASSERT_EQ(train("r", "--set optimizer.lr=1e-5").code, 0);
+  const Result r = mantissa(folder, "merge b/model r m --dtype bf16");
+  ASSERT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(r.err, "keep its numbers with --dtype f32")) << r.err;
+  EXPECT_TRUE(has(r.out, "of the changed elements round to")) << r.out;
+}
+
+TEST_F(Adapter, ExplainShowsWhatIsTrainedAndFrozen) {
+  const auto explained = [&](const std::string& options) {
+    const Result r = mantissa(folder, "explain run.toml --json " + options);
+    EXPECT_EQ(r.code, 0) << r.err;
+    return nlohmann::json::parse(r.out);
+  };
+  const auto adapted = explained("--precision bf16-mixed --set adapter.base=bf16");
+  EXPECT_EQ(adapted["adapter"]["layers"], 4);
+  // Rank 4 of 32 inputs, and of 32 and 16 outputs, in two layers.
+  EXPECT_EQ(adapted["adapter"]["parameters"], 2 * 4 * (32 + 32 + 32 + 16));
+  write(folder / "run.toml",
+        read_all(folder / "run.toml").substr(0, read_all(folder / "run.toml").find("[adapter]")));
+  const auto whole = explained("--precision bf16-mixed");
+  EXPECT_FALSE(whole.contains("adapter"));
+  EXPECT_LT(adapted["memory"]["moments"], whole["memory"]["moments"].get<double>() / 10);
+  EXPECT_LT(adapted["memory"]["gradients"], whole["memory"]["gradients"].get<double>() / 10);
+  EXPECT_LT(adapted["memory"]["activations"], whole["memory"]["activations"]);
+  // One copy of the base, in two bytes.
+  const double base = adapted["memory"]["frozen"];
+  EXPECT_LT(base, whole["memory"]["masters"].get<double>() * 0.55);
+  EXPECT_EQ(whole["memory"]["frozen"], 0);
+}
+
+TEST_F(Adapter, WrongSettingsAreErrorsThatNameTheCure) {
+  const std::string set = "train run.toml --out x --set adapter.";
+  EXPECT_TRUE(has(refusal(set + "target=*.q_prj"), "did you mean \"*.q_proj\"?"));
+  EXPECT_TRUE(has(refusal(set + "target=lm_head"), "matches no linear layer of this llama model"));
+  EXPECT_TRUE(has(refusal(set + "rank=17"), "rank 17 is larger than model.layers.0.self_attn.v_proj"));
+  EXPECT_TRUE(has(refusal(set + "rank=0"), "must be"));
+  EXPECT_TRUE(has(refusal(set + "base=int8"), "is not available in this version"));
+  EXPECT_TRUE(has(refusal(set + "kind=none"), "set adapter.kind = \"lora\""));
+  EXPECT_TRUE(
+      has(refusal("train run.toml --out x --set 'model.path=' --set model.config=b/model/config.json"),
+          "has no weights to adapt"));
+  EXPECT_TRUE(has(refusal("generate b/model --adapter b --prompt a"), "is not an adapter"));
+}
+
+TEST_F(Adapter, OnlyItsOwnParametersBelongToGroupsAndRulesApplyToIt) {
+  put_run("", "[[optimizer.group]]\nmatch = \"*.lora_A\"\nfreeze = true\n");
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  ASSERT_EQ(train("s", "--set run.seed=1 --set optimizer.lr=1e-3").code, 0);
+  const io::SafetensorsReader one(folder / "r/adapter/adapter_model.safetensors"),
+      other(folder / "s/adapter/adapter_model.safetensors");
+  for (const io::TensorInfo& t : one.tensors()) {
+    std::vector<std::byte> a(t.end - t.begin), b(t.end - t.begin);
+    one.read(t, a);
+    other.read(*other.find(t.name), b);
+    EXPECT_EQ(a == b, has(t.name, "lora_A")) << t.name << ": frozen at its start";
+  }
+  put_run("", "[[optimizer.group]]\nmatch = \"*.o_proj\"\nlr_scale = 2.0\n");
+  EXPECT_TRUE(has(refusal("train run.toml --out x"), "matches no parameter"));
+  put_run("");
+  const Result r = mantissa(folder, "explain run.toml --precision bf16-mixed --rule '*.lora_A: compute=f32'");
+  EXPECT_TRUE(has(r.out, "--rule 1")) << r.err;
+}
+
+}  // namespace
+}  // namespace mantissa
