@@ -181,6 +181,23 @@ TEST_P(GgufLogits, ReadMatricesInTheirBlocks) {
   }
 }
 
+TEST_F(GgufWeights, StreamsAreChosenByTheMemoryOfTheBlocks) {
+  write_both(convert::small_models().front().config, TensorType::q4_0);
+  const precision::Policy policy = precision::Policy::parse("32-true");
+  const runtime::Device& device = mantissa::testing::plain_device();
+  const auto four = rollout::compile_decode(source().config, policy, 64, device, 4);
+  const std::size_t needed = read_bytes(*four, source()).all + four->memory.arena();
+  ASSERT_LT(needed, read_bytes(*four, converted()).all + four->memory.arena());
+  const auto streams = [&](std::size_t bytes, const ModelSource& model) {
+    const auto program = rollout::compile_decode_within(bytes, model, policy, 64, 4, device);
+    return program->buffer(program->required("rows")).shape.count();
+  };
+  EXPECT_EQ(streams(needed, source()), 4);
+  EXPECT_EQ(streams(needed - 1, source()), 2);
+  EXPECT_LT(streams(needed, converted()), 4) << "its weights are dense";
+  EXPECT_EQ(streams(1, source()), 1) << "at least one";
+}
+
 TEST_F(GgufWeights, ThatTrainStartFromDequantisedValuesWithANote) {
   write_both(convert::small_models().front().config, TensorType::q4_1);
   const ModelSource model = source();

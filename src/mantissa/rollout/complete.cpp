@@ -33,9 +33,10 @@ std::vector<Generation> complete_together(const weights::ModelSource& source, co
   std::size_t longest = 0;
   for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
   auto program =
-      compile_decode_within(runtime::machine_memory_bytes(), source.config, policy,
-                            static_cast<std::int64_t>(longest) + options.max_new_tokens, device,
-                            std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams));
+      compile_decode_within(runtime::machine_memory_bytes(), source, policy,
+                            static_cast<std::int64_t>(longest) + options.max_new_tokens,
+                            std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams),
+                            device);
   plan::check_rules(*program);
   runtime::Session session = weights::open_session(std::move(program), source, device);
   return generate(session, source.config, requests, options);
@@ -75,6 +76,18 @@ std::vector<std::int32_t> stop_ids(const weights::ModelSource& source) {
     if (!ids.empty()) return ids;
   }
   return ids_in(source.config.source);
+}
+
+std::shared_ptr<const plan::Program> compile_decode_within(std::size_t bytes,
+                                                           const weights::ModelSource& source,
+                                                           const precision::Policy& policy,
+                                                           std::int64_t capacity, std::int64_t streams,
+                                                           const runtime::Device& device) {
+  for (;; streams /= 2) {
+    auto program = compile_decode(source.config, policy, capacity, device, streams);
+    if (streams == 1 || weights::read_bytes(*program, source).all + program->memory.arena() <= bytes)
+      return program;
+  }
 }
 
 std::vector<Generation> complete(const weights::ModelSource& source, const precision::Policy& policy,

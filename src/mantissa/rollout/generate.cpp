@@ -180,16 +180,6 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
   return runtime::compile(model::build_decode(config, tokens, streams, capacity), policy, options, device);
 }
 
-std::shared_ptr<const plan::Program> compile_decode_within(
-    std::size_t bytes, const model::ModelConfig& config, const precision::Policy& policy,
-    std::int64_t capacity, const runtime::Device& device, std::int64_t streams) {
-  for (;; streams /= 2) {
-    auto program = compile_decode(config, policy, capacity, device, streams);
-    if (streams == 1 || runtime::read_weight_bytes(*program) + program->memory.arena() <= bytes)
-      return program;
-  }
-}
-
 std::vector<Generation> generate(runtime::Session& session, const model::ModelConfig& config,
                                  std::span<const Request> requests, const GenerateOptions& options) {
   check(options.sampling);

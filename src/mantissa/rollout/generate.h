@@ -51,12 +51,6 @@ std::shared_ptr<const plan::Program> compile_decode(const model::ModelConfig& co
                                                     const precision::Policy& policy, std::int64_t capacity,
                                                     const runtime::Device& device, std::int64_t streams = 1);
 
-/// Returns compile_decode() for as many sequences, up to `streams`, as fit `bytes` with the weights, at least
-/// one.
-std::shared_ptr<const plan::Program> compile_decode_within(
-    std::size_t bytes, const model::ModelConfig& config, const precision::Policy& policy,
-    std::int64_t capacity, const runtime::Device& device, std::int64_t streams);
-
 /// Continues the prompt of each request and returns the results in the order of the requests. `session` runs
 /// the program of compile_decode(). It decodes as many sequences at once as the program has slots; when one
 /// ends, the next takes its slot. The result of a request does not depend on the others. Throws ConfigError

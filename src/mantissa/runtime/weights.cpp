@@ -61,13 +61,6 @@ const plan::ScaleSlot* scale_of(const plan::Program& program, const plan::Buffer
 
 }  // namespace
 
-std::size_t read_weight_bytes(const plan::Program& program) {
-  const std::vector<bool> read = read_weights(program);
-  std::size_t bytes = 0;
-  for (std::size_t b = 0; b < read.size(); ++b) bytes += read[b] ? aligned(program.buffers[b].bytes) : 0;
-  return bytes;
-}
-
 std::vector<QuantisedReads> quantised_reads(const plan::Program& program) {
   std::vector<QuantisedReads> reads(program.buffers.size(), {true, true});
   const auto refuse = [&](BufferId id) {

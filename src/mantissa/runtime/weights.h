@@ -24,10 +24,6 @@ std::vector<bool> read_weights(const plan::Program& program);
 /// reads, and all of parameters that are not fixed.
 std::vector<bool> held_weights(const plan::Program& program);
 
-/// Returns the bytes of the masters and copies that the program's steps read: the weights of a program that
-/// does not train.
-std::size_t read_weight_bytes(const plan::Program& program);
-
 /// Returns for each buffer whether it is a weight that all steps can read in quantised blocks. `transposed`
 /// says whether rows of blocks may be its columns.
 struct QuantisedReads {
