@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -18,42 +19,42 @@ std::int32_t most_likely(std::span<const T> logits) {
   return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-/// The ids by decreasing logit, equal ones by increasing id. Sorts only as many as are asked for.
+/// The ids by decreasing logit, equal ones by increasing id. Sorts only those above a limit, which decreases
+/// until as many ids are sorted as are asked for: a text's next token usually has few candidates.
 template <class T>
 class Ranking {
  public:
-  explicit Ranking(std::span<const T> logits) : logits_(logits), order_(logits.size()) {
-    std::iota(order_.begin(), order_.end(), 0);
-  }
+  /// The first limit is `margin` below the largest logit.
+  Ranking(std::span<const T> logits, double margin)
+      : logits_(logits), max_(*std::max_element(logits.begin(), logits.end())), margin_(margin) {}
 
+  T max() const { return max_; }
   /// Returns the id with rank `i`, from 0.
   std::int32_t operator[](std::size_t i) {
-    while (sorted_ <= i) sort_more();
+    while (order_.size() <= i) sort_more();
     return order_[i];
   }
   T logit(std::size_t i) { return logits_[static_cast<std::size_t>((*this)[i])]; }
 
  private:
   void sort_more() {
-    constexpr std::size_t kFirst = 64, kMostOfAHeap = 4096;
-    const std::size_t end = std::min(order_.size(), sorted_ == 0 ? kFirst : 4 * sorted_);
-    const auto at = [&](std::size_t i) { return order_.begin() + static_cast<std::ptrdiff_t>(i); };
-    const auto more_likely = [&](std::int32_t a, std::int32_t b) {
-      const T x = logits_[static_cast<std::size_t>(a)], y = logits_[static_cast<std::size_t>(b)];
-      return x != y ? x > y : a < b;
-    };
-    if (end > kMostOfAHeap) {
-      std::sort(at(sorted_), order_.end(), more_likely);
-      sorted_ = order_.size();
-    } else {
-      std::partial_sort(at(sorted_), at(end), order_.end(), more_likely);
-      sorted_ = end;
+    const double above = limit_;
+    limit_ = static_cast<double>(max_) - margin_;
+    margin_ *= 2;
+    const std::size_t sorted = order_.size();
+    for (std::size_t id = 0; id < logits_.size(); ++id) {
+      const auto logit = static_cast<double>(logits_[id]);
+      if (logit >= limit_ && logit < above) order_.push_back(static_cast<std::int32_t>(id));
     }
+    std::ranges::stable_sort(order_.begin() + static_cast<std::ptrdiff_t>(sorted), order_.end(), {},
+                             [&](std::int32_t id) { return -logits_[static_cast<std::size_t>(id)]; });
   }
 
   std::span<const T> logits_;
-  std::vector<std::int32_t> order_;
-  std::size_t sorted_ = 0;
+  T max_;
+  double margin_;
+  double limit_ = std::numeric_limits<double>::infinity();  // of the sorted ids
+  std::vector<std::int32_t> order_;                         // the sorted ids
 };
 
 template <class T>
@@ -62,8 +63,8 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
   if (o.temperature == 0) return most_likely(logits);
   const std::size_t candidates =
       o.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(o.top_k)) : logits.size();
-  Ranking<T> ranked(logits);
-  const double max = static_cast<double>(ranked.logit(0));
+  Ranking<T> ranked(logits, 4 * o.temperature);  // ids with at least e⁻⁴ of the largest probability
+  const auto max = static_cast<double>(ranked.max());
   const auto weight = [&](T logit) { return std::exp((static_cast<double>(logit) - max) / o.temperature); };
   double total = 0;
   if (candidates < logits.size()) {

@@ -63,7 +63,7 @@ class ThinRun {
         }
       }
     }
-    const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    const std::size_t columns = TileColumns();
     const std::size_t tasks = gemm_plan::ceil_div(n_, columns);
     parallel_for(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
       RunTile(static_cast<std::size_t>(task) * columns, columns, thread);
@@ -114,6 +114,14 @@ class ThinRun {
     const bool two = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
                      IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
     return (two ? 2 : 1) * kThinColumns<T>;
+  }
+
+  /// Returns the columns of one task: few, because threads that end at different times wait for each other
+  /// after every product.
+  std::size_t TileColumns() const {
+    constexpr std::size_t kLeast = 2 * kThinColumns<T>, kTasks = 8;  // of each thread
+    const std::size_t wanted = n_ / (kTasks * static_cast<std::size_t>(ctx_.threads));
+    return ctx_.threads == 1 ? kColumns : std::clamp(wanted / kLeast * kLeast, kLeast, kColumns);
   }
 
   /// Computes the tile of `width` columns from `column` on.
