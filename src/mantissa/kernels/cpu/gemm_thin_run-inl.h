@@ -20,6 +20,7 @@
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
+#include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/guard_count.h"
 
@@ -65,7 +66,7 @@ class ThinRun {
     }
     const std::size_t columns = TileColumns();
     const std::size_t tasks = gemm_plan::ceil_div(n_, columns);
-    parallel_for(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
+    for_each_in_order(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
       RunTile(static_cast<std::size_t>(task) * columns, columns, thread);
     });
   }
@@ -128,20 +129,17 @@ class ThinRun {
   void RunTile(std::size_t column, std::size_t width, int thread) const {
     const GuardTask counts;
     const std::size_t columns = std::min(width, n_ - column);
-    const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
     const std::size_t together = Together();
     const auto whole = [&](std::size_t first) { return first + together <= n_; };
     std::size_t& asked = asked_[static_cast<std::size_t>(thread)];
     if (column != asked && whole(column)) AskForColumns(b_, column, together);
-    asked = column + stride;
+    asked = column + width;
     T* sums = Sums(thread);
     for (std::size_t j = 0, count = 0; j < columns; j += count) {
       count = columns - j < together ? std::min(kThinColumns<T>, columns - j) : together;
-      // The next tile of this thread follows if all threads are equally fast.
-      const std::size_t next = j + count < columns ? column + j + count : column + stride;
       gemm_plan::Blocks walk = Walk();
       for (gemm_plan::Block b; walk.next(b);)
-        Multiply(column + j, count, b, whole(next) ? next : column + j, sums + j);
+        Multiply(column + j, count, b, whole(column + j + count) ? column + j + count : column + j, sums + j);
     }
     for (std::size_t i = 0; i < m_; ++i) {
       epilogue_.Unscale(sums + i * kColumns, columns);
