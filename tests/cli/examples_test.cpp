@@ -33,7 +33,8 @@ class Examples : public ::testing::TestWithParam<Example> {
     std::string alpaca, orca;
     for (int i = 0; i < 40; ++i) {
       const std::string n = std::to_string(i);
-      alpaca += json{{"instruction", "Add one."}, {"input", n}, {"output", std::to_string(i + 1)}}.dump() + "\n";
+      alpaca +=
+          json{{"instruction", "Add one."}, {"input", n}, {"output", std::to_string(i + 1)}}.dump() + "\n";
       orca += json{{"question", "What is " + n + "?"}, {"response", "A number."}}.dump() + "\n";
     }
     write(folder_ / "alpaca.jsonl", alpaca);
@@ -45,10 +46,13 @@ class Examples : public ::testing::TestWithParam<Example> {
 
 TEST_P(Examples, Runs) {
   const Example& e = GetParam();
-  std::string command = std::string("train " MANTISSA_SOURCE_DIR "/examples/") + e.name + ".toml --out r --quiet " + e.settings;
+  std::string command =
+      std::string("train " MANTISSA_SOURCE_DIR "/examples/") + e.name + ".toml --out r --quiet " + e.settings;
   if (*e.rows != '\0') {
-    command += std::string(" --set model.path=b/model --set data.tokenizer=byte --set data.template=chatml "
-                           "--set data.source=") + e.rows;
+    command += std::string(
+                   " --set model.path=b/model --set data.tokenizer=byte --set data.template=chatml "
+                   "--set data.source=") +
+               e.rows;
   }
   const Result r = mantissa(folder_, command);
   ASSERT_EQ(r.code, 0) << r.err;

@@ -1,4 +1,5 @@
-// Knights-and-Knaves puzzles of files and of the generator: which are asked, with which prompt, and the scores.
+// Knights-and-Knaves puzzles of files and of the generator: which are asked, with which prompt, and the
+// scores.
 #include "mantissa/eval/puzzles.h"
 
 #include <gtest/gtest.h>
@@ -18,8 +19,8 @@ using text::has;
 /// Returns a line of puzzles of `people` people; `number` is in its prompt.
 std::string puzzle_line(int people, int number) {
   nlohmann::ordered_json row;
-  row["prompt"] = "<|im_start|>user\nPuzzle " + std::to_string(number) +
-                  "?<|im_end|>\n<|im_start|>assistant\n<think>";
+  row["prompt"] =
+      "<|im_start|>user\nPuzzle " + std::to_string(number) + "?<|im_end|>\n<|im_start|>assistant\n<think>";
   std::string solution;
   for (int i = 0; i < people; ++i) {
     row["names"].push_back("N" + std::to_string(i));
@@ -59,7 +60,10 @@ TEST_F(PuzzlesOfFiles, RefuseARowThatIsNotOne) {
       files.write("o.jsonl", puzzle_line(2, 0) + "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
   EXPECT_TRUE(holds_puzzles({path}));
   EXPECT_FALSE(holds_puzzles({files.write("t.txt", "a")}));
-  EXPECT_TRUE(has(error_of<FileError>([&] { read_puzzles({other}, {5, 0, 8}); }), "o.jsonl:2: the row is not"));
+  EXPECT_TRUE(has(error_of<FileError>([&] {
+                    read_puzzles({other}, {5, 0, 8});
+                  }),
+                  "o.jsonl:2: the row is not"));
 }
 
 TEST_F(PuzzlesOfFiles, AreAskedUnderATemplateOrAsTheyAre) {
@@ -83,8 +87,7 @@ TEST_F(PuzzlesOfFiles, AreAnsweredAndScored) {
   f.people_max = 4;
   f.longest_answer = 8;
   f.chat_template = "chatml";
-  const Evaluation e =
-      evaluate_model(source, precision::Policy::parse("bf16-mixed"), f, best_device());
+  const Evaluation e = evaluate_model(source, precision::Policy::parse("bf16-mixed"), f, best_device());
   ASSERT_EQ(e.puzzles.answers.size(), 4U) << "no more have at most four people";
   EXPECT_EQ(e.puzzles.accuracy(), 0) << "a random model knows nothing";
   EXPECT_EQ(e.puzzles.answers[0].text.substr(0, 7), "<think>") << "the answer includes what the prompt began";
@@ -109,9 +112,8 @@ TEST_F(PuzzlesOfFiles, NeedPositionsForAnAnswer) {
   f.sequence_length = 32;
   const weights::ModelSource small = tiny_model({{"max_position_embeddings", 40}});
   f.chat_template = "none";
-  EXPECT_TRUE(has(error_of<ConfigError>([&] {
-                    evaluate_model(small, precision::Policy::parse("32-true"), f, best_device());
-                  }),
+  EXPECT_TRUE(has(error_of<ConfigError>(
+                      [&] { evaluate_model(small, precision::Policy::parse("32-true"), f, best_device()); }),
                   "the model only 40 positions"));
 }
 

@@ -122,13 +122,15 @@ class Subject {
     }
     const bool generated = options_.data == std::vector<std::string>{"kk"};
     if (generated || a.has("--puzzles")) options_.puzzles = puzzles_;
-    if (options_.puzzles > 0 && options_.data.empty()) throw ConfigError("--puzzles: requires --data FILES (or kk)");
+    if (options_.puzzles > 0 && options_.data.empty())
+      throw ConfigError("--puzzles: requires --data FILES (or kk)");
     constexpr int kMostPeople = 1000;  // of a file; the generator refuses its own
     if (a.has("--people-min"))
       options_.people_min = static_cast<int>(a.integer("--people-min", 1, generated ? 8 : kMostPeople));
     if (a.has("--people-max"))
       options_.people_max = static_cast<int>(a.integer("--people-max", 1, generated ? 8 : kMostPeople));
-    if (a.has("--max-new-tokens")) options_.longest_answer = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
+    if (a.has("--max-new-tokens"))
+      options_.longest_answer = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
     options_.last_words = a.text("--last-word");
     options_.multiple_choice = a.text("--multiple-choice");
     if (a.has("--window")) {

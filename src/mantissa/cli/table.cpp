@@ -109,7 +109,8 @@ const std::vector<Option>& option_rows() {
       {"--page", one, "FILE", "", "write the heat map of --needle as HTML", "eval"},
       {"--puzzles", one, "N", "20",
        "puzzles to answer: held-out ones (kk), or rows of Logic-RL in the files, if N is given", "eval"},
-      {"--people-min", one, "N", "", "fewest people in these puzzles, for a model; default: 2 for kk", "eval"},
+      {"--people-min", one, "N", "", "fewest people in these puzzles, for a model; default: 2 for kk",
+       "eval"},
       {"--people-max", one, "N", "", "most people in these puzzles, for a model; default: 3 for kk", "eval"},
       {"--max-new-tokens", one, "N", "768", "largest number of tokens of an answer to a puzzle", "eval"},
       // trace

@@ -35,10 +35,6 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
 
 constexpr const char* kPuzzles = "the puzzles of kk";
 
-bool is_puzzles(const config::RunConfig& config) {
-  return names_puzzles(config.data.source);
-}
-
 /// Returns the ids of the puzzles with their documents.
 text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelConfig& model,
                            const tokenizer::Tokenizer& tokenizer) {
@@ -56,8 +52,8 @@ text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelCo
 /// Returns true if any data of the config are text.
 bool reads_text(const config::RunConfig& config) {
   const std::vector<std::string>& held_out = config.data.validation.files;
-  return is_puzzles(config) || text::holds_text(config.data.source, config.data.format) ||
-         (!held_out.empty() && text::holds_text(held_out, config.data.format));
+  return holds_text(config.data.source, config.data.format) ||
+         (!held_out.empty() && holds_text(held_out, config.data.format));
 }
 
 /// Returns the rows of the files, or of the puzzles.
@@ -339,9 +335,8 @@ text::StepData encoded_answers(const weights::ModelSource& source, const std::st
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                            const std::string& template_name, std::int64_t sequence_length,
                            std::vector<std::string>& notes) {
-  return encoded_answers(source, files.front(), template_name, sequence_length, notes, [&](SftEncoder& e) {
-    return encode_all(e, files, held_out_puzzles());
-  });
+  return encoded_answers(source, files.front(), template_name, sequence_length, notes,
+                         [&](SftEncoder& e) { return encode_all(e, files, held_out_puzzles()); });
 }
 
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,

@@ -151,9 +151,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (answers) {
     std::vector<std::string> notes;
     const text::StepData rows =
-        puzzles.empty()
-            ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
-            : data::answer_rows(source, puzzles, files.names.front(), chat_template, files.sequence_length, notes);
+        puzzles.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
+                        : data::answer_rows(source, puzzles, files.names.front(), chat_template,
+                                            files.sequence_length, notes);
     e = loss_over(source, policy, rows, nullptr, device, stop);
     e.notes = std::move(notes);
   } else if (!files.names.empty()) {
@@ -170,10 +170,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
     add_last_words(source, policy, files.passages, passages, device, stop, e);
   if (!questions.empty() && !e.interrupted)
     add_choices(source, policy, files.choices, questions, device, stop, e);
-  if (!puzzles.empty() && !e.interrupted)
-    {
-    add_puzzles(source, policy, puzzles, PuzzleFormat(source, chat_template), files.longest_answer, device, stop,
-                e);
+  if (!puzzles.empty() && !e.interrupted) {
+    add_puzzles(source, policy, puzzles, PuzzleFormat(source, chat_template), files.longest_answer, device,
+                stop, e);
   }
   return e;
 }
@@ -198,12 +197,12 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device),
                        device);
-  const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
+  const bool from_source = !memory.any(), kk = from_source && data::has_puzzles(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
-  const bool text = kk || (from_source && text::holds_text(run.data.source, run.data.format));
+  const bool text = from_source && data::holds_text(run.data.source, run.data.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? data::tokenizer_of(run, source.config) : nullptr;
   // Use the policy of the run's last step, under which its last loss was measured.

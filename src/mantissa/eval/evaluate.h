@@ -60,7 +60,7 @@ struct Files {
   /// tokens; each token is predicted once, by the first window with tokens before it.
   std::int64_t window = 0;
   std::int64_t stride = 0;
-  int people_min = 0, people_max = 0;  // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
+  int people_min = 0, people_max = 0;            // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
   std::int64_t longest_answer = kLongestAnswer;  // tokens of an answer to a puzzle
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,

@@ -79,9 +79,8 @@ std::vector<std::int32_t> PuzzleFormat::ends() const {
 }
 
 std::string PuzzleFormat::text(std::vector<std::int32_t> ids) const {
-  std::erase_if(ids, [&](std::int32_t id) {
-    return !tokenizer().known(id) || (format_ && tokenizer().special(id));
-  });
+  std::erase_if(
+      ids, [&](std::int32_t id) { return !tokenizer().known(id) || (format_ && tokenizer().special(id)); });
   return tokenizer().decode(ids);
 }
 
@@ -123,10 +122,11 @@ std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& fil
   std::map<std::int64_t, std::vector<PlacedConversation>> by_people;
   data::for_each_conversation(files, {}, [&](PlacedConversation row) {
     if (!row.row.puzzle) {
-      throw FileError(fmt::format(
-          "{}: the row is not a puzzle: it has no \"solution_text_format\" with \"prompt\" or \"quiz\", or it "
-          "has an answer. Fix: remove --puzzles, or give rows of Logic-RL or of mantissa data kk",
-          row.where));
+      throw FileError(
+          fmt::format("{}: the row is not a puzzle: it has no \"solution_text_format\" with \"prompt\" or "
+                      "\"quiz\", or it "
+                      "has an answer. Fix: remove --puzzles, or give rows of Logic-RL or of mantissa data kk",
+                      row.where));
     }
     const std::int64_t people = row.row.puzzle->people;
     if (people < choice.people_min || people > choice.people_max) return true;
@@ -135,8 +135,9 @@ std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& fil
     return true;
   });
   if (by_people.empty()) {
-    throw ConfigError(fmt::format("{}: no puzzle has {} to {} people. Fix: change --people-min or --people-max",
-                                  files.front(), choice.people_min, choice.people_max));
+    throw ConfigError(
+        fmt::format("{}: no puzzle has {} to {} people. Fix: change --people-min or --people-max",
+                    files.front(), choice.people_min, choice.people_max));
   }
   std::vector<PlacedConversation> chosen;
   for (std::size_t turn = 0; std::ssize(chosen) < choice.count; ++turn) {
@@ -162,10 +163,12 @@ std::vector<PlacedConversation> generated_puzzles(const text::KkOptions& options
 
 PuzzleScores answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
                             const std::vector<PlacedConversation>& puzzles, const PuzzleFormat& format,
-                            std::int64_t longest, const runtime::Device& device, const std::stop_token& stop) {
+                            std::int64_t longest, const runtime::Device& device,
+                            const std::stop_token& stop) {
   constexpr std::int64_t kMostStreams = 16;
   std::vector<rollout::Request> requests;
-  for (const PlacedConversation& p : puzzles) requests.push_back({format.prompt(p, source.config.vocab_size), 0});
+  for (const PlacedConversation& p : puzzles)
+    requests.push_back({format.prompt(p, source.config.vocab_size), 0});
   rollout::GenerateOptions generate;
   generate.max_new_tokens = room_for(requests, puzzles, source.config.max_position_embeddings, longest);
   generate.interrupt = stop;

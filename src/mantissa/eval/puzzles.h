@@ -54,8 +54,8 @@ struct PuzzleChoice {
 /// Returns true if the first row of the first file is a puzzle.
 bool holds_puzzles(const std::vector<std::string>& files);
 
-/// Returns puzzles of the rows of `files`. Throws FileError for a row that is not a puzzle, and ConfigError if
-/// none has so many people.
+/// Returns puzzles of the rows of `files`. Throws FileError for a row that is not a puzzle, and ConfigError
+/// if none has so many people.
 std::vector<data::PlacedConversation> read_puzzles(const std::vector<std::string>& files,
                                                    const PuzzleChoice& choice);
 /// Returns generated puzzles.
