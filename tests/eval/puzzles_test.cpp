@@ -58,8 +58,6 @@ TEST_F(PuzzlesOfFiles, AreTheFirstOfEachNumberOfPeopleInEqualShares) {
 TEST_F(PuzzlesOfFiles, RefuseARowThatIsNotOne) {
   const std::string other =
       files.write("o.jsonl", puzzle_line(2, 0) + "{\"prompt\": \"a\", \"completion\": \"b\"}\n");
-  EXPECT_TRUE(holds_puzzles({path}));
-  EXPECT_FALSE(holds_puzzles({files.write("t.txt", "a")}));
   EXPECT_TRUE(has(error_of<FileError>([&] {
                     read_puzzles({other}, {5, 0, 8});
                   }),

@@ -10,9 +10,6 @@
 #include "mantissa/rollout/complete.h"
 #include "mantissa/text/kk_reward.h"
 #include "mantissa/text/known_ids.h"
-#include "mantissa/text/logic_rl.h"
-#include "mantissa/text/readers.h"
-#include "mantissa/text/sources.h"
 
 namespace mantissa::eval {
 namespace {
@@ -104,17 +101,6 @@ std::vector<PeopleScore> PuzzleScores::by_people() const {
   std::vector<PeopleScore> all;
   for (const auto& [people, score] : scores) all.push_back(score);
   return all;
-}
-
-bool holds_puzzles(const std::vector<std::string>& files) {
-  const std::string first = text::expand_files(files).front();
-  if (!text::is_jsonl(first)) return false;
-  bool found = false;
-  text::read_json_lines(first, [&](const nlohmann::ordered_json& row, std::int64_t) {
-    found = text::is_logic_rl(row);
-    return false;
-  });
-  return found;
 }
 
 std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& files,

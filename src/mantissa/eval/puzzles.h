@@ -51,9 +51,6 @@ struct PuzzleChoice {
   std::int64_t people_min = 2, people_max = 8;
 };
 
-/// Returns true if the first row of the first file is a puzzle.
-bool holds_puzzles(const std::vector<std::string>& files);
-
 /// Returns puzzles of the rows of `files`. Throws FileError for a row that is not a puzzle, and ConfigError
 /// if none has so many people.
 std::vector<data::PlacedConversation> read_puzzles(const std::vector<std::string>& files,
