@@ -70,7 +70,7 @@ std::vector<Option> fixed_table() {
       {"data",
        "source",
        [](RunConfig& c) -> Slot { return &c.data.source; },
-       "\"kk\" (Knights-and-Knaves puzzles), or files and globs",
+       "\"kk\" (Knights-and-Knaves puzzles), or files and globs; \"kk\" among files requires data.weights",
        {},
        {"kk"},
        {},
