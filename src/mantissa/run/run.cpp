@@ -7,7 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
@@ -92,7 +94,7 @@ class Run {
     const io::StateReader state(chosen->path);
     changes_ = state.header().changes;
     if (const std::optional<std::string> change =
-            train::resumed_change(state.header(), config_, model_json(trainer_)))
+            train::resumed_change(state.header(), config_, model_json(trainer_, chosen->step)))
       changes_.push_back(*change);
     restore(trainer_, state, chosen->path);
     last_loss_ = state.header().loss;
@@ -104,7 +106,7 @@ class Run {
     // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     const explain::Explained plan =
-        explain::describe_training(config_, trainer_.model(), trainer_.program(), trainer_.memory(),
+        explain::describe_training(config_, trainer_.source().config, trainer_.parts(), trainer_.part(), trainer_.memory(),
                                    trainer_.machine(), trainer_.device(), told_);
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
@@ -171,6 +173,7 @@ class Run {
     // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
+      if (result.steps_here == 0 || begins_stage()) tell_stage();
       const std::optional<train::StepReport> r = advance_or_save(journal);
       if (!r) break;
       // A first batch that is skipped has no loss.
@@ -206,6 +209,22 @@ class Run {
     result.policy = config_.policy.line();
     if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
     return result;
+  }
+
+  bool begins_stage() const {
+    return trainer_.step() == config::first_step(config_, config::stage_at(config_, trainer_.step()));
+  }
+
+  /// Notes the stage of the next step, if the run has stages.
+  void tell_stage() const {
+    if (config_.run.stages.empty()) return;
+    const std::size_t number = config::stage_at(config_, trainer_.step());
+    const config::Stage& stage = config_.run.stages[number];
+    const std::int64_t first = config::first_step(config_, number);
+    tell(fmt::format("stage {} of {}: steps {} to {}, {} of {} tokens{}", number + 1, config_.run.stages.size(),
+                     first + 1, first + stage.steps, counted(stage.global_batch_size, "sequence"),
+                     stage.sequence_length,
+                     stage.rope_theta ? fmt::format(", rope_theta {:g}", *stage.rope_theta) : ""));
   }
 
   /// Returns true if a state is due after `step`. The last step is handled separately.
