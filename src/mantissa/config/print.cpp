@@ -103,10 +103,11 @@ void add_groups(std::vector<OptionInfo>& all) {
 }
 
 void add_stages(std::vector<OptionInfo>& all) {
-  all.push_back({"run", "stage", "tables", "[]",
-                 "[[run.stage]], consecutive parts of the run with steps, sequence_length, rope_theta, lr, "
-                 "warmup_steps, global_batch_size, micro_batch_size and source; an omitted key has the value of its "
-                 "section"});
+  all.push_back(
+      {"run", "stage", "tables", "[]",
+       "[[run.stage]], consecutive parts of the run with steps, sequence_length, rope_theta, lr, "
+       "warmup_steps, global_batch_size, micro_batch_size and source; an omitted key has the value of its "
+       "section"});
 }
 
 void add_precision(std::vector<OptionInfo>& all) {

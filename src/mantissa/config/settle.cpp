@@ -30,7 +30,8 @@ void check_present(const RunConfig& config, const Entries& entries) {
   if (config.model.path.empty() && config.model.config.empty() && config.model.fields.empty()) {
     missing("model", "set path, config, or fields of config.json (hidden_size = 256, …) under [model]");
   }
-  if (config.data.source.empty() && !staged) missing("data.source", "set source = \"kk\", or files, under [data]");
+  if (config.data.source.empty() && !staged)
+    missing("data.source", "set source = \"kk\", or files, under [data]");
 }
 
 /// Returns true if the directory of the config's model has a tokenizer file, or if the model is a file, which

@@ -22,21 +22,22 @@ class StageReader {
  public:
   StageReader(const Entry& entry, const toml::table& table, std::size_t number)
       : entry_(entry), table_(table), number_(number) {
-    static const std::vector<std::string> kKeys = {"steps",         "sequence_length",   "rope_theta",
-                                                   "lr",            "global_batch_size", "micro_batch_size",
-                                                   "warmup_steps",  "source"};
+    static const std::vector<std::string> kKeys = {
+        "steps",        "sequence_length", "rope_theta", "lr", "global_batch_size", "micro_batch_size",
+        "warmup_steps", "source"};
     for (const auto& [name, node] : table_) {
       const std::string key(name.str());
       if (std::ranges::find(kKeys, key) != kKeys.end()) continue;
-      fail(node, fmt::format("unknown key {} of a stage{} (keys: {})", in_quotes(key), did_you_mean(key, kKeys),
-                             list_of(kKeys)));
+      fail(node, fmt::format("unknown key {} of a stage{} (keys: {})", in_quotes(key),
+                             did_you_mean(key, kKeys), list_of(kKeys)));
     }
   }
 
   bool has(std::string_view key) const { return table_.contains(key); }
 
   /// Returns a whole number in the range of the option `section`.`key`, or `fallback` without the key.
-  std::int64_t whole(std::string_view key, std::string_view section, std::optional<std::int64_t> fallback) const {
+  std::int64_t whole(std::string_view key, std::string_view section,
+                     std::optional<std::int64_t> fallback) const {
     const toml::node* node = find(key);
     if (node == nullptr) {
       if (!fallback) fail(table_, fmt::format("{} is missing", key));
@@ -46,8 +47,8 @@ class StageReader {
     const auto* value = node->as_integer();
     if (value == nullptr || static_cast<double>(value->get()) < range.min ||
         static_cast<double>(value->get()) > range.max) {
-      fail(*node, fmt::format("{} = {}: must be a whole number from {:.0f} to {:.0f}", key, shown(*node), range.min,
-                              range.max));
+      fail(*node, fmt::format("{} = {}: must be a whole number from {:.0f} to {:.0f}", key, shown(*node),
+                              range.min, range.max));
     }
     return value->get();
   }
@@ -94,9 +95,10 @@ class StageReader {
 
   [[noreturn]] void fail(const toml::node& node, std::string_view why) const {
     const auto line = node.source().begin.line;
-    const std::string where = entry_.raw.empty() && line > 0
-                                  ? fmt::format("{}:{}", entry_.where.substr(0, entry_.where.rfind(':')), line)
-                                  : entry_.where;
+    const std::string where =
+        entry_.raw.empty() && line > 0
+            ? fmt::format("{}:{}", entry_.where.substr(0, entry_.where.rfind(':')), line)
+            : entry_.where;
     throw ConfigError(fmt::format("{}: run.stage {}: {}", where, number_, why));
   }
   [[noreturn]] void fail(std::string_view why) const { fail(table_, why); }
@@ -125,7 +127,8 @@ std::int64_t micro_batch_of(std::int64_t rows, std::int64_t leaf, std::int64_t l
   return best;
 }
 
-void settle_batch(Stage& stage, const StageReader& reader, const RunConfig& config) {
+/// `tokens` are those of a micro-batch of the first stage; 0 in that stage.
+void settle_batch(Stage& stage, const StageReader& reader, const RunConfig& config, std::int64_t tokens) {
   const BatchSection& batch = config.batch;
   stage.global_batch_size = reader.whole("global_batch_size", "batch", batch.global_batch_size);
   if (stage.global_batch_size % (batch.shards * batch.leaf) != 0) {
@@ -133,29 +136,31 @@ void settle_batch(Stage& stage, const StageReader& reader, const RunConfig& conf
                             stage.global_batch_size, batch.shards * batch.leaf));
   }
   const std::int64_t rows = stage.global_batch_size / batch.shards;
-  const std::int64_t tokens = batch.micro_batch_size * config.data.sequence_length;
-  stage.micro_batch_size =
-      reader.whole("micro_batch_size", "batch", micro_batch_of(rows, batch.leaf, stage.sequence_length, tokens));
+  if (tokens == 0) tokens = batch.micro_batch_size * stage.sequence_length;
+  stage.micro_batch_size = reader.whole("micro_batch_size", "batch",
+                                        micro_batch_of(rows, batch.leaf, stage.sequence_length, tokens));
   if (rows % stage.micro_batch_size != 0 || stage.micro_batch_size % batch.leaf != 0) {
-    reader.fail(fmt::format("micro_batch_size = {}: must divide the sequences of a shard, {}, and be a multiple of "
-                            "batch.leaf, {}",
-                            stage.micro_batch_size, rows, batch.leaf));
+    reader.fail(
+        fmt::format("micro_batch_size = {}: must divide the sequences of a shard, {}, and be a multiple of "
+                    "batch.leaf, {}",
+                    stage.micro_batch_size, rows, batch.leaf));
   }
 }
 
-Stage read_stage(const StageReader& reader, const RunConfig& config) {
+Stage read_stage(const StageReader& reader, const RunConfig& config, std::int64_t tokens) {
   Stage stage;
   stage.steps = reader.whole("steps", "run", std::nullopt);
   stage.sequence_length = reader.whole("sequence_length", "data", config.data.sequence_length);
   const auto own = config.model.fields.find(kTheta);
-  stage.rope_theta = reader.theta(stage.sequence_length,
-                                  own == config.model.fields.end() ? nlohmann::json() : *own);
-  settle_batch(stage, reader, config);
+  stage.rope_theta =
+      reader.theta(stage.sequence_length, own == config.model.fields.end() ? nlohmann::json() : *own);
+  settle_batch(stage, reader, config, tokens);
   stage.lr = reader.number("lr", config.optimizer.lr);
   stage.warmup_steps =
       reader.whole("warmup_steps", "schedule", std::min(config.schedule.warmup_steps, stage.steps));
   if (stage.warmup_steps > stage.steps)
-    reader.fail(fmt::format("warmup_steps = {}: must be at most its steps, {}", stage.warmup_steps, stage.steps));
+    reader.fail(
+        fmt::format("warmup_steps = {}: must be at most its steps, {}", stage.warmup_steps, stage.steps));
   stage.source = reader.source(config.data.source);
   if (stage.source.empty()) reader.fail("source is missing; set it here, or for all stages under [data]");
   return stage;
@@ -183,9 +188,11 @@ void check_kinds(const RunConfig& config, const Entry& entry) {
   if (!config.data.weights.empty())
     cannot("stages do not mix sources by data.weights", "remove data.weights");
   if (config.data.packing && config.data.validation.files.empty() && config.data.validation.share > 0) {
-    cannot("with data.packing, rows of other lengths hold other documents, so a share of the rows cannot be held "
-           "out from all stages",
-           "files as data.validation, or data.validation = 0");
+    cannot(
+        "with data.packing, rows of other lengths hold other documents, so a share of the rows cannot be "
+        "held "
+        "out from all stages",
+        "files as data.validation, or data.validation = 0");
   }
 }
 
@@ -196,14 +203,19 @@ void settle_stages(RunConfig& config, const Entries& entries) {
   if (entry == nullptr) return;
   const toml::array* array = entry->value->as_array();
   if (array == nullptr || array->empty())
-    throw ConfigError(fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
+    throw ConfigError(
+        fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
   check_kinds(config, *entry);
   std::size_t number = 0;
+  std::int64_t tokens = 0;
   for (const toml::node& node : *array) {
     const toml::table* table = node.as_table();
     if (table == nullptr)
-      throw ConfigError(fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
-    config.run.stages.push_back(read_stage(StageReader(*entry, *table, ++number), config));
+      throw ConfigError(
+          fmt::format("{}: run.stage: must be tables [[run.stage]], each with steps", entry->where));
+    Stage stage = read_stage(StageReader(*entry, *table, ++number), config, tokens);
+    if (tokens == 0) tokens = stage.micro_batch_size * stage.sequence_length;
+    config.run.stages.push_back(std::move(stage));
   }
   const std::int64_t steps = config.run.steps;
   begin_with_first(config);
@@ -217,11 +229,13 @@ std::string stages_text(const std::vector<Stage>& stages) {
   for (const Stage& stage : stages) {
     std::vector<std::string> files;
     for (const std::string& file : stage.source) files.push_back(toml_text(file));
-    text += fmt::format("\n[[run.stage]]\nsteps = {}\nsequence_length = {}\n", stage.steps, stage.sequence_length);
+    text += fmt::format("\n[[run.stage]]\nsteps = {}\nsequence_length = {}\n", stage.steps,
+                        stage.sequence_length);
     if (stage.rope_theta) text += fmt::format("rope_theta = {}\n", toml_text(*stage.rope_theta));
-    text += fmt::format("global_batch_size = {}\nmicro_batch_size = {}\nlr = {}\nwarmup_steps = {}\nsource = [{}]\n",
-                        stage.global_batch_size, stage.micro_batch_size, toml_text(stage.lr), stage.warmup_steps,
-                        fmt::join(files, ", "));
+    text += fmt::format(
+        "global_batch_size = {}\nmicro_batch_size = {}\nlr = {}\nwarmup_steps = {}\nsource = [{}]\n",
+        stage.global_batch_size, stage.micro_batch_size, toml_text(stage.lr), stage.warmup_steps,
+        fmt::join(files, ", "));
   }
   return text;
 }
@@ -256,9 +270,10 @@ model::ModelConfig stage_model(const RunConfig& config, const model::ModelConfig
   const std::string where = fmt::format("run.stage {}", stage + 1);
   if (model.positions_are_limited) {
     if (own.sequence_length > model.max_position_embeddings) {
-      throw ConfigError(fmt::format("{}: sequence_length = {} exceeds the model's {} learned positions. Fix: a shorter "
-                                    "sequence_length",
-                                    where, own.sequence_length, model.max_position_embeddings));
+      throw ConfigError(
+          fmt::format("{}: sequence_length = {} exceeds the model's {} learned positions. Fix: a shorter "
+                      "sequence_length",
+                      where, own.sequence_length, model.max_position_embeddings));
     }
     if (!own.rope_theta) return model;
   }

@@ -302,7 +302,8 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
                       stage_set(stage, model, memory, options, shared, notes)});
     options.first_sequence += rows;
   }
-  if (config.data.validation.files.empty() && stages.front().set.validation_rows() > 0 && memory.held_out.empty())
+  if (config.data.validation.files.empty() && stages.front().set.validation_rows() > 0 &&
+      memory.held_out.empty())
     hold_out_from_all(stages);
   continue_sources(stages);
   std::vector<text::Dataset> later;

@@ -119,9 +119,9 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
 /// Explains part `part` of a run of `config`, with the memory and the time of all its stages.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
                             std::span<const cost::Part> parts, std::size_t part,
-                            const cost::MemoryForecast& memory,
-                            const cost::Machine& machine, const runtime::Device& device,
-                            const config::Told& told, std::span<const cost::Target> targets = {});
+                            const cost::MemoryForecast& memory, const cost::Machine& machine,
+                            const runtime::Device& device, const config::Told& told,
+                            std::span<const cost::Target> targets = {});
 
 /// Explains the generation of one sequence of up to the model's number of positions. Measures the machine.
 Explained explain_generation(const weights::ModelSource& source, const precision::Policy& policy,

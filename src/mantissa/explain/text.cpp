@@ -109,7 +109,8 @@ std::string time_text(const Explained& e) {
   if (!e.training->stages.empty()) {
     text += " in this stage";
     total = 0;
-    for (const StagePlan& s : e.training->stages) total += s.seconds * static_cast<double>(s.last - s.first + 1);
+    for (const StagePlan& s : e.training->stages)
+      total += s.seconds * static_cast<double>(s.last - s.first + 1);
   }
   if (steps > 1) text += fmt::format(", {} in total", human_seconds(total));
   return text;
@@ -135,14 +136,14 @@ std::string theta_text(const Training& t) {
 /// Returns a table of the stages, or "" without stages.
 std::string stages_text(const Training& t) {
   if (t.stages.empty()) return "";
-  std::string text = fmt::format("stages  {:>9}  {:>7}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}\n", "steps", "tokens",
-                                 "rope_theta", "batch", "lr", "memory", "a step");
+  std::string text = fmt::format("stages  {:>9}  {:>7}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}\n", "steps",
+                                 "tokens", "rope_theta", "batch", "lr", "memory", "a step");
   for (const StagePlan& s : t.stages) {
     text += fmt::format("        {:>9}  {:>7}  {:>10}  {:>5}  {:>8.2g}  {:>9}  {:>9}\n",
                         fmt::format("{}-{}", s.first, s.last), s.sequence_length,
                         s.rope_theta == 0 ? "none" : fmt::format("{:g}", s.rope_theta),
-                        fmt::format("{}×{}", s.global_batch_size / s.micro_batch_size, s.micro_batch_size), s.lr,
-                        bytes_text(s.memory.peak()), human_seconds(s.seconds));
+                        fmt::format("{}×{}", s.global_batch_size / s.micro_batch_size, s.micro_batch_size),
+                        s.lr, bytes_text(s.memory.peak()), human_seconds(s.seconds));
   }
   return text;
 }
@@ -153,8 +154,8 @@ std::string training_head(const Explained& e) {
       static_cast<double>(c.batch.global_batch_size) / static_cast<double>(c.batch.micro_batch_size);
   std::string text =
       fmt::format("{} {} · T={}{} · batch {} = {:.0f}×{} · {}\n", e.model_type, parameters_text(e.parameters),
-                  c.data.sequence_length, theta_text(*e.training), c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size,
-                  optim::find_optimizer(c.optimizer.name).title);
+                  c.data.sequence_length, theta_text(*e.training), c.batch.global_batch_size, micro_batches,
+                  c.batch.micro_batch_size, optim::find_optimizer(c.optimizer.name).title);
   if (const auto& a = e.training->adapter) {
     const std::string ranks = a->smallest_rank == a->largest_rank
                                   ? fmt::format("{}", a->largest_rank)

@@ -37,16 +37,17 @@ nlohmann::json v4_fields(const ModelConfig& model) {
 double lwm_theta(std::int64_t length) {
   const auto stage = std::ranges::lower_bound(kLwmStages, length, {}, &LwmStage::length);
   if (stage != kLwmStages.end()) return stage->theta;
-  throw ConfigError(fmt::format("rope_theta = \"{}\" has no base for {} tokens; its table ends at {}. Fix: a number",
-                                kLwm, length, kLwmStages.back().length));
+  throw ConfigError(
+      fmt::format("rope_theta = \"{}\" has no base for {} tokens; its table ends at {}. Fix: a number", kLwm,
+                  length, kLwmStages.back().length));
 }
 
 ModelConfig with_rope(const ModelConfig& model, double theta, std::int64_t positions,
                       std::string_view where) {
   nlohmann::json fields = v4_fields(model);
   if (!fields.contains(kTheta)) {
-    throw ConfigError(fmt::format("{}: a model of the type {} has no rotary angles. Fix: remove the key", where,
-                                  model.model_type));
+    throw ConfigError(fmt::format("{}: a model of the type {} has no rotary angles. Fix: remove the key",
+                                  where, model.model_type));
   }
   const bool scaled = fields.contains("rope_scaling") && !fields["rope_scaling"].is_null();
   if (scaled && theta != 0 && theta != fields[kTheta].get<double>()) {

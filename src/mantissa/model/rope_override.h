@@ -20,8 +20,7 @@ double lwm_theta(std::int64_t length);
 /// max_position_embeddings (0: its own). `where` names the setting in messages. Throws ConfigError if the
 /// model has no rotary positions, or if the angles are scaled, because their scaling is meant for the model's
 /// own base and positions.
-ModelConfig with_rope(const ModelConfig& model, double theta, std::int64_t positions,
-                      std::string_view where);
+ModelConfig with_rope(const ModelConfig& model, double theta, std::int64_t positions, std::string_view where);
 
 /// Returns the base of the rotary angles of `model`, or 0 if it has none.
 double rope_theta(const ModelConfig& model);

@@ -111,10 +111,10 @@ void Dataset::train_below(std::int64_t end) {
   const std::int64_t train = std::min(source.train, end / options_.sequence_length);
   if (train == source.train) return;
   if (train < 1) {
-    throw ConfigError(
-        fmt::format("{}: before the tokens that a stage holds out are {}, fewer than one sequence of {}. Fix: more "
-                    "data, or files as data.validation",
-                    name_, end, options_.sequence_length));
+    throw ConfigError(fmt::format(
+        "{}: before the tokens that a stage holds out are {}, fewer than one sequence of {}. Fix: more "
+        "data, or files as data.validation",
+        name_, end, options_.sequence_length));
   }
   train_ = source.train = train;
   arrange();
@@ -229,9 +229,8 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
   }
   StepData data = empty_step(count, options_.sequence_length);
   if (!held_out_rows_) {
-    data = rows_of(first, count, &Source::held_out, [](const Source& source) {
-      return source.rows->rows() - source.held_out;
-    });
+    data = rows_of(first, count, &Source::held_out,
+                   [](const Source& source) { return source.rows->rows() - source.held_out; });
   } else {
     for (std::int64_t i = first; i < first + count; ++i) held_out_rows_->append(i, i, data);
   }

@@ -27,7 +27,7 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
-    bool packs = false;  // a batch has packs of consecutive rows instead of rows (row_order.h)
+    bool packs = false;               // a batch has packs of consecutive rows instead of rows (row_order.h)
     std::int64_t first_step = 0;      // of a stage of a run: the steps before it
     std::int64_t first_sequence = 0;  // the rows of all stages before it
   };
@@ -67,9 +67,10 @@ class Dataset {
   /// Returns the number of training rows; 0 with a source.
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
-  /// Returns the rows of attempt `step` (from 1) of its stage, which depend only on the data, the options and the
-  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
-  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
+  /// Returns the rows of attempt `step` (from 1) of its stage, which depend only on the data, the options and
+  /// the arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a
+  /// weight, or if a source returns other than `global_batch_size` rows or a row that does not pass
+  /// check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of those for training, in the order of the data. Throws ConfigError
   /// if they are out of range.
@@ -90,7 +91,7 @@ class Dataset {
     std::shared_ptr<const RowStore> rows;
     std::string name;
     std::int64_t train = 0, held_out = 0;  // the first and the last rows
-    std::int64_t origin = 0;  // number of its first row among those of all sources
+    std::int64_t origin = 0;               // number of its first row among those of all sources
   };
   void check_options() const;
   /// Splits the rows of each source into training and held-out ones.

@@ -159,7 +159,8 @@ class Packed final : public RowStore {
 
 }  // namespace
 
-std::shared_ptr<const RowStore> sequences(std::shared_ptr<const Corpus> corpus, std::int64_t sequence_length) {
+std::shared_ptr<const RowStore> sequences(std::shared_ptr<const Corpus> corpus,
+                                          std::int64_t sequence_length) {
   return std::make_shared<Sequences>(std::move(corpus), sequence_length);
 }
 

@@ -34,8 +34,8 @@ class RowStore {
   virtual std::string shortage(std::int64_t wanted, const std::string& purpose) const = 0;
 };
 
-/// Row j is ids [j·T, j·T + T] with T = `sequence_length`, so neighbours share one id. Several stores may share
-/// a corpus.
+/// Row j is ids [j·T, j·T + T] with T = `sequence_length`, so neighbours share one id. Several stores may
+/// share a corpus.
 std::shared_ptr<const RowStore> sequences(std::shared_ptr<const Corpus> corpus, std::int64_t sequence_length);
 std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_length);
 

@@ -44,7 +44,8 @@ std::vector<config::Stage> stages_of(const config::RunConfig& c) {
 }
 
 bool same_rows(const config::Stage& a, const config::Stage& b) {
-  return a.sequence_length == b.sequence_length && a.global_batch_size == b.global_batch_size && a.source == b.source;
+  return a.sequence_length == b.sequence_length && a.global_batch_size == b.global_batch_size &&
+         a.source == b.source;
 }
 
 /// Returns the changed stages. Throws ConfigError if one that has run, up to step `done`, had other rows or
@@ -59,17 +60,20 @@ std::vector<std::string> changed_stages(const config::RunConfig& before, const c
     const config::Stage* b = s < new_stages.size() ? &new_stages[s] : nullptr;
     const bool ran = first < done && a != nullptr;
     const bool ended = ran && first + a->steps < done;
-    const bool too_short = ran && b != nullptr && first + b->steps < done;
+    const bool too_short = ran && !ended && b != nullptr && first + b->steps < done;
     if (ran && (b == nullptr || !same_rows(*a, *b) || (ended && a->steps != b->steps) || too_short)) {
-      throw ConfigError(fmt::format(
-          "--resume: stage {} of the run has other steps, sequence_length, global_batch_size or source in this config, "
-          "and the state of step {} is in it or after it. Revert the change, or start over with --overwrite or another "
-          "--out",
-          s + 1, done));
+      throw ConfigError(
+          fmt::format("--resume: stage {} of the run has other steps, sequence_length, global_batch_size or "
+                      "source in this config, "
+                      "and the state of step {} is in it or after it. Revert the change, or start over with "
+                      "--overwrite or another "
+                      "--out",
+                      s + 1, done));
     }
     config::Stage unchanged = a == nullptr ? config::Stage{} : *a;
     if (b != nullptr) unchanged.micro_batch_size = b->micro_batch_size;  // changes no bit
-    if (a == nullptr || b == nullptr || unchanged != *b) changes.push_back(fmt::format("stage {} changed", s + 1));
+    if (a == nullptr || b == nullptr || unchanged != *b)
+      changes.push_back(fmt::format("stage {} changed", s + 1));
     if (a != nullptr) first += a->steps;
   }
   return changes;
