@@ -172,6 +172,20 @@ TEST(Stages, AreExplainedWithTheMemoryAndTheTimeOfEach) {
   EXPECT_TRUE(has(plan.text, "stages ")) << plan.text;
 }
 
+TEST(Stages, OfTheExampleRunAtSmallSizes) {
+  const TemporaryFolder folder;
+  const std::filesystem::path example = std::filesystem::path(MANTISSA_SOURCE_DIR) / "examples/lwm-stages.toml";
+  const auto plan = nlohmann::json::parse(explain(Config::load(example)).json);
+  ASSERT_EQ(plan["stages"].size(), 3U);
+  const double theta[] = {1e4, 1e6, 1e7};
+  for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(plan["stages"][s]["rope_theta"], theta[s]);
+  EXPECT_LT(plan["memory"]["peak"].get<double>(), 24e9);
+  const Config small = Config::load(
+      example, {"run.stage=[{steps = 2, sequence_length = 64, global_batch_size = 4}, {steps = 2, sequence_length = 256},"
+                " {steps = 1, sequence_length = 1024}]"});
+  EXPECT_EQ(train(small, into(folder / "run")).tokens, 2 * 4 * 64 + 2 * 256 + 1024);
+}
+
 TEST(Stages, AreRefusedForRowsInMemory) {
   const TemporaryFolder folder;
   TrainOptions o = into(folder / "run");

@@ -43,7 +43,7 @@ TEST(RopeOverride, LwmsTableHasABaseForEveryLengthUpToAMillionTokens) {
 }
 
 TEST(RopeOverride, ReplacesTheBaseAndRaisesThePositions) {
-  const ModelConfig long_model = with_rope(llama_with({}), 1e6, 32768, "test");
+  const ModelConfig long_model = with_rope(llama_with(json::object()), 1e6, 32768, "test");
   EXPECT_EQ(rope_theta(long_model), 1e6);
   EXPECT_EQ(long_model.max_position_embeddings, 32768);
   const json written = to_json(long_model, "float32");

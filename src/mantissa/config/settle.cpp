@@ -114,15 +114,18 @@ void settle_sft(RunConfig& config, const Entries& entries) {
       entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
     refuse(*entry, "train.objective = \"sft\" reads JSON lines; write \"jsonl\"");
   }
-  if (config.data.packing && config.batch.leaf > 1) {
-    refuse(*entries.find("batch", "leaf"),
-           "with data.packing every row of the data is a leaf; remove the key");
-  }
   if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
     config.schedule.warmup_steps =
         static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
   }
+}
+
+void check_packing(const RunConfig& config, const Entries& entries) {
+  if (!config.data.packing || config.batch.leaf == 1) return;
+  refuse(*entries.find("batch", "leaf"),
+         fmt::format("with data.packing every {} is a leaf; remove the key",
+                     config.train.objective == "sft" ? "row of the data" : "document"));
 }
 
 void check_mixture(const RunConfig& config, const Entries& entries) {
@@ -196,6 +199,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
   check_mixture(config, entries);
+  check_packing(config, entries);
   settle_batch(config, entries, divided);
   settle_sft(config, entries);
   settle_optimizer(config, entries);

@@ -86,7 +86,8 @@ std::string fits_text(const Explained& e) {
     return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory,
                        at_once, bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
-  return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of this {}{}", memory, t.largest_micro_batch_size,
+                     t.stages.empty() ? "batch" : fmt::format("batch of stage {}", t.stage + 1),
                      e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
 }
 
@@ -107,7 +108,7 @@ std::string time_text(const Explained& e) {
   std::string text = fmt::format("about {} per step here", human_seconds(e.seconds));
   double total = e.seconds * static_cast<double>(steps);
   if (!e.training->stages.empty()) {
-    text += " in this stage";
+    text += fmt::format(" in stage {}", e.training->stage + 1);
     total = 0;
     for (const StagePlan& s : e.training->stages)
       total += s.seconds * static_cast<double>(s.last - s.first + 1);

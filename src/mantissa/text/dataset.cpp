@@ -199,6 +199,8 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
   // Rows are counted over all epochs, so an epoch may begin within a batch.
   for (std::int64_t i = 0; i < global_batch_size; ++i)
     append(order_.at(step - 1, global_batch_size, first_row_ + i), data);
+  // Each document of a pack has random numbers of its own. A pack has at most (T + 1) / 2.
+  if (!data.packs.empty()) data.sequence *= static_cast<std::uint64_t>(options_.sequence_length / 2 + 1);
   check_weight(data, name_, fmt::format("step {}", options_.first_step + step));
   return data;
 }

@@ -121,14 +121,15 @@ class Packed final : public RowStore {
   }
   void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
     const auto r = static_cast<std::size_t>(number);
-    Row row;
+    if (step.packs.empty()) step.packs.push_back(0);
+    Row document;
     for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) {
-      const std::size_t before = row.ids.size();
-      row.ids.resize(before + static_cast<std::size_t>(parts_[p].length));
-      corpus_.read(parts_[p].begin, std::span(row.ids).subspan(before));
-      row.documents.push_back(parts_[p].length);
+      document.ids.resize(static_cast<std::size_t>(parts_[p].length));
+      corpus_.read(parts_[p].begin, document.ids);
+      append_row(document, origin, step);
     }
-    append_row(row, origin, step);
+    step.rows = std::ssize(step.origin);
+    step.packs.push_back(step.rows);
   }
   std::int64_t tokens() const override { return corpus_.tokens(); }
   std::vector<std::int64_t> document_lengths() const override { return corpus_.document_lengths(); }
