@@ -131,8 +131,7 @@ TEST_F(PackedFiles, TrainToTheBitsOfADocumentInEachRow) {
       config = replaced(config, "validation = 0.05", "validation = 0\nshuffle = false");
       return replaced(config, "source = \"kk\"", data);
     };
-    const std::string packed =
-        "packing = true\nsource = \"" + (folder / "pairs.jsonl").string() + "\"";
+    const std::string packed = "packing = true\nsource = \"" + (folder / "pairs.jsonl").string() + "\"";
     const auto run = [&](const char* name, const std::string& config, std::vector<Row> rows = {}) {
       TrainOptions o = into(folder / (std::string(name) + std::to_string(std::string(policy).size())));
       o.data.rows = std::move(rows);

@@ -131,12 +131,17 @@ TEST(Stages, OneIsTheRunWithoutIt) {
 
 TEST(Stages, ARunTakesFurtherStagesWhenItResumes) {
   const TemporaryFolder folder;
-  const std::string first = "[[run.stage]]\nsteps = 3\nsequence_length = 24\n";
-  train(Config::parse(staged(first)), into(folder / "grown"));
+  // A file without held-out rows: the number of puzzles and what is held out depend on all stages.
+  std::ofstream(folder / "text.txt") << std::string(20000, 'x') + std::string(20000, 'y');
+  const auto over_file = [&](const std::string& stages) {
+    return Config::parse(staged(stages),
+                         {"data.source=" + (folder / "text.txt").string(), "data.validation=0"});
+  };
+  train(over_file("[[run.stage]]\nsteps = 3\nsequence_length = 24\n"), into(folder / "grown"));
   TrainOptions again = into(folder / "grown");
   again.resume = 0;
-  const Summary grown = train(Config::parse(staged(kThree)), again);
-  EXPECT_EQ(grown.weights_xxh64, train(Config::parse(staged(kThree)), into(folder / "whole")).weights_xxh64);
+  const Summary grown = train(over_file(kThree), again);
+  EXPECT_EQ(grown.weights_xxh64, train(over_file(kThree), into(folder / "whole")).weights_xxh64);
   const auto state = nlohmann::json::parse(read_all(folder / "grown/state/step-00000008/state.json"));
   EXPECT_TRUE(has(state["changes"].dump(), "stage 3 changed")) << state["changes"];
 }
@@ -174,15 +179,16 @@ TEST(Stages, AreExplainedWithTheMemoryAndTheTimeOfEach) {
 
 TEST(Stages, OfTheExampleRunAtSmallSizes) {
   const TemporaryFolder folder;
-  const std::filesystem::path example = std::filesystem::path(MANTISSA_SOURCE_DIR) / "examples/lwm-stages.toml";
+  const std::filesystem::path example =
+      std::filesystem::path(MANTISSA_SOURCE_DIR) / "examples/lwm-stages.toml";
   const auto plan = nlohmann::json::parse(explain(Config::load(example)).json);
   ASSERT_EQ(plan["stages"].size(), 3U);
   const double theta[] = {1e4, 1e6, 1e7};
   for (std::size_t s = 0; s < 3; ++s) EXPECT_EQ(plan["stages"][s]["rope_theta"], theta[s]);
   EXPECT_LT(plan["memory"]["peak"].get<double>(), 24e9);
-  const Config small = Config::load(
-      example, {"run.stage=[{steps = 2, sequence_length = 64, global_batch_size = 4}, {steps = 2, sequence_length = 256},"
-                " {steps = 1, sequence_length = 1024}]"});
+  const Config small = Config::load(example, {"run.stage=[{steps = 2, sequence_length = 64, "
+                                              "global_batch_size = 4}, {steps = 2, sequence_length = 256},"
+                                              " {steps = 1, sequence_length = 1024}]"});
   EXPECT_EQ(train(small, into(folder / "run")).tokens, 2 * 4 * 64 + 2 * 256 + 1024);
 }
 

@@ -85,12 +85,14 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
                                           const std::string& model) {
   config::RunConfig before = config::parse_config(state.config_toml, "state.json");
   config::RunConfig now = config;
+  std::vector<std::string> changes;
+  if (!before.run.stages.empty() || !now.run.stages.empty())
+    changes = changed_stages(before, now, state.step);
   if (nlohmann::json::parse(state.model_config) != nlohmann::json::parse(model)) {
     throw ConfigError(
         "--resume: the config describes another model than that of the run; resume with the run's own "
         "config.toml, or start over with --overwrite");
   }
-  std::vector<std::string> changes;
   for (const config::Option& option : config::option_table()) {
     const Change kind = kind_of(option);
     const std::string old_value = config::toml_text(option.slot(before));
@@ -103,9 +105,6 @@ std::optional<std::string> resumed_change(const io::StateHeader& state, const co
                       option.section, option.key, old_value, new_value));
     }
     changes.push_back(fmt::format("{}.{} {} -> {}", option.section, option.key, old_value, new_value));
-  }
-  if (!before.run.stages.empty() || !now.run.stages.empty()) {
-    for (std::string& change : changed_stages(before, now, state.step)) changes.push_back(std::move(change));
   }
   if (before.policy != now.policy)
     changes.push_back(fmt::format("policy \"{}\" -> \"{}\"", before.policy.line(), now.policy.line()));
