@@ -86,8 +86,8 @@ std::string fits_text(const Explained& e) {
     return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory,
                        at_once, bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
-  return fmt::format("{}: batch.micro_batch_size ≤ {} of this {}{}", memory, t.largest_micro_batch_size,
-                     t.stages.empty() ? "batch" : fmt::format("batch of stage {}", t.stage + 1),
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of {}{}", memory, t.largest_micro_batch_size,
+                     t.stages.empty() ? "this batch" : fmt::format("the batch of stage {}", t.stage + 1),
                      e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
 }
 
