@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
+#include <numeric>
 #include <set>
 #include <vector>
 
 #include "mantissa/base/error.h"
+#include "mantissa/numeric/philox.h"
 #include "mantissa/rollout/stop_text.h"
 
 namespace mantissa::rollout {
@@ -73,6 +76,32 @@ TEST(Sampler, FiltersChangeNoProbabilityAmongTheRest) {
     const double share = std::exp(kLogits[static_cast<std::size_t>(id)]) / total;
     // Six standard deviations of a count.
     EXPECT_NEAR(counts[id], kDraws * share, 6 * std::sqrt(kDraws * share * (1 - share))) << id;
+  }
+}
+
+TEST(Sampler, DrawsFromALargeVocabularyAreThoseOfAWholeSort) {
+  constexpr std::size_t kIds = 30'000;
+  std::vector<float> logits(kIds);
+  for (std::size_t i = 0; i < kIds; ++i)
+    logits[i] = static_cast<float>((i * 7919) % 601) / 200;  // many equal ones, and a flat distribution
+  std::vector<std::size_t> order(kIds);
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) { return logits[a] > logits[b]; });
+  for (const double temperature : {0.05, 0.3, 1.0, 5.0}) {
+    double total = 0;
+    for (const std::size_t id : order) total += std::exp((static_cast<double>(logits[id]) - 3) / temperature);
+    for (std::int64_t position = 0; position < 50; ++position) {
+      const RandomStream stream(1, RandomUse::sampling, 0, 0);
+      const double u = uniform(stream, static_cast<std::uint64_t>(position)) * total;
+      double below = 0;
+      std::size_t rank = 0;
+      for (; rank + 1 < kIds; ++rank) {
+        below += std::exp((static_cast<double>(logits[order[rank]]) - 3) / temperature);
+        if (u < below) break;
+      }
+      EXPECT_EQ(sample(std::span<const float>(logits), {.temperature = temperature}, 0, position),
+                static_cast<std::int32_t>(order[rank]));
+    }
   }
 }
 

@@ -110,4 +110,8 @@ void parallel_for(const Context& ctx, std::int64_t count,
   }
 }
 
+void prefetch_while_waiting(const Context& ctx, std::span<const std::byte> memory) {
+  if (ctx.pool != nullptr) ctx.pool->prefetch_while_waiting(memory);
+}
+
 }  // namespace mantissa::kernels

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "mantissa/numeric/simd_target.h"
@@ -61,5 +62,8 @@ struct Context {
 /// Returns when all calls are done. `thread` is in [0, ctx.threads). The body must not throw, and its results
 /// must not depend on the distribution.
 void parallel_for(const Context& ctx, std::int64_t count, const std::function<void(std::int64_t, int)>& body);
+
+/// Lets threads that wait for the next loop load `memory`, which a coming loop reads, into their caches.
+void prefetch_while_waiting(const Context& ctx, std::span<const std::byte> memory);
 
 }  // namespace mantissa::kernels

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -27,9 +29,20 @@ class ThreadPool {
   /// must not start a loop.
   void run(std::int64_t count, const std::function<void(std::int64_t, int)>& body);
 
+  /// Sets the memory that a later loop reads in equal shares, in the order of the threads. After the next
+  /// loop, threads that wait load the beginnings of their shares into their caches.
+  void prefetch_while_waiting(std::span<const std::byte> memory);
+
  private:
   void work(int thread);
   void deal(int thread);
+  /// The addresses that a thread has still to load.
+  struct Ahead {
+    std::uintptr_t at = 0, end = 0;
+  };
+  Ahead share_of(std::span<const std::byte> memory, int thread) const;
+  static void prefetch_some(Ahead& ahead);
+  static void wait_for_change(const std::atomic<std::uint32_t>& value, std::uint32_t old, Ahead& ahead);
 
   std::mutex one_loop_;
   const std::function<void(std::int64_t, int)>* body_ = nullptr;
@@ -38,6 +51,7 @@ class ThreadPool {
   std::atomic<std::uint32_t> loop_{0};     // counts loops; workers wait for it to change
   std::atomic<std::uint32_t> working_{0};  // workers that have not finished the loop
   std::atomic<bool> stop_{false};
+  std::span<const std::byte> after_loop_;  // what threads load once they have finished the loop
   std::vector<std::thread> workers_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -18,21 +19,43 @@ std::int32_t most_likely(std::span<const T> logits) {
   return static_cast<std::int32_t>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-/// Returns the ids by decreasing probability, equal ones by increasing id. Only the first `count` are sorted.
+/// The ids by decreasing logit, equal ones by increasing id. Sorts only those above a limit, which decreases
+/// until as many ids are sorted as are asked for: a text's next token usually has few candidates.
 template <class T>
-std::vector<std::int32_t> ranked(std::span<const T> logits, std::size_t count) {
-  std::vector<std::int32_t> order(logits.size());
-  std::iota(order.begin(), order.end(), 0);
-  const auto more_likely = [&](std::int32_t a, std::int32_t b) {
-    const T x = logits[static_cast<std::size_t>(a)];
-    const T y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  const auto end = order.begin() + static_cast<std::ptrdiff_t>(count);
-  std::partial_sort(order.begin(), end, order.end(), more_likely);
-  order.resize(count);
-  return order;
-}
+class Ranking {
+ public:
+  /// The first limit is `margin` below the largest logit.
+  Ranking(std::span<const T> logits, double margin)
+      : logits_(logits), max_(*std::max_element(logits.begin(), logits.end())), margin_(margin) {}
+
+  T max() const { return max_; }
+  /// Returns the id with rank `i`, from 0.
+  std::int32_t operator[](std::size_t i) {
+    while (order_.size() <= i) sort_more();
+    return order_[i];
+  }
+  T logit(std::size_t i) { return logits_[static_cast<std::size_t>((*this)[i])]; }
+
+ private:
+  void sort_more() {
+    const double above = limit_;
+    limit_ = static_cast<double>(max_) - margin_;
+    margin_ *= 2;
+    const std::size_t sorted = order_.size();
+    for (std::size_t id = 0; id < logits_.size(); ++id) {
+      const auto logit = static_cast<double>(logits_[id]);
+      if (logit >= limit_ && logit < above) order_.push_back(static_cast<std::int32_t>(id));
+    }
+    std::ranges::stable_sort(order_.begin() + static_cast<std::ptrdiff_t>(sorted), order_.end(), {},
+                             [&](std::int32_t id) { return -logits_[static_cast<std::size_t>(id)]; });
+  }
+
+  std::span<const T> logits_;
+  T max_;
+  double margin_;
+  double limit_ = std::numeric_limits<double>::infinity();  // of the sorted ids
+  std::vector<std::int32_t> order_;                         // the sorted ids
+};
 
 template <class T>
 std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int64_t sequence,
@@ -40,27 +63,34 @@ std::int32_t draw(std::span<const T> logits, const SamplingOptions& o, std::int6
   if (o.temperature == 0) return most_likely(logits);
   const std::size_t candidates =
       o.top_k > 0 ? std::min(logits.size(), static_cast<std::size_t>(o.top_k)) : logits.size();
-  const std::vector<std::int32_t> order = ranked(logits, candidates);
-  const double max = static_cast<double>(logits[static_cast<std::size_t>(order.front())]);
-  std::vector<double> p(order.size());
+  Ranking<T> ranked(logits, 4 * o.temperature);  // ids with at least e⁻⁴ of the largest probability
+  const auto max = static_cast<double>(ranked.max());
+  const auto weight = [&](T logit) { return std::exp((static_cast<double>(logit) - max) / o.temperature); };
   double total = 0;
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    p[i] = std::exp((static_cast<double>(logits[static_cast<std::size_t>(order[i])]) - max) / o.temperature);
-    total += p[i];
+  if (candidates < logits.size()) {
+    for (std::size_t i = 0; i < candidates; ++i) total += weight(ranked.logit(i));
+  } else {
+    for (const T logit : logits) total += weight(logit);
   }
-  // The nucleus: the first ids whose probabilities sum to top_p.
-  double kept = 0;
-  std::size_t count = 0;
-  while (count < p.size() && (count == 0 || kept < o.top_p * total)) kept += p[count++];
-  while (count > 1 && p[count - 1] < o.min_p * p[0]) kept -= p[--count];
+  // The nucleus: the first ids whose probabilities sum to top_p, without those below min_p.
+  double kept = total;
+  std::size_t count = candidates;
+  if (o.top_p < 1 || o.min_p > 0) {
+    kept = weight(ranked.logit(0));
+    for (count = 1; count < candidates && (o.top_p == 1 || kept < o.top_p * total); ++count) {
+      const double p = weight(ranked.logit(count));
+      if (p < o.min_p) break;
+      kept += p;
+    }
+  }
   const RandomStream stream(o.seed, RandomUse::sampling, static_cast<std::uint64_t>(sequence), 0);
   const double u = uniform(stream, static_cast<std::uint64_t>(position)) * kept;
   double below = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    below += p[i];
-    if (u < below) return order[i];
+    below += weight(ranked.logit(i));
+    if (u < below) return ranked[i];
   }
-  return order[count - 1];
+  return ranked[count - 1];
 }
 
 /// Returns the logits after the repetition penalty.

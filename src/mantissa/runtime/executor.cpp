@@ -13,6 +13,13 @@ using plan::Buffer;
 using plan::BufferId;
 using plan::Home;
 
+namespace {
+
+/// The most tokens for which threads that wait load the next weight.
+constexpr std::int64_t kFewTokens = 16;
+
+}  // namespace
+
 Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena* arena)
     : program_(&program),
       device_(&weights.device()),
@@ -21,6 +28,7 @@ Executor::Executor(const plan::Program& program, const WeightSet& weights, Arena
       ctx_(device_->host()) {
   bind_weights(weights);
   describe_buffers();
+  find_next_weights();
   if (arena_ == nullptr || arena_->size() < program.memory.arena()) {
     own_ = std::make_unique<Arena>(program.memory.arena(), *device_);
     arena_ = own_.get();
@@ -76,6 +84,26 @@ void Executor::describe_buffers() {
     a.weight = b.home == Home::master;
     a.random = b.random;
     if (!b.shape.dims().empty()) a.axis = b.shape.dim(0).axis;
+  }
+}
+
+void Executor::find_next_weights() {
+  const std::vector<plan::Step>& steps = program_->steps;
+  next_weights_.resize(steps.size());
+  std::span<const std::byte> next;
+  // The steps of a phase run in a circle: the last ones are followed by the first ones of the next token.
+  for (std::size_t i = 2 * steps.size(); i-- > 0;) {
+    const plan::Step& s = steps[i % steps.size()];
+    if (s.phase != graph::Phase::forward) continue;
+    next_weights_[i % steps.size()] = next;
+    if (s.op->kind != graph::OpKind::product || s.op->quantised < 0) continue;
+    const BufferId id = s.inputs[static_cast<std::size_t>(s.op->quantised)].buffer;
+    const Buffer& b = program_->buffer(id);
+    const Binding& of = bindings_[static_cast<std::size_t>(id)];
+    if (of.memory == nullptr || (b.home != Home::master && b.home != Home::copy)) continue;
+    const std::size_t bytes =
+        of.quants ? quant_bytes(of.quants->format, static_cast<std::size_t>(b.shape.count())) : b.bytes;
+    next = {of.memory, bytes};
   }
 }
 
@@ -152,9 +180,14 @@ void Executor::run(graph::Phase phase, const Extent& extent, bool accumulate) {
   for (const plan::Step& s : program_->steps) {
     if (s.phase == phase && s.op->check != nullptr) s.op->check(extent, s.attributes, s.scope);
   }
-  for (const plan::Step& s : program_->steps) {
+  // With few tokens, a product takes the time of reading its weight.
+  const bool by_memory = phase == graph::Phase::forward && extent.tokens <= kFewTokens;
+  for (std::size_t i = 0; i < program_->steps.size(); ++i) {
+    const plan::Step& s = program_->steps[i];
     if (s.phase != phase) continue;
     if (stop.stop_requested()) return;
+    if (by_memory && s.op->kind == graph::OpKind::product)
+      kernels::prefetch_while_waiting(ctx_, next_weights_[i]);
     run_step(s, extent, accumulate, nullptr);
   }
 }

@@ -103,6 +103,8 @@ class Executor {
   void describe_buffers();
   /// Returns the elements of a buffer, or the blocks of a quantised weight.
   std::byte* memory(plan::BufferId id) const;
+  /// Finds for each step the beginning of the weight that the next product of its phase reads.
+  void find_next_weights();
   graph::Argument bind(plan::BufferId id, const Extent& extent) const;
   void run_step(const plan::Step& step, const Extent& extent, bool accumulate,
                 std::optional<kernels::WeightOverflow>* overflow);
@@ -114,6 +116,7 @@ class Executor {
   std::vector<Binding> bindings_;           // by buffer
   std::vector<graph::Argument> arguments_;  // by buffer, without memory and extent
   mutable std::map<plan::BufferId, std::vector<std::byte>> dequantised_;  // those that buffer() returned
+  std::vector<std::span<const std::byte>> next_weights_;                  // by step
   kernels::Context ctx_;
   std::vector<StepObserver*> observers_;
 };

@@ -15,6 +15,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "mantissa/kernels/cpu/columns_ahead.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_blocks-inl.h"
@@ -33,14 +34,6 @@ inline constexpr std::size_t kThinStrip = 16;
 /// Columns of C that are computed at a time: one vector.
 template <class T>
 inline constexpr std::size_t kThinColumns = HWY_LANES(T);
-
-/// Prefetches go to the second-level cache: the first-level cache allows too few outstanding misses to keep
-/// the memory busy (Highway's Prefetch supports only the first level).
-inline constexpr int kThinLevel = 2;
-
-/// Bytes of columns, pages or more, that the hardware prefetches better than instructions: these take the
-/// places of its own prefetches.
-inline constexpr std::size_t kLongColumn = 4096;
 
 /// A vector of columns, `stride` elements apart, at one depth. Every fourth column has a pointer, so the
 /// available registers can address all of them.
@@ -123,15 +116,16 @@ using HalfColumns = PairColumns<Scalar::f16, HalfHalves>;
 
 /// out[i * ld + c] = the sum of row i and column c over one block, or that sum added to the previous value.
 /// a is [depth][kStrip], of which kRows rows are multiplied; the block of column c starts at columns + c *
-/// stride. Prefetches as many bytes from `ahead` on as it reads, unless it is null: the columns are adjacent,
-/// and the hardware does not prefetch past their ends.
+/// stride.
 template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, class Columns, class T>
 HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
                             const typename Columns::Stored* columns, std::size_t stride,
-                            const std::uint8_t* ahead, T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
+                            const ColumnsAhead& ahead, T* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   const hn::ScalableTag<T> d;
   using V = hn::Vec<decltype(d)>;
-  constexpr std::size_t kStepBytes = Columns::kStep * HWY_LANES(T) * sizeof(typename Columns::Stored);
+  // A step reads a fourth of a line of every column.
+  constexpr std::size_t kStepBytes = Columns::kStep * sizeof(typename Columns::Stored);
+  constexpr std::size_t kSteps = ColumnsAhead::kLine / kStepBytes, kAsked = HWY_LANES(T) / kSteps;
   ThinSums<kOrder, kRows, T> sums;
   SideBySide<typename Columns::Stored> at(columns, stride);
   std::size_t k = 0;
@@ -140,10 +134,10 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
       sums.Store(out, ld, store);
       store = TileStore::add;
     }
-    if (ahead != nullptr) {
-      for (std::size_t i = 0; i < kStepBytes; i += 64) __builtin_prefetch(ahead + i, 0, kThinLevel);
-      ahead += kStepBytes;
-    }
+    const std::size_t step = k / Columns::kStep;
+    HWY_UNROLL(4)
+    for (std::size_t i = 0; i < kAsked; ++i)
+      ahead.Ask(step / kSteps * ColumnsAhead::kLine, step % kSteps * kAsked + i);
     Columns::Each(at, 0, [&](std::size_t i, V v) HWY_ATTR { sums.Add(i, a + i * kStrip, v); });
     a += Columns::kStep * kStrip;
   }
@@ -162,7 +156,7 @@ HWY_NOINLINE void ThinBlock(std::size_t depth, const T* HWY_RESTRICT a,
 /// ThinBlock for all rows of a strip, in passes of as many as are summed at once.
 template <SumOrder kOrder, std::size_t kStrip, class Columns, class T>
 void ThinStrip(std::size_t depth, const T* a, const typename Columns::Stored* columns, std::size_t stride,
-               const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
+               const ColumnsAhead& ahead, T* out, std::size_t ld, TileStore store) {
   constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
   for (std::size_t i = 0; i < kStrip; i += kRows)
     ThinBlock<kOrder, kRows, kStrip, Columns>(depth, a + i, columns, stride, ahead, out + i * ld, ld, store);
@@ -197,7 +191,7 @@ void PackThin(const PackSource& a, std::size_t row, std::size_t left, std::size_
 /// ThinStrip for a number of rows known at run time.
 template <SumOrder kOrder, class Columns, class T>
 void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename Columns::Stored* columns,
-                 std::size_t stride, const std::uint8_t* ahead, T* out, std::size_t ld, TileStore store) {
+                 std::size_t stride, const ColumnsAhead& ahead, T* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
       return ThinStrip<kOrder, 1, Columns>(depth, a, columns, stride, ahead, out, ld, store);
@@ -212,12 +206,9 @@ void ThinBlockOf(std::size_t rows, std::size_t depth, const T* a, const typename
   }
 }
 
-/// Prefetches the kThinColumns adjacent columns from `column` on.
-template <class T>
-void AskForColumns(const PackSource& b, std::size_t column) {
-  const std::uint8_t* from = b.At(column, 0);
-  for (std::size_t i = 0; i < kThinColumns<T> * b.run_bytes; i += 64)
-    __builtin_prefetch(from + i, 0, kThinLevel);
+/// Prefetches what thin products do not: the beginnings of `count` adjacent columns from `column` on.
+inline void AskForColumns(const PackSource& b, std::size_t column, std::size_t count) {
+  ColumnsAhead::Begin(b.At(column, 0), b.run_bytes, count);
 }
 
 /// True for a column stride that maps the lines of all columns to the same few sets of the first-level cache,
@@ -239,8 +230,7 @@ class ThinColumns {
         depth_(depth),
         first_(b.At(column, k)),
         stride_(b.ld),
-        ahead_(b.run_bytes < kLongColumn || b.InBlocks() || b.Quantised() ? b.At(next, k * kLanes)
-                                                                          : nullptr) {
+        ahead_(b.At(column, k), b.run_bytes - b.Bytes(k), b.run_bytes, b.At(next, 0)) {
     constexpr Scalar kPlain = std::is_same_v<T, float> ? Scalar::f32 : Scalar::f64;
     const bool pairs = std::is_same_v<T, float> && (b.type == Scalar::bf16 || b.type == Scalar::f16);
     const bool as_stored = (pairs || b.type == kPlain) && Unrounded(b);
@@ -306,7 +296,7 @@ class ThinColumns {
   Scalar type_ = Scalar::f32;       // the format that is read
   const std::uint8_t* first_;
   std::size_t stride_;  // elements from one column to the next
-  const std::uint8_t* ahead_;
+  ColumnsAhead ahead_;
   HWY_ALIGN T staged_[kLanes * kBlock];
 };
 

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "mantissa/kernels/cpu/columns_ahead.h"
 #include "mantissa/kernels/cpu/gemm_pack-inl.h"
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_sums-inl.h"
@@ -165,10 +166,11 @@ class QuantColumns {
   bool started_ = false;
 };
 
-/// ThinBlock for the vector of columns from `column` on, depths [k, k + depth), of which IsThinQuant is true.
-template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F>
+/// ThinBlock for kVectors vectors of columns from `column` on, depths [k, k + depth), of which IsThinQuant is
+/// true. The sums of two vectors are chains of their own: one alone waits for the latency of its additions.
+template <SumOrder kOrder, std::size_t kRows, std::size_t kStrip, QuantFormat F, std::size_t kVectors = 1>
 HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                                 const float* HWY_RESTRICT a, const std::uint8_t* ahead,
+                                 const float* HWY_RESTRICT a, const ColumnsAhead& ahead,
                                  float* HWY_RESTRICT out, std::size_t ld, TileStore store) {
   constexpr bool kToBf16 = kOrder == SumOrder::tile;
   constexpr QuantTraits kTraits = traits(F);
@@ -176,64 +178,76 @@ HWY_NOINLINE void ThinQuantBlock(const PackSource& b, std::size_t column, std::s
                         kPieces = kTraits.code_bits / 8 + 1;
   const hn::ScalableTag<std::uint32_t> du;
   using VU = hn::Vec<decltype(du)>;
-  ThinSums<kOrder, kRows, float> sums;
+  ThinSums<kOrder, kRows, float> sums[kVectors];
   const std::uint8_t* blocks = b.At(column, k);
   const std::size_t stride = b.run_bytes;
-  QuantColumns<F, kToBf16> columns;
+  QuantColumns<F, kToBf16> columns[kVectors];
   for (std::size_t at = 0; at < depth; at += kQuantBlock, blocks += kBytes, a += kQuantBlock * kStrip) {
-    if (sums.kInBlocks && at > 0) {
-      sums.Store(out, ld, store);
+    if (sums[0].kInBlocks && at > 0) {
+      HWY_UNROLL(2)
+      for (std::size_t v = 0; v < kVectors; ++v) sums[v].Store(out + v * kLanes, ld, store);
       store = TileStore::add;
     }
-    for (std::size_t i = 0; i < kBytes * kLanes; i += 64) __builtin_prefetch(ahead + i, 0, 2);
-    ahead += kBytes * kLanes;
-    columns.Start(b, column, k + at, blocks, stride);
+    for (std::size_t c = 0; c < kVectors * kLanes; ++c) ahead.Ask(at / kQuantBlock * kBytes, c);
+    HWY_UNROLL(2)
+    for (std::size_t v = 0; v < kVectors; ++v)
+      columns[v].Start(b, column + v * kLanes, k + at, blocks + v * kLanes * stride, stride);
     for (std::size_t piece = 0; piece < kPieces; ++piece) {
       const std::uint8_t* codes = blocks + kTraits.codes + 16 * piece;
-      VU words[4];
-      TransposePieces(
-          du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(codes + c * stride); }, 0,
-          [&](std::size_t i, VU v) HWY_ATTR { words[i] = v; });
+      VU words[kVectors][4];
+      HWY_UNROLL(2)
+      for (std::size_t v = 0; v < kVectors; ++v) {
+        const std::uint8_t* of_vector = codes + v * kLanes * stride;
+        TransposePieces(
+            du, [&](std::size_t c) { return reinterpret_cast<const std::uint32_t*>(of_vector + c * stride); },
+            0, [&](std::size_t i, VU word) HWY_ATTR { words[v][i] = word; });
+      }
+      // Adds element j of the block, whose code starts at bit kBit of words w.
+      const auto add = [&](auto bit, std::size_t w, std::size_t j) HWY_ATTR {
+        HWY_UNROLL(2)
+        for (std::size_t v = 0; v < kVectors; ++v)
+          sums[v].Add(j, a + j * kStrip, columns[v].template Value<bit()>(words[v][w], j));
+      };
       if constexpr (is_normal_float(F)) {
         // Byte j of the words has the code of element 2 j in its upper half and that of 2 j + 1 in its lower.
         HWY_UNROLL(4)
         for (std::size_t w = 0; w < 4; ++w) {
-          const auto add = [&](auto byte) HWY_ATTR {
-            constexpr int kBit = 8 * byte();
+          const auto add_byte = [&](auto byte) HWY_ATTR {
             const std::size_t j = 8 * w + 2 * byte();
-            sums.Add(0, a + j * kStrip, columns.template Value<kBit + 4>(words[w], j));
-            sums.Add(1, a + (j + 1) * kStrip, columns.template Value<kBit>(words[w], j + 1));
+            add(std::integral_constant<int, 8 * byte() + 4>(), w, j);
+            add(std::integral_constant<int, 8 * byte()>(), w, j + 1);
           };
-          add(std::integral_constant<int, 0>());
-          add(std::integral_constant<int, 1>());
-          add(std::integral_constant<int, 2>());
-          add(std::integral_constant<int, 3>());
+          add_byte(std::integral_constant<int, 0>());
+          add_byte(std::integral_constant<int, 1>());
+          add_byte(std::integral_constant<int, 2>());
+          add_byte(std::integral_constant<int, 3>());
         }
         continue;
       }
       // Element j of the piece has its code at bit kBit of byte j of the words.
-      const auto add = [&](auto bit, std::size_t first) HWY_ATTR {
+      const auto add_words = [&](auto bit, std::size_t first) HWY_ATTR {
         constexpr int kBit = bit();
         HWY_UNROLL(4)
         for (std::size_t w = 0; w < 4; ++w) {
           const std::size_t j = first + 4 * w;
-          sums.Add(0, a + j * kStrip, columns.template Value<kBit>(words[w], j));
-          sums.Add(1, a + (j + 1) * kStrip, columns.template Value<8 + kBit>(words[w], j + 1));
-          sums.Add(2, a + (j + 2) * kStrip, columns.template Value<16 + kBit>(words[w], j + 2));
-          sums.Add(3, a + (j + 3) * kStrip, columns.template Value<24 + kBit>(words[w], j + 3));
+          add(std::integral_constant<int, kBit>(), w, j);
+          add(std::integral_constant<int, kBit + 8>(), w, j + 1);
+          add(std::integral_constant<int, kBit + 16>(), w, j + 2);
+          add(std::integral_constant<int, kBit + 24>(), w, j + 3);
         }
       };
-      add(std::integral_constant<int, 0>(), 16 * piece);
-      if constexpr (kTraits.code_bits < 8) add(std::integral_constant<int, 4>(), 16);
+      add_words(std::integral_constant<int, 0>(), 16 * piece);
+      if constexpr (kTraits.code_bits < 8) add_words(std::integral_constant<int, 4>(), 16);
     }
   }
-  sums.Store(out, ld, store);
+  HWY_UNROLL(2)
+  for (std::size_t v = 0; v < kVectors; ++v) sums[v].Store(out + v * kLanes, ld, store);
 }
 
 /// ThinQuantBlock for all rows of a strip, in passes of as many as are summed at once.
 template <SumOrder kOrder, std::size_t kStrip, QuantFormat F>
 void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth, const float* a,
-                    const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+                    const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
   constexpr std::size_t kRows = thin_rows_at_once<kOrder>(kStrip);
   for (std::size_t i = 0; i < kStrip; i += kRows) {
     ThinQuantBlock<kOrder, kRows, kStrip, F>(b, column, k, depth, a + i, ahead, out + i * ld, ld, store);
@@ -243,7 +257,7 @@ void ThinQuantStrip(const PackSource& b, std::size_t column, std::size_t k, std:
 /// ThinQuantStrip for a number of rows known at run time.
 template <SumOrder kOrder, QuantFormat F>
 void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
-                 const float* a, const std::uint8_t* ahead, float* out, std::size_t ld, TileStore store) {
+                 const float* a, const ColumnsAhead& ahead, float* out, std::size_t ld, TileStore store) {
   switch (rows) {
     case 1:
       return ThinQuantStrip<kOrder, 1, F>(b, column, k, depth, a, ahead, out, ld, store);
@@ -261,10 +275,19 @@ void ThinQuantOf(std::size_t rows, const PackSource& b, std::size_t column, std:
 /// ThinQuantOf for the format of `b`.
 template <SumOrder kOrder>
 void MultiplyThinQuant(std::size_t rows, const PackSource& b, std::size_t column, std::size_t k,
-                       std::size_t depth, const float* a, const std::uint8_t* ahead, float* out,
+                       std::size_t depth, const float* a, const ColumnsAhead& ahead, float* out,
                        std::size_t ld, TileStore store) {
   mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
     ThinQuantOf<kOrder, f()>(rows, b, column, k, depth, a, ahead, out, ld, store);
+  });
+}
+
+/// ThinQuantBlock for one row and two vectors of columns, in the format of `b`.
+template <SumOrder kOrder>
+void MultiplyQuantPair(const PackSource& b, std::size_t column, std::size_t k, std::size_t depth,
+                       const float* a, const ColumnsAhead& ahead, float* out, TileStore store) {
+  mantissa::HWY_NAMESPACE::WithFormat(b.quants.format, [&](auto f) HWY_ATTR {
+    ThinQuantBlock<kOrder, 1, 1, f(), 2>(b, column, k, depth, a, ahead, out, 0, store);
   });
 }
 

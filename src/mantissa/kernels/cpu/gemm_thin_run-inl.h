@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "mantissa/kernels/context.h"
 #include "mantissa/kernels/cpu/gemm_blocks.h"
@@ -19,6 +20,7 @@
 #include "mantissa/kernels/cpu/gemm_source-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin-inl.h"
 #include "mantissa/kernels/cpu/gemm_thin_pairs-inl.h"
+#include "mantissa/kernels/cpu/tasks.h"
 #include "mantissa/kernels/gemm.h"
 #include "mantissa/kernels/guard_count.h"
 
@@ -44,7 +46,8 @@ class ThinRun {
         one_row_{0, g.k},
         pairs_(pairs),
         depth_(gemm_plan::summarize(Walk()).depth),
-        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1) {
+        scratch_(m_, n_, static_cast<std::size_t>(g.k), sizeof(T), 1),
+        asked_(static_cast<std::size_t>(ctx.threads), n_) {
     if (g.m * g.n * g.k < gemm_plan::kParallelWork) ctx_.threads = 1;
     if (g.accumulator.order == SumOrder::tile) a_.unscale = b_.unscale = 1;  // the sums are multiplied
   }
@@ -61,9 +64,9 @@ class ThinRun {
         }
       }
     }
-    const std::size_t columns = gemm_plan::tile_columns(n_, kNr<T>, sizeof(T), ctx_.threads);
+    const std::size_t columns = TileColumns();
     const std::size_t tasks = gemm_plan::ceil_div(n_, columns);
-    parallel_for(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
+    for_each_in_order(ctx_, static_cast<std::int64_t>(tasks), [&](std::int64_t task, int thread) {
       RunTile(static_cast<std::size_t>(task) * columns, columns, thread);
     });
   }
@@ -107,22 +110,36 @@ class ThinRun {
 #endif
   }
 
+  /// Returns the columns that are multiplied at once: two vectors where one would wait for its sums.
+  std::size_t Together() const {
+    const bool two = std::is_same_v<T, float> && m_ == 1 && !pairs_ &&
+                     IsThinQuant(b_, 0, static_cast<std::size_t>(g_.k), g_.accumulator.order);
+    return (two ? 2 : 1) * kThinColumns<T>;
+  }
+
+  /// Returns the columns of one task: few, because threads that end at different times wait for each other
+  /// after every product.
+  std::size_t TileColumns() const {
+    constexpr std::size_t kLeast = 2 * kThinColumns<T>, kTasks = 8;  // of each thread
+    const std::size_t wanted = n_ / (kTasks * static_cast<std::size_t>(ctx_.threads));
+    return ctx_.threads == 1 ? kColumns : std::clamp(wanted / kLeast * kLeast, kLeast, kColumns);
+  }
+
   /// Computes the tile of `width` columns from `column` on.
   void RunTile(std::size_t column, std::size_t width, int thread) const {
     const GuardTask counts;
     const std::size_t columns = std::min(width, n_ - column);
-    const std::size_t stride = width * static_cast<std::size_t>(ctx_.threads);
-    const auto whole = [&](std::size_t first) { return first + kThinColumns<T> <= n_; };
-    if (column < stride && whole(column))
-      AskForColumns<T>(b_, column);  // a thread's first tile, not prefetched yet
+    const std::size_t together = Together();
+    const auto whole = [&](std::size_t first) { return first + together <= n_; };
+    std::size_t& asked = asked_[static_cast<std::size_t>(thread)];
+    if (column != asked && whole(column)) AskForColumns(b_, column, together);
+    asked = column + width;
     T* sums = Sums(thread);
-    for (std::size_t j = 0; j < columns; j += kThinColumns<T>) {
-      // The next tile of this thread follows if all threads are equally fast.
-      const std::size_t next = j + kThinColumns<T> < columns ? column + j + kThinColumns<T> : column + stride;
-      const std::size_t count = std::min(kThinColumns<T>, columns - j);
+    for (std::size_t j = 0, count = 0; j < columns; j += count) {
+      count = columns - j < together ? std::min(kThinColumns<T>, columns - j) : together;
       gemm_plan::Blocks walk = Walk();
       for (gemm_plan::Block b; walk.next(b);)
-        Multiply(column + j, count, b, whole(next) ? next : column + j, sums + j);
+        Multiply(column + j, count, b, whole(column + j + count) ? column + j + count : column + j, sums + j);
     }
     for (std::size_t i = 0; i < m_; ++i) {
       epilogue_.Unscale(sums + i * kColumns, columns);
@@ -130,7 +147,7 @@ class ThinRun {
     }
   }
 
-  /// Adds one block of the columns [column, column + count), count ≤ kThinColumns, to the sums of all rows.
+  /// Adds one block of the columns [column, column + count), count ≤ Together(), to the sums of all rows.
   /// Prefetches those from `next` on.
   void Multiply(std::size_t column, std::size_t count, const gemm_plan::Block& b, std::size_t next,
                 T* sums) const {
@@ -147,6 +164,15 @@ class ThinRun {
       }
     }
 #endif
+    if constexpr (std::is_same_v<T, float>) {
+      if (count > kThinColumns<T>) {
+        const ColumnsAhead ahead(b_.At(column, b.k), b_.run_bytes - b_.Bytes(b.k), b_.run_bytes,
+                                 b_.At(next, 0));
+        const auto multiply = g_.accumulator.order == SumOrder::tile ? MultiplyQuantPair<SumOrder::tile>
+                                                                     : MultiplyQuantPair<SumOrder::chain>;
+        return multiply(b_, column, b.k, b.depth, StripAt<T>(0, b), ahead, sums, store);
+      }
+    }
     const ThinColumns<T> some(b_, column, count, b.k, b.depth, next, m_ <= kThinStrip, g_.accumulator.order);
     for (std::size_t row = 0; row < m_; row += kThinStrip) {
       some.Multiply(StripRows(row), StripAt<T>(row, b), sums + row * kColumns, kColumns, store);
@@ -162,6 +188,7 @@ class ThinRun {
   bool pairs_;         // by VDPBF16PS
   std::size_t depth_;  // places that a packed row of A takes
   gemm_plan::GemmScratch scratch_;
+  mutable std::vector<std::size_t> asked_;  // the column that each thread's last tile prefetched
 };
 
 }  // namespace HWY_NAMESPACE

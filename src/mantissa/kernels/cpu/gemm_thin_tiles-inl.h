@@ -33,6 +33,10 @@ namespace HWY_NAMESPACE {
 namespace tiles {
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// Prefetches go to the second-level cache: the first-level cache allows too few outstanding misses to keep
+/// the memory busy (Highway's Prefetch supports only the first level).
+inline constexpr int kThinLevel = 2;
+
 /// The sums of 32 columns of C and a strip of up to 32 rows, transposed: [column][row]. From +0 on. They stay
 /// in tiles as long as these may add to them. A packed panel of A is one of the right factor.
 template <class Tiles>

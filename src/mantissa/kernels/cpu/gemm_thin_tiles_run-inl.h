@@ -126,7 +126,7 @@ class ThinTileRun {
     if (!LiesRight(column)) return;
     const std::uint8_t* from = b_.At(column, 0);
     for (std::size_t i = 0; i < kGroup * b_.run_bytes; i += kTileRowBytes)
-      __builtin_prefetch(from + i, 0, kThinLevel);
+      __builtin_prefetch(from + i, 0, tiles::kThinLevel);
   }
 
   /// Computes the sums of a group of columns and a strip of rows over all of k. Prefetches from `ahead` on.

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "mantissa/kernels/context.h"
 
@@ -20,6 +22,29 @@ void for_row_ranges(const Context& ctx, std::int64_t rows, std::int64_t width, c
   parallel_for(ctx, (rows + per_task - 1) / per_task, [&](std::int64_t task, int) {
     const std::int64_t begin = task * per_task;
     body(static_cast<std::size_t>(begin), static_cast<std::size_t>(std::min(rows, begin + per_task)));
+  });
+}
+
+/// Calls body(index, thread) for index in [0, count) like parallel_for(), but each thread takes neighbouring
+/// indices in ascending order, so that it can prefetch the next one, and then those that others have left.
+template <class Body>
+void for_each_in_order(const Context& ctx, std::int64_t count, const Body& body) {
+  struct alignas(64) Range {  // on a line of its own
+    std::atomic<std::int64_t> next{0};
+    std::int64_t end = 0;
+  };
+  const std::int64_t threads = std::min<std::int64_t>(std::max(ctx.threads, 1), count);
+  std::vector<Range> ranges(static_cast<std::size_t>(threads));
+  for (std::int64_t t = 0; t < threads; ++t) {
+    ranges[static_cast<std::size_t>(t)].next = count * t / threads;
+    ranges[static_cast<std::size_t>(t)].end = count * (t + 1) / threads;
+  }
+  parallel_for(ctx, threads, [&](std::int64_t /*index*/, int thread) {
+    for (std::int64_t r = 0; r < threads; ++r) {
+      Range& range = ranges[static_cast<std::size_t>((thread + r) % threads)];
+      const auto take = [&] { return range.next.fetch_add(1, std::memory_order_relaxed); };
+      for (std::int64_t i = take(); i < range.end; i = take()) body(i, thread);
+    }
   });
 }
 
