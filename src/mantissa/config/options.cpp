@@ -427,6 +427,7 @@ std::vector<std::string> keys_of(std::string_view section) {
     if (option.section == section) keys.emplace_back(option.key);
   }
   if (section == "optimizer") keys.emplace_back("group");
+  if (section == "run") keys.emplace_back("stage");
   if (section == "model") {
     for (const model::Field& field : model_fields()) keys.emplace_back(field.key);
   }

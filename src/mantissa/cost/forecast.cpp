@@ -4,6 +4,7 @@
 
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/compile.h"
@@ -134,16 +135,21 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device) {
   std::vector<Part> parts;
-  std::vector<std::int64_t> firsts = {0};
-  for (const std::int64_t step : config.policy.changes()) {
-    if (step < config.run.steps) firsts.push_back(step);
-  }
-  const UpdateSource source = update_source(config, model);
-  for (const std::int64_t first : firsts) {
-    auto program = std::make_shared<plan::Program>(
-        compile_alone(config, model, config.batch.micro_batch_size, device, true, true, first));
-    std::vector<optim::Number> numbers = add_update(*program, source, device);
-    parts.push_back({first, std::move(program), std::move(numbers)});
+  for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
+    const config::RunConfig own = config::stage_config(config, stage);
+    const model::ModelConfig own_model = config::stage_model(config, model, stage);
+    const std::int64_t begin = config::first_step(config, stage), end = begin + own.run.steps;
+    std::vector<std::int64_t> firsts = {begin};
+    for (const std::int64_t step : config.policy.changes()) {
+      if (begin < step && step < end) firsts.push_back(step);
+    }
+    const UpdateSource source = update_source(own, own_model);
+    for (const std::int64_t first : firsts) {
+      auto program = std::make_shared<plan::Program>(
+          compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
+      std::vector<optim::Number> numbers = add_update(*program, source, device);
+      parts.push_back({first, stage, std::move(program), std::move(numbers)});
+    }
   }
   return parts;
 }

@@ -6,6 +6,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/io/json.h"
 #include "mantissa/kernels/row_norms.h"
 #include "mantissa/kernels/update.h"
@@ -20,6 +21,7 @@ namespace fs = std::filesystem;
 
 ModelSource find_run_model(const config::RunConfig& config) {
   ModelSource source = find_model(config.model);
+  source.config = config::overridden(config, source.config);
   const config::AdapterSection& section = config.adapter;
   if (section.kind == "none") return source;
   if (source.config.adapter != nullptr) {
