@@ -131,6 +131,7 @@ void add_training(json& out, const Explained& e) {
                       {"parameters", t.adapter->parameters},
                       {"trained_bytes", t.adapter->trained_bytes},
                       {"frozen_bytes", t.adapter->frozen_bytes}};
+    if (!t.adapter->base.empty()) out["adapter"]["base"] = t.adapter->base;
   }
   out["memory"] = memory_json(t.memory);
   out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
