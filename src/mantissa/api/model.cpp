@@ -31,9 +31,8 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
 std::optional<QuantFormat> base_named(const std::string& name) {
   if (name == "params") return std::nullopt;
   if (const std::optional<QuantFormat> format = parse_frozen_format(name)) return format;
-  throw ConfigError(
-      fmt::format("--base {}: must be one of int8, nf4, nf4-double, or params (the policy's formats)",
-                  in_quotes(name)));
+  throw ConfigError(fmt::format(
+      "--base {}: must be one of int8, nf4, nf4-double, or params (the policy's formats)", in_quotes(name)));
 }
 
 weights::ModelSource source_of(const Model& model) {

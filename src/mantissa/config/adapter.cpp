@@ -40,11 +40,11 @@ void check_adapter(const RunConfig& config, const Entries& entries) {
   for (const optim::Group& group : config.optimizer.groups) {
     if (!group.quantize) continue;
     const std::string_view format = traits(*group.quantize).name;
-    throw ConfigError(
-        fmt::format("{}: optimizer.group match = {}: quantize = \"{}\" does not apply under an adapter, whose "
-                    "groups select among its own parameters. Fix: remove the group, and set adapter.base = "
-                    "\"{}\" to hold the linear layers of the base in it",
-                    group.origin, in_quotes(group.match), format, format));
+    throw ConfigError(fmt::format(
+        "{}: optimizer.group match = {}: quantize = \"{}\" does not apply under an adapter, whose "
+        "groups select among its own parameters. Fix: remove the group, and set adapter.base = "
+        "\"{}\" to hold the linear layers of the base in it",
+        group.origin, in_quotes(group.match), format, format));
   }
 }
 

@@ -9,7 +9,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/numeric/frozen_formats.h"
-#include "mantissa/numeric/frozen_formats.h"
 #include "mantissa/precision/glob.h"
 
 namespace mantissa::config {

@@ -19,8 +19,9 @@ namespace mantissa::convert {
 /// value in quantised blocks.
 class AdaptedWeight {
  public:
-  /// Reads the adapter of `layer` from `tensors`, named as the graph's parameters, if it has one. For DoRA and
-  /// with `blocks`, the format that held W, reads all of the weight `name` of `base` too. Throws FileError.
+  /// Reads the adapter of `layer` from `tensors`, named as the graph's parameters, if it has one. For DoRA
+  /// and with `blocks`, the format that held W, reads all of the weight `name` of `base` too. Throws
+  /// FileError.
   AdaptedWeight(const model::LinearLayer& layer, const model::Adapter& adapter,
                 const io::WeightFiles& tensors, const io::WeightFiles& base, const std::string& name,
                 std::optional<QuantFormat> blocks, const kernels::Context& ctx);

@@ -29,8 +29,9 @@ struct Merge {
 };
 
 /// Writes the model directory `out` atomically: the base's files, with W + s·B·A (for DoRA times m / its
-/// norms) computed in f64 and rounded once. For a base in blocks, W has their values in all linear layers. Returns null if `stop` was requested. Throws FileError,
-/// ConfigError or ShapeError for inputs that do not fit, and if `out` exists already.
+/// norms) computed in f64 and rounded once. For a base in blocks, W has their values in all linear layers.
+/// Returns null if `stop` was requested. Throws FileError, ConfigError or ShapeError for inputs that do not
+/// fit, and if `out` exists already.
 std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& ctx,
                            const std::stop_token& stop = {});
 

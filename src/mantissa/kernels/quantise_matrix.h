@@ -9,8 +9,8 @@
 
 namespace mantissa::kernels {
 
-/// Quantises `values` [to.rows, to.width], or [to.width, to.rows] if `transposed`, which are finite. The bytes
-/// depend on neither threads nor the instruction set. Returns the errors of the dequantised values.
+/// Quantises `values` [to.rows, to.width], or [to.width, to.rows] if `transposed`, which are finite. The
+/// bytes depend on neither threads nor the instruction set. Returns the errors of the dequantised values.
 ErrorStats quantise_matrix(const Context& ctx, const QuantMatrix& to, std::span<const float> values,
                            bool transposed);
 

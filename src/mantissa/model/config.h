@@ -34,8 +34,8 @@ struct ModelConfig {
   std::shared_ptr<const Network> network;
   /// Decorates linear layers of the network. Null: none. The graphs then train its parameters alone.
   std::shared_ptr<const Adapter> adapter;
-  /// The format of the blocks that hold the weights of linear layers, if these are not trained. Null: those of
-  /// the policy.
+  /// The format of the blocks that hold the weights of linear layers, if these are not trained. Null: those
+  /// of the policy.
   std::optional<QuantFormat> base;
 
   /// The complete file. Fields that are unknown here are written back from it.

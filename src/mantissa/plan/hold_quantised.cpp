@@ -27,9 +27,8 @@ Reads reads_of(Program& p, const Slot& slot) {
     for (std::size_t i = 0; i < s.inputs.size(); ++i) {
       if (!is_weight(s.inputs[i].buffer)) continue;
       reads.operands.push_back(&s.inputs[i]);
-      const bool takes =
-          (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::rows) &&
-          s.op->quantised == static_cast<std::int32_t>(i);
+      const bool takes = (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::rows) &&
+                         s.op->quantised == static_cast<std::int32_t>(i);
       reads.linear = reads.linear && takes;
       reads.transposed = s.attributes.flag("transposed");
     }

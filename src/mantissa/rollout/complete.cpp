@@ -32,11 +32,10 @@ std::vector<Generation> complete_together(const weights::ModelSource& source, co
                                           std::int64_t streams, const runtime::Device& device) {
   std::size_t longest = 0;
   for (const Request& r : requests) longest = std::max(longest, r.prompt.size());
-  auto program =
-      compile_decode_within(runtime::machine_memory_bytes(), source, policy,
-                            static_cast<std::int64_t>(longest) + options.max_new_tokens,
-                            std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams),
-                            device);
+  auto program = compile_decode_within(
+      runtime::machine_memory_bytes(), source, policy,
+      static_cast<std::int64_t>(longest) + options.max_new_tokens,
+      std::clamp<std::int64_t>(static_cast<std::int64_t>(requests.size()), 1, streams), device);
   plan::check_rules(*program);
   runtime::Session session = weights::open_session(std::move(program), source, device);
   return generate(session, source.config, requests, options);

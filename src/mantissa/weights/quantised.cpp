@@ -24,7 +24,9 @@ bool is_finite(const runtime::WeightSet::View& view, std::int64_t elements, cons
 }
 
 QuantisedViews::QuantisedViews(const plan::Program& program)
-    : program_(program), read_(runtime::read_weights(program)), quantised_(runtime::quantised_reads(program)) {}
+    : program_(program),
+      read_(runtime::read_weights(program)),
+      quantised_(runtime::quantised_reads(program)) {}
 
 /// A value is rounded once: to the master's format, or to that of a copy of an f32 master. A master with the
 /// range of f32 cannot overflow, which loading would report.

@@ -42,7 +42,8 @@ void StoreNorm(const RowNorms& n, std::size_t o, T squares) {
 
 /// Loads inputs [c, c + count) of output o from blocks.
 inline void LoadBlocks(const RowNorms& n, std::size_t o, std::size_t c, std::size_t count, float* to) {
-  const QuantRows rows = n.quants->rows_of(n.weight.data, n.transposed ? n.in : n.out, n.transposed ? n.out : n.in);
+  const QuantRows rows =
+      n.quants->rows_of(n.weight.data, n.transposed ? n.in : n.out, n.transposed ? n.out : n.in);
   mantissa::HWY_NAMESPACE::DequantizeRow(rows, o, c, count, to);
   if (!holds(n.weight.type, Scalar::f32)) RoundRow(to, count, n.weight.type);
 }
