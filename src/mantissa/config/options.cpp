@@ -198,10 +198,10 @@ std::vector<Option> fixed_table() {
       {"adapter",
        "base",
        [](RunConfig& c) -> Slot { return &c.adapter.base; },
-       "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy)",
+       "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy); int8, nf4 or "
+       "nf4-double for those of linear layers (QLoRA)",
        {},
-       {"params", "f32", "bf16", "f16"},
-       {"int8", "nf4"}},
+       {"params", "f32", "bf16", "f16", "int8", "nf4", "nf4-double"}},
       {"adapter",
        "path",
        [](RunConfig& c) -> Slot { return &c.adapter.path; },
