@@ -140,7 +140,8 @@ TEST_F(PackedFiles, TrainToTheBitsOfADocumentInEachRow) {
     const bool keyed = testing::has(policy, "stochastic");  // by the number of the row, which packing changes
     const std::string want = run("packed", text(4, 4, packed));
     EXPECT_EQ(run("micro", text(4, 1, packed)), want) << policy;
-    if (!keyed) EXPECT_EQ(run("alone", text(8, 2, "source = \"kk\""), alone), want) << policy;
+    if (keyed) continue;
+    EXPECT_EQ(run("alone", text(8, 2, "source = \"kk\""), alone), want) << policy;
   }
 }
 

@@ -91,7 +91,8 @@ TEST_P(RowNormsOf, HaveTheBitsOfTheDequantisedWeight) {
                .transposed = l.transposed,
                .weight = {values.data(), Scalar::f32, l.transposed ? l.out : l.in},
                .a = {a.data(), Scalar::f32, l.in},
-               .b = {b.data(), Scalar::f32, l.rank}};
+               .b = {b.data(), Scalar::f32, l.rank},
+               .norms = {}};
     std::vector<float> expected(out), got(out);
     n.norms = {expected.data(), Scalar::f32, l.out};
     row_norms({}, n);

@@ -6,8 +6,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
-#include "mantissa/config/stages.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/io/json.h"
 #include "mantissa/kernels/row_norms.h"
 #include "mantissa/kernels/update.h"
