@@ -143,6 +143,48 @@ TEST_F(DataCommands, WindowsAndChoicesAreEvaluated) {
   EXPECT_EQ(puzzles["by_people"][0]["puzzles"], 4);
 }
 
+TEST_F(DataCommands, PuzzlesAreMixedWithFiles) {
+  std::string rows;
+  for (int i = 0; i < 60; ++i)
+    rows += R"({"prompt": "What is )" + std::to_string(i) + R"(?", "completion": "A number."})" + "\n";
+  write(folder / "a.jsonl", rows);
+  write(folder / "t.txt", std::string(3000, 'x'));
+  write(folder / "run.toml", tiny_config(6, "32-true"));
+  const std::string text = " --set 'data.source=[\"kk\", \"t.txt\"]' --set 'data.weights=[0.5, 0.5]'";
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out whole" + text).code, 0)
+      << read_all(folder / "err");
+  ASSERT_EQ(mantissa(folder,
+                     "train run.toml --quiet --out parts --set run.steps=3 --set "
+                     "schedule.name=constant" +
+                         text)
+                .code,
+            0);
+  ASSERT_EQ(
+      mantissa(folder, "train run.toml --quiet --out straight --set schedule.name=constant" + text).code, 0);
+  ASSERT_EQ(
+      mantissa(folder, "train run.toml --quiet --out parts --resume --set schedule.name=constant" + text)
+          .code,
+      0)
+      << read_all(folder / "err");
+  const auto weights = [&](const char* run) {
+    return json::parse(read_all(folder / run / "summary.json"))["weights_xxh64"];
+  };
+  EXPECT_EQ(weights("parts"), weights("straight")) << "resumed";
+  ASSERT_EQ(mantissa(folder, "train run.toml --quiet --out kk").code, 0);
+  EXPECT_NE(weights("whole"), weights("kk"));
+  const json puzzles = json_of("eval run.toml --set run.out=whole --puzzles 2" + text);
+  EXPECT_EQ(puzzles["puzzles"], 2) << "a run on a mixture answers puzzles too";
+  EXPECT_GT(puzzles["bytes"], 0);
+  const std::string sft =
+      " --set train.objective=sft --set data.template=chatml --set data.sequence_length=900 --set data.people_max=2 "
+      "--set 'data.source=[\"kk\", \"a.jsonl\"]' --set 'data.weights=[0.3, 0.7]'";
+  const Result r = mantissa(folder, "train run.toml --out sft" + sft);
+  EXPECT_EQ(r.code, 0) << r.err;
+  EXPECT_TRUE(has(r.out + r.err, "note    kk: ") && has(r.out + r.err, "a.jsonl: 60 rows, 60 used"))
+      << r.out << r.err;
+  expect_refused("train run.toml --out no --set 'data.source=[\"kk\", \"t.txt\"]'", "requires data.weights");
+}
+
 TEST_F(DataCommands, NeedlesAreCountedByLengthAndDepth) {
   ASSERT_EQ(train_tiny(folder, 3, "32-true").code, 0);
   const std::string needle = "eval r --needle --trials 2 --depths 0,0.5,1";

@@ -126,6 +126,21 @@ TEST_F(EvalProgram, KeepsTheResultsOfOtherPoliciesIfOneFails) {
   EXPECT_TRUE(has(words.out, "\n16-mixed                  stopped\n")) << words.out;
 }
 
+TEST_F(EvalProgram, AnswersThePuzzlesOfAFileByNumberOfPeople) {
+  ASSERT_EQ(mantissa(folder_, "data kk --count 30 --people-max 4 --split test --out kk.jsonl").code, 0);
+  const std::string options = "--puzzles 6 --max-new-tokens 12 --precision 32-true,bf16-mixed";
+  const Result r = mantissa(folder_, "eval r --data kk.jsonl --template none " + options);
+  ASSERT_EQ(r.code, 0) << r.err;
+  for (const char* part : {" puzzles ", "right, by people        ", "       2       3       4\n",
+                           "bf16-mixed                   0 %     0 %     0 %\n", "share of 6 puzzles"})
+    EXPECT_TRUE(has(r.out, part)) << part << "\n" << r.out;
+  const json policies =
+      json::parse(mantissa(folder_, "eval r --data kk.jsonl --json " + options).out)["policies"];
+  EXPECT_EQ(policies[1]["by_people"].size(), 3U);
+  EXPECT_EQ(policies[1]["answers"].size(), 6U);
+  EXPECT_TRUE(policies[1]["answers"][0].contains("text"));
+}
+
 TEST_F(EvalProgram, RefusesWhatItCannotEvaluate) {
   write(folder_ / "bad.jsonl", "{\"text\": \"a b\"}\n{\"text\": \"word\"}\n");
   const std::pair<const char*, const char*> cases[] = {
@@ -133,6 +148,9 @@ TEST_F(EvalProgram, RefusesWhatItCannotEvaluate) {
       {"eval r --last-word none.jsonl", "none.jsonl"},
       {"eval r --last-word p.jsonl --limit 0", "--limit 0"},
       {"eval r --data t.txt --limit 3", "--last-word"},
+      {"eval r --data p.jsonl --puzzles 3", "p.jsonl:1: "},
+      {"eval r --last-word p.jsonl --puzzles 3", "--puzzles: requires --data"},
+      {"eval r --data kk --people-min 4 --people-max 3", "at most --people-max"},
       {"eval run.toml --last-word p.jsonl", "a config has its own data"},
       {"eval r --data t.txt --precision 32-true,bf17-mixed", "did you mean"},
       {"eval r --data t.txt --precision 32-true,,bf16-mixed", "a policy is empty"},

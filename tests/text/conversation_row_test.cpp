@@ -124,6 +124,20 @@ TEST(LogicRl, ARowBecomesItsMessagesAndAnAnswerWithTheFullReward) {
   EXPECT_EQ(kk_reward(prompt + completion, "(1) Zoe is a knight\n(2) Max is a knave").total(), 3);
 }
 
+TEST(LogicRl, ARowAsksAPuzzle) {
+  const ConversationRow row = read(kLogicRl);
+  ASSERT_TRUE(row.puzzle.has_value());
+  EXPECT_EQ(row.puzzle->people, 2);
+  EXPECT_EQ(row.puzzle->solution, Json::parse(kLogicRl)["solution_text_format"]);
+  Json plain = Json::parse(kLogicRl);
+  plain.erase("names");
+  plain["prompt"] = "Who is who?\nAssistant: <think>";
+  EXPECT_EQ(read(plain.dump()).puzzle->people, 2) << "the lines of the solution";
+  EXPECT_EQ(read(plain.dump()).puzzle->begun, "<think>");
+  plain["completion"] = "an answer";
+  EXPECT_FALSE(read(plain.dump()).puzzle.has_value()) << "it has an answer of its own";
+}
+
 TEST(LogicRl, WithoutStatementsTheRowsOwnStepsAreTheReasoning) {
   Json row = Json::parse(kLogicRl);
   row["statements"] = "(('lying', 1), ('perhaps', 0))";

@@ -28,11 +28,13 @@ Evaluation evaluation_of(const eval::Evaluation& e) {
   of.choice_accuracy_bytes = choices.accuracy_bytes();
   of.choice_error = eval::share_error(of.choice_accuracy, of.choices.size());
   of.choice_error_norm = eval::share_error(of.choice_accuracy_norm, of.choices.size());
-  for (const eval::PeopleScore& p : e.by_people)
+  for (const eval::PeopleScore& p : e.puzzles.by_people())
     of.by_people.push_back({p.people, p.puzzles, p.well_formed, p.right});
-  of.puzzles = e.puzzles;
-  of.well_formed = e.well_formed;
-  of.accuracy = e.accuracy;
+  for (const eval::PuzzleAnswer& a : e.puzzles.answers)
+    of.answers.push_back({a.people, a.well_formed, a.right, a.text});
+  of.puzzles = std::ssize(e.puzzles.answers);
+  of.well_formed = e.puzzles.well_formed();
+  of.accuracy = e.puzzles.accuracy();
   of.interrupted = e.interrupted;
   of.weight_bytes = e.weight_bytes;
   of.seconds = e.seconds;
@@ -71,6 +73,7 @@ Evaluation evaluate(const Model& model, const EvaluateOptions& options, const Pr
   files.stride = options.stride > 0 ? options.stride : (options.window + 1) / 2;
   files.people_min = options.people_min;
   files.people_max = options.people_max;
+  if (options.longest_answer > 0) files.longest_answer = options.longest_answer;
   return evaluation_of(eval::evaluate_model(source, policy_for(precision), files, *device, stop));
 }
 

@@ -35,6 +35,13 @@ struct ChoiceAnswer {
   std::int64_t chosen = 0, chosen_norm = 0, chosen_bytes = 0;
 };
 
+/// The answer to a Knights-and-Knaves puzzle.
+struct PuzzleAnswer {
+  std::int64_t people = 0;
+  bool well_formed = false, right = false;
+  std::string text;
+};
+
 /// Answered puzzles with one number of people.
 struct PeopleScore {
   std::int64_t people = 0, puzzles = 0, well_formed = 0, right = 0;
@@ -60,6 +67,7 @@ struct Evaluation {
   double well_formed = 0;    // share of answers in the right form
   double accuracy = 0;       // share of right answers
   std::vector<PeopleScore> by_people;
+  std::vector<PuzzleAnswer> answers;  // in the order of the puzzles
   // by a stop: the loss is over the completed rows (0 without any), the last words are those of the completed
   // passages, and no puzzles were scored
   bool interrupted = false;
@@ -78,14 +86,18 @@ struct EvaluateOptions {
   /// The template of conversations, of which only the answers count: "auto" (the model's own), "none", a
   /// built-in one or a Jinja file. Empty: "auto" for JSON lines with conversations, and text otherwise.
   std::string chat_template;
-  std::int64_t puzzles = 0;        // number of held-out puzzles to answer, if `data` is {"kk"}
+  // Number of puzzles to answer: held-out ones if `data` is {"kk"}, otherwise rows of Logic-RL in `data`, the
+  // first ones of each number of people in equal shares. If the rows are conversations or a template is
+  // given, the loss is that of the answers to the same puzzles.
+  std::int64_t puzzles = 0;
   std::string last_words;          // a file of passages, one per line (docs/cli.md, "eval"); empty: none
   std::string multiple_choice;     // a file of questions, one per line (docs/cli.md, "eval"); empty: none
   std::int64_t passage_limit = 0;  // evaluate only the first passages and questions; 0: all
   // Above 0: instead of rows, windows of this many tokens that begin every `stride` tokens (0: half a
   // window).
   std::int64_t window = 0, stride = 0;
-  int people_min = 2, people_max = 3;  // in the puzzles
+  int people_min = 0, people_max = 0;  // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
+  std::int64_t longest_answer = 0;     // tokens of an answer to a puzzle; 0: 768
 };
 
 /// Evaluates a model over files and passages. All overloads throw ConfigError, FileError, and RunStopped for

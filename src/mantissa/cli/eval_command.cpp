@@ -76,6 +76,9 @@ class Subject {
     const bool given = a.has("--data") || a.has("--last-word") || a.has("--multiple-choice");
     const bool run = !is_config(what) && !given && std::filesystem::exists(of_run);
     puzzles_ = a.integer("--puzzles", 0, kMany);
+    if (a.has("--people-min") && a.has("--people-max") &&
+        a.integer("--people-min", 1, kMany) > a.integer("--people-max", 1, kMany))
+      throw ConfigError("--people-min: must be at most --people-max");
     if (a.has("--limit") && !a.has("--last-word") && !a.has("--multiple-choice")) {
       throw ConfigError(
           "--limit: limits the passages of --last-word and the questions of --multiple-choice; remove it, or "
@@ -84,11 +87,13 @@ class Subject {
     if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
-      if (a.has("--adapter"))
-        throw ConfigError(
-            "--adapter: a run has its own adapter; give a model directory, or remove --adapter");
+      for (const char* option : {"--adapter", "--base"}) {
+        if (!a.has(option)) continue;
+        throw ConfigError(fmt::format(
+            "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
+      }
       for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
-                                 "--people-max", "--template"}) {
+                                 "--people-max", "--template", "--max-new-tokens"}) {
         if (!a.has(option)) continue;
         throw ConfigError(fmt::format("{}: a config has its own data; give a model directory, or remove {}",
                                       option, option));
@@ -117,7 +122,17 @@ class Subject {
       if (!a.has("--data")) throw ConfigError("--template: is for conversations; give --data FILES");
       options_.chat_template = a.text("--template");
     }
-    options_.puzzles = puzzles_;
+    const bool generated = options_.data == std::vector<std::string>{"kk"};
+    if (generated || a.has("--puzzles")) options_.puzzles = puzzles_;
+    if (options_.puzzles > 0 && options_.data.empty())
+      throw ConfigError("--puzzles: requires --data FILES (or kk)");
+    constexpr int kMostPeople = 1000;  // of a file; the generator refuses its own
+    if (a.has("--people-min"))
+      options_.people_min = static_cast<int>(a.integer("--people-min", 1, generated ? 8 : kMostPeople));
+    if (a.has("--people-max"))
+      options_.people_max = static_cast<int>(a.integer("--people-max", 1, generated ? 8 : kMostPeople));
+    if (a.has("--max-new-tokens"))
+      options_.longest_answer = a.integer("--max-new-tokens", 1, std::int64_t{1} << 24);
     options_.last_words = a.text("--last-word");
     options_.multiple_choice = a.text("--multiple-choice");
     if (a.has("--window")) {
@@ -127,10 +142,6 @@ class Subject {
       options_.window = a.integer("--window", 2, std::int64_t{1} << 24);
       if (a.has("--stride")) options_.stride = a.integer("--stride", 1, options_.window);
     }
-    options_.people_min = static_cast<int>(a.integer("--people-min", 2, 8));
-    options_.people_max = static_cast<int>(a.integer("--people-max", 2, 8));
-    if (options_.people_min > options_.people_max)
-      throw ConfigError("--people-min: must be at most --people-max");
     if (a.has("--limit")) options_.passage_limit = a.integer("--limit", 1, kMany);
     for (const api::Precision& precision : precisions) {
       const api::Reading reading = api::read_precision(precision);

@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/quantities.h"
@@ -50,7 +53,10 @@ json to_json(const api::Evaluation& e) {
                               {"log_probs", log_probs}};
   }
   if (e.puzzles > 0) {
-    json by_people = json::array();
+    json by_people = json::array(), answers = json::array();
+    for (const api::PuzzleAnswer& a : e.answers)
+      answers.push_back(
+          {{"people", a.people}, {"well_formed", a.well_formed}, {"right", a.right}, {"text", a.text}});
     for (const api::PeopleScore& p : e.by_people) {
       by_people.push_back(
           {{"people", p.people}, {"puzzles", p.puzzles}, {"well_formed", p.well_formed}, {"right", p.right}});
@@ -58,7 +64,8 @@ json to_json(const api::Evaluation& e) {
     out.update({{"puzzles", e.puzzles},
                 {"well_formed", e.well_formed},
                 {"accuracy", e.accuracy},
-                {"by_people", by_people}});
+                {"by_people", by_people},
+                {"answers", answers}});
   }
   out["weight_bytes"] = e.weight_bytes;
   if (e.interrupted) out["interrupted"] = true;
@@ -80,6 +87,11 @@ json to_json(const api::PairedChange& change) {
   out["gained"] = change.gained;
   out["lost"] = change.lost;
   return out;
+}
+
+/// Returns the standard error of the share of right puzzles.
+double puzzle_error(const api::Evaluation& e) {
+  return e.puzzles < 2 ? 0 : std::sqrt(e.accuracy * (1 - e.accuracy) / static_cast<double>(e.puzzles - 1));
 }
 
 /// Returns the word perplexity in at most 8 characters.
@@ -158,6 +170,31 @@ struct Columns {
   bool loss, bytes, words, choices, puzzles;
 };
 
+/// Returns a table of the right answers by number of people, if there are several numbers.
+std::string by_people_text(const std::vector<PolicyResult>& results) {
+  std::set<std::int64_t> people;
+  for (const PolicyResult& r : results) {
+    if (!r.evaluation) continue;
+    for (const api::PeopleScore& p : r.evaluation->by_people) people.insert(p.people);
+  }
+  if (people.size() < 2) return "";
+  std::string text = "\n" + name_text("right, by people");
+  for (const std::int64_t n : people) text += fmt::format("{:>8}", n);
+  text += '\n';
+  for (const PolicyResult& r : results) {
+    if (!r.evaluation || r.evaluation->by_people.empty()) continue;
+    text += name_text(r.name);
+    std::map<std::int64_t, std::string> shares;
+    for (const api::PeopleScore& p : r.evaluation->by_people) {
+      shares[p.people] =
+          fmt::format("{:.0f} %", 100 * static_cast<double>(p.right) / static_cast<double>(p.puzzles));
+    }
+    for (const std::int64_t n : people) text += fmt::format("{:>8}", shares.contains(n) ? shares[n] : kNone);
+    text += '\n';
+  }
+  return text;
+}
+
 std::string changes_text(const std::vector<PolicyResult>& results, const Columns& columns) {
   constexpr int kLossDigits = 5;
   const PolicyResult& first = results.front();
@@ -198,6 +235,10 @@ std::string explanation(const api::Evaluation& e, const EvaluatedData& data, boo
         "the largest per character; standard error {:.1f} points.",
         counted(e.choices.size(), "question"), data.questions, 100 * e.choice_error));
   }
+  if (e.puzzles > 0) {
+    add(fmt::format("puzzles: share of {} with the right answer; standard error {:.1f} points.",
+                    counted(e.puzzles, "puzzle"), 100 * puzzle_error(e)));
+  }
   if (changes) {
     add(
         fmt::format("change: mean of the differences of equal {}, ± its standard error{}. A change below two "
@@ -231,8 +272,9 @@ std::string evaluation_text(const api::Evaluation& e) {
                         interrupted, 100 * e.choice_accuracy_norm, 100 * e.choice_error_norm);
   }
   if (e.puzzles > 0) {
-    text += fmt::format("puzzles     {} held out: {:.0f} % in the right form, {:.0f} % right\n", e.puzzles,
-                        100 * e.well_formed, 100 * e.accuracy);
+    text += fmt::format("puzzles     {:.0f} ± {:.0f} % of {} right, {:.0f} % in the right form\n",
+                        100 * e.accuracy, 100 * puzzle_error(e), counted(e.puzzles, "puzzle"),
+                        100 * e.well_formed);
     for (const api::PeopleScore& p : e.by_people) {
       if (e.by_people.size() < 2) break;
       text += fmt::format("  {} people  {} of {} right, {} in the right form\n", p.people, p.right, p.puzzles,
@@ -243,7 +285,7 @@ std::string evaluation_text(const api::Evaluation& e) {
 }
 
 std::string evaluation_json(const api::Evaluation& e) {
-  return to_json(e).dump(2);
+  return to_json(e).dump(2, ' ', false, json::error_handler_t::replace);
 }
 
 std::string policies_text(const std::vector<PolicyResult>& results, const EvaluatedData& data) {
@@ -254,6 +296,7 @@ std::string policies_text(const std::vector<PolicyResult>& results, const Evalua
     text += columns.row(r);
     if (complete == nullptr && r.evaluation) complete = &r;
   }
+  text += by_people_text(results);
   const bool changes = results.size() > 1 && results.front().evaluation && (columns.loss || columns.words);
   if (changes) text += changes_text(results, columns);
   return complete == nullptr ? text : text + explanation(*complete->evaluation, data, changes);

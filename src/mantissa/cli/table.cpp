@@ -72,6 +72,10 @@ const std::vector<Option>& option_rows() {
       {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
       {"--adapter", one, "DIR", "", "add the adapter of a run or of peft to the model",
        "generate, chat, eval, trace"},
+      {"--base", one, "FORMAT", "",
+       "hold the weights of linear layers in int8, nf4 or nf4-double, or in the policy's formats (params); "
+       "default: what the adapter was trained on",
+       "generate, chat, eval, trace, merge"},
       // chat
       {"--template", one, "NAME|FILE", "auto",
        "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a Jinja "
@@ -107,9 +111,12 @@ const std::vector<Option>& option_rows() {
       {"--trials", one, "N", "4", "prompts for each length and depth", "eval"},
       {"--haystack", one, "FILE", "", "the long text; default: a short one, repeated", "eval"},
       {"--page", one, "FILE", "", "write the heat map of --needle as HTML", "eval"},
-      {"--puzzles", one, "N", "20", "held-out puzzles to answer, if the data are puzzles", "eval"},
-      {"--people-min", one, "N", "2", "fewest people in these puzzles, for a model", "eval"},
-      {"--people-max", one, "N", "3", "most people in these puzzles, for a model", "eval"},
+      {"--puzzles", one, "N", "20",
+       "puzzles to answer: held-out ones (kk), or rows of Logic-RL in the files, if N is given", "eval"},
+      {"--people-min", one, "N", "", "fewest people in these puzzles, for a model; default: 2 for kk",
+       "eval"},
+      {"--people-max", one, "N", "", "most people in these puzzles, for a model; default: 3 for kk", "eval"},
+      {"--max-new-tokens", one, "N", "768", "largest number of tokens of an answer to a puzzle", "eval"},
       // trace
       {"--tokens", one, "FILE", "", "safetensors file with input_ids [B, T] and optional labels", "trace"},
       {"--out", one, "FILE", "", "safetensors file to write", "trace"},

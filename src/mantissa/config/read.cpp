@@ -147,8 +147,6 @@ struct Reader {
   void operator()(std::vector<std::string>* out) const {
     *out = text_values(entry);
     for (std::string& value : *out) {
-      if (is_word(option, value) && out->size() > 1)
-        refuse(entry, fmt::format("\"{}\" must be the only element", value));
       if (option.path) value = resolved(option, entry, value);
     }
   }

@@ -80,7 +80,13 @@ void check_model(const RunConfig& config, const Entries& entries) {
 
 void check_puzzles(const RunConfig& config, const Entries& entries) {
   const DataSection& data = config.data;
-  if (data.source != std::vector<std::string>{"kk"} || data.people_min <= data.people_max) return;
+  if (std::ranges::find(data.source, "kk") == data.source.end()) return;
+  if (data.source.size() > 1 && data.weights.empty()) {
+    refuse(*entries.find("data", "source"),
+           fmt::format("\"kk\" among files requires data.weights, one share for each of the {} entries",
+                       data.source.size()));
+  }
+  if (data.people_min <= data.people_max) return;
   refuse(*entries.find("data", "people_min"),  // its default is the smallest valid value
          fmt::format("must be at most data.people_max, which is {}", data.people_max));
 }

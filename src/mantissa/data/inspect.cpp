@@ -117,8 +117,7 @@ DataDescription describe(const text::Dataset& set, std::int64_t sequence_length,
 DataDescription describe_run(const config::RunConfig& config, const model::ModelConfig& model,
                              std::int64_t samples) {
   const text::Dataset set = load_dataset(config, model);
-  const bool text =
-      names_puzzles(config.data.source) || text::holds_text(config.data.source, config.data.format);
+  const bool text = holds_text(config.data.source, config.data.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = text ? tokenizer_of(config, model) : nullptr;
   return describe(set, config.data.sequence_length, model.vocab_size, tokenizer.get(), samples);
 }

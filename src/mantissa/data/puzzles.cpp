@@ -4,11 +4,20 @@
 
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/output.h"
+#include "mantissa/text/sources.h"
 
 namespace mantissa::data {
 
 bool names_puzzles(const std::vector<std::string>& source) {
   return source.size() == 1 && source.front() == "kk";
+}
+
+bool has_puzzles(const std::vector<std::string>& source) {
+  return std::ranges::find(source, "kk") != source.end();
+}
+
+bool holds_text(const std::vector<std::string>& source, const std::string& format) {
+  return has_puzzles(source) || text::holds_text(source, format);
 }
 
 text::KkOptions training_puzzles(const config::RunConfig& config) {

@@ -14,6 +14,10 @@ namespace mantissa::data {
 
 /// Returns true for {"kk"}.
 bool names_puzzles(const std::vector<std::string>& source);
+/// Returns true if "kk" is among the entries of a mixture.
+bool has_puzzles(const std::vector<std::string>& source);
+/// Returns true if any of the entries, "kk" or files, is text that a tokenizer turns into ids.
+bool holds_text(const std::vector<std::string>& source, const std::string& format);
 
 /// Returns the puzzles of a config's training data.
 text::KkOptions training_puzzles(const config::RunConfig& config);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -11,7 +12,6 @@
 #include "mantissa/base/error.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/data/puzzles.h"
-#include "mantissa/data/sft_rows.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
 #include "mantissa/text/readers.h"
@@ -36,10 +36,6 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
 }
 
 constexpr const char* kPuzzles = "the puzzles of kk";
-
-bool is_puzzles(const config::RunConfig& config) {
-  return names_puzzles(config.data.source);
-}
 
 /// What the stages of a run share: the tokens that they need together, and the ids of their sources.
 struct Stages {
@@ -72,8 +68,8 @@ text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelCo
 /// Returns true if any data of the config are text.
 bool reads_text(const config::RunConfig& config) {
   const std::vector<std::string>& held_out = config.data.validation.files;
-  return is_puzzles(config) || text::holds_text(config.data.source, config.data.format) ||
-         (!held_out.empty() && text::holds_text(held_out, config.data.format));
+  return holds_text(config.data.source, config.data.format) ||
+         (!held_out.empty() && holds_text(held_out, config.data.format));
 }
 
 /// Returns the rows of the files, or of the puzzles.
@@ -395,12 +391,15 @@ bool holds_conversations(const std::vector<std::string>& files, const std::strin
   return found;
 }
 
-text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
-                           const std::string& template_name, std::int64_t sequence_length,
-                           std::vector<std::string>& notes) {
+namespace {
+
+/// Returns as answer_rows() the rows that `encode` makes.
+text::StepData encoded_answers(const weights::ModelSource& source, const std::string& name,
+                               const std::string& template_name, std::int64_t sequence_length,
+                               std::vector<std::string>& notes,
+                               const std::function<std::vector<text::Row>(SftEncoder&)>& encode) {
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = tokenizer_of(source);
-  if (tokenizer == nullptr)
-    throw ConfigError(fmt::format("--data {}: {}", files.front(), why_no_tokenizer(source)));
+  if (tokenizer == nullptr) throw ConfigError(fmt::format("--data {}: {}", name, why_no_tokenizer(source)));
   std::optional<ChatFormat> format;
   if (template_name != "none") {
     format.emplace(source, template_name, "--template");
@@ -412,14 +411,29 @@ text::StepData answer_rows(const weights::ModelSource& source, const std::vector
   rules.truncate = "left";
   rules.sequence_length = sequence_length > 0 ? sequence_length : positions > 0 ? positions : kUnlimited;
   SftEncoder encoder(rules, format ? &*format : nullptr, *tokenizer, source.config.vocab_size);
-  const std::vector<text::Row> rows = encode_all(encoder, files, held_out_puzzles());
-  notes.push_back(describe(encoder.counts(), rules, files.front()));
-  if (rows.empty())
-    throw ConfigError(fmt::format("--data {}: no row has an answer to predict", files.front()));
+  const std::vector<text::Row> rows = encode(encoder);
+  notes.push_back(describe(encoder.counts(), rules, name));
+  if (rows.empty()) throw ConfigError(fmt::format("--data {}: no row has an answer to predict", name));
   text::StepData data = text::empty_step(static_cast<std::int64_t>(rows.size()), encoder.counts().longest);
   for (std::size_t r = 0; r < rows.size(); ++r) text::append_row(rows[r], static_cast<std::int64_t>(r), data);
   data.sequence_length = data.longest();
   return data;
+}
+
+}  // namespace
+
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
+                           const std::string& template_name, std::int64_t sequence_length,
+                           std::vector<std::string>& notes) {
+  return encoded_answers(source, files.front(), template_name, sequence_length, notes,
+                         [&](SftEncoder& e) { return encode_all(e, files, held_out_puzzles()); });
+}
+
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,
+                           const std::string& name, const std::string& template_name,
+                           std::int64_t sequence_length, std::vector<std::string>& notes) {
+  return encoded_answers(source, name, template_name, sequence_length, notes,
+                         [&](SftEncoder& e) { return encode_all(e, rows); });
 }
 
 text::StepData memory_rows(const model::ModelConfig& model, Memory memory, std::int64_t sequence_length) {

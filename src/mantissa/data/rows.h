@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "mantissa/config/run_config.h"
+#include "mantissa/data/sft_rows.h"
 #include "mantissa/model/config.h"
 #include "mantissa/text/dataset.h"
 #include "mantissa/weights/model_files.h"
@@ -45,6 +46,11 @@ text::StepData file_rows(const weights::ModelSource& source, const std::vector<s
 text::StepData answer_rows(const weights::ModelSource& source, const std::vector<std::string>& files,
                            const std::string& template_name, std::int64_t sequence_length,
                            std::vector<std::string>& notes);
+
+/// The same of conversations in memory; `name` stands for their files in messages.
+text::StepData answer_rows(const weights::ModelSource& source, const std::vector<PlacedConversation>& rows,
+                           const std::string& name, const std::string& template_name,
+                           std::int64_t sequence_length, std::vector<std::string>& notes);
 
 /// Returns true if the first row of the first file is a conversation, without a document in "text".
 bool holds_conversations(const std::vector<std::string>& files, const std::string& format);

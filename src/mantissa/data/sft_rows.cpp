@@ -65,6 +65,18 @@ void on_all_processors(std::size_t count, const std::function<void(std::size_t)>
   }
 }
 
+/// Encodes conversations on all processors, and appends those that are used.
+void append_encoded(SftEncoder& encoder, const std::vector<PlacedConversation>& some,
+                    std::vector<text::Row>& rows) {
+  std::vector<text::Row> encoded(some.size());
+  on_all_processors(some.size(),
+                    [&](std::size_t i) { encoded[i] = encoder.encode(some[i].row, some[i].where); });
+  for (std::size_t i = 0; i < some.size(); ++i) {
+    if (auto row = encoder.add(some[i].row, std::move(encoded[i]), some[i].where))
+      rows.push_back(std::move(*row));
+  }
+}
+
 std::string percent_of(std::int64_t part, std::int64_t all) {
   return fmt::format("{:.1f} %", all == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(all));
 }
@@ -261,13 +273,7 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
   std::vector<text::Row> rows;
   std::vector<PlacedConversation> waiting;
   const auto flush = [&] {
-    std::vector<text::Row> encoded(waiting.size());
-    on_all_processors(waiting.size(),
-                      [&](std::size_t i) { encoded[i] = encoder.encode(waiting[i].row, waiting[i].where); });
-    for (std::size_t i = 0; i < waiting.size(); ++i) {
-      if (auto row = encoder.add(waiting[i].row, std::move(encoded[i]), waiting[i].where))
-        rows.push_back(std::move(*row));
-    }
+    append_encoded(encoder, waiting, rows);
     waiting.clear();
   };
   for_each_conversation(source, puzzles, [&](PlacedConversation row) {
@@ -278,6 +284,13 @@ std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::st
   flush();
   encoder.check();
   return rows;
+}
+
+std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows) {
+  std::vector<text::Row> encoded;
+  append_encoded(encoder, rows, encoded);
+  encoder.check();
+  return encoded;
 }
 
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,

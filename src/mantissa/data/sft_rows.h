@@ -88,6 +88,9 @@ void for_each_conversation(const std::vector<std::string>& source, const text::K
 std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<std::string>& source,
                                   const text::KkOptions& puzzles);
 
+/// Returns the used ones of `rows`.
+std::vector<text::Row> encode_all(SftEncoder& encoder, const std::vector<PlacedConversation>& rows);
+
 /// Returns the rows of `source` for the config, and adds a line about them to `notes` unless it is null.
 std::vector<text::Row> sft_rows(const config::RunConfig& config, const model::ModelConfig& model,
                                 const std::vector<std::string>& source, std::vector<std::string>* notes);

@@ -31,6 +31,9 @@ class PromptFormat {
   /// file is missing or damaged.
   PromptFormat(const weights::ModelSource& source, const std::string& template_name);
 
+  /// As ChatFormat::fix_date().
+  void fix_date() { format_.fix_date(); }
+
   /// Returns the rendered conversation up to the place where the assistant's answer begins. Throws
   /// chat::TemplateError, for example if the template rejects a system message.
   std::string prompt_of(const std::vector<Message>& messages) const { return render(messages, true); }

@@ -6,13 +6,14 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <map>
+#include <limits>
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/adapter.h"
 #include "mantissa/config/command_policy.h"
 #include "mantissa/cost/forecast.h"
 #include "mantissa/cost/native.h"
+#include "mantissa/data/chat_format.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"
@@ -22,9 +23,6 @@
 #include "mantissa/peft/reader.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/rules.h"
-#include "mantissa/rollout/complete.h"
-#include "mantissa/text/kk_reward.h"
-#include "mantissa/text/known_ids.h"
 #include "mantissa/text/sources.h"
 
 namespace mantissa::eval {
@@ -63,7 +61,7 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
                      const runtime::Device& device, const std::stop_token& stop) {
   const std::int64_t length = rows.longest();
   const auto program = runtime::compile(model::build_log_prob(source.config, length, length, false), policy,
-                                        row_options(length), device);
+                                        row_options(source.config, length), device);
   plan::check_rules(*program);
   RowModel model(program, source, device, "eval: the loss of");
   model.set_stop(stop);
@@ -99,46 +97,28 @@ void add_last_words(const weights::ModelSource& source, const precision::Policy&
   e.interrupted = e.last_words.interrupted;
 }
 
-/// Answers the puzzles of `options` with the most likely tokens, several at once, and adds the scores to `e`.
-/// After a stop, sets only `e.interrupted`.
-void answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
-                    const text::KkOptions& options, const tokenizer::Tokenizer& tokenizer,
-                    const runtime::Device& device, const std::stop_token& stop, Evaluation& e) {
-  constexpr std::int64_t kLongestAnswer = 768, kMostStreams = 16;
-  const std::vector<text::KkPuzzle> puzzles = text::generate(options);
-  std::vector<rollout::Request> requests;
-  for (const text::KkPuzzle& p : puzzles) {
-    requests.push_back({tokenizer.encode_with_template(p.prompt), 0});
-    text::check_known_ids(requests.back().prompt, tokenizer, source.config.vocab_size, "a puzzle");
+/// Adds the answers to `puzzles` to `e`.
+void add_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
+                 const std::vector<data::PlacedConversation>& puzzles, const PuzzleFormat& format,
+                 std::int64_t longest, const runtime::Device& device, const std::stop_token& stop,
+                 Evaluation& e) {
+  e.puzzles = answer_puzzles(source, policy, puzzles, format, longest, device, stop);
+  e.interrupted = e.puzzles.interrupted;
+}
+
+/// Returns the puzzles of `files` that are to be answered.
+std::vector<data::PlacedConversation> puzzles_of(const Files& files) {
+  if (files.puzzles == 0 || files.names.empty()) return {};
+  if (data::names_puzzles(files.names)) {
+    text::KkOptions options = data::held_out_puzzles();
+    options.count = files.puzzles;
+    if (files.people_min > 0) options.people_min = files.people_min;
+    if (files.people_max > 0) options.people_max = files.people_max;
+    return generated_puzzles(options);
   }
-  rollout::GenerateOptions generate;
-  generate.max_new_tokens = kLongestAnswer;
-  generate.interrupt = stop;
-  generate.stop = {tokenizer.separator()};
-  const std::vector<rollout::Generation> answers =
-      rollout::complete(source, policy, requests, generate, kMostStreams, device);
-  e.interrupted = stop.stop_requested() && !std::ranges::all_of(answers, &rollout::Generation::ended);
-  if (e.interrupted) return;
-  std::map<std::int64_t, PeopleScore> by_people;
-  for (std::size_t i = 0; i < puzzles.size(); ++i) {
-    std::vector<std::int32_t> ids = answers[i].ids;
-    std::erase_if(ids, [&](std::int32_t id) { return !tokenizer.known(id); });
-    const std::string text = puzzles[i].prompt + tokenizer.decode(ids);
-    const text::KkReward reward = text::kk_reward(text, puzzles[i].answer);
-    PeopleScore& score = by_people[std::ssize(puzzles[i].names)];
-    score.people = std::ssize(puzzles[i].names);
-    ++score.puzzles;
-    score.well_formed += reward.format > 0 && reward.answer > -2 ? 1 : 0;
-    score.right += reward.answer > 0 ? 1 : 0;
-  }
-  for (const auto& [people, score] : by_people) {
-    e.by_people.push_back(score);
-    e.puzzles += score.puzzles;
-    e.well_formed += static_cast<double>(score.well_formed);
-    e.accuracy += static_cast<double>(score.right);
-  }
-  e.well_formed /= static_cast<double>(e.puzzles);
-  e.accuracy /= static_cast<double>(e.puzzles);
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  return read_puzzles(files.names, {files.puzzles, files.people_min,
+                                    files.people_max > 0 ? std::int64_t{files.people_max} : kMost});
 }
 
 /// Adds the answers to the questions to `e`.
@@ -160,15 +140,20 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
   if (!files.passages.name.empty()) passages = read_passages(source, files.passages);
   std::vector<ChoiceQuestion> questions;
   if (!files.choices.name.empty()) questions = read_choices(source, files.choices);
+  const std::vector<data::PlacedConversation> puzzles = puzzles_of(files);
   Evaluation e;
   const bool kk = data::names_puzzles(files.names);
   const bool answers = !files.names.empty() &&
                        (!files.chat_template.empty() || data::holds_conversations(files.names, files.format));
+  const std::string chat_template = !files.chat_template.empty() ? files.chat_template
+                                    : answers                    ? "auto"
+                                                                 : "none";
   if (answers) {
     std::vector<std::string> notes;
     const text::StepData rows =
-        data::answer_rows(source, files.names, files.chat_template.empty() ? "auto" : files.chat_template,
-                          files.sequence_length, notes);
+        puzzles.empty() ? data::answer_rows(source, files.names, chat_template, files.sequence_length, notes)
+                        : data::answer_rows(source, puzzles, files.names.front(), chat_template,
+                                            files.sequence_length, notes);
     e = loss_over(source, policy, rows, nullptr, device, stop);
     e.notes = std::move(notes);
   } else if (!files.names.empty()) {
@@ -185,12 +170,9 @@ Evaluation evaluate_model(const weights::ModelSource& source, const precision::P
     add_last_words(source, policy, files.passages, passages, device, stop, e);
   if (!questions.empty() && !e.interrupted)
     add_choices(source, policy, files.choices, questions, device, stop, e);
-  if (kk && files.puzzles > 0 && !e.interrupted) {
-    text::KkOptions options = data::held_out_puzzles();
-    options.count = files.puzzles;
-    options.people_min = files.people_min;
-    options.people_max = files.people_max;
-    answer_puzzles(source, policy, options, *data::tokenizer_of(source), device, stop, e);
+  if (!puzzles.empty() && !e.interrupted) {
+    add_puzzles(source, policy, puzzles, PuzzleFormat(source, chat_template), files.longest_answer, device,
+                stop, e);
   }
   return e;
 }
@@ -215,12 +197,12 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   if (run.native_only)
     cost::check_native(cost::compile_training(run, source.config, run.batch.micro_batch_size, device),
                        device);
-  const bool from_source = !memory.any(), kk = from_source && data::names_puzzles(run.data.source);
+  const bool from_source = !memory.any(), kk = from_source && data::has_puzzles(run.data.source);
   const text::Dataset set = data::load_dataset(run, source.config, std::move(memory));
   if (set.validation_rows() == 0)
     throw ConfigError("data.validation is 0: no rows are held out; set a share such as 0.02");
   const text::StepData rows = set.validation(0, set.validation_rows());
-  const bool text = kk || (from_source && text::holds_text(run.data.source, run.data.format));
+  const bool text = from_source && data::holds_text(run.data.source, run.data.format);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer =
       text ? data::tokenizer_of(run, source.config) : nullptr;
   // Use the policy of the run's last step, under which its last loss was measured.
@@ -234,7 +216,11 @@ Evaluation evaluate_run(const config::RunConfig& run, data::Memory memory, std::
   if (kk && puzzles > 0 && !e.interrupted) {
     text::KkOptions options = data::held_out_puzzles(run);
     options.count = puzzles;
-    answer_puzzles(source, policy, options, *tokenizer, device, stop, e);
+    const bool chat = answers && run.data.chat_template != "none";
+    const PuzzleFormat format =
+        chat ? PuzzleFormat(data::chat_source(run, source.config), run.data.chat_template)
+             : PuzzleFormat(data::tokenizer_of(run, source.config));
+    add_puzzles(source, policy, generated_puzzles(options), format, kLongestAnswer, device, stop, e);
   }
   return e;
 }

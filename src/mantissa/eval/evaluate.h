@@ -11,6 +11,7 @@
 #include "mantissa/data/rows.h"
 #include "mantissa/eval/choices.h"
 #include "mantissa/eval/last_words.h"
+#include "mantissa/eval/puzzles.h"
 #include "mantissa/precision/policy.h"
 #include "mantissa/runtime/device.h"
 #include "mantissa/text/dataset.h"
@@ -24,11 +25,6 @@ struct RowLoss {
   double weight = 0;
 };
 
-/// Answered puzzles with one number of people.
-struct PeopleScore {
-  std::int64_t people = 0, puzzles = 0, well_formed = 0, right = 0;
-};
-
 struct Evaluation {
   std::int64_t tokens = 0;  // 0 without rows
   double loss = 0;          // nats per token
@@ -38,10 +34,7 @@ struct Evaluation {
   std::vector<RowLoss> rows;  // of the completed rows
   LastWords last_words;       // none without passages
   ChoiceScores choices;       // none without questions
-  std::int64_t puzzles = 0;   // number of answered puzzles
-  double well_formed = 0;     // share of answers in the right form
-  double accuracy = 0;        // share of right answers
-  std::vector<PeopleScore> by_people;
+  PuzzleScores puzzles;       // none without puzzles
   // by a stop: the loss is over the completed rows (0 without any), and no puzzles were scored
   bool interrupted = false;
   std::size_t weight_bytes = 0;  // of the masters and copies that the steps read
@@ -50,12 +43,13 @@ struct Evaluation {
   std::vector<std::string> notes = {};  // about the rows of conversations
 };
 
-/// Files, or {"kk"} for held-out puzzles, of which `puzzles` are also answered. Without names, no loss is
-/// computed.
+/// Files, or {"kk"} for held-out puzzles. Without names, no loss is computed.
 struct Files {
   std::vector<std::string> names;
   std::string format = "auto";
   std::int64_t sequence_length = 0;  // of text 256 if 0; conversations: data::answer_rows()
+  /// Puzzles to answer: held-out ones for {"kk"}, and rows of files of puzzles. If these rows are
+  /// conversations or a template is given, the loss is that of the answers to the same puzzles.
   std::int64_t puzzles = 0;
   PassageFile passages = {};
   /// The chat template of conversations, of which only the answers count. Empty: "auto" if the files hold
@@ -66,7 +60,8 @@ struct Files {
   /// tokens; each token is predicted once, by the first window with tokens before it.
   std::int64_t window = 0;
   std::int64_t stride = 0;
-  int people_min = 2, people_max = 3;  // in the puzzles
+  int people_min = 0, people_max = 0;            // in the puzzles; 0: 2 and 3 for {"kk"}, all of a file
+  std::int64_t longest_answer = kLongestAnswer;  // tokens of an answer to a puzzle
 };
 Evaluation evaluate_model(const weights::ModelSource& source, const precision::Policy& policy,
                           const Files& files, const runtime::Device& device,

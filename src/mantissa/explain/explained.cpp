@@ -56,6 +56,7 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
   }
   plan.trained_bytes = memory.masters + memory.copies + memory.gradients + memory.moments;
   plan.frozen_bytes = memory.frozen;
+  if (model.base) plan.base = traits(*model.base).name;
   return plan;
 }
 

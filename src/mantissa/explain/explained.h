@@ -55,6 +55,7 @@ struct AdapterPlan {
   double parameters = 0;          // trained
   std::size_t trained_bytes = 0;  // masters, copies, gradients and moments of the adapter
   std::size_t frozen_bytes = 0;   // the weights of the base that are held
+  std::string base;               // format of the blocks of its linear layers; "": none
 };
 
 /// One stage of a run, as a run of its own.

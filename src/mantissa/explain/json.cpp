@@ -147,6 +147,7 @@ void add_training(json& out, const Explained& e) {
                       {"parameters", t.adapter->parameters},
                       {"trained_bytes", t.adapter->trained_bytes},
                       {"frozen_bytes", t.adapter->frozen_bytes}};
+    if (!t.adapter->base.empty()) out["adapter"]["base"] = t.adapter->base;
   }
   if (!t.stages.empty()) out["stages"] = stages_json(t.stages);
   if (t.rope_theta != 0) out["rope_theta"] = t.rope_theta;

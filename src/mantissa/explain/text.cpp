@@ -162,9 +162,10 @@ std::string training_head(const Explained& e) {
                                   ? fmt::format("{}", a->largest_rank)
                                   : fmt::format("{} to {}", a->smallest_rank, a->largest_rank);
     text += fmt::format(
-        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({})\n", a->kind,
-        ranks, a->layers, a->all_layers, parameters_text(a->parameters), bytes_text(a->trained_bytes),
-        parameters_text(e.parameters), bytes_text(a->frozen_bytes));
+        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({}{})\n",
+        a->kind, ranks, a->layers, a->all_layers, parameters_text(a->parameters),
+        bytes_text(a->trained_bytes), parameters_text(e.parameters), bytes_text(a->frozen_bytes),
+        a->base.empty() ? "" : ", linear layers in " + a->base);
   }
   text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {

@@ -151,6 +151,13 @@ std::string reasoning_of(const Json& row) {
   return fmt::format("{}", fmt::join(steps, " "));
 }
 
+/// Returns the number of people: that of the names, else that of the lines of the solution.
+std::int64_t people_of(const Json& row) {
+  const auto names = row.find("names");
+  if (names != row.end() && names->is_array() && !names->empty()) return std::ssize(*names);
+  return std::ranges::count(text_of(row, "solution_text_format"), '\n') + 1;
+}
+
 /// Returns the messages of a ChatML text. The last one may be unfinished: the beginning of an answer, which
 /// is moved to `begun`. Returns null for other text.
 std::optional<Json> chatml_messages(std::string_view text, std::string& begun) {
@@ -203,6 +210,7 @@ ConversationRow read_logic_rl(const Json& row, const std::string& where) {
   std::string answer = fmt::format("<think>{}</think> <answer>{}</answer>", reasoning_of(row),
                                    text(row["solution_text_format"], "solution_text_format"));
   ConversationRow out;
+  out.puzzle = {row["solution_text_format"].get<std::string>(), people_of(row), ""};
   const auto finish = [&] {
     out.messages.push_back({{"role", "assistant"}, {"content", answer}});
     return out;
@@ -227,11 +235,12 @@ ConversationRow read_logic_rl(const Json& row, const std::string& where) {
              open = whole.empty() || whole.back() == '\n' || whole.back() == ' ';
   out.texts.emplace(whole, thinks ? answer.substr(kThink.size()) : (open ? "" : " ") + answer);
   // A template begins the answer itself.
-  std::string begun;
+  std::string& begun = out.puzzle->begun;
   if (std::optional<Json> messages = chatml_messages(whole, begun)) {
     out.messages = std::move(*messages);
     if (!answer.starts_with(begun)) answer = begun + answer;
   } else {
+    if (thinks) begun = kThink;
     std::string user = whole;
     remove_end(user, kThink);
     remove_end(user, "Assistant:");

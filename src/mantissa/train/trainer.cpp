@@ -82,9 +82,9 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
                     static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
   machine_ = cost::measure_machine(device_, program());
-  weights_ = allocate_weights();
+  weights_ = allocate_weights(&notes_);
   if (source_.config.adapter != nullptr) {
-    notes_ = source_.notes;
+    notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
   } else if (source_.weights.empty()) {
     check_source(program());
     weights_->initialise(config_.run.seed);
@@ -100,10 +100,10 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
 }
 
 /// The weights of an adapter's base are read here, in the formats of this program.
-std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights() const {
+std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
   if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(program(), device_);
   return std::make_shared<runtime::WeightSet>(
-      weights::open_weights(program(), source_, device_, config_.run.seed));
+      weights::open_weights(program(), source_, device_, config_.run.seed, notes));
 }
 
 void Trainer::bind() {
@@ -147,7 +147,7 @@ void Trainer::enter(std::size_t part) {
   watch_.reset();
   session_.reset();  // releases its arena before more memory is allocated
   part_ = part;
-  std::shared_ptr<runtime::WeightSet> next = allocate_weights();
+  std::shared_ptr<runtime::WeightSet> next = allocate_weights(nullptr);
   next->assign(*weights_);
   weights_ = std::move(next);
   bind();

@@ -158,8 +158,8 @@ class Trainer {
   /// Runs `rows` under the objective, micro-batch by micro-batch.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
-  /// Returns a weight set for the current part.
-  std::shared_ptr<runtime::WeightSet> allocate_weights() const;
+  /// Returns a weight set for the current part. Adds to `notes` what quantising the base of an adapter lost.
+  std::shared_ptr<runtime::WeightSet> allocate_weights(std::vector<std::string>* notes) const;
   /// Creates the session and the update of the current part.
   void bind();
   std::size_t part_of(std::int64_t done) const;

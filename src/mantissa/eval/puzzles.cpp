@@ -1,0 +1,177 @@
+#include "mantissa/eval/puzzles.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "mantissa/base/error.h"
+#include "mantissa/data/tokenizer.h"
+#include "mantissa/rollout/complete.h"
+#include "mantissa/text/kk_reward.h"
+#include "mantissa/text/known_ids.h"
+
+namespace mantissa::eval {
+namespace {
+
+using data::PlacedConversation;
+
+/// Returns the largest number of new tokens for which `prompts` fit the model's positions.
+std::int64_t room_for(const std::vector<rollout::Request>& prompts,
+                      const std::vector<PlacedConversation>& puzzles, std::int64_t positions,
+                      std::int64_t longest) {
+  if (positions <= 0) return longest;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    const std::int64_t room = positions - std::ssize(prompts[i].prompt);
+    if (room < 1) {
+      throw ConfigError(fmt::format(
+          "{}: the puzzle has {} tokens, and the model only {} positions (max_position_embeddings). Fix: "
+          "choose smaller puzzles with --people-max",
+          puzzles[i].where, prompts[i].prompt.size(), positions));
+    }
+    longest = std::min(longest, room);
+  }
+  return longest;
+}
+
+double share(const std::vector<PuzzleAnswer>& answers, bool PuzzleAnswer::*which) {
+  if (answers.empty()) return 0;
+  const auto count = std::ranges::count_if(answers, [&](const PuzzleAnswer& a) { return a.*which; });
+  return static_cast<double>(count) / static_cast<double>(answers.size());
+}
+
+}  // namespace
+
+PuzzleFormat::PuzzleFormat(const weights::ModelSource& source, const std::string& template_name) {
+  if (template_name != "none") {
+    format_.emplace(source, template_name);
+    format_->fix_date();
+    return;
+  }
+  tokenizer_ = data::tokenizer_of(source);
+  if (tokenizer_ == nullptr) throw ConfigError(fmt::format("puzzles: {}", data::why_no_tokenizer(source)));
+}
+
+std::vector<std::int32_t> PuzzleFormat::prompt(const PlacedConversation& puzzle,
+                                               std::int64_t vocabulary) const {
+  const text::ConversationRow& row = puzzle.row;
+  std::vector<std::int32_t> ids;
+  if (format_) {
+    std::vector<dialog::Message> messages;
+    for (std::size_t i = 0; i + 1 < row.messages.size(); ++i)  // the last one is the answer
+      messages.push_back({row.messages[i]["role"], row.messages[i]["content"]});
+    ids = tokenizer().encode(format_->prompt_of(messages) + row.puzzle->begun);
+  } else if (row.texts) {
+    ids = tokenizer().encode_with_template(row.texts->first);
+  } else {
+    throw FileError(fmt::format(
+        "{}: the prompt is a list of messages. Fix: choose a chat template with --template", puzzle.where));
+  }
+  text::check_known_ids(ids, tokenizer(), vocabulary, puzzle.where);
+  return ids;
+}
+
+std::vector<std::int32_t> PuzzleFormat::ends() const {
+  return format_ ? format_->ends() : std::vector{tokenizer().separator()};
+}
+
+std::string PuzzleFormat::text(std::vector<std::int32_t> ids) const {
+  std::erase_if(
+      ids, [&](std::int32_t id) { return !tokenizer().known(id) || (format_ && tokenizer().special(id)); });
+  return tokenizer().decode(ids);
+}
+
+double PuzzleScores::well_formed() const {
+  return share(answers, &PuzzleAnswer::well_formed);
+}
+
+double PuzzleScores::accuracy() const {
+  return share(answers, &PuzzleAnswer::right);
+}
+
+std::vector<PeopleScore> PuzzleScores::by_people() const {
+  std::map<std::int64_t, PeopleScore> scores;
+  for (const PuzzleAnswer& a : answers) {
+    PeopleScore& score = scores[a.people];
+    score.people = a.people;
+    ++score.puzzles;
+    score.well_formed += a.well_formed ? 1 : 0;
+    score.right += a.right ? 1 : 0;
+  }
+  std::vector<PeopleScore> all;
+  for (const auto& [people, score] : scores) all.push_back(score);
+  return all;
+}
+
+std::vector<PlacedConversation> read_puzzles(const std::vector<std::string>& files,
+                                             const PuzzleChoice& choice) {
+  std::map<std::int64_t, std::vector<PlacedConversation>> by_people;
+  data::for_each_conversation(files, {}, [&](PlacedConversation row) {
+    if (!row.row.puzzle) {
+      throw FileError(
+          fmt::format("{}: the row is not a puzzle: it has no \"solution_text_format\" with \"prompt\" or "
+                      "\"quiz\", or it "
+                      "has an answer. Fix: remove --puzzles, or give rows of Logic-RL or of mantissa data kk",
+                      row.where));
+    }
+    const std::int64_t people = row.row.puzzle->people;
+    if (people < choice.people_min || people > choice.people_max) return true;
+    std::vector<PlacedConversation>& some = by_people[people];
+    if (std::ssize(some) < choice.count) some.push_back(std::move(row));
+    return true;
+  });
+  if (by_people.empty()) {
+    throw ConfigError(
+        fmt::format("{}: no puzzle has {} to {} people. Fix: change --people-min or --people-max",
+                    files.front(), choice.people_min, choice.people_max));
+  }
+  std::vector<PlacedConversation> chosen;
+  for (std::size_t turn = 0; std::ssize(chosen) < choice.count; ++turn) {
+    bool any = false;
+    for (auto& [people, some] : by_people) {
+      if (turn >= some.size() || std::ssize(chosen) == choice.count) continue;
+      chosen.push_back(std::move(some[turn]));
+      any = true;
+    }
+    if (!any) break;
+  }
+  return chosen;
+}
+
+std::vector<PlacedConversation> generated_puzzles(const text::KkOptions& options) {
+  std::vector<PlacedConversation> puzzles;
+  data::for_each_conversation({"kk"}, options, [&](PlacedConversation row) {
+    puzzles.push_back(std::move(row));
+    return true;
+  });
+  return puzzles;
+}
+
+PuzzleScores answer_puzzles(const weights::ModelSource& source, const precision::Policy& policy,
+                            const std::vector<PlacedConversation>& puzzles, const PuzzleFormat& format,
+                            std::int64_t longest, const runtime::Device& device,
+                            const std::stop_token& stop) {
+  constexpr std::int64_t kMostStreams = 16;
+  std::vector<rollout::Request> requests;
+  for (const PlacedConversation& p : puzzles)
+    requests.push_back({format.prompt(p, source.config.vocab_size), 0});
+  rollout::GenerateOptions generate;
+  generate.max_new_tokens = room_for(requests, puzzles, source.config.max_position_embeddings, longest);
+  generate.interrupt = stop;
+  generate.stop = format.ends();
+  const std::vector<rollout::Generation> made =
+      rollout::complete(source, policy, requests, generate, kMostStreams, device);
+  PuzzleScores scores;
+  scores.interrupted = stop.stop_requested() && !std::ranges::all_of(made, &rollout::Generation::ended);
+  if (scores.interrupted) return scores;
+  for (std::size_t i = 0; i < puzzles.size(); ++i) {
+    const text::AskedPuzzle& puzzle = *puzzles[i].row.puzzle;
+    const std::string text = puzzle.begun + format.text(made[i].ids);
+    const text::KkReward reward = text::kk_reward("Assistant:" + text, puzzle.solution);
+    scores.answers.push_back(
+        {puzzle.people, reward.format > 0 && reward.answer > -2, reward.answer > 0, text});
+  }
+  return scores;
+}
+
+}  // namespace mantissa::eval

@@ -1,0 +1,93 @@
+// The configs of examples/ run, on a tiny model and tiny data.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_program.h"
+
+namespace mantissa::testing {
+namespace {
+
+using nlohmann::json;
+
+struct Example {
+  const char* name;
+  const char* rows;      // the form of the data's rows
+  const char* settings;  // a size for tests; the keys that the example is about stay
+  const char* policy;    // the beginning of the policy's line in summary.json
+  const char* result;    // what the run writes
+};
+
+void PrintTo(const Example& e, std::ostream* out) {
+  *out << e.name;
+}
+
+class Examples : public ::testing::TestWithParam<Example> {
+ protected:
+  void SetUp() override {
+    write(folder_ / "base.toml",
+          "[run]\nsteps = 1\n[model]\nhidden_size = 32\nintermediate_size = 48\nnum_hidden_layers = 2\n"
+          "num_attention_heads = 4\nnum_key_value_heads = 2\nvocab_size = 256\n[data]\nsource = \"kk\"\n"
+          "sequence_length = 32\n[batch]\nglobal_batch_size = 4\n");
+    ASSERT_EQ(mantissa(folder_, "train base.toml --out b --quiet").code, 0) << read_all(folder_ / "err");
+    std::string alpaca, orca;
+    for (int i = 0; i < 40; ++i) {
+      const std::string n = std::to_string(i);
+      alpaca +=
+          json{{"instruction", "Add one."}, {"input", n}, {"output", std::to_string(i + 1)}}.dump() + "\n";
+      orca += json{{"question", "What is " + n + "?"}, {"response", "A number."}}.dump() + "\n";
+    }
+    write(folder_ / "alpaca.jsonl", alpaca);
+    write(folder_ / "orca.jsonl", orca);
+    ASSERT_EQ(mantissa(folder_, "data kk --count 40 --people-max 2 --out puzzles.jsonl").code, 0);
+  }
+  const TemporaryFolder folder_;
+};
+
+TEST_P(Examples, Runs) {
+  const Example& e = GetParam();
+  std::string command =
+      std::string("train " MANTISSA_SOURCE_DIR "/examples/") + e.name + ".toml --out r --quiet " + e.settings;
+  if (*e.rows != '\0') {
+    command += std::string(
+                   " --set model.path=b/model --set data.tokenizer=byte --set data.template=chatml "
+                   "--set data.source=") +
+               e.rows;
+  }
+  const Result r = mantissa(folder_, command);
+  ASSERT_EQ(r.code, 0) << r.err;
+  const json summary = json::parse(read_all(folder_ / "r/summary.json"));
+  EXPECT_EQ(summary["steps"], 2);
+  EXPECT_TRUE(summary["policy"].get<std::string>().starts_with(e.policy)) << summary["policy"];
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "r" / e.result));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Examples,
+    ::testing::Values(
+        Example{"demo", "", "--set run.steps=2 --set schedule.warmup_steps=1 --set data.sequence_length=64",
+                "params=f32 compute=bf16", "model"},
+        Example{"logic-rl-sft", "puzzles.jsonl",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
+                "params=f32 compute=bf16", "model"},
+        Example{"kk-lora", "kk", "--set run.steps=2 --set schedule.warmup_steps=1 --set adapter.rank=2 "
+                "--set data.sequence_length=900",
+                "params=f32 compute=bf16", "adapter"},
+        Example{"smollm2-lora", "alpaca.jsonl",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
+                "params=f32 compute=bf16", "adapter"},
+        Example{"litgpt-lora", "alpaca.jsonl",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set adapter.rank=8",
+                "params=bf16 compute=bf16", "adapter"},
+        Example{"openrlhf-sft", "orca.jsonl",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=4 --set "
+                "batch.micro_batch_size=2",
+                "params=f32 compute=bf16", "model"}),
+    [](const ::testing::TestParamInfo<Example>& param) {
+      std::string name = param.param.name;
+      std::erase_if(name, [](char c) { return c == '-'; });
+      return name;
+    });
+
+}  // namespace
+}  // namespace mantissa::testing
