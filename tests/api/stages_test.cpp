@@ -201,7 +201,7 @@ TEST(Stages, AreRefusedForRowsInMemory) {
 
 TEST(LongContext, ActivationsGrowWithTheTokensAndNotWithTheirSquare) {
   const auto bytes = [](int tokens, const char* what) {
-    const Config config = Config::parse(staged("steps = 1\n", "32-true", "recompute = \"block\"\n"),
+    const Config config = Config::parse(staged("steps = 2\n", "32-true", "recompute = \"block\"\n"),
                                         {"data.sequence_length=" + std::to_string(tokens),
                                          "batch.global_batch_size=1", "batch.micro_batch_size=1"});
     return nlohmann::json::parse(explain(config).json)["memory"][what].get<double>();
