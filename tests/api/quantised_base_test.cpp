@@ -27,8 +27,8 @@ std::string base_config(const std::string& model, int steps, const std::string& 
   return "[run]\nsteps = " + std::to_string(steps) + "\n[model]\n" + model +
          "\n[data]\nsource = \"kk\"\ntokenizer = \"byte\"\nsequence_length = 32\nvalidation = "
          "0.05\n[batch]\nglobal_batch_size = 4\nmicro_batch_size = 2\n[optimizer]\nlr = "
-         "1e-2\n[schedule]\nwarmup_steps = "
-         "2\n[checkpoint]\ninterval = 2\nkeep = 3\n[precision]\npolicy = \"" +
+         "1e-2\n[schedule]\nwarmup_steps = 1\n[checkpoint]\ninterval = 2\nkeep = 3\n[precision]\npolicy = "
+         "\"" +
          policy + "\"\n" + more;
 }
 
