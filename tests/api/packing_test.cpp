@@ -110,6 +110,41 @@ class PackedFiles : public ::testing::Test {
   TemporaryFolder folder;
 };
 
+TEST_F(PackedFiles, TrainToTheBitsOfADocumentInEachRow) {
+  // Two documents fill each row of 33 ids: the texts and their separators.
+  std::ofstream out(folder / "pairs.jsonl");
+  std::vector<Row> alone;
+  for (int d = 0; d < 24; ++d) {
+    const int first = 9 + 3 * (d / 2 % 5), length = d % 2 == 0 ? first : 33 - first;
+    std::string text;
+    for (int i = 0; i + 1 < length; ++i) text += static_cast<char>('a' + (i * i + d * (3 * i + 7)) % 26);
+    out << "{\"text\": \"" << text << "\"}\n";
+    Row row;
+    for (const char c : text + '\0') row.ids.push_back(c);
+    alone.push_back(std::move(row));
+  }
+  out.close();
+  for (const char* policy : {"32-true", "bf16-mixed", "bf16-mixed; *: pass=forward rounding=stochastic"}) {
+    const auto text = [&](int batch, int micro, const std::string& data) {
+      std::string config = tiny_config(6, policy, micro);
+      config = replaced(config, "global_batch_size = 4", "global_batch_size = " + std::to_string(batch));
+      config = replaced(config, "validation = 0.05", "validation = 0\nshuffle = false");
+      return replaced(config, "source = \"kk\"", data);
+    };
+    const std::string packed = "packing = true\nsource = \"" + (folder / "pairs.jsonl").string() + "\"";
+    const auto run = [&](const char* name, const std::string& config, std::vector<Row> rows = {}) {
+      TrainOptions o = into(folder / (std::string(name) + std::to_string(std::string(policy).size())));
+      o.data.rows = std::move(rows);
+      return train(Config::parse(config), o).weights_xxh64;
+    };
+    const bool keyed = testing::has(policy, "stochastic");  // by the number of the row, which packing changes
+    const std::string want = run("packed", text(4, 4, packed));
+    EXPECT_EQ(run("micro", text(4, 1, packed)), want) << policy;
+    if (keyed) continue;
+    EXPECT_EQ(run("alone", text(8, 2, "source = \"kk\""), alone), want) << policy;
+  }
+}
+
 TEST_F(PackedFiles, MixedByWeightsHaveTheSameBitsInAnyMicroBatchAndWhenResumed) {
   const std::string keys = "packing = true\nweights = [0.5, 0.3, 0.2]";
   const Summary whole = train(Config::parse(config(keys)), into(folder / "whole"));

@@ -81,7 +81,8 @@ TEST_F(Adapter, AStateHoldsNothingOfTheFrozenWeights) {
 }
 
 TEST_F(Adapter, AResumedRunEndsWithTheSameBytes) {
-  for (const std::string settings : {"", "dora = true\nbase = \"bf16\"\n"}) {
+  for (const std::string settings :
+       {"", "dora = true\nbase = \"bf16\"\n", "dora = true\nbase = \"int8\"\n"}) {
     put_run(settings);
     ASSERT_EQ(train("r", "--overwrite --precision bf16-mixed").code, 0) << read_all(folder / "err");
     const std::string whole = weights("r"), metrics = timeless(read_all(folder / "r/metrics.jsonl"));
@@ -145,12 +146,42 @@ TEST_F(Adapter, ARunAndItsStatesStandForTheBaseWithTheAdapter) {
 }
 
 TEST_F(Adapter, EvalOfARunRepeatsItsLossOnHeldOutRows) {
-  put_run("base = \"bf16\"\n");
-  ASSERT_EQ(train("r", "--precision bf16-mixed").code, 0);
-  const auto summary = nlohmann::json::parse(read_all(folder / "r/summary.json"));
-  const Result r = mantissa(folder, "eval r --json --puzzles 0");
-  ASSERT_EQ(r.code, 0) << r.err;
-  EXPECT_EQ(nlohmann::json::parse(r.out)["loss"], summary["validation_loss"]);
+  for (const std::string settings :
+       {"base = \"bf16\"\n", "base = \"int8\"\n", "base = \"int8\"\ndora = true\n"}) {
+    put_run(settings);
+    ASSERT_EQ(train("r", "--precision bf16-mixed --overwrite").code, 0) << read_all(folder / "err");
+    const auto summary = nlohmann::json::parse(read_all(folder / "r/summary.json"));
+    const Result r = mantissa(folder, "eval r --json --puzzles 0");
+    ASSERT_EQ(r.code, 0) << r.err;
+    EXPECT_EQ(nlohmann::json::parse(r.out)["loss"], summary["validation_loss"]) << settings;
+  }
+}
+
+TEST_F(Adapter, CommandsHoldTheBaseInTheBlocksThatItWasTrainedOn) {
+  put_run("base = \"int8\"\ntarget = [\"*.q_proj\", \"*.down_proj\"]\n");
+  ASSERT_EQ(train("r").code, 0) << read_all(folder / "err");
+  const auto log_probs = [&](const std::string& model) {
+    const Result g = mantissa(folder, "generate " + model + " --prompt Alice --max-new-tokens 4 --json");
+    EXPECT_EQ(g.code, 0) << g.err;
+    return nlohmann::json::parse(g.out)["log_probs"].get<std::vector<double>>();
+  };
+  const std::vector<double> trained = log_probs("r");
+  EXPECT_EQ(log_probs("b/model --adapter r"), trained);
+  EXPECT_EQ(log_probs("b/model --adapter r --base int8"), trained);
+  const std::vector<double> original = log_probs("b/model --adapter r --base params");
+  EXPECT_NE(original, trained);
+  EXPECT_NE(log_probs("b/model --base int8"), log_probs("b/model"));
+  // A merge adds to the same weights.
+  for (const bool params : {false, true}) {
+    const Result m = mantissa(
+        folder, std::string("merge b/model r m --overwrite --json") + (params ? " --base params" : ""));
+    ASSERT_EQ(m.code, 0) << m.err;
+    const auto json = nlohmann::json::parse(m.out);
+    EXPECT_EQ(json["layers"], 4);
+    EXPECT_EQ(has(json["notes"].dump(), "have their values in int8"), !params);
+    const std::vector<double> merged = log_probs("m"), &beside = params ? original : trained;
+    for (std::size_t i = 0; i < merged.size(); ++i) EXPECT_NEAR(merged[i], beside[i], 1e-4);
+  }
 }
 
 TEST_F(Adapter, AnotherRunContinuesIt) {
@@ -241,7 +272,11 @@ TEST_F(Adapter, WrongSettingsAreErrorsThatNameTheCure) {
   EXPECT_TRUE(has(refusal(set + "target=lm_head"), "matches no linear layer of this llama model"));
   EXPECT_TRUE(has(refusal(set + "rank=17"), "rank 17 is larger than model.layers.0.self_attn.v_proj"));
   EXPECT_TRUE(has(refusal(set + "rank=0"), "must be"));
-  EXPECT_TRUE(has(refusal(set + "base=int8"), "is not available in this version"));
+  EXPECT_TRUE(has(refusal(set + "base=int4"), "nf4-double"));
+  EXPECT_TRUE(has(refusal(set + "base=nf4"), "its rows have 32 elements, and nf4 needs a multiple of 64"));
+  EXPECT_TRUE(has(refusal(set + "base=int8 --precision 64-true"), "the policy computes in f64"));
+  EXPECT_TRUE(has(refusal(set + "base=int8 --precision fp8-hybrid"), "multiplies it under scales"));
+  EXPECT_TRUE(has(refusal("generate b/model --base q8 --prompt a"), "--base \"q8\": must be one of int8"));
   EXPECT_TRUE(has(refusal(set + "kind=none"), "set adapter.kind = \"lora\""));
   EXPECT_TRUE(
       has(refusal("train run.toml --out x --set 'model.path=' --set model.config=b/model/config.json"),
@@ -262,7 +297,11 @@ TEST_F(Adapter, OnlyItsOwnParametersBelongToGroupsAndRulesApplyToIt) {
     EXPECT_EQ(a == b, has(t.name, "lora_A")) << t.name << ": frozen at its start";
   }
   put_run("", "[[optimizer.group]]\nmatch = \"*.o_proj\"\nlr_scale = 2.0\n");
+  EXPECT_TRUE(has(refusal("train run.toml --out x"), "matches only weights of the adapter's base"));
+  put_run("", "[[optimizer.group]]\nmatch = \"*.x_proj\"\nlr_scale = 2.0\n");
   EXPECT_TRUE(has(refusal("train run.toml --out x"), "matches no parameter"));
+  put_run("", "[[optimizer.group]]\nmatch = \"*_proj\"\nfreeze = true\nquantize = \"nf4\"\n");
+  EXPECT_TRUE(has(refusal("train run.toml --out x"), "set adapter.base = \"nf4\""));
   put_run("");
   const Result r = mantissa(folder, "explain run.toml --precision bf16-mixed --rule '*.lora_A: compute=f32'");
   EXPECT_TRUE(has(r.out, "--rule 1")) << r.err;

@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Example{"logic-rl-sft", "puzzles.jsonl",
                 "--set run.steps=2 --set schedule.warmup_steps=1 --set batch.global_batch_size=2",
                 "params=f32 compute=bf16", "model"},
-        Example{"kk-lora", "kk", "--set run.steps=2 --set schedule.warmup_steps=1 --set adapter.rank=2 "
+        Example{"kk-lora", "kk",
+                "--set run.steps=2 --set schedule.warmup_steps=1 --set adapter.rank=2 "
                 "--set data.sequence_length=900",
                 "params=f32 compute=bf16", "adapter"},
         Example{"smollm2-lora", "alpaca.jsonl",

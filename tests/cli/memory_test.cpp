@@ -57,6 +57,9 @@ constexpr Case kCases[] = {
      "--set run.steps=2 --precision bf16-mixed --rule '{match=\"*\", steps=\"1:\", compute=\"f16\"}'"},
     {"activations_in_f32", kTokens, ""},
     {"activations_in_bf16_mixed", kTokens, "--precision bf16-mixed"},
+    {"stages_of_growing_length", kTokens,
+     "--set run.steps=2 --set 'run.stage=[{steps = 1}, {steps = 1, sequence_length = 4096, global_batch_size "
+     "= 2}]'"},
     {"attention_recomputed", kTokens, "--set batch.recompute=attention"},
     {"blocks_recomputed", kTokens, "--precision 64-true --set batch.recompute=block"},
 };

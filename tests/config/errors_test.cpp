@@ -200,7 +200,8 @@ TEST(ConfigErrors, DataIsChecked) {
   EXPECT_EQ(with("source = [\"a\", 3]"),
             "dir/run.toml:6: data.source = an array: must be a string, or an array of strings");
   EXPECT_EQ(with("source = [\"kk\", \"a\"]"),
-            "dir/run.toml:6: data.source = an array: \"kk\" among files requires data.weights, one share for each of the 2 entries");
+            "dir/run.toml:6: data.source = an array: \"kk\" among files requires data.weights, one share for "
+            "each of the 2 entries");
   EXPECT_EQ(with("source = 3"), "dir/run.toml:6: data.source = 3: must be a string; write \"3\"");
   EXPECT_EQ(with("source = \"a\"\nvalidation = 1"),
             "dir/run.toml:7: data.validation = 1: must be at least 0 and below 1");

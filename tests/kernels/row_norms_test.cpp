@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/row_testing.h"
+#include "mantissa/kernels/quantise_matrix.h"
 #include "mantissa/kernels/reference/row_norms.h"
 
 namespace mantissa::kernels {
@@ -67,6 +68,42 @@ TEST_P(RowNormsOf, AreThoseOfTheFormula) {
 TEST_P(RowNormsOf, HaveTheSameBitsForThreadsAndInstructionSets) {
   const std::vector<float> expected = norms({});
   for (const Context& ctx : testing::contexts()) EXPECT_EQ(norms(ctx), expected) << testing::describe(ctx);
+}
+
+TEST_P(RowNormsOf, HaveTheBitsOfTheDequantisedWeight) {
+  Layer l = GetParam();
+  l.in = l.in / 64 * 64;
+  if (l.in == 0) return;
+  const auto out = static_cast<std::size_t>(l.out), in = static_cast<std::size_t>(l.in);
+  for (const QuantFormat format : {QuantFormat::int8, QuantFormat::nf4, QuantFormat::nf4_double}) {
+    std::vector<std::uint8_t> blocks(quant_bytes(format, out, in));
+    quantise_matrix({}, {format, out, in, blocks.data()}, std::span(w).first(out * in), l.transposed);
+    const QuantRows rows = quant_rows(format, blocks.data(), out, in);
+    std::vector<float> values(out * in), output(in);
+    for (std::size_t o = 0; o < out; ++o) {
+      dequantize(rows, o, 0, in, output.data());
+      for (std::size_t i = 0; i < in; ++i) values[l.transposed ? i * out + o : o * in + i] = output[i];
+    }
+    RowNorms n{.out = l.out,
+               .in = l.in,
+               .rank = l.rank,
+               .scale = 0.75,
+               .transposed = l.transposed,
+               .weight = {values.data(), Scalar::f32, l.transposed ? l.out : l.in},
+               .a = {a.data(), Scalar::f32, l.in},
+               .b = {b.data(), Scalar::f32, l.rank},
+               .norms = {}};
+    std::vector<float> expected(out), got(out);
+    n.norms = {expected.data(), Scalar::f32, l.out};
+    row_norms({}, n);
+    n.weight.data = blocks.data();
+    n.quants = QuantisedMatrix{format, l.transposed};
+    n.norms.data = got.data();
+    for (const Context& ctx : testing::contexts()) {
+      row_norms(ctx, n);
+      EXPECT_EQ(got, expected) << traits(format).name << testing::describe(ctx);
+    }
+  }
 }
 
 TEST(RowNorms, ARowOfZerosHasAQuotient) {

@@ -36,6 +36,8 @@ bool in_memory(const Data& data);
 
 /// Returns the model's config and the location of its weights. Throws FileError, ConfigError.
 weights::ModelSource source_of(const Model& model);
+/// Returns the format of a base in blocks by its name, or null for "params". Throws ConfigError for others.
+std::optional<QuantFormat> base_named(const std::string& name);
 /// Returns tensors that are read in place. Throws ConfigError for an unknown dtype.
 std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const Weights>& weights);
 

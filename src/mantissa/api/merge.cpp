@@ -18,6 +18,7 @@ Merge merge(const MergeOptions& o, std::stop_token stop) {
     throw ConfigError(
         fmt::format("--dtype {}: merge writes plain formats; merge first, then convert the result", o.dtype));
   }
+  if (!o.base.empty()) request.base = base_named(o.base);
   if (!o.dtype.empty()) request.change.format = format_named(o.dtype);
   const auto device = device_for(o.hardware);
   const std::optional<convert::Merge> done = convert::merge(request, device->host(), stop);

@@ -16,6 +16,7 @@ struct MergeOptions {
   std::filesystem::path adapter;  // a directory of peft, or a run with an adapter
   std::filesystem::path out;
   std::string dtype;       // a plain number format; empty: weights keep theirs
+  std::string base;        // as Model::base: what the adapter is added to
   bool overwrite = false;  // replace an existing model at `out`
   Hardware hardware;
 };

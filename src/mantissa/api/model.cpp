@@ -8,6 +8,7 @@
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
 #include "mantissa/io/safetensors.h"
+#include "mantissa/numeric/frozen_formats.h"
 
 namespace mantissa::api {
 
@@ -27,6 +28,13 @@ std::shared_ptr<const io::MemoryTensors> memory_of(const std::shared_ptr<const W
   return memory;
 }
 
+std::optional<QuantFormat> base_named(const std::string& name) {
+  if (name == "params") return std::nullopt;
+  if (const std::optional<QuantFormat> format = parse_frozen_format(name)) return format;
+  throw ConfigError(fmt::format(
+      "--base {}: must be one of int8, nf4, nf4-double, or params (the policy's formats)", in_quotes(name)));
+}
+
 weights::ModelSource source_of(const Model& model) {
   weights::ModelSource source = model.weights == nullptr
                                     ? weights::find_model(model.directory)
@@ -38,6 +46,7 @@ weights::ModelSource source_of(const Model& model) {
     }
     weights::use_adapter(source, model.adapter);
   }
+  if (!model.base.empty()) source.config.base = base_named(model.base);
   return source;
 }
 

@@ -23,13 +23,16 @@ struct Model {
       : config_json(std::move(config_json_)), weights(std::move(weights_)) {}
 
   /// The same with the adapter in `adapter_`: a directory of peft, or a run with an adapter. Empty: none.
-  Model(std::filesystem::path path, std::filesystem::path adapter_)
-      : directory(std::move(path)), adapter(std::move(adapter_)) {}
+  Model(std::filesystem::path path, std::filesystem::path adapter_, std::string base_ = {})
+      : directory(std::move(path)), adapter(std::move(adapter_)), base(std::move(base_)) {}
 
   std::filesystem::path directory;
   std::string config_json;
   std::shared_ptr<const Weights> weights;  // used in place, and shared while in use
   std::filesystem::path adapter;           // added to the model; empty: none
+  /// The format of the blocks that hold the weights of linear layers: int8, nf4 or nf4-double, or params,
+  /// those of the policy. Empty: the one that the adapter was trained on.
+  std::string base = {};
 };
 
 }  // namespace mantissa::api

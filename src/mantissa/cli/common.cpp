@@ -17,7 +17,7 @@ api::Precision precision_of(const Arguments& a) {
 }
 
 api::Model model_of(const Arguments& a) {
-  return {a.at(0), a.text("--adapter")};
+  return {a.at(0), a.text("--adapter"), a.text("--base")};
 }
 
 api::Hardware hardware_of(const Arguments& a) {

@@ -14,7 +14,7 @@ namespace mantissa::cli {
 
 /// Reads --precision, --rule and --deepspeed.
 api::Precision precision_of(const Arguments& a);
-/// Returns the model of the command, with the adapter of --adapter.
+/// Returns the model of the command, with the adapter of --adapter, held as --base says.
 api::Model model_of(const Arguments& a);
 /// Reads --threads, --simd and --device.
 api::Hardware hardware_of(const Arguments& a);

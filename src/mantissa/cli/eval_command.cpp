@@ -87,9 +87,11 @@ class Subject {
     if (a.has("--stride") && !a.has("--window")) throw ConfigError("--stride: requires --window W");
     Notes notes(a);
     if (is_config(what) || run) {
-      if (a.has("--adapter"))
-        throw ConfigError(
-            "--adapter: a run has its own adapter; give a model directory, or remove --adapter");
+      for (const char* option : {"--adapter", "--base"}) {
+        if (!a.has(option)) continue;
+        throw ConfigError(fmt::format(
+            "{}: a run has its own adapter and base; give a model directory, or remove {}", option, option));
+      }
       for (const char* option : {"--data", "--last-word", "--multiple-choice", "--window", "--people-min",
                                  "--people-max", "--template", "--max-new-tokens"}) {
         if (!a.has(option)) continue;

@@ -102,6 +102,7 @@ int merge(const Arguments& a) {
   o.adapter = a.at(1);
   o.out = a.at(2);
   o.dtype = a.text("--dtype");
+  o.base = a.text("--base");
   o.overwrite = a.has("--overwrite");
   o.hardware = hardware_of(a);
   const SignalStop signals;

@@ -72,6 +72,10 @@ const std::vector<Option>& option_rows() {
       {"--seed", one, "S", "1", "seed of the draws", "generate, chat"},
       {"--adapter", one, "DIR", "", "add the adapter of a run or of peft to the model",
        "generate, chat, eval, trace"},
+      {"--base", one, "FORMAT", "",
+       "hold the weights of linear layers in int8, nf4 or nf4-double, or in the policy's formats (params); "
+       "default: what the adapter was trained on",
+       "generate, chat, eval, trace, merge"},
       // chat
       {"--template", one, "NAME|FILE", "auto",
        "the model's own chat template, a built-in one (chatml, llama3, qwen, mistral, gemma), or a Jinja "

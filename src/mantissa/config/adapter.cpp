@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <array>
 
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
+#include "mantissa/numeric/frozen_formats.h"
 
 namespace mantissa::config {
 namespace {
@@ -33,6 +36,20 @@ void check_adapter(const RunConfig& config, const Entries& entries) {
     if (!adapter.path.empty() && is_of_an_adapter(key))
       refuse(*entry, "the adapter of adapter.path has its own; remove the key");
   }
+  if (adapter.kind == "none") return;
+  for (const optim::Group& group : config.optimizer.groups) {
+    if (!group.quantize) continue;
+    const std::string_view format = traits(*group.quantize).name;
+    throw ConfigError(fmt::format(
+        "{}: optimizer.group match = {}: quantize = \"{}\" does not apply under an adapter, whose "
+        "groups select among its own parameters. Fix: remove the group, and set adapter.base = "
+        "\"{}\" to hold the linear layers of the base in it",
+        group.origin, in_quotes(group.match), format, format));
+  }
+}
+
+std::optional<QuantFormat> base_blocks(const AdapterSection& adapter) {
+  return adapter.kind == "none" ? std::nullopt : parse_frozen_format(adapter.base);
 }
 
 bool prints_adapter_key(const AdapterSection& adapter, std::string_view key) {

@@ -18,6 +18,8 @@ bool prints_adapter_key(const AdapterSection& adapter, std::string_view key);
 /// Returns the format in which the frozen weights of a run with an adapter are held, or null for that of the
 /// policy.
 std::optional<Scalar> base_format(const AdapterSection& adapter);
+/// Returns the format of the blocks that hold the frozen weights of its linear layers, or null.
+std::optional<QuantFormat> base_blocks(const AdapterSection& adapter);
 
 /// Returns `policy` as it applies to a run with this adapter. The frozen weights have base_format(). The
 /// adapter's parameters, their gradients and moments are f32 or wider. Rules apply after both. Without an

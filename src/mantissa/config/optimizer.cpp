@@ -8,6 +8,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/numeric/frozen_formats.h"
 #include "mantissa/precision/glob.h"
 
 namespace mantissa::config {
@@ -68,15 +69,10 @@ double group_number(const Entry& entry, std::string_view key, const toml::node& 
   return *value;
 }
 
-/// The formats that hold frozen weights.
-constexpr QuantFormat kFrozenFormats[] = {QuantFormat::int8, QuantFormat::nf4, QuantFormat::nf4_double};
-
 QuantFormat group_format(const Entry& entry, const toml::node& node) {
+  if (const auto format = parse_frozen_format(node.value<std::string>().value_or(""))) return *format;
   std::vector<std::string> names;
-  for (const QuantFormat f : kFrozenFormats) {
-    names.emplace_back(traits(f).name);
-    if (node.value<std::string>() == names.back()) return f;
-  }
+  for (const QuantFormat f : kFrozenFormats) names.emplace_back(traits(f).name);
   refuse(entry, fmt::format("quantize must be one of {}", list_of(names)));
 }
 

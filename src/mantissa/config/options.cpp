@@ -198,10 +198,10 @@ std::vector<Option> fixed_table() {
       {"adapter",
        "base",
        [](RunConfig& c) -> Slot { return &c.adapter.base; },
-       "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy)",
+       "format of the frozen weights in memory: f32, bf16, f16, or params (that of the policy); int8, nf4 or "
+       "nf4-double for those of linear layers (QLoRA)",
        {},
-       {"params", "f32", "bf16", "f16"},
-       {"int8", "nf4"}},
+       {"params", "f32", "bf16", "f16", "int8", "nf4", "nf4-double"}},
       {"adapter",
        "path",
        [](RunConfig& c) -> Slot { return &c.adapter.path; },
@@ -427,6 +427,7 @@ std::vector<std::string> keys_of(std::string_view section) {
     if (option.section == section) keys.emplace_back(option.key);
   }
   if (section == "optimizer") keys.emplace_back("group");
+  if (section == "run") keys.emplace_back("stage");
   if (section == "model") {
     for (const model::Field& field : model_fields()) keys.emplace_back(field.key);
   }

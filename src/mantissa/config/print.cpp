@@ -10,6 +10,7 @@
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/precision/fields.h"
 
 namespace mantissa::config {
@@ -101,6 +102,14 @@ void add_groups(std::vector<OptionInfo>& all) {
        "key, the last matching group with that key applies"});
 }
 
+void add_stages(std::vector<OptionInfo>& all) {
+  all.push_back(
+      {"run", "stage", "tables", "[]",
+       "[[run.stage]], consecutive parts of the run with steps, sequence_length, rope_theta, lr, "
+       "warmup_steps, global_batch_size, micro_batch_size and source; an omitted key has the value of its "
+       "section"});
+}
+
 void add_precision(std::vector<OptionInfo>& all) {
   all.push_back({"precision", "policy", "string", "\"32-true\"", "a preset or a policy line"});
   all.push_back(
@@ -163,6 +172,7 @@ std::string RunConfig::to_toml() const {
     text += (section == "precision" ? policy.toml() : fmt::format("[{}]\n", section)) +
             section_text(copy, section);
     if (section == "optimizer") text += groups_text(optimizer.groups);
+    if (section == "run") text += stages_text(run.stages);
   }
   return text;
 }
@@ -182,6 +192,7 @@ std::vector<OptionInfo> options() {
                      std::string(option.description)});
     }
     if (section == "optimizer") add_groups(all);
+    if (section == "run") add_stages(all);
     if (section == "precision") add_precision(all);
     if (section != "model") continue;
     for (const model::Field& field : model_fields()) {

@@ -15,6 +15,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/unknown.h"
+#include "mantissa/model/rope_override.h"
 #include "mantissa/precision/idle_fields.h"
 #include "mantissa/precision/rule_toml.h"
 
@@ -207,6 +208,10 @@ nlohmann::json model_value(const Entry& entry, const model::Field& field) {
     case model::Field::Kind::whole:
       return whole_number(entry, {.min = 1, .max = 2147483647});
     case model::Field::Kind::number:
+      if (entry.key == "rope_theta" && (entry.value->is_string() || entry.raw == model::kLwm)) {
+        if (text_value(entry) == model::kLwm) return std::string(model::kLwm);
+        refuse(entry, fmt::format("must be a number, or \"{}\"", model::kLwm));
+      }
       return real_number(entry, *entry.value, {.min = 0, .above = true});
     case model::Field::Kind::flag:
       return flag(entry);

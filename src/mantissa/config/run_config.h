@@ -28,6 +28,18 @@ struct Validation {
   friend bool operator==(const Validation&, const Validation&) = default;
 };
 
+/// Consecutive steps with another length of sequences ([[run.stage]]). All fields are set.
+struct Stage {
+  std::int64_t steps = 0;
+  std::int64_t sequence_length = 0;
+  std::optional<double> rope_theta = {};  // base of the rotary angles; null: that of the model
+  std::int64_t global_batch_size = 0, micro_batch_size = 0;
+  double lr = 0;
+  std::int64_t warmup_steps = 0;
+  std::vector<std::string> source = {};
+  friend bool operator==(const Stage&, const Stage&) = default;
+};
+
 struct RunSection {
   std::string name;
   std::string out;
@@ -36,6 +48,7 @@ struct RunSection {
   std::int64_t threads = 0;
   std::string on_nonfinite = "stop";  // or "skip", "continue"
   std::string skip_batches = {};      // steps, such as "7,9-12"
+  std::vector<Stage> stages = {};     // empty: all steps are alike
   friend bool operator==(const RunSection&, const RunSection&) = default;
 };
 

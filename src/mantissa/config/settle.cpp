@@ -11,6 +11,7 @@
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
 #include "mantissa/config/read.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/config/steps.h"
 #include "mantissa/tokenizer/kinds.h"
 
@@ -23,12 +24,14 @@ void check_present(const RunConfig& config, const Entries& entries) {
   const auto missing = [&](std::string_view key, std::string_view cure) {
     throw ConfigError(fmt::format("{}: {} is missing; {}", entries.file, key, cure));
   };
-  if (config.run.steps == 0)
+  const bool staged = entries.find("run", "stage") != nullptr;
+  if (config.run.steps == 0 && !staged)
     missing("run.steps", "set the number of optimizer steps under [run], such as steps = 300");
   if (config.model.path.empty() && config.model.config.empty() && config.model.fields.empty()) {
     missing("model", "set path, config, or fields of config.json (hidden_size = 256, …) under [model]");
   }
-  if (config.data.source.empty()) missing("data.source", "set source = \"kk\", or files, under [data]");
+  if (config.data.source.empty() && !staged)
+    missing("data.source", "set source = \"kk\", or files, under [data]");
 }
 
 /// Returns true if the directory of the config's model has a tokenizer file, or if the model is a file, which
@@ -49,10 +52,14 @@ void settle_tokenizer(RunConfig& config, const Entries& entries) {
     config.data.tokenizer = "model";
 }
 
-/// Checks that only one of path, config and inline fields defines the model.
+/// Checks that only one of path, config and inline fields defines the model. rope_theta replaces the value of
+/// a path or a config.
 void check_model(const RunConfig& config, const Entries& entries) {
   const ModelSection& model = config.model;
-  const std::string inline_field = model.fields.empty() ? "" : model.fields.begin().key();
+  std::string inline_field;
+  for (const auto& [key, value] : model.fields.items()) {
+    if (inline_field.empty() && key != "rope_theta") inline_field = key;
+  }
   std::string first, second;
   if (!model.path.empty() && !model.config.empty()) {
     first = "path";
@@ -113,15 +120,18 @@ void settle_sft(RunConfig& config, const Entries& entries) {
       entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
     refuse(*entry, "train.objective = \"sft\" reads JSON lines; write \"jsonl\"");
   }
-  if (config.data.packing && config.batch.leaf > 1) {
-    refuse(*entries.find("batch", "leaf"),
-           "with data.packing every row of the data is a leaf; remove the key");
-  }
   if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
     config.schedule.warmup_steps =
         static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
   }
+}
+
+void check_packing(const RunConfig& config, const Entries& entries) {
+  if (!config.data.packing || config.batch.leaf == 1) return;
+  refuse(*entries.find("batch", "leaf"),
+         fmt::format("with data.packing every {} is a leaf; remove the key",
+                     config.train.objective == "sft" ? "row of the data" : "document"));
 }
 
 void check_mixture(const RunConfig& config, const Entries& entries) {
@@ -170,6 +180,7 @@ void settle_batch(RunConfig& config, const Entries& entries, bool divided) {
 }
 
 void settle_schedule(RunConfig& config, const Entries& entries) {
+  if (entries.find("run", "stage") != nullptr) return;  // each stage has its own
   const std::int64_t steps = config.run.steps;
   if (config.schedule.warmup_steps <= steps) return;
   // A DeepSpeed file may be written for runs of another length.
@@ -194,10 +205,12 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
   check_mixture(config, entries);
+  check_packing(config, entries);
   settle_batch(config, entries, divided);
   settle_sft(config, entries);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);
+  settle_stages(config, entries);
   settle_run(config, entries.file);
   settle_tokenizer(config, entries);
   settle_loss_scale(config, entries, policy_replaced);

@@ -73,12 +73,13 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
       model::parse_model_config(io::read_json_file(config_file), config_file.string());
   peft::PeftAdapter read = peft::read_adapter(request.adapter, config);
   const io::WeightFiles base(rewrite.in.weights), tensors(read.tensors);
+  const std::optional<QuantFormat> blocks = request.base ? *request.base : read.base_blocks;
   for (const model::LinearLayer& layer : model::linear_layers(config)) {
-    if (read.adapter->find(layer.scope) == nullptr) continue;
+    if (read.adapter->find(layer.scope) == nullptr && !blocks) continue;
     const std::string name = stored_name(base, config, layer.scope + ".weight");
     check_weight(base, *base.find(name), layer, request.change);
     rewrite.adapters[name] =
-        std::make_shared<const AdaptedWeight>(layer, *read.adapter, tensors, base, name, ctx);
+        std::make_shared<const AdaptedWeight>(layer, *read.adapter, tensors, base, name, blocks, ctx);
   }
   Merge merge;
   merge.model = request.model;
@@ -87,11 +88,18 @@ std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& 
   std::optional<Result> result = convert(rewrite, ctx, stop);
   if (!result) return std::nullopt;
   merge.result = std::move(*result);
-  merge.layers = rewrite.adapters.size();
+  merge.layers = read.adapter->layers.size();
+  if (blocks) {
+    merge.notes.push_back(
+        fmt::format("the linear layers of the base have their values in {}{}; --base params adds to the "
+                    "weights of {}",
+                    traits(*blocks).name, request.base ? "" : ", which the adapter was trained on",
+                    request.model.string()));
+  }
   for (const RewrittenTensor& t : merge.result.tensors) {
     if (t.merge) merge.loss.merge(*t.merge);
   }
-  merge.notes = std::move(read.notes);
+  merge.notes.insert(merge.notes.end(), read.notes.begin(), read.notes.end());
   merge.notes.insert(merge.notes.end(), merge.result.notes.begin(), merge.result.notes.end());
   merge.warnings = merge.result.warnings;
   if (merge.loss.share() > kLargeLoss) {

@@ -13,6 +13,9 @@ namespace mantissa::convert {
 
 struct MergeRequest {
   std::filesystem::path model, adapter, out;
+  /// The format of the blocks that held the base, whose values the adapter is added to; null inside: the
+  /// weights of `model`. Null: what the adapter was trained on.
+  std::optional<std::optional<QuantFormat>> base = {};
   Change change;  // without a format the weights keep theirs
   bool overwrite = false;
 };
@@ -26,8 +29,9 @@ struct Merge {
 };
 
 /// Writes the model directory `out` atomically: the base's files, with W + s·B·A (for DoRA times m / its
-/// norms) computed in f64 and rounded once. Returns null if `stop` was requested. Throws FileError,
-/// ConfigError or ShapeError for inputs that do not fit, and if `out` exists already.
+/// norms) computed in f64 and rounded once. For a base in blocks, W has their values in all linear layers.
+/// Returns null if `stop` was requested. Throws FileError, ConfigError or ShapeError for inputs that do not
+/// fit, and if `out` exists already.
 std::optional<Merge> merge(const MergeRequest& request, const kernels::Context& ctx,
                            const std::stop_token& stop = {});
 

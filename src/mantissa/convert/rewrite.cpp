@@ -78,6 +78,7 @@ void round_adapted(const Job& job, const std::byte* in, std::byte* out, Scalar f
     const std::uint64_t n = std::min(kRow, count - at);
     load_row(in, stored, at, n, exact, target);
     if (job.scale != nullptr) job.scale->multiply(first + at, n, exact);
+    job.adapter->hold(first + at, n, exact);
     std::copy_n(exact, n, before);
     job.adapter->apply(first + at, n, exact);
     std::byte* to = out + at * mantissa::bytes_of(format);

@@ -1,13 +1,19 @@
 #include "mantissa/cost/forecast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
+#include "mantissa/base/error.h"
+#include "mantissa/base/words.h"
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/compile.h"
 #include "mantissa/plan/passes.h"
+#include "mantissa/precision/glob.h"
 #include "mantissa/runtime/process.h"
 #include "mantissa/runtime/weights.h"
 
@@ -25,6 +31,31 @@ graph::Graph training_graph(const config::RunConfig& config, const model::ModelC
   });
 }
 
+/// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
+plan::QuantisedSlots quantised_slots(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (model.adapter != nullptr) return model::held_in_blocks(model);
+  return [groups = std::span<const optim::Group>(config.optimizer.groups)](std::string_view name) {
+    return optim::settings_of(groups, name).quantised();
+  };
+}
+
+/// Throws if a group matches only parameters of an adapter's base.
+void check_adapter_groups(std::span<const optim::Group> groups, const graph::Graph& graph) {
+  for (const optim::Group& group : groups) {
+    bool trained = false, of_base = false;
+    for (const graph::ValueId p : graph.parameters()) {
+      const graph::Value& value = graph.value(p);
+      if (precision::scope_match(group.match, value.name)) (value.fixed ? of_base : trained) = true;
+    }
+    if (trained || !of_base) continue;
+    throw ConfigError(fmt::format(
+        "{}: optimizer.group match = {} matches only weights of the adapter's base, which are "
+        "frozen. Groups select among the adapter's parameters, such as \"*.lora_A\"; adapter.base "
+        "is the format of the base",
+        group.origin, in_quotes(group.match)));
+  }
+}
+
 /// Returns the optimizer of `config` with the parameters that it updates.
 UpdateSource update_source(const config::RunConfig& config, const model::ModelConfig& model) {
   const config::OptimizerSection& section = config.optimizer;
@@ -33,6 +64,7 @@ UpdateSource update_source(const config::RunConfig& config, const model::ModelCo
   for (const graph::ValueId p : graph.parameters()) {
     if (!graph.value(p).fixed) names.push_back(graph.value(p).name);  // groups are for what can be trained
   }
+  check_adapter_groups(section.groups, graph);
   optim::check_groups(section.groups, names);
   const auto decay = section.settings.find("weight_decay");
   UpdateSource source{&optim::find_optimizer(section.name), section.settings,
@@ -78,9 +110,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.recompute = plan::parse_recompute(config.batch.recompute);
   options.fold = fold;
   options.fuse = fuse;
-  options.quantised = [&](std::string_view name) {
-    return optim::settings_of(config.optimizer.groups, name).quantised();
-  };
+  options.quantised = quantised_slots(config, model);
   options.join_head = fuse && objective::pretraining()->seeds_known();
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   return plan::compile(training_graph(config, model, rows), policy, options, device.host());
@@ -134,16 +164,21 @@ MemoryForecast forecast_memory(const plan::Program& program, std::size_t data_by
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device) {
   std::vector<Part> parts;
-  std::vector<std::int64_t> firsts = {0};
-  for (const std::int64_t step : config.policy.changes()) {
-    if (step < config.run.steps) firsts.push_back(step);
-  }
-  const UpdateSource source = update_source(config, model);
-  for (const std::int64_t first : firsts) {
-    auto program = std::make_shared<plan::Program>(
-        compile_alone(config, model, config.batch.micro_batch_size, device, true, true, first));
-    std::vector<optim::Number> numbers = add_update(*program, source, device);
-    parts.push_back({first, std::move(program), std::move(numbers)});
+  for (std::size_t stage = 0; stage < config::stage_count(config); ++stage) {
+    const config::RunConfig own = config::stage_config(config, stage);
+    const model::ModelConfig own_model = config::stage_model(config, model, stage);
+    const std::int64_t begin = config::first_step(config, stage), end = begin + own.run.steps;
+    std::vector<std::int64_t> firsts = {begin};
+    for (const std::int64_t step : config.policy.changes()) {
+      if (begin < step && step < end) firsts.push_back(step);
+    }
+    const UpdateSource source = update_source(own, own_model);
+    for (const std::int64_t first : firsts) {
+      auto program = std::make_shared<plan::Program>(
+          compile_alone(own, own_model, own.batch.micro_batch_size, device, true, true, first));
+      std::vector<optim::Number> numbers = add_update(*program, source, device);
+      parts.push_back({first, stage, std::move(program), std::move(numbers)});
+    }
   }
   return parts;
 }

@@ -51,9 +51,10 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
                                std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
 
-/// A range of steps with the same rules.
+/// A range of steps with the same rules, within a stage of the run.
 struct Part {
   std::int64_t first = 0;  // its first step, counted from 0
+  std::size_t stage = 0;   // config/stages.h
   std::shared_ptr<const plan::Program> program;
   std::vector<optim::Number> numbers;  // that its update reads
 };

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <utility>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
@@ -35,10 +37,24 @@ std::vector<std::int32_t> enough_puzzles(const config::RunConfig& config,
 
 constexpr const char* kPuzzles = "the puzzles of kk";
 
+/// What the stages of a run share: the tokens that they need together, and the ids of their sources.
+struct Stages {
+  std::int64_t needed = 0;
+  std::map<std::vector<std::string>, std::shared_ptr<const text::Corpus>> corpora = {};
+};
+
+std::int64_t tokens_of_steps(const config::RunConfig& config) {
+  std::int64_t tokens = 0;
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    const config::RunConfig stage = config::stage_config(config, s);
+    tokens += stage.run.steps * stage.batch.global_batch_size * stage.data.sequence_length;
+  }
+  return tokens;
+}
+
 /// Returns the ids of the puzzles with their documents.
 text::Corpus puzzle_corpus(const config::RunConfig& config, const model::ModelConfig& model,
-                           const tokenizer::Tokenizer& tokenizer) {
-  const std::int64_t needed = config.run.steps * config.batch.global_batch_size * config.data.sequence_length;
+                           const tokenizer::Tokenizer& tokenizer, std::int64_t needed) {
   const double with_held_out =
       static_cast<double>(needed) / (1.0 - std::min(0.9, config.data.validation.share)) + 4096;
   std::vector<std::int32_t> ids = enough_puzzles(
@@ -60,12 +76,16 @@ bool reads_text(const config::RunConfig& config) {
 std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& config,
                                                   const model::ModelConfig& model,
                                                   const tokenizer::Tokenizer& tokenizer,
-                                                  const std::vector<std::string>& files) {
+                                                  const std::vector<std::string>& files, Stages& stages) {
   const config::DataSection& data = config.data;
-  text::Corpus corpus = names_puzzles(files)
-                            ? puzzle_corpus(config, model, tokenizer)
-                            : text::read_corpus(files, data.format, tokenizer, model.vocab_size);
-  if (!data.packing) return text::sequences(std::move(corpus), data.sequence_length);
+  std::shared_ptr<const text::Corpus>& shared = stages.corpora[files];
+  if (shared == nullptr) {
+    shared = std::make_shared<const text::Corpus>(
+        names_puzzles(files) ? puzzle_corpus(config, model, tokenizer, stages.needed)
+                             : text::read_corpus(files, data.format, tokenizer, model.vocab_size));
+  }
+  if (!data.packing) return text::sequences(shared, data.sequence_length);
+  text::Corpus corpus = *shared;
   if (!names_puzzles(files))
     corpus.split_token_files(data.separator < 0 ? std::nullopt
                                                 : std::optional(static_cast<std::int32_t>(data.separator)));
@@ -75,13 +95,13 @@ std::shared_ptr<const text::RowStore> source_rows(const config::RunConfig& confi
 /// Returns the rows of the config's sources: one part, or one for each of data.weights.
 std::vector<text::Dataset::Part> source_parts(const config::RunConfig& config,
                                               const model::ModelConfig& model,
-                                              const tokenizer::Tokenizer& tokenizer) {
+                                              const tokenizer::Tokenizer& tokenizer, Stages& stages) {
   const config::DataSection& data = config.data;
-  if (data.weights.empty()) return {{source_rows(config, model, tokenizer, data.source)}};
+  if (data.weights.empty()) return {{source_rows(config, model, tokenizer, data.source, stages)}};
   std::vector<text::Dataset::Part> parts;
   for (std::size_t s = 0; s < data.source.size(); ++s) {
     const std::string& files = data.source[s];
-    parts.push_back({source_rows(config, model, tokenizer, {files}), data.weights[s], files});
+    parts.push_back({source_rows(config, model, tokenizer, {files}, stages), data.weights[s], files});
   }
   return parts;
 }
@@ -169,16 +189,17 @@ text::Dataset sft_set(const config::RunConfig& config, const model::ModelConfig&
 }
 
 text::Dataset training_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
-                           const text::Dataset::Options& options, std::vector<std::string>* notes) {
+                           const text::Dataset::Options& options, Stages& stages,
+                           std::vector<std::string>* notes) {
   check_one_kind(memory);
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
   check_bytes(config, model);
   if (config.train.objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
-  text::Dataset set(source_parts(config, model, *tokenizer), options, source_name(config));
+  text::Dataset set(source_parts(config, model, *tokenizer, stages), options, source_name(config));
   if (!config.data.validation.files.empty())
-    set.hold_out(source_rows(config, model, *tokenizer, config.data.validation.files));
+    set.hold_out(source_rows(config, model, *tokenizer, config.data.validation.files, stages));
   return set;
 }
 
@@ -200,12 +221,14 @@ text::StepData stream_rows(std::vector<std::int32_t> ids, std::int64_t sequence_
 
 }  // namespace
 
-text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
-                           std::vector<std::string>* notes) {
+namespace {
+
+/// Returns the rows of one stage, or of a run without stages.
+text::Dataset stage_set(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                        text::Dataset::Options options, Stages& stages, std::vector<std::string>* notes) {
   const std::vector<std::string>& held_out_files = config.data.validation.files;
   const bool sft = config.train.objective == "sft" && !memory.any();
   const bool apart = !memory.held_out.empty() || (!memory.any() && !held_out_files.empty());
-  text::Dataset::Options options;
   options.sequence_length = config.data.sequence_length;
   options.shuffle = config.data.shuffle;
   options.validation = apart ? 0 : config.data.validation.share;
@@ -213,9 +236,76 @@ text::Dataset load_dataset(const config::RunConfig& config, const model::ModelCo
   options.packs = sft && config.data.packing;
   check_rows(memory.held_out, options.sequence_length, model.vocab_size, "held_out");
   std::vector<text::Row> held_out = std::move(memory.held_out);
-  text::Dataset set = training_set(config, model, std::move(memory), options, notes);
+  text::Dataset set = training_set(config, model, std::move(memory), options, stages, notes);
   if (!held_out.empty()) set.hold_out(std::move(held_out));
   return set;
+}
+
+/// A stage's rows, and how many of them it trains.
+struct StageRows {
+  std::vector<std::string> source;
+  std::int64_t length = 0;  // tokens
+  std::int64_t rows = 0;
+  text::Dataset set;
+};
+
+/// Keeps what any stage holds out of a source from the training rows of all its stages.
+void hold_out_from_all(std::vector<StageRows>& stages) {
+  std::map<std::vector<std::string>, std::int64_t> ends;
+  for (const StageRows& stage : stages) {
+    const std::int64_t end = stage.set.training_end();
+    std::int64_t& least = ends.try_emplace(stage.source, end).first->second;
+    least = std::min(least, end);
+  }
+  for (StageRows& stage : stages) stage.set.train_below(ends.at(stage.source));
+}
+
+/// Continues each source in the epoch, and at the first row at or after the token, where its stage before
+/// ended.
+void continue_sources(std::vector<StageRows>& stages) {
+  for (std::size_t s = 1; s < stages.size(); ++s) {
+    for (std::size_t b = s; b-- > 0;) {
+      const StageRows& before = stages[b];
+      if (before.source != stages[s].source) continue;
+      const std::int64_t done = before.set.first_row() + before.rows, in_epoch = before.set.training_rows();
+      const std::int64_t tokens = done % in_epoch * before.length;
+      const std::int64_t all = stages[s].set.training_rows();
+      const std::int64_t row = std::min(all, (tokens + stages[s].length - 1) / stages[s].length);
+      stages[s].set.begin_at(done / in_epoch * all + row);
+      break;
+    }
+  }
+}
+
+}  // namespace
+
+text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
+                           std::vector<std::string>* notes) {
+  Stages shared{tokens_of_steps(config)};
+  if (config.run.stages.empty()) return stage_set(config, model, std::move(memory), {}, shared, notes);
+  if (!memory.rows.empty() || memory.source) {
+    throw ConfigError(
+        "run.stage: rows in memory have lengths of their own. Fix: give tokens as one stream, or files as "
+        "data.source");
+  }
+  std::vector<StageRows> stages;
+  text::Dataset::Options options;
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    const config::RunConfig stage = config::stage_config(config, s);
+    const std::int64_t rows = stage.run.steps * stage.batch.global_batch_size;
+    options.first_step = config::first_step(config, s);
+    stages.push_back({stage.data.source, stage.data.sequence_length, rows,
+                      stage_set(stage, model, memory, options, shared, notes)});
+    options.first_sequence += rows;
+  }
+  if (config.data.validation.files.empty() && stages.front().set.validation_rows() > 0 &&
+      memory.held_out.empty())
+    hold_out_from_all(stages);
+  continue_sources(stages);
+  std::vector<text::Dataset> later;
+  for (std::size_t s = 1; s < stages.size(); ++s) later.push_back(std::move(stages[s].set));
+  stages.front().set.add_stages(std::move(later));
+  return std::move(stages.front().set);
 }
 
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told) {

@@ -59,7 +59,7 @@ std::optional<convert::Effect> EffectRows::compare(const std::filesystem::path& 
                                                    const std::stop_token& stop) const {
   const std::int64_t length = rows_.sequence_length, vocabulary = original_.config.vocab_size;
   const auto program = runtime::compile(model::build_logits(original_.config, length, length, false), policy_,
-                                        row_options(length), device);
+                                        row_options(original_.config, length), device);
   plan::check_rules(*program);
   const auto what = [](const weights::ModelSource& source) {
     return fmt::format("convert: the model is written; the loss of {} over", source.weights.string());

@@ -61,7 +61,7 @@ Evaluation loss_over(const weights::ModelSource& source, const precision::Policy
                      const runtime::Device& device, const std::stop_token& stop) {
   const std::int64_t length = rows.longest();
   const auto program = runtime::compile(model::build_log_prob(source.config, length, length, false), policy,
-                                        row_options(length), device);
+                                        row_options(source.config, length), device);
   plan::check_rules(*program);
   RowModel model(program, source, device, "eval: the loss of");
   model.set_stop(stop);

@@ -52,6 +52,7 @@ std::shared_ptr<const plan::Program> compile(const model::ModelConfig& config,
   plan::CompileOptions options;
   options.longest_row = sizes.longest;
   options.longest_leaf = tokens;
+  options.quantised = model::held_in_blocks(config);
   auto program = runtime::compile(model::build_selected_logits(config, tokens, sizes.longest, rows), policy,
                                   options, device);
   plan::check_rules(*program);

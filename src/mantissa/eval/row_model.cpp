@@ -9,8 +9,9 @@
 
 namespace mantissa::eval {
 
-plan::CompileOptions row_options(std::int64_t length) {
+plan::CompileOptions row_options(const model::ModelConfig& config, std::int64_t length) {
   plan::CompileOptions options;
+  options.quantised = model::held_in_blocks(config);
   options.longest_row = options.longest_leaf = length;
   return options;
 }

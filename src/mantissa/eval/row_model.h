@@ -35,7 +35,7 @@ class RowModel {
   runtime::Session session_;
 };
 
-/// Returns the compile options of a forward pass over rows of `length` tokens.
-plan::CompileOptions row_options(std::int64_t length);
+/// Returns the compile options of a forward pass of a model over rows of `length` tokens.
+plan::CompileOptions row_options(const model::ModelConfig& config, std::int64_t length);
 
 }  // namespace mantissa::eval

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <limits>
 
+#include "mantissa/config/stages.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/explain/machines.h"
 #include "mantissa/explain/small_updates.h"
 #include "mantissa/model/adapter.h"
 #include "mantissa/model/graphs.h"
+#include "mantissa/model/rope_override.h"
 #include "mantissa/plan/caveats.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/rollout/generate.h"
@@ -54,7 +56,28 @@ std::optional<AdapterPlan> adapter_plan(const model::ModelConfig& model, const p
   }
   plan.trained_bytes = memory.masters + memory.copies + memory.gradients + memory.moments;
   plan.frozen_bytes = memory.frozen;
+  if (model.base) plan.base = traits(*model.base).name;
   return plan;
+}
+
+std::vector<StagePlan> stage_plans(const config::RunConfig& run, const model::ModelConfig& model,
+                                   std::span<const cost::Part> parts, std::size_t data_bytes,
+                                   const cost::Machine& machine) {
+  std::vector<StagePlan> plans;
+  for (const cost::Part& part : parts) {
+    if (part.stage < plans.size()) continue;  // another part of the same stage
+    const config::RunConfig own = config::stage_config(run, part.stage);
+    plans.push_back({.first = part.first + 1,
+                     .last = part.first + own.run.steps,
+                     .sequence_length = own.data.sequence_length,
+                     .global_batch_size = own.batch.global_batch_size,
+                     .micro_batch_size = own.batch.micro_batch_size,
+                     .rope_theta = model::rope_theta(config::stage_model(run, model, part.stage)),
+                     .lr = own.optimizer.lr,
+                     .memory = cost::forecast_memory(*part.program, data_bytes),
+                     .seconds = cost::forecast_seconds(*part.program, own, machine)});
+  }
+  return plans;
 }
 
 /// Adds the config's notes and warnings first, then those of the plan, then those of targets.
@@ -68,16 +91,24 @@ void add_warnings(Explained& e, std::vector<std::string> of_plan, const config::
 
 }  // namespace
 
-Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
-                            const plan::Program& program, const cost::MemoryForecast& memory,
-                            const cost::Machine& machine, const runtime::Device& device,
-                            const config::Told& told, std::span<const cost::Target> targets) {
+Explained describe_training(const config::RunConfig& run, const model::ModelConfig& base,
+                            std::span<const cost::Part> parts, std::size_t part,
+                            const cost::MemoryForecast& memory, const cost::Machine& machine,
+                            const runtime::Device& device, const config::Told& told,
+                            std::span<const cost::Target> targets) {
+  const plan::Program& program = *parts[part].program;
+  const config::RunConfig config = config::stage_config(run, parts[part].stage);
+  const model::ModelConfig model = config::stage_model(run, base, parts[part].stage);
   Explained e = begin(model, config.policy, program, machine, device);
   e.peak_bytes = memory.peak();
   e.fits = e.peak_bytes <= e.here.memory_bytes;
   e.seconds = cost::forecast_seconds(program, config, machine);
   Training& t = e.training.emplace();
-  t.config = config;
+  t.config = run;
+  t.stage_config = config;
+  t.stage = parts[part].stage;
+  t.rope_theta = model::rope_theta(model);
+  if (!run.run.stages.empty()) t.stages = stage_plans(run, base, parts, memory.data, machine);
   t.shards = program.shards;
   t.reduce = program.reduce;
   for (const plan::Step& s : program.steps) {
@@ -93,7 +124,7 @@ Explained describe_training(const config::RunConfig& config, const model::ModelC
   for (const cost::Target& target : targets)
     e.targets.push_back(training_on(target, config, model, program, device));
   std::vector<std::string> warnings =
-      plan::rule_warnings(cost::lower_run(config, model), config.policy, config.run.steps);
+      plan::rule_warnings(cost::lower_run(config, model), config.policy, run.run.steps);
   for (std::string& w : small_update_warnings(config, program)) warnings.push_back(std::move(w));
   add_warnings(e, std::move(warnings), told);
   if (program.shards == 1 && program.reduce != program.arithmetic) {
@@ -112,7 +143,7 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
   const plan::Program& program = *parts.front().program;
   if (config.native_only) cost::check_native(program, device, targets);
   const cost::MemoryForecast memory = cost::forecast_memory(parts, data_bytes);
-  Explained e = describe_training(config, model, program, memory,
+  Explained e = describe_training(config, model, parts, 0, memory,
                                   cost::measure_machine(device, program, kRests), device, told, targets);
   for (const cost::Part& part : parts) {
     const std::vector<std::string> refused = plan::rule_warnings(*part.program);

@@ -55,11 +55,26 @@ struct AdapterPlan {
   double parameters = 0;          // trained
   std::size_t trained_bytes = 0;  // masters, copies, gradients and moments of the adapter
   std::size_t frozen_bytes = 0;   // the weights of the base that are held
+  std::string base;               // format of the blocks of its linear layers; "": none
+};
+
+/// One stage of a run, as a run of its own.
+struct StagePlan {
+  std::int64_t first = 1, last = 1;  // steps, from 1
+  std::int64_t sequence_length = 0, global_batch_size = 0, micro_batch_size = 0;
+  double rope_theta = 0;  // 0: the model has no rotary angles
+  double lr = 0;
+  cost::MemoryForecast memory;
+  double seconds = 0;  // of a step
 };
 
 /// The part of a plan that is specific to training.
 struct Training {
   config::RunConfig config;
+  config::RunConfig stage_config;  // of the explained stage; equal to `config` without stages
+  std::vector<StagePlan> stages;   // empty: all steps are alike
+  std::size_t stage = 0;           // the explained one
+  double rope_theta = 0;           // its base of the rotary angles; 0: none
   std::int64_t shards = 1;
   Scalar reduce = Scalar::f32;
   std::vector<std::pair<std::string, double>> casts;  // scope and bytes of the remaining cast steps
@@ -102,11 +117,12 @@ Explained explain_training(const config::RunConfig& config, const model::ModelCo
                            const runtime::Device& device, const config::Told& told,
                            std::span<const cost::Target> targets = {}, std::size_t data_bytes = 0);
 
-/// Explains `program`, to be run with `memory` on `machine`.
+/// Explains part `part` of a run of `config`, with the memory and the time of all its stages.
 Explained describe_training(const config::RunConfig& config, const model::ModelConfig& model,
-                            const plan::Program& program, const cost::MemoryForecast& memory,
-                            const cost::Machine& machine, const runtime::Device& device,
-                            const config::Told& told, std::span<const cost::Target> targets = {});
+                            std::span<const cost::Part> parts, std::size_t part,
+                            const cost::MemoryForecast& memory, const cost::Machine& machine,
+                            const runtime::Device& device, const config::Told& told,
+                            std::span<const cost::Target> targets = {});
 
 /// Explains the generation of one sequence of up to the model's number of positions. Measures the machine.
 Explained explain_generation(const weights::ModelSource& source, const precision::Policy& policy,

@@ -116,6 +116,22 @@ json there_json(const There& there, bool training) {
   return out;
 }
 
+json stages_json(const std::vector<StagePlan>& stages) {
+  json out = json::array();
+  for (const StagePlan& s : stages) {
+    out.push_back({{"first_step", s.first},
+                   {"last_step", s.last},
+                   {"sequence_length", s.sequence_length},
+                   {"global_batch_size", s.global_batch_size},
+                   {"micro_batch_size", s.micro_batch_size},
+                   {"rope_theta", s.rope_theta == 0 ? json() : json(s.rope_theta)},
+                   {"lr", s.lr},
+                   {"memory", memory_json(s.memory)},
+                   {"seconds_per_step", s.seconds}});
+  }
+  return out;
+}
+
 void add_training(json& out, const Explained& e) {
   const Training& t = *e.training;
   json casts = json::array();
@@ -131,7 +147,10 @@ void add_training(json& out, const Explained& e) {
                       {"parameters", t.adapter->parameters},
                       {"trained_bytes", t.adapter->trained_bytes},
                       {"frozen_bytes", t.adapter->frozen_bytes}};
+    if (!t.adapter->base.empty()) out["adapter"]["base"] = t.adapter->base;
   }
+  if (!t.stages.empty()) out["stages"] = stages_json(t.stages);
+  if (t.rope_theta != 0) out["rope_theta"] = t.rope_theta;
   out["memory"] = memory_json(t.memory);
   out["seconds_per_step"] = e.fits ? json(e.seconds) : json();
   out["largest_micro_batch_size"] = t.largest_micro_batch_size;

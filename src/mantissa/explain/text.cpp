@@ -79,14 +79,15 @@ std::string memory_line(const cost::MemoryForecast& m) {
 /// Returns how many sequences fit on this machine.
 std::string fits_text(const Explained& e) {
   const Training& t = *e.training;
-  const config::BatchSection& batch = t.config.batch;
+  const config::BatchSection& batch = t.stage_config.batch;
   const std::string memory = bytes_text(e.here.memory_bytes) + " here";
   if (t.largest_micro_batch_size == 0) {
     const std::string at_once = batch.leaf == 1 ? "one sequence" : counted(batch.leaf, "sequence");
     return fmt::format("{}: no, not even {} at a time: that needs {}, {} more than available", memory,
                        at_once, bytes_text(t.least_bytes), bytes_text(t.least_bytes - e.here.memory_bytes));
   }
-  return fmt::format("{}: batch.micro_batch_size ≤ {} of this batch{}", memory, t.largest_micro_batch_size,
+  return fmt::format("{}: batch.micro_batch_size ≤ {} of {}{}", memory, t.largest_micro_batch_size,
+                     t.stages.empty() ? "this batch" : fmt::format("the batch of stage {}", t.stage + 1),
                      e.fits ? "" : fmt::format("; {} do not fit", batch.micro_batch_size));
 }
 
@@ -105,7 +106,14 @@ std::string time_text(const Explained& e) {
   if (!e.fits) return "unknown: the plan does not fit";
   const std::int64_t steps = e.training->config.run.steps;
   std::string text = fmt::format("about {} per step here", human_seconds(e.seconds));
-  if (steps > 1) text += fmt::format(", {} in total", human_seconds(e.seconds * static_cast<double>(steps)));
+  double total = e.seconds * static_cast<double>(steps);
+  if (!e.training->stages.empty()) {
+    text += fmt::format(" in stage {}", e.training->stage + 1);
+    total = 0;
+    for (const StagePlan& s : e.training->stages)
+      total += s.seconds * static_cast<double>(s.last - s.first + 1);
+  }
+  if (steps > 1) text += fmt::format(", {} in total", human_seconds(total));
   return text;
 }
 
@@ -119,22 +127,45 @@ std::string time_text(const There& there, std::int64_t steps) {
   return text;
 }
 
+/// Returns the base of the rotary angles if the config sets it by length.
+std::string theta_text(const Training& t) {
+  const auto own = t.config.model.fields.find("rope_theta");
+  const bool named = own != t.config.model.fields.end() && own->is_string();
+  return named || !t.stages.empty() ? fmt::format(" · rope_theta {:g}", t.rope_theta) : "";
+}
+
+/// Returns a table of the stages, or "" without stages.
+std::string stages_text(const Training& t) {
+  if (t.stages.empty()) return "";
+  std::string text = fmt::format("stages  {:>9}  {:>7}  {:>10}  {:>5}  {:>8}  {:>9}  {:>9}\n", "steps",
+                                 "tokens", "rope_theta", "batch", "lr", "memory", "a step");
+  for (const StagePlan& s : t.stages) {
+    text += fmt::format("        {:>9}  {:>7}  {:>10}  {:>5}  {:>8.2g}  {:>9}  {:>9}\n",
+                        fmt::format("{}-{}", s.first, s.last), s.sequence_length,
+                        s.rope_theta == 0 ? "none" : fmt::format("{:g}", s.rope_theta),
+                        fmt::format("{}×{}", s.global_batch_size / s.micro_batch_size, s.micro_batch_size),
+                        s.lr, bytes_text(s.memory.peak()), human_seconds(s.seconds));
+  }
+  return text;
+}
+
 std::string training_head(const Explained& e) {
-  const config::RunConfig& c = e.training->config;
+  const config::RunConfig& c = e.training->stage_config;
   const double micro_batches =
       static_cast<double>(c.batch.global_batch_size) / static_cast<double>(c.batch.micro_batch_size);
   std::string text =
-      fmt::format("{} {} · T={} · batch {} = {:.0f}×{} · {}\n", e.model_type, parameters_text(e.parameters),
-                  c.data.sequence_length, c.batch.global_batch_size, micro_batches, c.batch.micro_batch_size,
-                  optim::find_optimizer(c.optimizer.name).title);
+      fmt::format("{} {} · T={}{} · batch {} = {:.0f}×{} · {}\n", e.model_type, parameters_text(e.parameters),
+                  c.data.sequence_length, theta_text(*e.training), c.batch.global_batch_size, micro_batches,
+                  c.batch.micro_batch_size, optim::find_optimizer(c.optimizer.name).title);
   if (const auto& a = e.training->adapter) {
     const std::string ranks = a->smallest_rank == a->largest_rank
                                   ? fmt::format("{}", a->largest_rank)
                                   : fmt::format("{} to {}", a->smallest_rank, a->largest_rank);
     text += fmt::format(
-        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({})\n", a->kind,
-        ranks, a->layers, a->all_layers, parameters_text(a->parameters), bytes_text(a->trained_bytes),
-        parameters_text(e.parameters), bytes_text(a->frozen_bytes));
+        "adapter {} of rank {} on {} of {} linear layers: {} weights trained ({}), {} frozen ({}{})\n",
+        a->kind, ranks, a->layers, a->all_layers, parameters_text(a->parameters),
+        bytes_text(a->trained_bytes), parameters_text(e.parameters), bytes_text(a->frozen_bytes),
+        a->base.empty() ? "" : ", linear layers in " + a->base);
   }
   text += fmt::format("policy  {}\n        {}\n", e.preset, e.line);
   if (const std::vector<std::int64_t> changes = c.policy.changes(); !changes.empty()) {
@@ -165,6 +196,7 @@ std::string training_needs(const Explained& e) {
   const Training& t = *e.training;
   std::string text =
       fmt::format("\ncasts left  {} ({})\n", t.casts_left.count, human_bytes(t.casts_left.bytes));
+  text += stages_text(t);
   text += fmt::format("memory  {}\n", memory_line(t.memory));
   text += fmt::format("fits    {}\n", fits_text(e));
   for (const There& there : e.targets) text += fmt::format("        {}\n", fits_text(there));

@@ -21,6 +21,7 @@ struct StateHeader {
   std::int64_t step = 0;           // updates attempted
   std::int64_t applied = 0;        // updates applied; the learning rate and the bias correction count these
   std::int64_t skipped = 0;        // updates skipped for an overflow
+  std::int64_t stage_applied = 0;  // of these, before the stage of `step`, whose schedule counts the others
   std::int64_t tokens = 0;         // since the start
   std::int64_t data_position = 0;  // sequences consumed
   double loss = 0;                 // of `step`; NaN if it was not finite

@@ -39,6 +39,7 @@ nlohmann::json json_of_header(const StateHeader& header) {
       {"model_config", header.model_config},
       {"policy", header.policy},
       {"changes", header.changes}};
+  if (header.stage_applied != 0) json["stage_applied"] = header.stage_applied;
   if (!header.frozen_xxh64.empty()) json["frozen_xxh64"] = header.frozen_xxh64;
   if (header.scaler) {
     json["scaler"] = {{"scale", header.scaler->scale},
@@ -81,6 +82,7 @@ StateHeader open_sealed(nlohmann::json json, const std::filesystem::path& file) 
   StateHeader header;
   json.at("step").get_to(header.step);
   json.at("applied").get_to(header.applied);
+  header.stage_applied = json.value("stage_applied", std::int64_t{0});  // absent in the first stage
   json.at("skipped").get_to(header.skipped);
   json.at("tokens").get_to(header.tokens);
   json.at("data_position").get_to(header.data_position);

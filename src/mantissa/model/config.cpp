@@ -59,6 +59,13 @@ std::int64_t ModelConfig::parameters() const {
   return count;
 }
 
+std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config) {
+  if (!config.base) return {};
+  return [base = config.base, adapter = config.adapter](std::string_view parameter) {
+    return adapter != nullptr && adapter->owns(parameter) ? std::nullopt : base;
+  };
+}
+
 ModelConfig parse_model_config(const json& object, const std::string& where) {
   if (!object.is_object())
     throw ConfigError(fmt::format("{}: must hold a JSON object with the model's sizes", where));

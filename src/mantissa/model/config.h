@@ -2,10 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "mantissa/numeric/quants.h"
 
 namespace mantissa::model {
 
@@ -29,6 +34,9 @@ struct ModelConfig {
   std::shared_ptr<const Network> network;
   /// Decorates linear layers of the network. Null: none. The graphs then train its parameters alone.
   std::shared_ptr<const Adapter> adapter;
+  /// The format of the blocks that hold the weights of linear layers, if these are not trained. Null: those
+  /// of the policy.
+  std::optional<QuantFormat> base;
 
   /// The complete file. Fields that are unknown here are written back from it.
   nlohmann::json source = nlohmann::json::object();
@@ -38,6 +46,10 @@ struct ModelConfig {
   /// Returns the number of weights, counting a tied one once, without those of the adapter.
   std::int64_t parameters() const;
 };
+
+/// Returns a function of parameter names: the format of the blocks that hold a parameter of the base, or null
+/// for those of the policy and for parameters of the adapter.
+std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config);
 
 /// Reads a config of transformers 4 (rope_theta, rope_scaling, torch_dtype) or 5 (rope_parameters, dtype).
 /// `where` is the file's name in messages. Throws ConfigError for a field that is missing, of the wrong type,

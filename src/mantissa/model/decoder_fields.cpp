@@ -74,7 +74,8 @@ std::vector<Field> decoder_fields(std::vector<Field> more) {
       {"intermediate_size", Kind::whole, "hidden size of the MLP"},
       {"max_position_embeddings", Kind::whole, "context of pre-training"},
       {"rms_norm_eps", Kind::number, "added to the mean square inside the root"},
-      {"rope_theta", Kind::number, "base of the rotary angles"},
+      {"rope_theta", Kind::number,
+       "base of the rotary angles; \"lwm\": that of the Large World Model for data.sequence_length"},
       {"rope_scaling", Kind::any, "scaling of the rotary angles (transformers 4)"},
       {"rope_parameters", Kind::any, "base and scaling of the rotary angles (transformers 5)"},
   };

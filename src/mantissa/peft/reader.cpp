@@ -14,6 +14,7 @@
 #include "mantissa/io/pth/torch_file.h"
 #include "mantissa/io/safetensors.h"
 #include "mantissa/model/family.h"
+#include "mantissa/numeric/frozen_formats.h"
 #include "mantissa/peft/config.h"
 #include "mantissa/peft/targets.h"
 
@@ -95,7 +96,10 @@ class Reading {
     for (const io::TensorInfo& tensor : source_->tensors()) add(tensor);
     if (parts_.empty()) fail("contains no adapter; train one with [adapter] kind = \"lora\", or in peft");
     for (const auto& [scope, parts] : parts_) check(scope, parts);
-    return {adapter_, tensors_, config_.base, std::move(config_.notes)};
+    const auto base = source_->metadata().find(kBaseKey);
+    return {adapter_, tensors_, config_.base,
+            base == source_->metadata().end() ? std::nullopt : parse_frozen_format(base->second),
+            std::move(config_.notes)};
   }
 
  private:

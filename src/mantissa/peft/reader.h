@@ -4,12 +4,14 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "mantissa/io/tensor_source.h"
 #include "mantissa/model/adapter.h"
 #include "mantissa/model/config.h"
+#include "mantissa/numeric/quants.h"
 
 namespace mantissa::peft {
 
@@ -17,6 +19,8 @@ inline constexpr const char* kConfigFile = "adapter_config.json";
 inline constexpr const char* kWeightsFile = "adapter_model.safetensors";
 /// The folder of a run with its adapter.
 inline constexpr const char* kRunFolder = "adapter";
+/// The entry of the weights' metadata with the format of a base in blocks.
+inline constexpr const char* kBaseKey = "mantissa.base";
 /// The prefix of tensor names: PeftModel holds the model as base_model.model.
 inline constexpr std::string_view kPrefix = "base_model.model.";
 
@@ -24,7 +28,10 @@ struct PeftAdapter {
   std::shared_ptr<const model::Adapter> adapter;
   /// Its tensors, named as the parameters of the graph.
   std::shared_ptr<const io::TensorSource> tensors;
-  std::string base;                // base_model_name_or_path; "" if not given
+  std::string base;  // base_model_name_or_path; "" if not given
+  /// The format of the blocks that held the base's linear layers, by the file's metadata. Null: none, or the
+  /// file is not of a run.
+  std::optional<QuantFormat> base_blocks;
   std::vector<std::string> notes;  // for the user, such as on dropout
 };
 

@@ -14,7 +14,7 @@ namespace {
 /// The reads of a slot's master and copies.
 struct Reads {
   std::vector<Operand*> operands;
-  bool linear = true;       // all by ops that take quantised blocks as the weight of a product
+  bool linear = true;       // all by ops that take quantised blocks of a linear layer's weight
   bool transposed = false;  // the weight is [in, out]
 };
 
@@ -27,8 +27,8 @@ Reads reads_of(Program& p, const Slot& slot) {
     for (std::size_t i = 0; i < s.inputs.size(); ++i) {
       if (!is_weight(s.inputs[i].buffer)) continue;
       reads.operands.push_back(&s.inputs[i]);
-      const bool takes =
-          s.op->kind == graph::OpKind::product && s.op->quantised == static_cast<std::int32_t>(i);
+      const bool takes = (s.op->kind == graph::OpKind::product || s.op->kind == graph::OpKind::rows) &&
+                         s.op->quantised == static_cast<std::int32_t>(i);
       reads.linear = reads.linear && takes;
       reads.transposed = s.attributes.flag("transposed");
     }
@@ -66,11 +66,17 @@ void hold_quantised(Program& p, const QuantisedSlots& wanted) {
   std::optional<QuantFormat> format;
   bool held = false;
   for (Slot& slot : p.slots) {
-    const std::optional<QuantFormat> f = slot.gradient == kNoBuffer ? wanted(slot.name) : std::nullopt;
+    const std::optional<QuantFormat> f = wanted(slot.name);
     if (!f) continue;
     format = f;
     Reads reads = reads_of(p, slot);
     if (reads.operands.empty() || !reads.linear) continue;
+    if (slot.gradient != kNoBuffer) {
+      throw ConfigError(fmt::format(
+          "{} cannot be held in {}: only frozen weights are, and it gets a gradient. Fix: hold it in the "
+          "policy's formats",
+          slot.name, traits(*f).name));
+    }
     const QuantisedMatrix quants{*f, reads.transposed};
     check(p, slot, quants, reads);
     for (Operand* o : reads.operands) o->buffer = slot.master_buffer;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/kernels/update.h"
 #include "mantissa/peft/reader.h"
 
@@ -103,6 +104,17 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
     convert_part(from, m, *info, first, std::min(kPart, count - first));
 }
 
+/// Returns the number of sequences of the first `steps` steps.
+std::int64_t sequences_until(const config::RunConfig& config, std::int64_t steps) {
+  std::int64_t sequences = 0;
+  for (std::size_t s = 0; s < config::stage_count(config); ++s) {
+    const config::RunConfig stage = config::stage_config(config, s);
+    sequences += std::clamp<std::int64_t>(steps - config::first_step(config, s), 0, stage.run.steps) *
+                 stage.batch.global_batch_size;
+  }
+  return sequences;
+}
+
 }  // namespace
 
 void check_place(const std::filesystem::path& out, const weights::ModelSource& source) {
@@ -150,7 +162,8 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
   trainer.restore({.step = header.step,
                    .applied = header.applied,
                    .tokens = header.tokens,
-                   .forward_overflows = same ? header.forward_overflows : 0},
+                   .forward_overflows = same ? header.forward_overflows : 0,
+                   .stage_applied = header.stage_applied},
                   header.scaler);
 }
 
@@ -160,6 +173,7 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   io::StateHeader header;
   header.step = trainer.step();
   header.applied = trainer.applied();
+  header.stage_applied = trainer.stage_applied();
   header.skipped = trainer.skipped();
   header.tokens = trainer.tokens();
   header.loss = loss;
@@ -167,10 +181,10 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
     header.scaler = trainer.scaler()->state();
     header.forward_overflows = trainer.forward_overflows();
   }
-  header.data_position = trainer.step() * config.batch.global_batch_size;
+  header.data_position = sequences_until(config, trainer.step());
   header.seed = config.run.seed;
   header.config_toml = config.to_toml();
-  header.model_config = model_json(trainer);
+  header.model_config = model_json(trainer, trainer.step());
   header.policy = config.policy.line();
   header.frozen_xxh64 = trainer.frozen_hash();
   header.changes = changes;
@@ -191,8 +205,8 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
   io::write_state(out, header, tensors, static_cast<int>(config.checkpoint.keep));
 }
 
-std::string model_json(const train::Trainer& trainer) {
-  return model::to_json(trainer.model(), "float32").dump();
+std::string model_json(const train::Trainer& trainer, std::int64_t step) {
+  return model::to_json(trainer.model_at(step), "float32").dump();
 }
 
 }  // namespace mantissa::run

@@ -37,7 +37,7 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
           const std::vector<std::string>& changes);
 
-/// Returns config.json of the run's model.
-std::string model_json(const train::Trainer& trainer);
+/// Returns config.json of the run's model, as the stage of step `step` has it.
+std::string model_json(const train::Trainer& trainer, std::int64_t step);
 
 }  // namespace mantissa::run

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "mantissa/config/stages.h"
+
 namespace mantissa::run {
 namespace {
 
@@ -73,6 +75,10 @@ void Journal::write_line(const train::StepReport& r) {
   m.tokens_per_second = r.tokens_per_second;
   m.peak_share = r.peak_share;
   m.seconds = r.seconds;
+  if (!config_.run.stages.empty()) {
+    const std::int64_t length = config_.run.stages[config::stage_at(config_, r.step - 1)].sequence_length;
+    m.more.emplace_back("sequence_length", static_cast<double>(length));
+  }
   if (r.fallback_share > 0) m.more.emplace_back("fallback_share", r.fallback_share);
   for (const objective::Metric& metric : r.metrics) m.more.emplace_back(metric.name, metric.value);
   for (const runtime::ParameterHealth& p : r.health) m.health.push_back(health_of(p));

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <limits>
 
+#include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/cost/native.h"
 #include "mantissa/io/atomic.h"
 #include "mantissa/io/file.h"
@@ -92,7 +94,7 @@ class Run {
     const io::StateReader state(chosen->path);
     changes_ = state.header().changes;
     if (const std::optional<std::string> change =
-            train::resumed_change(state.header(), config_, model_json(trainer_)))
+            train::resumed_change(state.header(), config_, model_json(trainer_, chosen->step)))
       changes_.push_back(*change);
     restore(trainer_, state, chosen->path);
     last_loss_ = state.header().loss;
@@ -104,12 +106,13 @@ class Run {
     // Removes states of steps that will run again. An existing model is replaced once the new one is on disk.
     if (directory_.overwrite || directory_.resume) io::remove_states_after(out_, trainer_.step());
     const explain::Explained plan =
-        explain::describe_training(config_, trainer_.model(), trainer_.program(), trainer_.memory(),
-                                   trainer_.machine(), trainer_.device(), told_);
+        explain::describe_training(config_, trainer_.source().config, trainer_.parts(), trainer_.part(),
+                                   trainer_.memory(), trainer_.machine(), trainer_.device(), told_);
     io::write_file_atomic(out_ / "config.toml", config_.to_toml());
     io::write_file_atomic(out_ / "plan.txt", explain::to_text(plan));
     write_tokenizer();
     predicted_peak_ = plan.peak_bytes;
+    stages_ = plan.training->stages;
     for (const std::string& note : told_.notes) tell(note);
     for (const std::string& warning : told_.warnings) {
       if (events_.on_warning) events_.on_warning({warning});
@@ -171,6 +174,7 @@ class Run {
     // If a stop came between the step of a state and its validation, validate now.
     if (is_due(saved_) && !journal.has_validation(saved_)) validate(journal);
     while (trainer_.step() < config_.run.steps && !stop_.stop_requested()) {
+      if (result.steps_here == 0 || begins_stage()) tell_stage();
       const std::optional<train::StepReport> r = advance_or_save(journal);
       if (!r) break;
       // A first batch that is skipped has no loss.
@@ -206,6 +210,22 @@ class Run {
     result.policy = config_.policy.line();
     if (!result.interrupted) report::write_summary(out_ / "summary.json", summary_of(result));
     return result;
+  }
+
+  bool begins_stage() const {
+    return trainer_.step() == config::first_step(config_, config::stage_at(config_, trainer_.step()));
+  }
+
+  /// Notes the stage of the next step, if the run has stages.
+  void tell_stage() const {
+    if (config_.run.stages.empty()) return;
+    const std::size_t number = config::stage_at(config_, trainer_.step());
+    const config::Stage& stage = config_.run.stages[number];
+    const std::int64_t first = config::first_step(config_, number);
+    tell(fmt::format("stage {} of {}: steps {} to {}, {} of {} tokens{}", number + 1,
+                     config_.run.stages.size(), first + 1, first + stage.steps,
+                     counted(stage.global_batch_size, "sequence"), stage.sequence_length,
+                     stage.rope_theta ? fmt::format(", rope_theta {:g}", *stage.rope_theta) : ""));
   }
 
   /// Returns true if a state is due after `step`. The last step is handled separately.
@@ -244,11 +264,23 @@ class Run {
         std::move(after.cures));
   }
 
+  /// Returns the relative time of steps `first` + 1 to `last`: steps of different stages take different
+  /// times.
+  double forecast(std::int64_t first, std::int64_t last) const {
+    if (stages_.empty()) return static_cast<double>(last - first);
+    double seconds = 0;
+    for (const explain::StagePlan& s : stages_) {
+      const std::int64_t steps = std::min(last, s.last) - std::max(first, s.first - 1);
+      seconds += s.seconds * static_cast<double>(std::max<std::int64_t>(0, steps));
+    }
+    return seconds;
+  }
+
   void tell_step(const train::StepReport& r, Clock::time_point start, std::int64_t done) {
     const std::vector<Warning> warnings = watch_.see(r);
     health_.see(r);
     const double left =
-        seconds_since(start) / static_cast<double>(done) * static_cast<double>(config_.run.steps - r.step);
+        seconds_since(start) * forecast(r.step, config_.run.steps) / forecast(r.step - done, r.step);
     if (events_.on_step) events_.on_step(r, left);
     for (const Warning& warning : warnings) {
       if (events_.on_warning) events_.on_warning(warning);
@@ -331,6 +363,7 @@ class Run {
   std::optional<train::Overflow> last_overflow_;                 // of the last step, if it was skipped
   std::vector<std::string> changes_;
   std::size_t predicted_peak_ = 0;
+  std::vector<explain::StagePlan> stages_;  // empty: all steps are alike
   std::int64_t saved_ = 0;
   std::optional<weights::StartWeights> start_;
   std::optional<Observations> observations_;

@@ -73,6 +73,10 @@ std::vector<QuantisedReads> quantised_reads(const plan::Program& program) {
         refuse(id);
       } else if (s.op->kind == graph::OpKind::lookup) {
         reads[static_cast<std::size_t>(id)].transposed = false;
+      } else if (s.op->kind == graph::OpKind::rows) {
+        // The norms of rows read blocks along the inputs of a layer.
+        (s.attributes.flag("transposed") ? reads[static_cast<std::size_t>(id)].rows
+                                         : reads[static_cast<std::size_t>(id)].transposed) = false;
       }
     }
     for (const BufferId id : s.outputs) refuse(id);

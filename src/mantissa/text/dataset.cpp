@@ -106,6 +106,28 @@ void Dataset::hold_out(std::shared_ptr<const RowStore> rows) {
   if (!sources_.empty()) arrange();
 }
 
+void Dataset::train_below(std::int64_t end) {
+  Source& source = sources_.front();
+  const std::int64_t train = std::min(source.train, end / options_.sequence_length);
+  if (train == source.train) return;
+  if (train < 1) {
+    throw ConfigError(fmt::format(
+        "{}: before the tokens that a stage holds out are {}, fewer than one sequence of {}. Fix: more "
+        "data, or files as data.validation",
+        name_, end, options_.sequence_length));
+  }
+  train_ = source.train = train;
+  arrange();
+}
+
+const Dataset& Dataset::at_step(std::int64_t step) const {
+  const Dataset* found = this;
+  for (const Dataset& stage : later_) {
+    if (stage.options_.first_step < step) found = &stage;
+  }
+  return *found;
+}
+
 std::int64_t Dataset::training_rows() const {
   return train_;
 }
@@ -167,14 +189,19 @@ StepData Dataset::step(std::int64_t step, std::int64_t global_batch_size) const 
         fmt::format("step {} and global_batch_size {} are out of range; both must be at least 1", step,
                     global_batch_size));
   }
+  if (const Dataset& stage = at_step(step); &stage != this) return stage.step(step, global_batch_size);
+  step -= options_.first_step;
   if (source_) return from_source(step, global_batch_size);
   if (packs_ != nullptr) return from_packs(step, global_batch_size);
   StepData data = empty_step(global_batch_size, options_.sequence_length);
-  data.sequence = static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
+  data.sequence = static_cast<std::uint64_t>(options_.first_sequence) +
+                  static_cast<std::uint64_t>(step - 1) * static_cast<std::uint64_t>(global_batch_size);
   // Rows are counted over all epochs, so an epoch may begin within a batch.
   for (std::int64_t i = 0; i < global_batch_size; ++i)
-    append(order_.at(step - 1, global_batch_size, i), data);
-  check_weight(data, name_, fmt::format("step {}", step));
+    append(order_.at(step - 1, global_batch_size, first_row_ + i), data);
+  // Each document of a pack has random numbers of its own. A pack has at most (T + 1) / 2.
+  if (!data.packs.empty()) data.sequence *= static_cast<std::uint64_t>(options_.sequence_length / 2 + 1);
+  check_weight(data, name_, fmt::format("step {}", options_.first_step + step));
   return data;
 }
 
@@ -204,7 +231,8 @@ StepData Dataset::validation(std::int64_t first, std::int64_t count) const {
   }
   StepData data = empty_step(count, options_.sequence_length);
   if (!held_out_rows_) {
-    data = rows_of(first, count, &Source::held_out, [](const Source& source) { return source.train; });
+    data = rows_of(first, count, &Source::held_out,
+                   [](const Source& source) { return source.rows->rows() - source.held_out; });
   } else {
     for (std::int64_t i = first; i < first + count; ++i) held_out_rows_->append(i, i, data);
   }

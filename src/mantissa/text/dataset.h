@@ -27,7 +27,9 @@ class Dataset {
     bool shuffle = true;
     double validation = 0;  // share of the sequences, from the end; at least one if > 0
     std::uint64_t seed = 1;
-    bool packs = false;  // a batch has packs of consecutive rows instead of rows (row_order.h)
+    bool packs = false;               // a batch has packs of consecutive rows instead of rows (row_order.h)
+    std::int64_t first_step = 0;      // of a stage of a run: the steps before it
+    std::int64_t first_sequence = 0;  // the rows of all stages before it
   };
   /// A stream of ids. Throws ConfigError if an option is out of range or the ids form less than one training
   /// sequence.
@@ -49,12 +51,26 @@ class Dataset {
   void hold_out(std::vector<Row> rows) { hold_out(listed(std::move(rows))); }
   void hold_out(std::shared_ptr<const RowStore> rows);
 
+  /// Makes this the first stage of a run: `later` have the rows of the steps after their Options::first_step.
+  void add_stages(std::vector<Dataset> later) { later_ = std::move(later); }
+  /// Returns the stage of attempt `step` (from 1).
+  const Dataset& at_step(std::int64_t step) const;
+  /// Returns the number of ids of a stream of one source before those that are held out.
+  std::int64_t training_end() const { return train_ * options_.sequence_length; }
+  /// Leaves out the training rows of a stream of one source after id `end`, which another stage holds out.
+  /// Throws ConfigError if none is left.
+  void train_below(std::int64_t end);
+  /// Begins with training row `row`, counted over all epochs, instead of 0.
+  void begin_at(std::int64_t row) { first_row_ = row; }
+  std::int64_t first_row() const { return first_row_; }
+
   /// Returns the number of training rows; 0 with a source.
   std::int64_t training_rows() const;
   std::int64_t validation_rows() const;
-  /// Returns the rows of attempt `step` (from 1), which depend only on the data, the options and the
-  /// arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a weight,
-  /// or if a source returns other than `global_batch_size` rows or a row that does not pass check_row().
+  /// Returns the rows of attempt `step` (from 1) of its stage, which depend only on the data, the options and
+  /// the arguments: `global_batch_size` rows or packs. Throws ConfigError if no token of the step has a
+  /// weight, or if a source returns other than `global_batch_size` rows or a row that does not pass
+  /// check_row().
   StepData step(std::int64_t step, std::int64_t global_batch_size) const;
   /// Returns rows [first, first + count) of those for training, in the order of the data. Throws ConfigError
   /// if they are out of range.
@@ -70,12 +86,12 @@ class Dataset {
   std::int64_t tokens() const;
 
  private:
-  /// A source and its split: rows [0, train) are for training.
+  /// A source and its split. Rows in between are not used.
   struct Source {
     std::shared_ptr<const RowStore> rows;
     std::string name;
-    std::int64_t train = 0, held_out = 0;
-    std::int64_t origin = 0;  // number of its first row among those of all sources
+    std::int64_t train = 0, held_out = 0;  // the first and the last rows
+    std::int64_t origin = 0;               // number of its first row among those of all sources
   };
   void check_options() const;
   /// Splits the rows of each source into training and held-out ones.
@@ -100,6 +116,8 @@ class Dataset {
   Options options_;
   std::string name_;
   std::int64_t train_ = 0, held_out_ = 0;  // of all sources
+  std::int64_t first_row_ = 0;             // of a stage, among its training rows over all epochs
+  std::vector<Dataset> later_;             // stages
 };
 
 }  // namespace mantissa::text

@@ -27,26 +27,27 @@ std::string stream_shortage(std::int64_t tokens, std::int64_t rows, std::int64_t
 
 class Sequences final : public RowStore {
  public:
-  Sequences(Corpus corpus, std::int64_t length) : corpus_(std::move(corpus)), length_(length) {}
+  Sequences(std::shared_ptr<const Corpus> corpus, std::int64_t length)
+      : corpus_(std::move(corpus)), length_(length) {}
 
-  std::int64_t rows() const override { return corpus_.tokens() == 0 ? 0 : (corpus_.tokens() - 1) / length_; }
+  std::int64_t rows() const override { return tokens() == 0 ? 0 : (tokens() - 1) / length_; }
   std::int64_t length(std::int64_t /*row*/) const override { return length_; }
   void append(std::int64_t row, std::int64_t origin, StepData& step) const override {
     const std::size_t before = step.ids.size(), count = static_cast<std::size_t>(length_) + 1;
     step.ids.resize(before + count);
-    corpus_.read(row * length_, std::span(step.ids).subspan(before));
+    corpus_->read(row * length_, std::span(step.ids).subspan(before));
     step.origin.push_back(origin);
   }
-  std::int64_t tokens() const override { return corpus_.tokens(); }
-  std::vector<std::int64_t> document_lengths() const override { return corpus_.document_lengths(); }
+  std::int64_t tokens() const override { return corpus_->tokens(); }
+  std::vector<std::int64_t> document_lengths() const override { return corpus_->document_lengths(); }
   std::int64_t ids_in_rows() const override { return rows() * (length_ + 1); }
-  std::size_t bytes() const override { return corpus_.bytes(); }
+  std::size_t bytes() const override { return corpus_->bytes(); }
   std::string shortage(std::int64_t wanted, const std::string& purpose) const override {
     return stream_shortage(tokens(), rows(), length_, wanted, purpose);
   }
 
  private:
-  Corpus corpus_;
+  std::shared_ptr<const Corpus> corpus_;
   std::int64_t length_;
 };
 
@@ -120,14 +121,15 @@ class Packed final : public RowStore {
   }
   void append(std::int64_t number, std::int64_t origin, StepData& step) const override {
     const auto r = static_cast<std::size_t>(number);
-    Row row;
+    if (step.packs.empty()) step.packs.push_back(0);
+    Row document;
     for (std::size_t p = begins_[r]; p < begins_[r + 1]; ++p) {
-      const std::size_t before = row.ids.size();
-      row.ids.resize(before + static_cast<std::size_t>(parts_[p].length));
-      corpus_.read(parts_[p].begin, std::span(row.ids).subspan(before));
-      row.documents.push_back(parts_[p].length);
+      document.ids.resize(static_cast<std::size_t>(parts_[p].length));
+      corpus_.read(parts_[p].begin, document.ids);
+      append_row(document, origin, step);
     }
-    append_row(row, origin, step);
+    step.rows = std::ssize(step.origin);
+    step.packs.push_back(step.rows);
   }
   std::int64_t tokens() const override { return corpus_.tokens(); }
   std::vector<std::int64_t> document_lengths() const override { return corpus_.document_lengths(); }
@@ -158,8 +160,13 @@ class Packed final : public RowStore {
 
 }  // namespace
 
-std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_length) {
+std::shared_ptr<const RowStore> sequences(std::shared_ptr<const Corpus> corpus,
+                                          std::int64_t sequence_length) {
   return std::make_shared<Sequences>(std::move(corpus), sequence_length);
+}
+
+std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_length) {
+  return sequences(std::make_shared<const Corpus>(std::move(corpus)), sequence_length);
 }
 
 std::shared_ptr<const RowStore> listed(std::vector<Row> rows) {

@@ -19,8 +19,8 @@ class RowStore {
   virtual std::int64_t rows() const = 0;
   /// Returns the number of inputs of row `row`.
   virtual std::int64_t length(std::int64_t row) const = 0;
-  /// Appends row `row` to `step`, with its number in `origin`. Throws FileError if a token file cannot be
-  /// read.
+  /// Appends row `row` to `step`, with its number in `origin`. A row of several documents becomes a pack of
+  /// them (StepData::packs). Throws FileError if a token file cannot be read.
   virtual void append(std::int64_t row, std::int64_t origin, StepData& step) const = 0;
   /// Returns the ids of the data, also those that no row uses; 0 for separate rows.
   virtual std::int64_t tokens() const { return 0; }
@@ -34,7 +34,9 @@ class RowStore {
   virtual std::string shortage(std::int64_t wanted, const std::string& purpose) const = 0;
 };
 
-/// Row j is ids [j·T, j·T + T] with T = `sequence_length`, so neighbours share one id.
+/// Row j is ids [j·T, j·T + T] with T = `sequence_length`, so neighbours share one id. Several stores may
+/// share a corpus.
+std::shared_ptr<const RowStore> sequences(std::shared_ptr<const Corpus> corpus, std::int64_t sequence_length);
 std::shared_ptr<const RowStore> sequences(Corpus corpus, std::int64_t sequence_length);
 
 /// Rows in memory.

@@ -31,18 +31,68 @@ Change kind_of(const config::Option& option) {
              : Change::recorded;
 }
 
+/// Returns the stages of a run; a run without [[run.stage]] is one.
+std::vector<config::Stage> stages_of(const config::RunConfig& c) {
+  if (!c.run.stages.empty()) return c.run.stages;
+  return {{.steps = c.run.steps,
+           .sequence_length = c.data.sequence_length,
+           .global_batch_size = c.batch.global_batch_size,
+           .micro_batch_size = c.batch.micro_batch_size,
+           .lr = c.optimizer.lr,
+           .warmup_steps = c.schedule.warmup_steps,
+           .source = c.data.source}};
+}
+
+bool same_rows(const config::Stage& a, const config::Stage& b) {
+  return a.sequence_length == b.sequence_length && a.global_batch_size == b.global_batch_size &&
+         a.source == b.source;
+}
+
+/// Returns the changed stages. Throws ConfigError if one that has run, up to step `done`, had other rows or
+/// ended at another step.
+std::vector<std::string> changed_stages(const config::RunConfig& before, const config::RunConfig& now,
+                                        std::int64_t done) {
+  std::vector<std::string> changes;
+  const std::vector<config::Stage> old_stages = stages_of(before), new_stages = stages_of(now);
+  std::int64_t first = 0;
+  for (std::size_t s = 0; s < std::max(old_stages.size(), new_stages.size()); ++s) {
+    const config::Stage* a = s < old_stages.size() ? &old_stages[s] : nullptr;
+    const config::Stage* b = s < new_stages.size() ? &new_stages[s] : nullptr;
+    const bool ran = first < done && a != nullptr;
+    const bool ended = ran && first + a->steps < done;
+    const bool too_short = ran && !ended && b != nullptr && first + b->steps < done;
+    if (ran && (b == nullptr || !same_rows(*a, *b) || (ended && a->steps != b->steps) || too_short)) {
+      throw ConfigError(
+          fmt::format("--resume: stage {} of the run has other steps, sequence_length, global_batch_size or "
+                      "source in this config, "
+                      "and the state of step {} is in it or after it. Revert the change, or start over with "
+                      "--overwrite or another "
+                      "--out",
+                      s + 1, done));
+    }
+    config::Stage unchanged = a == nullptr ? config::Stage{} : *a;
+    if (b != nullptr) unchanged.micro_batch_size = b->micro_batch_size;  // changes no bit
+    if (a == nullptr || b == nullptr || unchanged != *b)
+      changes.push_back(fmt::format("stage {} changed", s + 1));
+    if (a != nullptr) first += a->steps;
+  }
+  return changes;
+}
+
 }  // namespace
 
 std::optional<std::string> resumed_change(const io::StateHeader& state, const config::RunConfig& config,
                                           const std::string& model) {
   config::RunConfig before = config::parse_config(state.config_toml, "state.json");
   config::RunConfig now = config;
+  std::vector<std::string> changes;
+  if (!before.run.stages.empty() || !now.run.stages.empty())
+    changes = changed_stages(before, now, state.step);
   if (nlohmann::json::parse(state.model_config) != nlohmann::json::parse(model)) {
     throw ConfigError(
         "--resume: the config describes another model than that of the run; resume with the run's own "
         "config.toml, or start over with --overwrite");
   }
-  std::vector<std::string> changes;
   for (const config::Option& option : config::option_table()) {
     const Change kind = kind_of(option);
     const std::string old_value = config::toml_text(option.slot(before));

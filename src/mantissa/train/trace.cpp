@@ -84,6 +84,7 @@ class Tracer {
     const graph::Graph graph = model::build_logits(source_.config, ids_.length, ids_.length, options_.grads);
     plan::CompileOptions compile;
     compile.longest_row = compile.longest_leaf = ids_.length;
+    compile.quantised = model::held_in_blocks(source_.config);
     // Requested values must be stored and kept, so nothing is folded into a neighbour or overwritten. The
     // bits are the same.
     compile.keep_values = !options_.values.empty();

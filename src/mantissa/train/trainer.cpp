@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "mantissa/base/error.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/kernels/guard_count.h"
 #include "mantissa/plan/rules.h"
 #include "mantissa/runtime/nonfinite.h"
@@ -63,9 +64,12 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
       device_(device),
       parts_(cost::compile_parts(config_, source_.config, device)),
       part_(part_of(done)),
-      schedule_(schedule_of(config_)),
       batch_(config_.batch.leaf, config_.run.seed),
       skipped_batches_(config::parse_steps(config_.run.skip_batches)) {
+  for (std::size_t s = 0; s < config::stage_count(config_); ++s) {
+    const config::RunConfig own = config::stage_config(config_, s);
+    stages_.push_back({own, config::stage_model(config_, source_.config, s), schedule_of(own)});
+  }
   for (const cost::Part& part : parts_) plan::check_rules(*part.program);
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
@@ -78,9 +82,9 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
                     static_cast<double>(memory_.peak()) / 1e9, static_cast<double>(there) / 1e9));
   }
   machine_ = cost::measure_machine(device_, program());
-  weights_ = allocate_weights();
+  weights_ = allocate_weights(&notes_);
   if (source_.config.adapter != nullptr) {
-    notes_ = source_.notes;
+    notes_.insert(notes_.begin(), source_.notes.begin(), source_.notes.end());
   } else if (source_.weights.empty()) {
     check_source(program());
     weights_->initialise(config_.run.seed);
@@ -96,10 +100,10 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
 }
 
 /// The weights of an adapter's base are read here, in the formats of this program.
-std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights() const {
+std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
   if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(program(), device_);
   return std::make_shared<runtime::WeightSet>(
-      weights::open_weights(program(), source_, device_, config_.run.seed));
+      weights::open_weights(program(), source_, device_, config_.run.seed, notes));
 }
 
 void Trainer::bind() {
@@ -119,6 +123,18 @@ runtime::Executor& Trainer::next_executor() {
   return session_->executor();
 }
 
+const model::ModelConfig& Trainer::model_at(std::int64_t step) const {
+  return stages_[config::stage_at(config_, std::max<std::int64_t>(0, step - 1))].model;
+}
+
+double Trainer::learning_rate() const {
+  return stages_[config::stage_at(config_, step_)].schedule.at(applied_ - stage_applied_ + 1);
+}
+
+void Trainer::count_stage() {
+  if (step_ == config::first_step(config_, config::stage_at(config_, step_))) stage_applied_ = applied_;
+}
+
 std::size_t Trainer::part_of(std::int64_t done) const {
   std::size_t part = 0;
   while (part + 1 < parts_.size() && parts_[part + 1].first <= done) ++part;
@@ -131,7 +147,7 @@ void Trainer::enter(std::size_t part) {
   watch_.reset();
   session_.reset();  // releases its arena before more memory is allocated
   part_ = part;
-  std::shared_ptr<runtime::WeightSet> next = allocate_weights();
+  std::shared_ptr<runtime::WeightSet> next = allocate_weights(nullptr);
   next->assign(*weights_);
   weights_ = std::move(next);
   bind();
@@ -142,6 +158,7 @@ void Trainer::restore(const Progress& progress, const std::optional<precision::S
   applied_ = progress.applied;
   tokens_ = progress.tokens;
   forward_overflows_ = progress.forward_overflows;
+  stage_applied_ = progress.stage_applied;
   if (scaler_ && scaler) scaler_->restore(*scaler);
   weights_->scales().refresh();
   weights_->refresh_copies();
@@ -169,7 +186,7 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
   session_->set_stop(stop);
   weights_->scales().record(train);
   objective_->begin({.total_weight = data.total_weight(), .loss_scale = scale()});
-  const std::int64_t micro = config_.batch.micro_batch_size, units = data.units();
+  const std::int64_t micro = stage_config().batch.micro_batch_size, units = data.units();
   const std::int64_t shard = units / config_.batch.shards;
   for (std::int64_t unit = 0; unit < units && !stop.stop_requested(); unit += micro) {
     first_row_ = data.unit_row(unit);
@@ -195,11 +212,12 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   const auto start = std::chrono::steady_clock::now();
   const kernels::GuardCount guarded = kernels::guard_count();
   StepReport r;
+  count_stage();
   if (config::has_step(skipped_batches_, step_ + 1)) return skip_batch();
   enter(part_of(step_));
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
-  const text::StepData rows = data_.step(r.step, config_.batch.global_batch_size);
+  const text::StepData rows = data_.step(r.step, stage_config().batch.global_batch_size);
   std::optional<runtime::HealthProbe> health;
   if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
   watch_.reset();
@@ -221,7 +239,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   r.tokens_per_second = static_cast<double>(predicted) / r.seconds;
   const std::int64_t places = rows.units() * rows.sequence_length;
   const double micros = static_cast<double>(computed) /
-                        static_cast<double>(config_.batch.micro_batch_size * rows.sequence_length);
+                        static_cast<double>(stage_config().batch.micro_batch_size * rows.sequence_length);
   if (config_.train.objective == "sft") {
     r.metrics.push_back({"masked_share", share_below(predicted, computed)});
     r.metrics.push_back({"padding_share", share_below(computed, places)});
@@ -233,7 +251,7 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
 
 void Trainer::update_weights(StepReport& r, const text::StepData& rows,
                              std::optional<runtime::HealthProbe>& health) {
-  r.lr = schedule_.at(applied_ + 1);
+  r.lr = learning_rate();
   const bool checks = config_.run.on_nonfinite != "continue";
   if (checks && !std::isfinite(r.loss) && !scaler_) return overflowed(r, rows);
   const UpdateResult update = update_->apply({.lr = r.lr,
@@ -257,19 +275,21 @@ void Trainer::update_weights(StepReport& r, const text::StepData& rows,
 
 StepReport Trainer::skip_batch() {
   StepReport r;
+  r.lr = learning_rate();
   r.step = ++step_;
   r.skipped = r.batch_skipped = true;
   r.loss = r.grad_norm = std::numeric_limits<double>::quiet_NaN();
-  r.lr = schedule_.at(applied_ + 1);
   if (scaler_) r.loss_scale = scaler_->scale();
   r.tokens = tokens_;
   return r;
 }
 
 std::optional<double> Trainer::validate(const std::stop_token& stop) {
-  const std::int64_t rows = data_.validation_rows();
+  const text::Dataset& data = data_.at_step(step_);
+  const std::int64_t rows = data.validation_rows();
   if (rows == 0) return std::nullopt;
-  const text::StepData held_out = data_.validation(0, rows);
+  const text::StepData held_out = data.validation(0, rows);
+  enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
   const double loss = run_rows(held_out, objective::Pass::evaluate, stop).loss;
   if (stop.stop_requested()) return std::nullopt;
   if (!std::isfinite(loss) && config_.run.on_nonfinite == "stop") {

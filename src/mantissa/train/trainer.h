@@ -94,9 +94,12 @@ class Trainer {
   const std::optional<precision::LossScaler>& scaler() const { return scaler_; }
   /// Returns the number of skipped steps in a row, up to step(), that overflowed in the forward pass.
   std::int64_t forward_overflows() const { return forward_overflows_; }
+  /// Returns the number of updates that were applied before the stage of the last step, whose schedule counts
+  /// the later ones.
+  std::int64_t stage_applied() const { return stage_applied_; }
   /// The counters of a resumed state.
   struct Progress {
-    std::int64_t step = 0, applied = 0, tokens = 0, forward_overflows = 0;
+    std::int64_t step = 0, applied = 0, tokens = 0, forward_overflows = 0, stage_applied = 0;
   };
   /// Sets the counters of a resumed state. A scaler that the state does not have keeps its initial scale.
   void restore(const Progress& progress, const std::optional<precision::ScalerState>& scaler);
@@ -111,9 +114,16 @@ class Trainer {
 
   const config::RunConfig& config() const { return config_; }
   const weights::ModelSource& source() const { return source_; }
-  const model::ModelConfig& model() const { return source_.config; }
-  /// Returns the plans of the run's parts, and the plan of the next step.
+  /// Returns the model as the stage of the last step, or of the first one, has it.
+  const model::ModelConfig& model() const { return model_at(step_); }
+  /// Returns the model as the stage of step `step`, from 1, has it.
+  const model::ModelConfig& model_at(std::int64_t step) const;
+  /// Returns the config and the model of the next step's stage.
+  const config::RunConfig& stage_config() const { return stages_[parts_[part_].stage].config; }
+  const model::ModelConfig& stage_model() const { return stages_[parts_[part_].stage].model; }
+  /// Returns the plans of the run's parts, the part of the next step, and its plan.
   const std::vector<cost::Part>& parts() const { return parts_; }
+  std::size_t part() const { return part_; }
   const plan::Program& program() const { return *parts_[part_].program; }
   const cost::MemoryForecast& memory() const { return memory_; }
   const cost::Machine& machine() const { return machine_; }
@@ -148,8 +158,8 @@ class Trainer {
   /// Runs `rows` under the objective, micro-batch by micro-batch.
   objective::Outcome run_rows(const text::StepData& rows, objective::Pass pass, const std::stop_token& stop);
   std::vector<comm::Gradient> gradients() const;
-  /// Returns a weight set for the current part.
-  std::shared_ptr<runtime::WeightSet> allocate_weights() const;
+  /// Returns a weight set for the current part. Adds to `notes` what quantising the base of an adapter lost.
+  std::shared_ptr<runtime::WeightSet> allocate_weights(std::vector<std::string>* notes) const;
   /// Creates the session and the update of the current part.
   void bind();
   std::size_t part_of(std::int64_t done) const;
@@ -182,9 +192,21 @@ class Trainer {
   /// Marks the step as skipped because the update would take a weight beyond its format, or throws.
   void beyond_format(StepReport& report, const runtime::Executor::Broken& broken) const;
 
+  /// A stage as a run of its own.
+  struct Stage {
+    config::RunConfig config;
+    model::ModelConfig model;
+    optim::Schedule schedule;
+  };
+  /// Returns the learning rate of the next update.
+  double learning_rate() const;
+  /// Begins the schedule of a stage with its first step.
+  void count_stage();
+
   config::RunConfig config_;
   weights::ModelSource source_;
   text::Dataset data_;
+  std::vector<Stage> stages_;
   const runtime::Device& device_;
   std::vector<cost::Part> parts_;
   std::size_t part_ = 0;
@@ -195,7 +217,6 @@ class Trainer {
   std::unique_ptr<objective::Objective> objective_ = objective::pretraining();
   Storage kept_;  // optimizer state, the same in all parts
   std::unique_ptr<Update> update_;
-  optim::Schedule schedule_;
   runtime::Batch batch_;
   std::vector<std::string> notes_;
   std::string frozen_hash_;
@@ -206,7 +227,7 @@ class Trainer {
   std::unique_ptr<runtime::NonFiniteWatch> watch_;  // of the step that runs
   std::optional<Overflow> overflow_;                // of the last step
   std::int64_t first_row_ = 0;                      // first row of the current micro-batch
-  std::int64_t step_ = 0, applied_ = 0, tokens_ = 0;
+  std::int64_t step_ = 0, applied_ = 0, tokens_ = 0, stage_applied_ = 0;
   std::vector<config::StepRange> skipped_batches_;
   std::int64_t forward_overflows_ = 0;  // skipped steps in a row that overflowed in the forward pass
 };

@@ -6,6 +6,8 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/adapter.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/io/json.h"
 #include "mantissa/kernels/row_norms.h"
 #include "mantissa/kernels/update.h"
@@ -18,8 +20,22 @@ namespace mantissa::weights {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Adds a note if the adapter was trained on a base in another format than the run's.
+void note_other_base(ModelSource& source, const config::AdapterSection& section) {
+  const std::optional<QuantFormat> before = source.config.base;
+  if (!before || before == config::base_blocks(section)) return;
+  source.notes.push_back(fmt::format(
+      "{}: was trained on a base in {}, and continues on one in {}; adapter.base = \"{}\" keeps the former",
+      section.path, traits(*before).name, section.base, traits(*before).name));
+}
+
+}  // namespace
+
 ModelSource find_run_model(const config::RunConfig& config) {
   ModelSource source = find_model(config.model);
+  source.config = config::overridden(config, source.config);
   const config::AdapterSection& section = config.adapter;
   if (section.kind == "none") return source;
   if (source.config.adapter != nullptr) {
@@ -30,8 +46,11 @@ ModelSource find_run_model(const config::RunConfig& config) {
   }
   if (!section.path.empty()) {
     use_adapter(source, section.path);
+    note_other_base(source, section);
+    source.config.base = config::base_blocks(section);
     return source;
   }
+  source.config.base = config::base_blocks(section);
   auto adapter = std::make_shared<model::Adapter>();
   adapter->rslora = section.rslora;
   adapter->dora = section.dora;
@@ -43,6 +62,7 @@ ModelSource find_run_model(const config::RunConfig& config) {
 
 void use_adapter(ModelSource& source, const fs::path& directory) {
   peft::PeftAdapter read = peft::read_adapter(directory, source.config);
+  source.config.base = read.base_blocks;
   source.config.adapter = std::move(read.adapter);
   source.adapter = std::move(read.tensors);
   source.notes.insert(source.notes.end(), read.notes.begin(), read.notes.end());
@@ -102,6 +122,7 @@ void start_magnitudes(runtime::WeightSet& weights) {
                                        .weight = view(0),
                                        .a = view(1),
                                        .b = view(2),
+                                       .quants = weights.quants(program, step.inputs[0].buffer),
                                        .norms = {norms.data(), program.arithmetic, slot->shape.count()}});
     kernels::cast(device.host(), slot->shape.count(), norms.data(), program.arithmetic, rounded.data(),
                   slot->master);

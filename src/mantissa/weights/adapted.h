@@ -18,7 +18,8 @@ namespace mantissa::weights {
 /// find_model() and peft::select_layers() do.
 ModelSource find_run_model(const config::RunConfig& config);
 
-/// Adds the adapter in `directory`, a directory in PEFT's layout or a run with one, to the model. Throws as
+/// Adds the adapter in `directory`, a directory in PEFT's layout or a run with one, to the model. The base is
+/// held in the blocks that the adapter was trained on, if it names their format. Throws as
 /// peft::read_adapter() does.
 void use_adapter(ModelSource& source, const std::filesystem::path& directory);
 

@@ -353,7 +353,8 @@ std::vector<std::string> load_weights(runtime::WeightSet& weights, const ModelSo
 }
 
 runtime::WeightSet open_weights(const plan::Program& program, const ModelSource& source,
-                                const runtime::Device& device, std::uint64_t seed) {
+                                const runtime::Device& device, std::uint64_t seed,
+                                std::vector<std::string>* notes) {
   if (source.weights.empty() && source.config.adapter != nullptr) {
     throw ConfigError(
         "adapter: the model has no weights to adapt; give a model with weights as model.path, or train all "
@@ -374,6 +375,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
       continue;
     }
     const io::TensorInfo& tensor = tensor_of(slot, files, program, source);
+    if (program.buffer(slot.master_buffer).quants) continue;  // quantised below
     // A tensor that is not finite is loaded, which reports its element.
     if (auto in_blocks = quantised.of(slot, files, tensor.name);
         !in_blocks.empty() && is_finite(in_blocks.front(), slot.shape.count(), device)) {
@@ -399,9 +401,12 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   runtime::WeightSet weights(program, std::move(views), device);
   const bool begins = source.config.adapter != nullptr && !adapter;
   if (begins) weights.initialise(seed);
+  QuantisationErrors errors;
   for (std::size_t i = 0; i < program.slots.size(); ++i) {
-    if (!loads[i]) continue;
     const Slot& slot = program.slots[i];
+    if (is_quantised(weights, i))
+      load_quantised(weights, i, files, tensor_of(slot, files, program, source), errors);
+    if (!loads[i]) continue;
     const auto fills = [&](plan::BufferId id) {
       return own[static_cast<std::size_t>(id)] && weights.has(id);
     };
@@ -415,6 +420,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
   if (begins && source.config.adapter->dora) start_magnitudes(weights);
   read_scales(weights, files, source);
   weights.refresh_derived();
+  if (notes != nullptr) std::ranges::move(errors.notes(), std::back_inserter(*notes));
   return weights;
 }
 

@@ -163,7 +163,13 @@ ModelSource find_model(const std::filesystem::path& directory) {
 
 ModelSource find_model(const config::ModelSection& section) {
   if (!section.path.empty()) return find_model(std::filesystem::path(section.path));
-  if (section.config.empty()) return {model::parse_model_config(section.fields, "[model]"), {}};
+  if (section.config.empty()) {
+    nlohmann::json fields = section.fields;
+    // The name of a table of bases, which config::overridden() resolves.
+    if (const auto theta = fields.find("rope_theta"); theta != fields.end() && theta->is_string())
+      fields.erase(theta);
+    return {model::parse_model_config(fields, "[model]"), {}};
+  }
   const std::filesystem::path file = section.config;
   return {model::parse_model_config(read_config_json(file), section.config), {}, file.parent_path()};
 }

@@ -6,14 +6,11 @@
 #include <cmath>
 
 #include "mantissa/io/hash.h"
+#include "mantissa/kernels/quantise_matrix.h"
 #include "mantissa/kernels/update.h"
-#include "mantissa/numeric/quantize_rows.h"
 
 namespace mantissa::weights {
 namespace {
-
-/// Elements of the rows that one task quantises or reads, about.
-constexpr std::size_t kPart = std::size_t{1} << 16;
 
 /// The blocks of a slot.
 struct Held {
@@ -30,17 +27,6 @@ struct Held {
   }
   std::size_t bytes() const { return quant_bytes(buffer.quants->format, rows, width); }
 };
-
-/// Returns the transposed matrix of `values` [rows, width].
-std::vector<float> transposed(std::span<const float> values, std::size_t rows, std::size_t width,
-                              const runtime::Device& device) {
-  std::vector<float> to(values.size());
-  device.parallel_for(static_cast<std::int64_t>(width), [&](std::int64_t column, int) {
-    const auto c = static_cast<std::size_t>(column);
-    for (std::size_t r = 0; r < rows; ++r) to[c * rows + r] = values[r * width + c];
-  });
-  return to;
-}
 
 }  // namespace
 
@@ -71,48 +57,17 @@ void quantise_frozen(runtime::WeightSet& weights, std::size_t slot, std::span<co
                      QuantisationErrors& errors) {
   const runtime::Device& device = weights.device();
   const Held held(weights, slot);
-  const QuantFormat format = held.buffer.quants->format;
-  std::vector<float> turned;
-  if (held.buffer.quants->transposed) {
-    turned = transposed(values, held.width, held.rows, device);
-    values = turned;
-  }
+  const QuantisedMatrix& quants = *held.buffer.quants;
   std::vector<std::byte> staging;
   std::byte* memory = device.host_pointer(held.data);
   if (memory == nullptr) {
     staging.resize(held.bytes());
     memory = staging.data();
   }
-  const QuantMatrix to{format, held.rows, held.width, reinterpret_cast<std::uint8_t*>(memory)};
-  const std::size_t codes = quant_bytes(format, held.rows * held.width);
-  std::fill(memory + codes, memory + quant_scales_begin(format, held.rows, held.width), std::byte{0});
-  const std::size_t row_scales = quant_scales(format, 1, held.width);
-  std::vector<float> scales(format == QuantFormat::nf4_double ? held.rows * row_scales : 0);
-  const std::size_t step = std::max<std::size_t>(1, kPart / held.width);
-  const auto parts = static_cast<std::int64_t>((held.rows + step - 1) / step);
-  const auto for_parts = [&](const auto& body) {
-    device.parallel_for(parts, [&](std::int64_t part, int) {
-      const std::size_t first = static_cast<std::size_t>(part) * step;
-      body(static_cast<std::size_t>(part), first, std::min(step, held.rows - first));
-    });
-  };
-  for_parts([&](std::size_t, std::size_t first, std::size_t n) {
-    quantize_rows(to, first, n, values.data() + first * held.width,
-                  scales.empty() ? nullptr : scales.data() + first * row_scales);
-  });
-  if (!scales.empty()) quantize_scales(to, scales);
-  std::vector<ErrorStats> lost(static_cast<std::size_t>(parts));
-  for_parts([&](std::size_t part, std::size_t first, std::size_t n) {
-    const QuantRows rows = quant_rows(format, memory, held.rows, held.width);
-    std::vector<float> after(held.width);
-    for (std::size_t r = first; r < first + n; ++r) {
-      dequantize(rows, r, 0, held.width, after.data());
-      lost[part].add_row(values.data() + r * held.width, after.data(), held.width, Scalar::f32);
-    }
-  });
-  ErrorStats all;
-  for (const ErrorStats& part : lost) all.merge(part);
-  errors.add(format, all, held.bytes());
+  const ErrorStats lost = kernels::quantise_matrix(
+      device.host(), {quants.format, held.rows, held.width, reinterpret_cast<std::uint8_t*>(memory)}, values,
+      quants.transposed);
+  errors.add(quants.format, lost, held.bytes());
   if (!staging.empty()) device.upload(held.data, staging);
 }
 

@@ -24,7 +24,9 @@ bool is_finite(const runtime::WeightSet::View& view, std::int64_t elements, cons
 }
 
 QuantisedViews::QuantisedViews(const plan::Program& program)
-    : read_(runtime::read_weights(program)), quantised_(runtime::quantised_reads(program)) {}
+    : program_(program),
+      read_(runtime::read_weights(program)),
+      quantised_(runtime::quantised_reads(program)) {}
 
 /// A value is rounded once: to the master's format, or to that of a copy of an f32 master. A master with the
 /// range of f32 cannot overflow, which loading would report.
@@ -38,7 +40,8 @@ bool QuantisedViews::takes(const plan::Slot& slot, plan::BufferId id, bool trans
 std::vector<runtime::WeightSet::View> QuantisedViews::of(const plan::Slot& slot, const io::WeightFiles& files,
                                                          std::string_view tensor) const {
   const std::optional<io::QuantisedTensor> stored = files.quantised(tensor);
-  if (!stored) return {};
+  // A program's own blocks are made from the values.
+  if (!stored || program_.buffer(slot.master_buffer).quants) return {};
   std::vector<plan::BufferId> all = slot.copies;
   all.push_back(slot.master_buffer);
   std::vector<runtime::WeightSet::View> views;

@@ -11,7 +11,7 @@ namespace mantissa::weights {
 
 class QuantisedViews {
  public:
-  /// `program` does not train.
+  /// `program` does not train these weights, and outlives the views.
   explicit QuantisedViews(const plan::Program& program);
 
   /// Returns views of all that steps read of a slot, if the tensor `tensor` of `files` is stored in quantised
@@ -22,6 +22,7 @@ class QuantisedViews {
  private:
   bool takes(const plan::Slot& slot, plan::BufferId id, bool transposed) const;
 
+  const plan::Program& program_;
   std::vector<bool> read_;  // by buffer
   std::vector<runtime::QuantisedReads> quantised_;
 };

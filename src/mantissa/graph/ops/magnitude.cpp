@@ -44,6 +44,7 @@ void run_norms(const Call& c) {
   n.scale = c.attributes.number("scale");
   n.transposed = transposed;
   n.weight = c.inputs[0].in();
+  n.quants = c.inputs[0].quants;
   n.a = c.inputs[1].in();
   n.b = c.inputs[2].in();
   n.norms = c.outputs[0].out();
@@ -128,6 +129,7 @@ const OpDef kRowNorms = {
     .doc = "‖W + s·B·A‖ by rows in f32, constants of the gradient",
     .kind = OpKind::rows,
     .reads = {Read::value},
+    .quantised = 0,
     .infer = infer_norms,
     .cost = cost_norms,
     .run = run_norms,

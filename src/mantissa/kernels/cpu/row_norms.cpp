@@ -5,6 +5,7 @@
 #include <limits>
 #include <vector>
 
+#include "mantissa/base/error.h"
 #include "mantissa/kernels/cpu/tasks.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -14,6 +15,7 @@
 
 #include "mantissa/kernels/cpu/rows-inl.h"
 #include "mantissa/numeric/lanes-inl.h"
+#include "mantissa/numeric/quants-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace mantissa::kernels {
@@ -38,6 +40,25 @@ void StoreNorm(const RowNorms& n, std::size_t o, T squares) {
   static_cast<T*>(n.norms.data)[o] = squares > 0 ? std::sqrt(squares) : std::numeric_limits<T>::min();
 }
 
+/// Loads inputs [c, c + count) of output o from blocks.
+inline void LoadBlocks(const RowNorms& n, std::size_t o, std::size_t c, std::size_t count, float* to) {
+  const QuantRows rows =
+      n.quants->rows_of(n.weight.data, n.transposed ? n.in : n.out, n.transposed ? n.out : n.in);
+  mantissa::HWY_NAMESPACE::DequantizeRow(rows, o, c, count, to);
+  if (!holds(n.weight.type, Scalar::f32)) RoundRow(to, count, n.weight.type);
+}
+
+/// The inputs of outputs [c, c + width) from blocks, [in, width].
+inline std::vector<float> ColumnsOfBlocks(const RowNorms& n, std::size_t c, std::size_t width) {
+  const auto in = static_cast<std::size_t>(n.in);
+  std::vector<float> columns(in * width), output(in);
+  for (std::size_t j = 0; j < width; ++j) {
+    LoadBlocks(n, c + j, 0, in, output.data());
+    for (std::size_t i = 0; i < in; ++i) columns[i * width + j] = output[i];
+  }
+  return columns;
+}
+
 template <class T>
 void NormOfRow(const RowNorms& n, std::size_t o) {
   alignas(64) T row[kNormPiece], a_buffer[kNormPiece];
@@ -49,7 +70,11 @@ void NormOfRow(const RowNorms& n, std::size_t o) {
   squares.Clear();
   for (std::size_t c = 0; c < in; c += kNormPiece) {
     const std::size_t count = std::min(kNormPiece, in - c);
-    LoadRow(n.weight.data, n.weight.type, o * static_cast<std::size_t>(n.weight.ld) + c, count, row);
+    if constexpr (std::is_same_v<T, float>) {
+      if (n.quants) LoadBlocks(n, o, c, count, row);
+    }
+    if (!n.quants)
+      LoadRow(n.weight.data, n.weight.type, o * static_cast<std::size_t>(n.weight.ld) + c, count, row);
     for (std::size_t k = 0; k < rank; ++k) {
       const std::size_t at = k * static_cast<std::size_t>(n.a.ld) + c;
       AddMultiple(b[k], ViewRow<T>(n.a.data, n.a.type, at, count, a_buffer), count, row);
@@ -72,8 +97,13 @@ void NormsOfColumns(const RowNorms& n, std::size_t c, std::size_t width) {
     LoadRow(n.b.data, n.b.type, (c + j) * static_cast<std::size_t>(n.b.ld), rank, b.data());
     for (std::size_t k = 0; k < rank; ++k) b_columns[k * width + j] = b[k];
   }
+  const std::vector<float> blocks = n.quants ? ColumnsOfBlocks(n, c, width) : std::vector<float>();
   for (std::size_t i = 0; i < in; ++i) {
-    LoadRow(n.weight.data, n.weight.type, i * static_cast<std::size_t>(n.weight.ld) + c, width, row.data());
+    if (n.quants) {
+      std::copy_n(blocks.data() + i * width, width, row.data());
+    } else {
+      LoadRow(n.weight.data, n.weight.type, i * static_cast<std::size_t>(n.weight.ld) + c, width, row.data());
+    }
     for (std::size_t k = 0; k < rank; ++k)
       AddMultiple(a[k * in + i], b_columns.data() + k * width, width, row.data());
     ForEachVector<T>(width, [&](auto d, std::size_t j) HWY_ATTR {
@@ -107,6 +137,8 @@ namespace mantissa::kernels {
 HWY_EXPORT(Norms);
 
 void row_norms(const Context& ctx, const RowNorms& n) {
+  if (n.quants && (n.quants->transposed != n.transposed || n.norms.type != Scalar::f32))
+    throw InternalError("row_norms: blocks are read in f32, along the inputs");
   const auto norms = HWY_DISPATCH_TABLE(Norms)[ctx.target()];
   for_column_ranges(ctx, n.out, n.in * (n.rank + 1),
                     [&](std::size_t first, std::size_t count) { norms(n, first, count); });

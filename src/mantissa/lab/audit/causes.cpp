@@ -7,6 +7,7 @@
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/words.h"
+#include "mantissa/config/stages.h"
 #include "mantissa/lab/audit/findings.h"
 #include "mantissa/lab/audit/trials.h"
 #include "mantissa/train/health_watch.h"
@@ -186,7 +187,9 @@ std::vector<Finding> data_findings(const AuditSource& source, std::int64_t last)
   for (std::int64_t step = source.from; step <= last; ++step) {
     text::StepData data;
     try {
-      data = source.data.step(step, source.config.batch.global_batch_size);
+      const config::RunConfig stage =
+          config::stage_config(source.config, config::stage_at(source.config, step - 1));
+      data = source.data.step(step, stage.batch.global_batch_size);
     } catch (const ConfigError& e) {
       Finding none;
       none.kind = "no_labels";

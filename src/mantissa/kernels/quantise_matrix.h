@@ -1,0 +1,17 @@
+// Quantisation of whole matrices to int8 and nf4 (numeric/quantize_rows.h), on all threads.
+#pragma once
+
+#include <span>
+
+#include "mantissa/kernels/context.h"
+#include "mantissa/numeric/error_stats.h"
+#include "mantissa/numeric/quantize_rows.h"
+
+namespace mantissa::kernels {
+
+/// Quantises `values` [to.rows, to.width], or [to.width, to.rows] if `transposed`, which are finite. The
+/// bytes depend on neither threads nor the instruction set. Returns the errors of the dequantised values.
+ErrorStats quantise_matrix(const Context& ctx, const QuantMatrix& to, std::span<const float> values,
+                           bool transposed);
+
+}  // namespace mantissa::kernels

@@ -1,0 +1,22 @@
+// The quantised formats in which frozen weights can be held.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "mantissa/numeric/quants.h"
+
+namespace mantissa {
+
+inline constexpr QuantFormat kFrozenFormats[] = {QuantFormat::int8, QuantFormat::nf4,
+                                                 QuantFormat::nf4_double};
+
+/// Returns the one of kFrozenFormats with this name, such as "nf4-double", or null.
+constexpr std::optional<QuantFormat> parse_frozen_format(std::string_view name) {
+  for (const QuantFormat f : kFrozenFormats) {
+    if (traits(f).name == name) return f;
+  }
+  return std::nullopt;
+}
+
+}  // namespace mantissa
