@@ -37,7 +37,7 @@ TEST(AdapterSection, RefusesKeysWithoutEffect) {
   EXPECT_TRUE(has(refusal("kind = \"lora\"\npath = \"p\"\nalpha = 4\n"), "adapter.path has its own"));
   EXPECT_TRUE(has(refusal("kind = \"lora\"\ntarget = []\n"), "must not be empty"));
   EXPECT_TRUE(has(refusal("kind = \"lara\"\n"), "did you mean \"lora\"?"));
-  EXPECT_TRUE(has(refusal("kind = \"lora\"\nbase = \"nf4\"\n"), "is not available in this version"));
+  EXPECT_TRUE(has(refusal("kind = \"lora\"\nbase = \"nf5\"\n"), "did you mean \"nf4\"?"));
   EXPECT_TRUE(has(refusal("kind = \"lora\"\nalpha = 0\n"), "must be"));
   EXPECT_TRUE(has(refusal("kind = \"lora\"\ntarget = 3\n"), "must be"));
 }

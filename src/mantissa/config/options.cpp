@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "mantissa/config/optimizer.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/precision/fields.h"
 
 namespace mantissa::config {
@@ -168,10 +169,11 @@ std::vector<Option> fixed_table() {
       {"train",
        "objective",
        [](RunConfig& c) -> Slot { return &c.train.objective; },
-       "training objective: pretrain (every token), or sft (the answers of conversations)",
+       "training objective: pretrain (every token), sft (the answers of conversations), reward or dpo (pairs "
+       "of "
+       "answers), or rl (`mantissa rl`)",
        {},
-       {"pretrain", "sft"},
-       {"reward", "dpo"}},
+       {"pretrain", "sft", "reward", "dpo", "rl"}},
 
       {"adapter",
        "kind",
@@ -369,6 +371,7 @@ std::vector<Option> make_table() {
       table, [](const Option& o) { return o.section == "optimizer" && o.key == "max_grad_norm"; });
   std::vector<Option> settings = optimizer_options();
   table.insert(after, std::make_move_iterator(settings.begin()), std::make_move_iterator(settings.end()));
+  std::ranges::move(post_training_options(), std::back_inserter(table));
   return table;
 }
 
@@ -411,8 +414,8 @@ bool reads_field(const model::Family& family, std::string_view key) {
 
 std::span<const std::string> section_names() {
   static const std::vector<std::string> names = {
-      "run",        "model",     "data",     "train",     "adapter",
-      "batch",      "optimizer", "schedule", "precision", "precision.loss_scale",
+      "run",        "model", "data",      "train",    "adapter",   "dpo",
+      "rl",         "batch", "optimizer", "schedule", "precision", "precision.loss_scale",
       "checkpoint", "log"};
   return names;
 }

@@ -9,6 +9,7 @@
 #include "mantissa/config/adapter.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/precision/fields.h"
@@ -168,6 +169,7 @@ std::string RunConfig::to_toml() const {
   for (const std::string& section : section_names()) {
     if (section == "precision.loss_scale" && policy.loss_scale().kind == precision::LossScale::Kind::none)
       continue;
+    if (!prints_section(*this, section)) continue;
     if (!text.empty()) text += "\n";
     text += (section == "precision" ? policy.toml() : fmt::format("[{}]\n", section)) +
             section_text(copy, section);

@@ -97,6 +97,37 @@ struct TrainSection {
   friend bool operator==(const TrainSection&, const TrainSection&) = default;
 };
 
+/// [dpo], of train.objective = "dpo".
+struct DpoSection {
+  double beta = 0.1;
+  double label_smoothing = 0;
+  std::string loss = "sigmoid";  // or "ipo"
+  double nll_coef = 0;
+  std::string reference;  // a model directory; empty: the starting weights
+  friend bool operator==(const DpoSection&, const DpoSection&) = default;
+};
+
+/// [rl], of train.objective = "rl".
+struct RlSection {
+  std::string algorithm = "grpo";  // or "dr-grpo", "ppo", "reinforce++", "reinforce++-baseline", "rloo"
+  std::string reward = "kk";       // or "exact", "regex:…", "program:…"
+  std::int64_t prompts_per_step = 16, samples_per_prompt = 4, epochs = 1, minibatches = 1;
+  double temperature = 1, top_p = 1;
+  std::int64_t max_new_tokens = 256;
+  double clip_low = 0.2, clip_high = 0.2, dual_clip = 0;
+  double gamma = 1, lambda = 1;
+  double value_clip = 0.5, value_coef = 0.5, entropy_coef = 0;
+  std::string kl = "k3", kl_in = "loss";
+  double kl_coef = 0.001;
+  std::string loss_mean = "token";   // or "sequence", "constant"
+  std::string importance = "token";  // or "sequence"
+  double importance_cap = 0;
+  std::string rollout_precision;  // a policy; empty: that of training
+  std::string reference;          // a model directory or "none"; empty: the starting weights
+  double reward_timeout = 600;    // seconds for a rollout
+  friend bool operator==(const RlSection&, const RlSection&) = default;
+};
+
 struct BatchSection {
   std::int64_t global_batch_size = 32;
   std::int64_t micro_batch_size = 8;
@@ -174,6 +205,8 @@ struct RunConfig {
   DataSection data;
   TrainSection train;
   AdapterSection adapter;
+  DpoSection dpo;
+  RlSection rl;
   BatchSection batch;
   OptimizerSection optimizer;
   ScheduleSection schedule;

@@ -10,6 +10,7 @@
 #include "mantissa/config/observed.h"
 #include "mantissa/config/optimizer.h"
 #include "mantissa/config/options.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/config/read.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/config/steps.h"
@@ -206,6 +207,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_puzzles(config, entries);
   check_mixture(config, entries);
   check_packing(config, entries);
+  settle_post_training(config, entries);
   settle_batch(config, entries, divided);
   settle_sft(config, entries);
   settle_optimizer(config, entries);

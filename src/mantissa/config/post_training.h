@@ -1,0 +1,27 @@
+// The sections [dpo] and [rl] of a run.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "mantissa/config/entries.h"
+#include "mantissa/config/options.h"
+#include "mantissa/config/run_config.h"
+
+namespace mantissa::config {
+
+/// Returns the keys of [dpo] and [rl].
+std::vector<Option> post_training_options();
+
+/// Returns true if a printed config has the section: [dpo] and [rl] belong to one objective each.
+bool prints_section(const RunConfig& config, std::string_view section);
+
+/// Sets the objective "rl" if a key of [rl] is given without an objective. Throws ConfigError for keys of a
+/// section whose objective the run does not have, and for keys of [rl] that contradict each other. Under the
+/// objective "rl", sets the batch: as many sequences as an optimizer step trains on.
+void settle_post_training(RunConfig& config, const Entries& entries);
+
+/// Returns the number of optimizer steps that share the samples of one rollout.
+std::int64_t steps_per_rollout(const RlSection& rl);
+
+}  // namespace mantissa::config
