@@ -80,7 +80,8 @@ TEST(ConfigErrors, UnknownKeysGetASuggestion) {
        "health_interval, observe, observe_interval)"},
       {"[shedule]\nname = \"cosine\"",
        "dir/run.toml:7: unknown section \"shedule\"; did you mean \"schedule\"? (sections: run, model, data, "
-       "train, adapter, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, log)"},
+       "train, adapter, dpo, rl, batch, optimizer, schedule, precision, precision.loss_scale, checkpoint, "
+       "log)"},
       {"[precision]\ncompte = \"bf16\"",
        "dir/run.toml:8: unknown key \"precision.compte\"; did you mean \"compute\"?"},
       {"[precision.loss_scale]\nhysteresi = 2",
@@ -181,9 +182,13 @@ TEST(ConfigErrors, WrongTypesAndRangesNameKeyAndValue) {
        "dir/run.toml:8: schedule.min_lr_ratio = 1.1: must be at least 0 and at most 1"},
       {"[schedule]\nwarmup_steps = 301",
        "dir/run.toml:8: schedule.warmup_steps = 301: must be at most run.steps, which is 300"},
-      {"[train]\nobjective = \"dpo\"",
-       "dir/run.toml:8: train.objective = \"dpo\": is not available in this version (available: pretrain, "
-       "sft)"},
+      {"[train]\nobjective = \"dpoo\"",
+       "dir/run.toml:8: train.objective = \"dpoo\": unknown choice; did you mean \"dpo\"? (choices: "
+       "pretrain, sft, "
+       "reward, dpo, rl)"},
+      {"[dpo]\nbeta = 0.2",
+       "dir/run.toml:8: dpo.beta = 0.2: only train.objective = \"dpo\" uses [dpo]; set the "
+       "objective, or remove the key"},
       {"[checkpoint]\nkeep = 0", "dir/run.toml:8: checkpoint.keep = 0: must be at least 1"},
       {"[batch]\nglobal_batch_size = -8",
        "dir/run.toml:8: batch.global_batch_size = -8: must be at least 1 and at most 16777216"},
