@@ -111,7 +111,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.fold = fold;
   options.fuse = fuse;
   options.quantised = quantised_slots(config, model);
-  options.join_head = fuse && objective::pretraining()->seeds_known();
+  options.join_head = fuse && objective::seeds_known(config.train.objective);
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   return plan::compile(training_graph(config, model, rows), policy, options, device.host());
 }
@@ -124,6 +124,18 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
   plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
   add_update(program, update_source(config, model), device);
   return program;
+}
+
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = options.longest_leaf = length;
+  options.quantised = model::held_in_blocks(model);
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  const graph::Graph graph =
+      model::build_log_prob(model, config.batch.micro_batch_size * length, length, false);
+  return plan::compile(graph, policy, options, device.host());
 }
 
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {

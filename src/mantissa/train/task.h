@@ -61,9 +61,9 @@ class Task {
     return {};
   }
 
-  /// Returns the programs besides the training program that read the weights in training. They are compiled
-  /// once, and must live as long as the task.
-  virtual std::vector<const plan::Program*> programs() const { return {}; }
+  /// Begins the part of the run after `step` steps, with its own policy. Returns the programs besides the
+  /// training program that read the weights in training. They live until the next part begins.
+  virtual std::vector<const plan::Program*> begin_part(std::int64_t /*step*/) { return {}; }
   /// Gives the task the weights in training and an arena of at least TaskMemory::arena bytes, or null for
   /// both when a part of the run ends. Called again when the next part begins.
   virtual void bind(std::shared_ptr<runtime::WeightSet> /*weights*/,

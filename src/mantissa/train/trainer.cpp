@@ -116,11 +116,9 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
 
 /// The weights of an adapter's base are read here, in the formats of this program.
 std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
-  if (source_.config.adapter == nullptr) {
-    std::vector<const plan::Program*> programs = task_->programs();
-    programs.insert(programs.begin(), &program());
-    return std::make_shared<runtime::WeightSet>(programs, device_);
-  }
+  std::vector<const plan::Program*> programs = task_->begin_part(parts_[part_].first);
+  programs.insert(programs.begin(), &program());
+  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(programs, device_);
   return std::make_shared<runtime::WeightSet>(
       weights::open_weights(program(), source_, device_, config_.run.seed, notes));
 }
