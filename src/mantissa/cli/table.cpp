@@ -15,7 +15,7 @@ constexpr std::string_view kHardware =
     "doctor";
 constexpr std::string_view kResults =
     "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, loss-scale, "
-    "data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
+    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
     "doctor";
 
 const std::vector<Option>& option_rows() {
@@ -160,6 +160,9 @@ const std::vector<Option>& option_rows() {
       {"--min-scale", one, "M", "1", "smallest scale", "loss-scale"},
       {"--no-raise-error-at-min-scale", nothing, "", "", "stay at the minimum instead of stopping",
        "loss-scale"},
+      // reward
+      {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row", "reward"},
+      {"--timeout", one, "SECONDS", "600", "time that a program may take for 256 responses", "reward"},
       // data kk
       {"--count", one, "N", "10", "number of puzzles", "data kk"},
       {"--people-min", one, "N", "2", "fewest people in a puzzle", "data kk"},
@@ -282,6 +285,12 @@ const std::vector<Command>& command_rows() {
        "replay overflows, and print the loss scale after every step",
        {},
        "Give exactly one of --overflows and --from."},
+      {"reward",
+       "score responses by a rule, and print one reward for each row",
+       {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
+       "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. exact "
+       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON lines "
+       "and writes one with \"reward\" for each."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
       {"data inspect",
        "describe data: documents, rows, masked tokens, vocabulary, samples",

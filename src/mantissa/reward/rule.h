@@ -50,7 +50,7 @@ struct RuleOptions {
   bool marked = false;        // of kk: responses contain "Assistant:" or the chat marker, as Logic-RL's do
 };
 
-/// Throws ConfigError, beginning with "rl.reward =", unless `rule` is "kk", "exact", "regex:PATTERN" with a
+/// Throws ConfigError, unless `rule` is "kk", "exact", "regex:PATTERN" with a
 /// valid pattern, or "program:COMMAND" with a command. Starts nothing.
 void check_rule(const std::string& rule);
 
