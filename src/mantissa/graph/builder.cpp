@@ -196,8 +196,9 @@ ValueId Builder::concat(const std::string& scope, std::vector<ValueId> parts) {
   return one("concat", scope, std::move(parts));
 }
 
-ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap) {
-  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}});
+ValueId Builder::log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap,
+                          bool entropy) {
+  return one("log_prob", scope, {x, weight, ids}, {{"soft_cap", soft_cap}, {"entropy", entropy}});
 }
 
 }  // namespace mantissa::graph

@@ -109,8 +109,15 @@ class Builder {
   ValueId concat(const std::string& scope, std::vector<ValueId> parts);
 
   /// Returns the log-probabilities of `ids` [tokens]. The seed of their gradient is the input "dlog_prob".
-  /// With soft_cap c > 0 the logits become c·tanh(logit / c).
-  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0);
+  /// With soft_cap c > 0 the logits become c·tanh(logit / c). `entropy`: the node also has the output
+  /// "entropy" [tokens], of the distribution after each token (entropy_of()).
+  ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0,
+                   bool entropy = false);
+  /// Return the log-sum-exp of the logits, and the entropy, of the node that computes `log_prob`.
+  ValueId lse_of(ValueId log_prob) const { return graph_.node(graph_.value(log_prob).producer).outputs.at(1); }
+  ValueId entropy_of(ValueId log_prob) const {
+    return graph_.node(graph_.value(log_prob).producer).outputs.at(2);
+  }
 
  private:
   ValueId one(std::string_view op, const std::string& scope, std::vector<ValueId> inputs,
