@@ -22,7 +22,7 @@ struct Head {
   Scalar rounded = Scalar::f32;  // format of the logits; f32: no rounding
   double soft_cap = 0;
   bool differentiates_entropy = false;  // with the upstream gradient `e`
-  Factor operand;  // of dlogits, and of x and the weights as well if in several parts
+  Factor operand;                       // of dlogits, and of x and the weights as well if in several parts
   SumOrder order = SumOrder::chain;
 
   Head(Scalar a, Scalar storage, std::int64_t v, const Batch& b)
@@ -43,7 +43,8 @@ struct Head {
       ids.push_back(t % 5 == 4 ? -1 : static_cast<std::int32_t>((t * 397 + v - 1) % v));
   }
   /// Returns log_prob, lse, entropy, dx, dweight: from two calls, or if `joined` from one, which computes the
-  /// entropy only if it is differentiated. The last two are in the arithmetic, or if `before` is given, in its format and added to it.
+  /// entropy only if it is differentiated. The last two are in the arithmetic, or if `before` is given, in
+  /// its format and added to it.
   std::vector<Tensor> run(Context ctx, const Tensor* before = nullptr, bool joined = false,
                           std::int64_t longest_leaf = 0) const {
     const Scalar gradients = before == nullptr ? arithmetic : before->type;

@@ -72,9 +72,8 @@ TEST(HeadEntropy, GradientAgreesWithItsReferenceAcrossChunks) {
       const double logit = f.soft_cap == 0 ? product : f.soft_cap;
       const double logit_error = 2 * kChannels * product + (f.soft_cap == 0 ? 0 : 4 * f.soft_cap);
       const double slope = f.soft_cap == 0 ? 0 : 2 * (logit_error / f.soft_cap + 4) + 2;
-      const double chain = logit_error +
-                           static_cast<double>(std::min(vocabulary, kVocabularyChunk)) / 16 + 64 + 264 +
-                           slope;
+      const double chain =
+          logit_error + static_cast<double>(std::min(vocabulary, kVocabularyChunk)) / 16 + 64 + 264 + slope;
       const double t = 2 * (2 * logit + std::log(static_cast<double>(vocabulary)));
       const double per_logit = 2 * largest(d) + largest(e) * (t + 1 + 2 * logit + 8);
       const double u = unit_roundoff(f.arithmetic) + unit_roundoff(Scalar::f64);

@@ -61,6 +61,8 @@ class Builder {
   ValueId magnitude(const std::string& scope, ValueId x, ValueId magnitude, ValueId norms, ValueId bias);
   /// Returns the complete logits of the head [·, vocabulary], unrounded, for traces and sampling.
   ValueId logits(const std::string& scope, ValueId x, ValueId weight);
+  /// x·Wᵀ [·, outputs] of a head that returns numbers instead of logits, unrounded: values and scores.
+  ValueId score(const std::string& scope, ValueId x, ValueId weight);
   struct QueryKey {
     ValueId q, k;
   };
@@ -114,7 +116,9 @@ class Builder {
   ValueId log_prob(const std::string& scope, ValueId x, ValueId weight, ValueId ids, double soft_cap = 0,
                    bool entropy = false);
   /// Return the log-sum-exp of the logits, and the entropy, of the node that computes `log_prob`.
-  ValueId lse_of(ValueId log_prob) const { return graph_.node(graph_.value(log_prob).producer).outputs.at(1); }
+  ValueId lse_of(ValueId log_prob) const {
+    return graph_.node(graph_.value(log_prob).producer).outputs.at(1);
+  }
   ValueId entropy_of(ValueId log_prob) const {
     return graph_.node(graph_.value(log_prob).producer).outputs.at(2);
   }

@@ -117,11 +117,10 @@ void gradient_forward(GradientBuilder& b) {
   std::vector<ValueId> inputs = {b.input(0), b.input(1), b.input(2), b.output(1), b.gradient(0)};
   if (b.node().outputs.size() > 2 && b.gradient(2) != kNone)
     inputs.insert(inputs.end(), {b.output(2), b.gradient(2)});
-  const std::vector<ValueId> d =
-      b.emit("log_prob.grad", std::move(inputs),
-             {{"soft_cap", soft_cap(b.node().attributes)},
-              {"frozen_input", !b.needed(0)},
-              {"frozen_weight", !b.needed(1)}});
+  const std::vector<ValueId> d = b.emit("log_prob.grad", std::move(inputs),
+                                        {{"soft_cap", soft_cap(b.node().attributes)},
+                                         {"frozen_input", !b.needed(0)},
+                                         {"frozen_weight", !b.needed(1)}});
   std::size_t next = 0;
   for (const std::size_t i : {0U, 1U}) {
     if (b.needed(i)) b.contribute(i, d[next++]);

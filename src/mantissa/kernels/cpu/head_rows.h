@@ -36,9 +36,9 @@ struct Upstream {
   double entropy_value = 0;  // the entropy
 };
 
-/// logits → d · (onehot(id) − p) − e · p · (log p + H) with log p = logits − lse and p = exp(log p), in place;
-/// d and e are the gradients of the log-probability and of the entropy H. For capped logits, times
-/// 1 − (logits / soft_cap)². `id` is relative to the first of these `n`; outside [0, n) the id is in another
+/// logits → d · (onehot(id) − p) − e · p · (log p + H) with log p = logits − lse and p = exp(log p), in
+/// place; d and e are the gradients of the log-probability and of the entropy H. For capped logits, times 1 −
+/// (logits / soft_cap)². `id` is relative to the first of these `n`; outside [0, n) the id is in another
 /// chunk.
 void gradient(const Context& ctx, Scalar type, void* logits, std::size_t n, double lse,
               const Upstream& upstream, std::int64_t id, Scalar softmax, double soft_cap);
