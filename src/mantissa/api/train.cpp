@@ -47,7 +47,11 @@ run::Events events_of(const Events& events, std::int64_t steps) {
       events.on_step(step_of(step, steps, left));
     };
   }
-  out.on_validation = events.on_validation;
+  out.on_validation = [&events](std::int64_t step, const train::Validation& v) {
+    if (events.on_validation && v.loss) events.on_validation(step, *v.loss);
+    if (!events.on_measurement) return;
+    for (const objective::Metric& m : v.metrics) events.on_measurement(step, m.name, m.value);
+  };
   out.on_state = events.on_state;
   out.on_note = events.on_note;
   out.on_warning = events.on_warning;
@@ -70,7 +74,7 @@ Summary summary_of(run::Result r) {
   s.steps_here = r.steps_here;
   s.first_loss = r.first_loss;
   s.final_loss = r.final_loss;
-  s.validation_loss = r.validation_loss;
+  if (r.validation) s.validation_loss = r.validation->loss;
   s.tokens = r.tokens;
   s.tokens_here = r.tokens_here;
   s.seconds = r.seconds;
@@ -102,7 +106,7 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   if (!in_memory(options.data)) data::add_note(run, source.config, told);
   text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data), &told.notes);
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
-  return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
+  return summary_of(run::train({run, std::move(told), std::move(source), train::corpus_task(std::move(rows)),
                                 std::move(directory), options.return_weights, data::files_of_tokenizer(run)},
                                events_of(events, run.run.steps), *device, std::move(stop)));
 }

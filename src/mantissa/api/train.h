@@ -46,6 +46,7 @@ struct Events {
   std::function<void(const Plan&)> on_plan;
   std::function<void(const Step&)> on_step;
   std::function<void(std::int64_t step, double loss)> on_validation;
+  std::function<void(std::int64_t step, const std::string& name, double value)> on_measurement;
   std::function<void(std::int64_t step, const std::filesystem::path&)> on_state;
   std::function<void(const std::string&)> on_note;  // once for each note, such as how the config was read
   // once for each problem that does not stop the run, with cures

@@ -178,6 +178,13 @@ std::vector<Option> post_training_options() {
        "λ of generalized advantage estimation, in ppo",
        {.min = 0, .max = 1}},
       {"rl",
+       "whiten",
+       [](RunConfig& c) -> Slot { return &c.rl.whiten; },
+       "advantages are whitened over the tokens of a rollout; auto: in ppo, reinforce++ and "
+       "reinforce++-baseline",
+       {},
+       {"auto", "batch", "none"}},
+      {"rl",
        "value_clip",
        [](RunConfig& c) -> Slot { return &c.rl.value_clip; },
        "largest change of a value that lowers its loss, in ppo; 0: none",

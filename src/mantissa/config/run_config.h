@@ -116,6 +116,7 @@ struct RlSection {
   std::int64_t max_new_tokens = 256;
   double clip_low = 0.2, clip_high = 0.2, dual_clip = 0;
   double gamma = 1, lambda = 1;
+  std::string whiten = "auto";  // or "batch", "none"
   double value_clip = 0.5, value_coef = 0.5, entropy_coef = 0;
   std::string kl = "k3", kl_in = "loss";
   double kl_coef = 0.001;
