@@ -15,7 +15,8 @@ constexpr std::string_view kHardware =
     "doctor";
 constexpr std::string_view kResults =
     "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, loss-scale, "
-    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
+    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, "
+    "tokenizer train, "
     "doctor";
 
 const std::vector<Option>& option_rows() {
@@ -161,7 +162,8 @@ const std::vector<Option>& option_rows() {
       {"--no-raise-error-at-min-scale", nothing, "", "", "stay at the minimum instead of stopping",
        "loss-scale"},
       // reward
-      {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row", "reward"},
+      {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row",
+       "reward"},
       {"--timeout", one, "SECONDS", "600", "time that a program may take for 256 responses", "reward"},
       // data kk
       {"--count", one, "N", "10", "number of puzzles", "data kk"},
@@ -288,8 +290,10 @@ const std::vector<Command>& command_rows() {
       {"reward",
        "score responses by a rule, and print one reward for each row",
        {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
-       "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. exact "
-       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON lines "
+       "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. "
+       "exact "
+       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON "
+       "lines "
        "and writes one with \"reward\" for each."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
       {"data inspect",
