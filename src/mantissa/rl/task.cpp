@@ -219,7 +219,7 @@ class RlTask final : public train::Task {
       Sampled& s = all.emplace_back();
       s.where = prompt.where;
       s.prompt = prompt.question();
-      s.response = prompts_->response(prompt, made[i].ids);
+      s.response = prompts_->answer(prompt, made[i].ids);
       s.people = prompt.people;
       s.tokens = static_cast<std::int64_t>(made[i].ids.size());
       s.truncated = !sampler_.complete(made[i]);
