@@ -211,7 +211,8 @@ const std::vector<Option>& option_rows() {
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
        "train, rl, eval, explain, audit, compare, data inspect"},
       {"--target", each, "HARDWARE", "",
-       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, rl, explain"},
+       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable",
+       "train, rl, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit",
