@@ -102,26 +102,55 @@ void check_template(const RunConfig& config, const Entry& entry) {
                             did_you_mean(path.filename().string(), option.choices), list_of(option.choices)));
 }
 
-/// Checks the keys of supervised fine-tuning, and sets the defaults that users of it expect.
-void settle_sft(RunConfig& config, const Entries& entries) {
-  constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
-  if (config.train.objective != "sft") {
-    for (const char* key : {"template", "train_on", "truncate", "masked_rows", "empty_answers"}) {
-      // A printed config has all keys.
-      const Option* option = find_option("data", key);
-      RunConfig defaults;
-      const bool changed = toml_text(option->slot(config)) != toml_text(option->slot(defaults));
-      if (const Entry* entry = entries.find("data", key); entry != nullptr && changed)
-        refuse(*entry, "only train.objective = \"sft\" uses it; set the objective, or remove the key");
-    }
-    return;
+/// The keys of rows that are conversations, by the objectives that read such rows.
+struct ConversationKey {
+  std::string_view key;
+  std::vector<std::string_view> objectives;
+};
+const std::vector<ConversationKey>& conversation_keys() {
+  static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "rl"}},
+                                                    {"train_on", {"sft", "dpo"}},
+                                                    {"truncate", {"sft", "reward", "dpo"}},
+                                                    {"masked_rows", {"sft", "reward", "dpo"}},
+                                                    {"empty_answers", {"sft", "reward", "dpo"}}};
+  return keys;
+}
+
+/// Refuses keys that the run's objective does not use. A printed config has all keys.
+void check_conversation_keys(RunConfig& config, const Entries& entries) {
+  RunConfig defaults;
+  for (const ConversationKey& k : conversation_keys()) {
+    const Entry* entry = entries.find("data", k.key);
+    if (entry == nullptr || std::ranges::find(k.objectives, config.train.objective) != k.objectives.end())
+      continue;
+    const Option* option = find_option("data", k.key);
+    if (toml_text(option->slot(config)) == toml_text(option->slot(defaults))) continue;
+    std::string all;
+    for (const std::string_view objective : k.objectives)
+      all += fmt::format("{}\"{}\"",
+                         all.empty()                        ? ""
+                         : objective == k.objectives.back() ? " and "
+                                                            : ", ",
+                         objective);
+    refuse(*entry, fmt::format("only train.objective = {} {} it; set the objective, or remove the key", all,
+                               k.objectives.size() == 1 ? "uses" : "use"));
   }
+}
+
+/// Checks the keys of objectives whose rows are conversations, and sets the defaults that users of them
+/// expect.
+void settle_conversations(RunConfig& config, const Entries& entries) {
+  constexpr double kWarmUp = 0.03;
+  check_conversation_keys(config, entries);
+  const std::string& objective = config.train.objective;
+  if (objective != "sft" && objective != "reward" && objective != "dpo") return;
   if (const Entry* entry = entries.find("data", "template"); entry != nullptr) check_template(config, *entry);
   if (const Entry* entry = entries.find("data", "format");
       entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
-    refuse(*entry, "train.objective = \"sft\" reads JSON lines; write \"jsonl\"");
+    refuse(*entry, fmt::format("train.objective = \"{}\" reads JSON lines; write \"jsonl\"", objective));
   }
-  if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
+  if (entries.find("optimizer", "lr") == nullptr)
+    config.optimizer.lr = objective == "sft" ? 5e-6 : objective == "reward" ? 9e-6 : 5e-7;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
     config.schedule.warmup_steps =
         static_cast<std::int64_t>(std::ceil(kWarmUp * static_cast<double>(config.run.steps)));
@@ -129,6 +158,14 @@ void settle_sft(RunConfig& config, const Entries& entries) {
 }
 
 void check_packing(const RunConfig& config, const Entries& entries) {
+  const std::string& objective = config.train.objective;
+  if (config.data.packing && objective != "pretrain" && objective != "sft") {
+    refuse(
+        *entries.find("data", "packing"),
+        fmt::format("train.objective = \"{}\" does not pack rows, whose places stay empty without any cost; "
+                    "remove the key",
+                    objective));
+  }
   if (!config.data.packing || config.batch.leaf == 1) return;
   refuse(*entries.find("batch", "leaf"),
          fmt::format("with data.packing every {} is a leaf; remove the key",
@@ -209,7 +246,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_packing(config, entries);
   settle_post_training(config, entries);
   settle_batch(config, entries, divided);
-  settle_sft(config, entries);
+  settle_conversations(config, entries);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);
   settle_stages(config, entries);

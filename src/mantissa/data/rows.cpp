@@ -112,32 +112,6 @@ std::unique_ptr<tokenizer::Tokenizer> source_tokenizer(const config::RunConfig& 
   return reads_text(config) ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
 }
 
-/// Throws if the model's ids are not bytes, so that text would be misread. A randomly initialised model may
-/// have more entries than bytes.
-void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
-  if (model.vocab_size < kByteEntries) {
-    throw ConfigError(
-        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
-                    "model.vocab_size to at least {}",
-                    kByteEntries, model.vocab_size, kByteEntries));
-  }
-  const weights::ModelSource origin = origin_of(config.model, model);
-  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
-  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
-  if (!has_vocabulary(origin) && !other_size) return;
-  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
-    throw ConfigError(
-        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
-                    "data.tokenizer = \"model\"",
-                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
-  }
-  throw ConfigError(
-      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
-                  "to a file, and set data.source to it and data.format = \"tokens\"",
-                  why_no_tokenizer(origin)));
-}
-
 std::string source_name(const config::RunConfig& config) {
   std::string name;
   for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
@@ -194,8 +168,12 @@ text::Dataset training_set(const config::RunConfig& config, const model::ModelCo
   check_one_kind(memory);
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
+  const std::string& objective = config.train.objective;
+  if (objective != "pretrain" && objective != "sft")
+    throw InternalError(
+        fmt::format("the rows of the objective {} are not a data set of their own", objective));
   check_bytes(config, model);
-  if (config.train.objective == "sft") return sft_set(config, model, options, notes);
+  if (objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);
   text::Dataset set(source_parts(config, model, *tokenizer, stages), options, source_name(config));
   if (!config.data.validation.files.empty())
@@ -278,6 +256,30 @@ void continue_sources(std::vector<StageRows>& stages) {
 }
 
 }  // namespace
+
+void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
+  if (model.vocab_size < kByteEntries) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
+                    "model.vocab_size to at least {}",
+                    kByteEntries, model.vocab_size, kByteEntries));
+  }
+  const weights::ModelSource origin = origin_of(config.model, model);
+  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
+  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
+  if (!has_vocabulary(origin) && !other_size) return;
+  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
+                    "data.tokenizer = \"model\"",
+                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
+  }
+  throw ConfigError(
+      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
+                  "to a file, and set data.source to it and data.format = \"tokens\"",
+                  why_no_tokenizer(origin)));
+}
 
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
                            std::vector<std::string>* notes) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "mantissa/text/row.h"
+#include "mantissa/text/row_fields.h"
 
 namespace mantissa::text {
 
@@ -31,6 +32,11 @@ struct ConversationRow {
 /// Reads a row (docs/fine-tuning.md lists the fields). `where` is its file and line. Throws FileError if a
 /// field is missing or has the wrong type.
 ConversationRow read_conversation(const nlohmann::ordered_json& row, const std::string& where);
+
+/// Returns the conversation of a prompt and what follows it, fields of `row` that are each a text or an array
+/// of messages. The row's `system` comes first. Throws FileError as above.
+ConversationRow read_exchange(const nlohmann::ordered_json& row, const FoundField& prompt,
+                              const FoundField& completion, const std::string& where);
 
 /// Returns true if the row has one of the forms of read_conversation(), and no document in `text`.
 bool is_conversation(const nlohmann::ordered_json& row);
