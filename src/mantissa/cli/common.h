@@ -38,6 +38,7 @@ std::string name_of_run(const std::filesystem::path& path);
 
 // Each function runs a command and returns the exit code.
 int train(const Arguments& a);
+int rl(const Arguments& a);
 int generate(const Arguments& a);
 int chat(const Arguments& a);
 int eval(const Arguments& a);

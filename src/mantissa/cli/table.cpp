@@ -8,27 +8,30 @@ namespace {
 
 // Commands with a policy, those with only one, commands that use hardware options, and commands that print
 // results.
-constexpr std::string_view kPolicy = "train, generate, chat, eval, trace, explain, audit, convert";
-constexpr std::string_view kOnePolicy = "train, generate, chat, trace, explain, audit, convert";
+constexpr std::string_view kPolicy = "train, rl, generate, chat, eval, trace, explain, audit, convert";
+constexpr std::string_view kOnePolicy = "train, rl, generate, chat, trace, explain, audit, convert";
 constexpr std::string_view kHardware =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
+    "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
     "doctor";
 constexpr std::string_view kResults =
-    "train, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, loss-scale, "
-    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, tokenizer train, "
+    "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
+    "loss-scale, "
+    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, "
+    "tokenizer train, "
     "doctor";
 
 const std::vector<Option>& option_rows() {
   using enum Takes;
   static const std::vector<Option> rows = {
       // train
-      {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train"},
-      {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step", "train"},
+      {"--out", one, "DIR", "", "run directory; default: run.out of the config", "train, rl"},
+      {"--resume", maybe, "STEP", "", "continue from the newest state, or from the state of a step",
+       "train, rl"},
       {"--overwrite", nothing, "", "", "start from the beginning in a directory that contains a state",
-       "train"},
-      {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train"},
-      {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train"},
-      {"--dry-run", nothing, "", "", "print the plan without training", "train"},
+       "train, rl"},
+      {"--on-nonfinite", one, "stop|skip|continue", "", "as --set run.on_nonfinite=…", "train, rl"},
+      {"--skip-batches", one, "STEPS", "", "as --set run.skip_batches=…: 7,9-12", "train, rl"},
+      {"--dry-run", nothing, "", "", "print the plan without training", "train, rl"},
       // audit
       {"--steps", one, "N", "20", "steps from the beginning of the run; 3 for a model", "audit"},
       {"--out", one, "DIR", "", "directory of the report; default: the name of CONFIG or MODEL with -audit",
@@ -161,7 +164,8 @@ const std::vector<Option>& option_rows() {
       {"--no-raise-error-at-min-scale", nothing, "", "", "stay at the minimum instead of stopping",
        "loss-scale"},
       // reward
-      {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row", "reward"},
+      {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row",
+       "reward"},
       {"--timeout", one, "SECONDS", "600", "time that a program may take for 256 responses", "reward"},
       // data kk
       {"--count", one, "N", "10", "number of puzzles", "data kk"},
@@ -205,9 +209,10 @@ const std::vector<Option>& option_rows() {
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON, as in train, for all runs", "compare"},
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
-       "train, eval, explain, audit, compare, data inspect"},
+       "train, rl, eval, explain, audit, compare, data inspect"},
       {"--target", each, "HARDWARE", "",
-       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
+       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable",
+       "train, rl, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit",
@@ -229,6 +234,11 @@ const std::vector<Command>& command_rows() {
        {{"CONFIG", "the run's config, a TOML file"}},
        "A run directory that contains a state is overwritten only with --overwrite. Ctrl-C ends the run "
        "after writing its state; the same command with --resume continues it and ends with the same bytes."},
+      {"rl",
+       "train by reinforcement learning: sample responses, reward them by a rule, and optimize the policy",
+       {{"CONFIG", "the run's config, a TOML file with [rl]"}},
+       "Like train, with samples.jsonl in the run directory: the responses of every rollout and their "
+       "rewards."},
       {"generate",
        "generate text, with the log-probability of each token",
        {{"MODEL", "a Hugging Face directory, a GGUF file, or a run"}},
@@ -288,8 +298,10 @@ const std::vector<Command>& command_rows() {
       {"reward",
        "score responses by a rule, and print one reward for each row",
        {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},
-       "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. exact "
-       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON lines "
+       "kk needs \"solution_text_format\", and the response contains \"Assistant:\" or the chat marker. "
+       "exact "
+       "and a {answer} in a pattern need \"answer\", \"completion\" or \"solution\". A program reads JSON "
+       "lines "
        "and writes one with \"reward\" for each."},
       {"data kk", "write Knights-and-Knaves puzzles as JSONL", {}},
       {"data inspect",

@@ -1,5 +1,6 @@
 // Checks and defaults that involve several keys.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -110,7 +111,7 @@ struct ConversationKey {
 const std::vector<ConversationKey>& conversation_keys() {
   static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "rl"}},
                                                     {"train_on", {"sft", "dpo"}},
-                                                    {"truncate", {"sft", "reward", "dpo"}},
+                                                    {"truncate", {"sft", "reward", "dpo", "rl"}},
                                                     {"masked_rows", {"sft", "reward", "dpo"}},
                                                     {"empty_answers", {"sft", "reward", "dpo"}}};
   return keys;
@@ -137,18 +138,28 @@ void check_conversation_keys(RunConfig& config, const Entries& entries) {
   }
 }
 
-/// Checks the keys of objectives whose rows are conversations, and sets the defaults that users of them
-/// expect.
+/// Checks the keys of objectives on conversations.
 void settle_conversations(RunConfig& config, const Entries& entries) {
-  constexpr double kWarmUp = 0.03;
-  check_conversation_keys(config, entries);
   const std::string& objective = config.train.objective;
-  if (objective != "sft" && objective != "reward" && objective != "dpo") return;
+  check_conversation_keys(config, entries);
+  if (objective == "pretrain") return;
   if (const Entry* entry = entries.find("data", "template"); entry != nullptr) check_template(config, *entry);
   if (const Entry* entry = entries.find("data", "format");
       entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
     refuse(*entry, fmt::format("train.objective = \"{}\" reads JSON lines; write \"jsonl\"", objective));
   }
+  if (objective != "rl") return;
+  if (const Entry* entry = entries.find("data", "truncate");
+      entry != nullptr && config.data.truncate != "refuse" && config.data.truncate != "skip") {
+    refuse(*entry, "a prompt of rl is not truncated; write \"refuse\" or \"skip\"");
+  }
+}
+
+/// Sets the defaults that users of fine-tuning expect.
+void settle_fine_tuning(RunConfig& config, const Entries& entries) {
+  constexpr double kWarmUp = 0.03;
+  const std::string& objective = config.train.objective;
+  if (objective != "sft" && objective != "reward" && objective != "dpo") return;
   if (entries.find("optimizer", "lr") == nullptr)
     config.optimizer.lr = objective == "sft" ? 5e-6 : objective == "reward" ? 9e-6 : 5e-7;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
@@ -247,6 +258,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   settle_post_training(config, entries);
   settle_batch(config, entries, divided);
   settle_conversations(config, entries);
+  settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);
   settle_stages(config, entries);

@@ -1,14 +1,10 @@
 #include "mantissa/data/encoded_row.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <thread>
+#include <span>
 #include <vector>
 
-#include "mantissa/base/error.h"
+#include "mantissa/data/prompt_text.h"
 #include "mantissa/text/known_ids.h"
 
 namespace mantissa::data {
@@ -35,28 +31,18 @@ text::Row labelled(AnswerIds answer) {
 
 text::Row plain_row(const text::ConversationRow& row, const tokenizer::Tokenizer& tokenizer,
                     std::int64_t vocabulary, TrainOn train_on, const std::string& where) {
-  if (!row.texts) {
-    throw FileError(
-        fmt::format("{}: data.template = \"none\" requires a prompt and a completion as texts, and this row "
-                    "has messages. "
-                    "Fix: choose a chat template with data.template",
-                    where));
-  }
+  require_texts(row, where);
   const std::string text = row.texts->first + row.texts->second;
-  const std::vector<std::int32_t> ids = tokenizer.encode(text), whole = tokenizer.encode_with_template(text);
-  const bool all = train_on == TrainOn::all;
-  const Span part{all ? 0 : row.texts->first.size(), text.size()};
+  const BegunIds begun = begun_ids(tokenizer, text);
+  const std::span<const std::int32_t> ids = std::span(begun.ids).subspan(begun.first);
+  const Span part{train_on == TrainOn::all ? 0 : row.texts->first.size(), text.size()};
   const std::vector<Span> spans = token_spans(tokenizer, ids, text, std::span(&part, 1));
-  // The ids that the tokenizer puts before a text, such as a begin-of-text token.
-  const auto begin = std::ranges::search(whole, ids).begin();
   text::Row out;
-  if (begin != whole.end()) out.ids.assign(whole.begin(), begin);
-  const std::size_t first = out.ids.size();
-  out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  out.ids = begun.ids;
   out.ids.push_back(text::known_separator(tokenizer, vocabulary));
   out.labels.assign(out.ids.size(), text::kIgnoredLabel);
-  std::copy(out.ids.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first), out.ids.end(),
-            out.labels.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first));
+  const auto answer = static_cast<std::ptrdiff_t>(begun.first + spans[0].first);
+  std::copy(out.ids.begin() + answer, out.ids.end(), out.labels.begin() + answer);
   return out;
 }
 
@@ -92,31 +78,6 @@ void truncate_row(text::Row& row, std::size_t most, const std::string& side) {
   const auto extra = static_cast<std::ptrdiff_t>(row.ids.size() - std::min(row.ids.size(), most));
   row.ids.erase(row.ids.begin(), row.ids.begin() + extra);
   row.labels.erase(row.labels.begin(), row.labels.begin() + extra);
-}
-
-void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& body) {
-  std::vector<std::exception_ptr> failed(count);
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        failed[i] = std::current_exception();
-      }
-    }
-  };
-  {
-    constexpr std::size_t kMostThreads = 16;
-    const std::size_t threads =
-        std::min({count, kMostThreads, static_cast<std::size_t>(std::thread::hardware_concurrency())});
-    std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& e : failed) {
-    if (e != nullptr) std::rethrow_exception(e);
-  }
 }
 
 }  // namespace mantissa::data

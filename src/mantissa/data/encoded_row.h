@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -34,8 +33,5 @@ bool has_empty_message(const nlohmann::ordered_json& messages, std::size_t first
 /// Drops ids of a row that has more than `most`. `side` is "left": the ids after the last label, then those
 /// at the beginning; or "right": those at the end.
 void truncate_row(text::Row& row, std::size_t most, const std::string& side);
-
-/// Calls body(i) for i in [0, count) on all processors. Rethrows the exception of the smallest i.
-void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& body);
 
 }  // namespace mantissa::data

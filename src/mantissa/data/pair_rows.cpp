@@ -9,6 +9,7 @@
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
 #include "mantissa/data/encoded_row.h"
+#include "mantissa/data/on_all_processors.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"

@@ -31,7 +31,7 @@ struct Memory {
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
-/// Throws ConfigError if the data are text and the model's ids are not bytes, but data.tokenizer is "byte". A
+/// Throws ConfigError if the tokenizer of the config's texts is "byte", and the model's ids are not bytes. A
 /// randomly initialised model may have more entries than bytes.
 void check_bytes(const config::RunConfig& config, const model::ModelConfig& model);
 

@@ -22,8 +22,8 @@ namespace {
 using namespace std::chrono_literals;
 
 [[noreturn]] void cannot_start(int error) {
-  throw ResourceError(fmt::format("cannot start the reward program: {}",
-                                  std::generic_category().message(error)));
+  throw ResourceError(
+      fmt::format("cannot start the reward program: {}", std::generic_category().message(error)));
 }
 
 struct Pipe {

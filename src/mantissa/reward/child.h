@@ -58,8 +58,8 @@ class Child {
   std::optional<std::string> ended() const;
 
   /// Ends the process and its group, and reads and drops what it writes meanwhile. With `patience` its
-  /// standard input is closed first, and it has that long to end by itself; then SIGTERM follows, and a second
-  /// later SIGKILL. Its children get SIGKILL when it has ended.
+  /// standard input is closed first, and it has that long to end by itself; then SIGTERM follows, and a
+  /// second later SIGKILL. Its children get SIGKILL when it has ended.
   void end(std::chrono::milliseconds patience);
 
  private:

@@ -21,9 +21,9 @@ auto of_kind(const std::string& rule, const Plain& plain, const Regex& regex, co
   if (!rule.starts_with(kProgram)) {
     static const std::vector<std::string> kNames = {"kk", "exact", "regex", "program"};
     const bool known = rule == "regex" || rule == "program";
-    throw ConfigError(
-        fmt::format("reward {}: expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"{}",
-                    in_quotes(rule), known ? "" : did_you_mean(rule.substr(0, rule.find(':')), kNames)));
+    throw ConfigError(fmt::format("reward {}: expected kk, exact, \"regex:PATTERN\" or \"program:COMMAND\"{}",
+                                  in_quotes(rule),
+                                  known ? "" : did_you_mean(rule.substr(0, rule.find(':')), kNames)));
   }
   const std::string command = rule.substr(kProgram.size());
   if (trimmed(command).empty()) {
@@ -46,8 +46,7 @@ void check_rule(const std::string& rule) {
 
 std::unique_ptr<Rule> make_rule(const std::string& rule, const RuleOptions& options) {
   return of_kind(
-      rule,
-      [&](const std::string& name) { return name == "kk" ? kk_rule(options.marked) : exact_rule(); },
+      rule, [&](const std::string& name) { return name == "kk" ? kk_rule(options.marked) : exact_rule(); },
       [](const std::string& pattern) { return regex_rule(pattern); },
       [&](const std::string& command) { return program_rule(command, options); });
 }

@@ -149,17 +149,19 @@ class ProgramRule final : public Rule {
   void refuse_extra_output() {
     if (output_.empty()) return;
     const std::string_view line = std::string_view(output_).substr(0, output_.find('\n'));
-    fail(fmt::format("wrote output that no response asked for: {}. It must write one line for each line that it "
-                     "reads; standard error is for other text",
-                     in_quotes(line)));
+    fail(fmt::format(
+        "wrote output that no response asked for: {}. It must write one line for each line that it "
+        "reads; standard error is for other text",
+        in_quotes(line)));
   }
 
   void check_time() {
     const double seconds = std::chrono::duration<double>(Clock::now() - started_).count();
     if (seconds < timeout_) return;
-    fail(fmt::format("wrote {} of {} lines in {} s, its time limit (rl.reward_timeout). It must write one line "
-                     "for each line that it reads, and flush its output",
-                     scores_.size(), asked_, timeout_));
+    fail(fmt::format(
+        "wrote {} of {} lines in {} s, its time limit (rl.reward_timeout). It must write one line "
+        "for each line that it reads, and flush its output",
+        scores_.size(), asked_, timeout_));
   }
 
   [[noreturn]] void fail(const std::string& what) {
@@ -172,8 +174,7 @@ class ProgramRule final : public Rule {
       errors_.append(errors);
     }
     child_.end(0ms);
-    throw RunStopped(
-        fmt::format("the reward program {} {}{}", in_quotes(command_), what, errors_.shown()));
+    throw RunStopped(fmt::format("the reward program {} {}{}", in_quotes(command_), what, errors_.shown()));
   }
 
   std::string command_;

@@ -98,10 +98,11 @@ class Matcher {
   Score score(const Code& code, std::string_view text) {
     const int found = pcre2_match_8(code.get(), reinterpret_cast<PCRE2_SPTR8>(text.data()), text.size(), 0, 0,
                                     data_.get(), context_.get());
-    const bool over = found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT ||
-                      found == PCRE2_ERROR_HEAPLIMIT;
+    const bool over =
+        found == PCRE2_ERROR_MATCHLIMIT || found == PCRE2_ERROR_DEPTHLIMIT || found == PCRE2_ERROR_HEAPLIMIT;
     if (found < 0 && found != PCRE2_ERROR_NOMATCH && !over)
-      throw RunStopped(fmt::format("reward \"regex:…\": the pattern cannot be matched: {}", pcre2_message(found)));
+      throw RunStopped(
+          fmt::format("reward \"regex:…\": the pattern cannot be matched: {}", pcre2_message(found)));
     const bool match = found >= 0;
     const double reward = match ? 1 : 0;
     return {reward, {{"match", reward}, {"over_limit", over ? 1.0 : 0.0}}, match};

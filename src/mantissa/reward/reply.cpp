@@ -60,8 +60,8 @@ Score parse_reply(std::string_view line) {
   const auto parts = reply.find("parts");
   if (parts == reply.end() || parts->is_null()) return score;
   if (!parts->is_object())
-    refuse(line, fmt::format("has \"parts\" of type {}, and an object of numbers is expected",
-                             parts->type_name()));
+    refuse(line,
+           fmt::format("has \"parts\" of type {}, and an object of numbers is expected", parts->type_name()));
   for (const auto& [name, value] : parts->items())
     score.parts.emplace_back(name, number_of(value, fmt::format("the part {}", in_quotes(name)), line));
   return score;

@@ -34,8 +34,8 @@ std::optional<std::vector<Score>> score_file(Rule& rule, const std::string& path
   const auto score = [&] {
     std::vector<Sample> samples;
     for (std::size_t i = 0; i < rows.size(); ++i) {
-      samples.push_back({text_of(rows[i], "prompt", places[i], ""), text_of(rows[i], "response", places[i]),
-                         &rows[i]});
+      samples.push_back(
+          {text_of(rows[i], "prompt", places[i], ""), text_of(rows[i], "response", places[i]), &rows[i]});
       rule.check_row(rows[i], places[i]);
     }
     std::vector<Score> some = rule.score(samples, stop);

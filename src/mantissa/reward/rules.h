@@ -19,8 +19,8 @@ std::unique_ptr<Rule> exact_rule();
 /// 1 if the pattern, in the syntax of PCRE2, matches anywhere in the response, else 0. "{answer}" in it, not
 /// after a backslash, stands for the characters of the row's reference_answer(). Letters, digits and word
 /// boundaries are Unicode's; bytes that are not UTF-8 match nothing. The parts are `match` and `over_limit`,
-/// which is 1 if the search was given up after kMostSteps steps or with kMostHeap bytes: the reward is then 0.
-/// Throws ConfigError for an invalid pattern.
+/// which is 1 if the search was given up after kMostSteps steps or with kMostHeap bytes: the reward is then
+/// 0. Throws ConfigError for an invalid pattern.
 std::unique_ptr<Rule> regex_rule(std::string_view pattern);
 inline constexpr unsigned kMostSteps = 1'000'000;
 inline constexpr unsigned kMostHeap = 64U << 20;

@@ -57,9 +57,8 @@ void PolicyObjective::seeds(const objective::MicroBatch& micro, const objective:
     if (outputs->value) row.values = values = numbers(*outputs->value, begin, tokens);
     if (outputs->entropy) row.entropies = entropies = numbers(*outputs->entropy, begin, tokens);
     const auto part = [&](std::span<double> of) { return of.empty() ? of : of.subspan(begin, tokens); };
-    loss_.add(objective::policy_loss(row, settings_, step_,
-                                     {part(seeds.log_prob), part(seeds.value), part(seeds.entropy)},
-                                     statistics_));
+    loss_.add(objective::policy_loss(
+        row, settings_, step_, {part(seeds.log_prob), part(seeds.value), part(seeds.entropy)}, statistics_));
     for (std::size_t t = 0; fresh_ && t < tokens; ++t)
       difference_ = std::max(difference_, std::abs(log_probs[t] - response.rollout_log_probs[t]));
     row_begin += response.ids.size() - 1;

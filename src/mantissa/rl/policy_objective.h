@@ -1,5 +1,5 @@
-// Policy optimization as the objective of a trainer: the loss of objective/policy_loss.h on the responses of a
-// rollout.
+// Policy optimization as the objective of a trainer: the loss of objective/policy_loss.h on the responses of
+// a rollout.
 #pragma once
 
 #include <cstddef>

@@ -18,8 +18,8 @@
 
 namespace mantissa::rl {
 
-/// Returns the policy under which responses are sampled: rl.rollout_precision, or that of training. Its masters
-/// are those of training.
+/// Returns the policy under which responses are sampled: rl.rollout_precision, or that of training. Its
+/// masters are those of training.
 precision::Policy sampling_policy(const config::RunConfig& config, std::int64_t step = 0);
 
 /// Returns the program that samples up to as many sequences at once as a rollout has responses, or fewer if
@@ -41,10 +41,10 @@ class Sampler {
   /// Sets the weights and the memory; null releases them.
   void bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr<runtime::Arena> arena);
 
-  /// Continues each prompt, with the temperature and top_p of [rl], or with the most likely tokens if `greedy`.
-  /// Null if a stop came first. Throws RunStopped if logits are not finite.
-  std::optional<std::vector<rollout::Generation>> respond(std::span<const rollout::Request> requests, bool greedy,
-                                                          const std::stop_token& stop);
+  /// Continues each prompt, with the temperature and top_p of [rl], or with the most likely tokens if
+  /// `greedy`. Null if a stop came first. Throws RunStopped if logits are not finite.
+  std::optional<std::vector<rollout::Generation>> respond(std::span<const rollout::Request> requests,
+                                                          bool greedy, const std::stop_token& stop);
   /// Returns true if `generation` ended by itself.
   bool complete(const rollout::Generation& generation) const;
 

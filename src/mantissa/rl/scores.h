@@ -11,16 +11,16 @@
 
 namespace mantissa::rl {
 
-/// Returns the means of the rewards and of their parts, the share of right answers, also by the number of people
-/// in a puzzle, the lengths of the responses, and the share that is truncated.
+/// Returns the means of the rewards and of their parts, the share of right answers, also by the number of
+/// people in a puzzle, the lengths of the responses, and the share that is truncated.
 std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples);
 
 /// Returns the mean entropy of the tokens' distributions.
 double mean_entropy(std::span<const rollout::Generation> generations);
 
-/// Returns how far the policy that sampled is from the one in training: the mean of k3 over the tokens, the range
-/// of the ratios of token probabilities, and the effective sample size of the responses as a share of their
-/// number.
+/// Returns how far the policy that sampled is from the one in training: the mean of k3 over the tokens, the
+/// range of the ratios of token probabilities, and the effective sample size of the responses as a share of
+/// their number.
 std::vector<objective::Metric> mismatch(const Experience& experience);
 
 }  // namespace mantissa::rl

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <iterator>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -44,10 +44,11 @@ void check_masters(const plan::Program& sampling, const plan::Program& training)
   for (const plan::Slot& slot : sampling.slots) {
     const auto same = std::ranges::find(training.slots, slot.name, &plan::Slot::name);
     if (same == training.slots.end() || same->master == slot.master) continue;
-    throw ConfigError(fmt::format(
-        "rl.rollout_precision: {} is {} there and {} in training, and both use the weights in place. Fix: remove "
-        "the rules for params",
-        slot.name, name(slot.master), name(same->master)));
+    throw ConfigError(
+        fmt::format("rl.rollout_precision: {} is {} there and {} in training, and both use the weights in "
+                    "place. Fix: remove "
+                    "the rules for params",
+                    slot.name, name(slot.master), name(same->master)));
   }
 }
 
@@ -66,15 +67,17 @@ class RlTask final : public train::Task {
     if (!config.rl.rollout_precision.empty()) {
       if (source.config.adapter != nullptr) {
         throw ConfigError(
-            "rl.rollout_precision: not available with an adapter, whose base is held in one format. Fix: remove "
+            "rl.rollout_precision: not available with an adapter, whose base is held in one format. Fix: "
+            "remove "
             "it, or train all weights with adapter.kind = \"none\"");
       }
-      compile_old(0);
     }
+    if (computes_old()) compile_old(0);
     if (settings_.needs_reference()) {
       if (config.rl.reference == "none") {
         throw ConfigError(
-            "rl.reference = \"none\": rl.kl needs a reference. Fix: set rl.kl = \"none\" too, or name a model");
+            "rl.reference = \"none\": rl.kl needs a reference. Fix: set rl.kl = \"none\" too, or name a "
+            "model");
       }
       reference_.emplace(config, source, config.rl.reference, device);
     }
@@ -161,38 +164,42 @@ class RlTask final : public train::Task {
   std::int64_t responses() const { return config_.rl.prompts_per_step * config_.rl.samples_per_prompt; }
 
   void compile_old(std::int64_t step) {
-    old_.emplace(std::make_shared<const plan::Program>(
-                     cost::compile_log_probs(config_, source_.config, device_, step)),
+    old_.emplace(std::make_shared<const plan::Program>(cost::compile_log_probs(
+                     config_, source_.config, device_, step, settings_.needs_values())),
                  config_);
   }
+
+  /// Returns true if passes before the optimizer steps compute what sampling does not: log-probabilities of
+  /// another policy, and values.
+  bool computes_old() const { return !config_.rl.rollout_precision.empty() || settings_.needs_values(); }
 
   /// Starts the rule when it is needed first, so that a resumed run's program starts where it continues.
   reward::Rule& rule() {
     if (rule_ == nullptr) {
-      rule_ = reward::make_rule(config_.rl.reward,
-                                {.timeout = config_.rl.reward_timeout, .position = scored_});
+      rule_ =
+          reward::make_rule(config_.rl.reward, {.timeout = config_.rl.reward_timeout, .position = scored_});
     }
     return *rule_;
   }
 
-  /// Returns responses [first, first + count) of an epoch over a rollout: in order in the first epoch, then in
-  /// a random one.
+  /// Returns responses [first, first + count) of an epoch over a rollout: in order in the first epoch, then
+  /// in a random one.
   std::vector<std::size_t> rows_of_step(std::int64_t rollout, std::int64_t epoch, std::int64_t first,
                                         std::int64_t count) const {
     std::vector<std::size_t> order(experience_.responses.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
     if (epoch > 0) {
       const auto key = static_cast<std::uint64_t>(rollout * config_.rl.epochs + epoch);
-      const std::vector<std::int64_t> shuffled = text::permutation(responses(), config_.run.seed, key);
-      std::ranges::copy(shuffled, order.begin());
+      const text::Permutation shuffled(order.size(), config_.run.seed, key);
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::size_t>(shuffled(i));
     }
     return {order.begin() + first, order.begin() + first + count};
   }
 
   /// Responds `samples` times to each prompt. `first` is the key of the first response's random numbers.
   std::optional<std::vector<rollout::Generation>> respond(const std::vector<data::Prompt>& prompts,
-                                                          std::int64_t samples, std::int64_t first, bool greedy,
-                                                          const std::stop_token& stop) {
+                                                          std::int64_t samples, std::int64_t first,
+                                                          bool greedy, const std::stop_token& stop) {
     std::vector<rollout::Request> requests;
     for (const data::Prompt& prompt : prompts) {
       for (std::int64_t s = 0; s < samples; ++s)
@@ -212,7 +219,7 @@ class RlTask final : public train::Task {
       Sampled& s = all.emplace_back();
       s.where = prompt.where;
       s.prompt = prompt.question();
-      s.response = prompts_->response(prompt, made[i].ids);
+      s.response = prompts_->answer(prompt, made[i].ids);
       s.people = prompt.people;
       s.tokens = static_cast<std::int64_t>(made[i].ids.size());
       s.truncated = !sampler_.complete(made[i]);
@@ -234,7 +241,8 @@ class RlTask final : public train::Task {
   std::optional<Experience> collect(std::int64_t rollout, std::int64_t step, const std::stop_token& stop) {
     const std::int64_t samples = config_.rl.samples_per_prompt;
     std::vector<data::Prompt> prompts;
-    for (std::int64_t i = 0; i < config_.rl.prompts_per_step; ++i) prompts.push_back(prompts_->at(rollout, i));
+    for (std::int64_t i = 0; i < config_.rl.prompts_per_step; ++i)
+      prompts.push_back(prompts_->at(rollout, i));
     const auto made = respond(prompts, samples, rollout * responses(), false, stop);
     if (!made) return std::nullopt;
     const auto sampled = score(prompts, samples, *made, stop);
@@ -258,8 +266,8 @@ class RlTask final : public train::Task {
     return e;
   }
 
-  /// Computes the log-probabilities of the policy in training, if it is not that of sampling, and those of the
-  /// reference. Returns false if a stop came first.
+  /// Computes the log-probabilities of the policy in training, if it is not that of sampling, and those of
+  /// the reference. Returns false if a stop came first.
   bool add_passes(Experience& e, const std::stop_token& stop) {
     std::vector<std::size_t> order(e.responses.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -276,13 +284,15 @@ class RlTask final : public train::Task {
     if (old_) {
       const auto old = old_->of(rows, stop);
       if (!old) return false;
-      assign(*old, &Response::old_log_probs);
-      for (const Metric& m : mismatch(e)) e.metrics.push_back(m);
+      assign(old->log_probs, &Response::old_log_probs);
+      if (settings_.needs_values()) assign(old->values, &Response::values);
+      if (!config_.rl.rollout_precision.empty())
+        std::ranges::move(mismatch(e), std::back_inserter(e.metrics));
     }
     if (reference_) {
       const auto reference = reference_->of(rows, stop);
       if (!reference) return false;
-      assign(*reference, &Response::ref_log_probs);
+      assign(reference->log_probs, &Response::ref_log_probs);
     }
     return true;
   }
@@ -346,8 +356,12 @@ Prepared prepare(config::RunConfig config, const model::ModelConfig& model) {
   const bool chosen = p.config.data.sequence_length > 0;
   if (!chosen) p.config.data.sequence_length = kAny;
   reward::check_rule(p.config.rl.reward);
-  const auto rule = reward::row_check(p.config.rl.reward);
-  p.prompts = std::make_shared<const data::PromptSet>(p.config, model, rule, &p.notes);
+  data::CheckRow check;
+  if (!p.config.rl.reward.starts_with("program:")) {
+    check = [rule = std::shared_ptr<reward::Rule>(reward::make_rule(p.config.rl.reward))](
+                const nlohmann::ordered_json& row, const std::string& where) { rule->check_row(row, where); };
+  }
+  p.prompts = std::make_shared<const data::PromptSet>(p.config, model, check, &p.notes);
   if (!chosen) p.config.data.sequence_length = p.prompts->longest() + p.config.rl.max_new_tokens;
   return p;
 }

@@ -39,11 +39,12 @@ struct Prepared {
   std::shared_ptr<const data::PromptSet> prompts;
   std::vector<std::string> notes;
 };
-/// Reads the prompts of `config`. Throws as data::PromptSet does, and for rows that the reward rule cannot score.
+/// Reads the prompts of `config`. Throws as data::PromptSet does, and for rows that the reward rule cannot
+/// score.
 Prepared prepare(config::RunConfig config, const model::ModelConfig& model);
 
-/// Returns the task of rl with the prompts of the config. Throws ConfigError for a reference, a reward rule, a
-/// rollout precision or prompts that do not fit the run.
+/// Returns the task of rl with the prompts of the config. Throws ConfigError for a reference, a reward rule,
+/// a rollout precision or prompts that do not fit the run.
 std::unique_ptr<train::Task> task(const config::RunConfig& config, const weights::ModelSource& source,
                                   std::shared_ptr<const data::PromptSet> prompts, OnRollout on_rollout,
                                   const runtime::Device& device);

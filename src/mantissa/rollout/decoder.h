@@ -28,7 +28,8 @@ class Decoder {
             std::int64_t cached = 0);
   /// Returns the number of tokens of the sequence in `slot` whose keys and values the cache holds.
   std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
-  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot `to`.
+  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot
+  /// `to`.
   void share(std::size_t from, std::size_t to, std::int64_t tokens);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);

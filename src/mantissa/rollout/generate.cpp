@@ -205,10 +205,11 @@ class Run {
   std::vector<Generation> results_;
   std::vector<std::optional<std::size_t>> in_slot_;  // request
   std::vector<std::optional<std::size_t>> held_;     // the request whose prompt is in the slot's cache
-  std::vector<std::optional<std::size_t>> leader_;   // the slot that feeds the prompt, while the sequence waits
-  std::size_t waiting_ = 0;                          // next request without a slot
-  std::size_t sequences_ = 0;                        // number of sequences in slots
-  std::vector<Next> next_;                           // in the order of decoder_.asked()
+  std::vector<std::optional<std::size_t>>
+      leader_;                 // the slot that feeds the prompt, while the sequence waits
+  std::size_t waiting_ = 0;    // next request without a slot
+  std::size_t sequences_ = 0;  // number of sequences in slots
+  std::vector<Next> next_;     // in the order of decoder_.asked()
   Clock::time_point start_ = Clock::now();
 };
 

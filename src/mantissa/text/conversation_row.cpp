@@ -21,6 +21,31 @@ using Json = nlohmann::ordered_json;
 constexpr std::array kConversation = {"messages", "conversations", "conversation"};
 constexpr std::array kCompletion = {"completion", "response", "output", "answer"};
 
+void append(Json& messages, Json more) {
+  for (Json& m : more) messages.push_back(std::move(m));
+}
+
+/// Returns the messages of a prompt, which is a text or an array of messages, and its text, if it is one.
+ConversationRow read_question(const Json& row, const FoundField& prompt, const std::string& where) {
+  ConversationRow out;
+  const std::string system = read_text(row, "system", where);
+  if (!system.empty()) out.messages.push_back(as_message("system", system));
+  if (prompt.value->is_string()) {
+    auto question = prompt.value->get<std::string>();
+    // Alpaca's rows have the text that an instruction is about apart.
+    const bool alpaca = prompt.name == std::string_view("instruction");
+    if (const std::string input = alpaca ? read_text(row, "input", where) : ""; !input.empty())
+      question += "\n\n" + input;
+    out.messages.push_back(as_message("user", question));
+    out.texts.emplace(system.empty() ? question : system + "\n\n" + question, "");
+  } else if (prompt.value->is_array()) {
+    append(out.messages, read_messages(*prompt.value, prompt.name, where));
+  } else {
+    wrong_field(where, prompt.name, *prompt.value, "a string, or an array of messages");
+  }
+  return out;
+}
+
 std::vector<std::int32_t> read_ids(const Json& list, const char* field, const std::string& where) {
   if (!list.is_array()) wrong_field(where, field, list, "an array of integers");
   std::vector<std::int32_t> ids;
@@ -57,37 +82,17 @@ Row read_tokens(const Json& row, const std::string& where) {
 
 ConversationRow read_exchange(const Json& row, const FoundField& prompt, const FoundField& completion,
                               const std::string& where) {
-  ConversationRow out;
-  const auto append = [&](const FoundField& field) {
-    for (Json& m : read_messages(*field.value, field.name, where)) out.messages.push_back(std::move(m));
-  };
-  const auto check = [&](const FoundField& field) {
-    if (field.value->is_string() || field.value->is_array()) return;
-    wrong_field(where, field.name, *field.value, "a string, or an array of messages");
-  };
-  check(prompt);
-  check(completion);
-  std::string question, answer;
-  const std::string system = read_text(row, "system", where);
-  if (!system.empty()) out.messages.push_back(as_message("system", system));
-  if (prompt.value->is_string()) {
-    question = prompt.value->get<std::string>();
-    // Alpaca's rows have the text that an instruction is about apart.
-    const bool alpaca = prompt.name == std::string_view("instruction");
-    if (const std::string input = alpaca ? read_text(row, "input", where) : ""; !input.empty())
-      question += "\n\n" + input;
-    out.messages.push_back(as_message("user", question));
-  } else {
-    append(prompt);
-  }
+  ConversationRow out = read_question(row, prompt, where);
   if (completion.value->is_string()) {
-    answer = completion.value->get<std::string>();
+    const auto answer = completion.value->get<std::string>();
     out.messages.push_back(as_message("assistant", answer));
+    if (out.texts) out.texts->second = answer;
+  } else if (completion.value->is_array()) {
+    append(out.messages, read_messages(*completion.value, completion.name, where));
+    out.texts.reset();
   } else {
-    append(completion);
+    wrong_field(where, completion.name, *completion.value, "a string, or an array of messages");
   }
-  if (prompt.value->is_string() && completion.value->is_string())
-    out.texts.emplace(system.empty() ? question : system + "\n\n" + question, answer);
   out.tools = read_tools(row, where);
   return out;
 }
@@ -120,6 +125,38 @@ ConversationRow read_conversation(const Json& row, const std::string& where) {
           fmt::join(kPromptFields, ", "), fmt::join(kCompletion, ", "), fmt::join(field_names(row), ", ")));
     }
     return read_exchange(row, prompt, completion, where);
+  }
+  out.tools = read_tools(row, where);
+  return out;
+}
+
+ConversationRow without_answer(ConversationRow row) {
+  row.messages.erase(row.messages.size() - 1);
+  if (row.texts) row.texts->second.clear();
+  return row;
+}
+
+ConversationRow read_prompt(const Json& row, const std::string& where) {
+  ConversationRow out;
+  const FoundField list = first_of(row, kConversation), prompt = first_of(row, kPromptFields);
+  if (list) {
+    out.messages = read_messages(*list.value, list.name, where);
+  } else if (!first_of(row, kCompletion) && is_logic_rl(row)) {
+    out = without_answer(read_logic_rl(row, where));
+  } else if (prompt) {
+    out = read_question(row, prompt, where);
+  } else {
+    throw FileError(fmt::format("{}: no prompt; a row has \"messages\", or one of {}. Its fields: {}", where,
+                                fmt::join(kPromptFields, ", "), fmt::join(field_names(row), ", ")));
+  }
+  if (out.messages.back()["role"] == "assistant") {
+    throw FileError(fmt::format(
+        "{}: the last of \"{}\" is an answer; a prompt ends with a user's message. Fix: move the answer to a "
+        "field \"answer\"",
+        where,
+        list     ? list.name
+        : prompt ? prompt.name
+                 : "quiz"));
   }
   out.tools = read_tools(row, where);
   return out;

@@ -22,7 +22,8 @@ struct KkReward {
 ///
 /// Words, white space and letter case follow Python's regular expressions over text: a word consists of
 /// letters and numbers of any script and '_' (is_word), any Unicode white space may separate words
-/// (is_space), and letters of any script match in either case (caseless). Bytes that are not UTF-8 end a word.
+/// (is_space), and letters of any script match in either case (caseless). Bytes that are not UTF-8 end a
+/// word.
 KkReward kk_reward(std::string_view response, std::string_view solution_text_format);
 
 }  // namespace mantissa::text

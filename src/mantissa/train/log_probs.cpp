@@ -20,10 +20,10 @@ weights::ModelSource reference_source(weights::ModelSource source, const std::st
   if (path.empty()) return source;
   weights::ModelSource other = weights::find_model(path);
   if (other.config.vocab_size != source.config.vocab_size) {
-    throw ConfigError(
-        fmt::format("reference = \"{}\": has a vocabulary of {}, but the model in training one of {}. Fix: give "
-                    "a model with the same tokenizer",
-                    path, other.config.vocab_size, source.config.vocab_size));
+    throw ConfigError(fmt::format(
+        "reference = \"{}\": has a vocabulary of {}, but the model in training one of {}. Fix: give "
+        "a model with the same tokenizer",
+        path, other.config.vocab_size, source.config.vocab_size));
   }
   if (adapts) other.config.base = std::nullopt;
   return other;
@@ -53,11 +53,11 @@ void LogProbs::bind(std::shared_ptr<runtime::WeightSet> weights, std::shared_ptr
   if (weights != nullptr) session_.emplace(program_, std::move(weights), std::move(arena));
 }
 
-std::optional<std::vector<double>> LogProbs::of(const text::StepData& rows, const std::stop_token& stop) {
+std::optional<TokenValues> LogProbs::of(const text::StepData& rows, const std::stop_token& stop) {
   session_->set_stop(stop);
   session_->weights().scales().record(false);
-  std::vector<double> all;
-  all.reserve(static_cast<std::size_t>(rows.tokens()));
+  TokenValues all;
+  const bool has_values = program_->find("value") != plan::kNoBuffer;
   runtime::Batch batch(leaf_, seed_);
   for (std::int64_t unit = 0; unit < rows.units(); unit += micro_batch_) {
     batch.clear();
@@ -72,8 +72,12 @@ std::optional<std::vector<double>> LogProbs::of(const text::StepData& rows, cons
     session_->feed(batch);
     session_->run(graph::Phase::forward, batch.extent());
     if (stop.stop_requested()) return std::nullopt;
-    const runtime::Values values = session_->read("log_prob", batch.tokens());
-    for (std::size_t t = 0; t < values.size(); ++t) all.push_back(batch.targets()[t] < 0 ? 0 : values[t]);
+    const runtime::Values log_probs = session_->read("log_prob", batch.tokens());
+    for (std::size_t t = 0; t < log_probs.size(); ++t)
+      all.log_probs.push_back(batch.targets()[t] < 0 ? 0 : log_probs[t]);
+    if (!has_values) continue;
+    const runtime::Values values = session_->read("value", batch.tokens());
+    for (std::size_t t = 0; t < values.size(); ++t) all.values.push_back(values[t]);
   }
   return all;
 }
@@ -81,12 +85,17 @@ std::optional<std::vector<double>> LogProbs::of(const text::StepData& rows, cons
 Reference::Reference(const config::RunConfig& config, const weights::ModelSource& source,
                      const std::string& path, const runtime::Device& device)
     : source_(reference_source(source, path)),
-      log_probs_(std::make_shared<const plan::Program>(
-                     cost::compile_log_probs(config, source_.config, device)),
-                 config) {
+      log_probs_(
+          std::make_shared<const plan::Program>(cost::compile_log_probs(config, source_.config, device)),
+          config) {
   if (path.empty() && source.config.adapter != nullptr) return;  // the base, which training holds
   weights_ = reference_weights(program(), source_, config.run.seed, device);
   bytes_ = source_.weights.empty() ? weights_->bytes() : weights::read_bytes(program(), source_).all;
+}
+
+void Reference::bind(const std::shared_ptr<runtime::WeightSet>& weights,
+                     std::shared_ptr<runtime::Arena> arena) {
+  log_probs_.bind(shares_weights() || weights == nullptr ? weights : weights_, std::move(arena));
 }
 
 }  // namespace mantissa::train
