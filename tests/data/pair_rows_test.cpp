@@ -85,8 +85,8 @@ TEST_F(Pairs, WithoutATemplateEndWithTheSeparator) {
              {"rejected",
               {{{"role", "user"}, {"content", "a"}}, {{"role", "assistant"}, {"content", "c"}}}}});
       }),
-      "p.jsonl:3: data.template = \"none\" requires a prompt and a completion as texts, and this row has "
-      "messages. Fix: choose a chat template with data.template");
+      "p.jsonl:3: the row has messages, which need a chat template. Fix: choose one with data.template, or "
+      "with --template");
 }
 
 TEST_F(Pairs, OfTextsAloneNeedNoTemplate) {
