@@ -266,6 +266,10 @@ void settle_post_training(RunConfig& config, const Entries& entries) {
   settle_rl_batch(config, entries);
 }
 
+std::int64_t rows_per_unit(const RunConfig& config) {
+  return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
+}
+
 std::int64_t steps_per_rollout(const RlSection& rl) {
   return rl.epochs * rl.minibatches;
 }

@@ -22,6 +22,10 @@ bool prints_section(const RunConfig& config, std::string_view section);
 /// that is not given becomes 0, for that of the longest prompt and its response.
 void settle_post_training(RunConfig& config, const Entries& entries);
 
+/// Returns the rows of a unit of the batch, which batch sizes count: 2 under objectives on pairs, else 1.
+/// Packs have the places of one row.
+std::int64_t rows_per_unit(const RunConfig& config);
+
 /// Returns the number of optimizer steps that share the samples of one rollout.
 std::int64_t steps_per_rollout(const RlSection& rl);
 
