@@ -68,6 +68,7 @@ int run_command(const Arguments& a) {
       {"convert", convert},
       {"merge", merge},
       {"loss-scale", loss_scale},
+      {"objective", objective},
       {"data kk", data_kk},
       {"data inspect", data_inspect},
       {"data shard", data_shard},

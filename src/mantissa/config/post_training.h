@@ -1,6 +1,8 @@
 // The sections [dpo] and [rl] of a run.
 #pragma once
 
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -20,6 +22,12 @@ bool prints_section(const RunConfig& config, std::string_view section);
 /// section whose objective the run does not have, and for keys of [rl] that contradict each other. Under the
 /// objective "rl", sets the batch: as many sequences as an optimizer step trains on.
 void settle_post_training(RunConfig& config, const Entries& entries);
+
+/// Applies `overrides` ("rl.kl=none", as in --set) to `config`, for the command `command`, which has no run
+/// and uses only the keys of `section`; "": it uses none. Throws ConfigError for invalid overrides, and for
+/// keys of other sections.
+void override_section(RunConfig& config, std::string_view command, std::string_view section,
+                      std::span<const std::string> overrides);
 
 /// Returns the number of optimizer steps that share the samples of one rollout.
 std::int64_t steps_per_rollout(const RlSection& rl);
