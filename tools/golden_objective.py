@@ -323,21 +323,33 @@ def overrides(name, settings):
     return [f"{'dpo' if name == 'dpo' else 'rl'}.{k}={v}" for k, v in settings.items()]
 
 
-def contiguous(tensors):
-    return {k: v.contiguous() for k, v in tensors.items()}
+def apart(tensors):
+    """The tensors, each with memory of its own, as a file needs."""
+    return {k: v.contiguous().clone() for k, v in tensors.items()}
+
+
+def golden_settings(name, i, settings):
+    """Settings of the golden case i: the defaults first, then some that every objective must have, then those drawn."""
+    if i == 0:
+        return {}
+    if name in POLICY:
+        return settings | [{"loss_mean": "constant", "max_new_tokens": 20}, {"loss_mean": "sequence", "dual_clip": 1.5}, {}][i - 1]
+    return settings | ({"loss": "ipo"} if name == "dpo" and i == 1 else {})
 
 
 def write_golden(folder, seed):
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
     for name in POLICY + ("dpo", "reward"):
-        for i in range(3):
-            settings, x = random_case(rng, name)
-            if i == 0:  # the defaults; the rest of what was drawn stays
-                settings = {}
-                x.setdefault("ref_log_probs", x["old_log_probs"] - 0.25) if name in POLICY else None
+        for i in range(4):
+            x = {}
+            while len(next(iter(x.values()), [])) < 6:  # rows
+                drawn, x = random_case(rng, name)
+            settings = golden_settings(name, i, drawn)
+            if name in POLICY and (DEFAULTS | settings)["kl"] != "none":
+                x.setdefault("ref_log_probs", x["old_log_probs"] - 0.25)
             tensors = x | {f"expected.{k}": v for k, v in expected(name, x, settings).items()}
-            save_file(contiguous(tensors), folder / f"{name}-{i}.safetensors",
+            save_file(apart(tensors), folder / f"{name}-{i}.safetensors",
                       {"objective": name, "overrides": json.dumps(overrides(name, settings))})
     print(f"wrote {folder}")
 
@@ -358,7 +370,7 @@ def check(binary, cases, seed):
         for i in range(cases):
             name = (POLICY + ("dpo", "reward"))[i % 8]
             settings, x = random_case(rng, name)
-            save_file(contiguous(x), source)
+            save_file(apart(x), source)
             arguments = [a for o in overrides(name, settings) for a in ("--set", o)]
             run = subprocess.run([binary, "objective", name, "--in", source, "--out", result, "--json", *arguments],
                                  capture_output=True, text=True)

@@ -6,8 +6,8 @@
 #include <set>
 
 #include "mantissa/base/counted.h"
-#include "mantissa/io/safetensors_header.h"
 #include "mantissa/lab/objective/parts.h"
+#include "mantissa/lab/objective/policy_batch.h"
 #include "mantissa/objective/advantages.h"
 #include "mantissa/objective/kl.h"
 #include "mantissa/objective/policy_loss.h"
@@ -17,78 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct PolicyBatch {
-  Shape shape;  // [N, T]
-  std::vector<float> mask;
-  std::vector<double> log_probs, old_log_probs, ref_log_probs, rollout_log_probs, rewards, values, old_values,
-      entropy;
-  std::vector<std::int64_t> groups;
-
-  std::int64_t rows() const { return shape.sizes[0]; }
-  std::int64_t length() const { return shape.sizes[1]; }
-};
-
-Cure set(std::string key_and_value) {
-  return {{"--set", std::move(key_and_value)}};
-}
-
-/// Reads [N, T] tensors whose values must be finite where the mask is 1.
-class Reader {
- public:
-  Reader(const Inputs& inputs, PolicyBatch& batch) : inputs_(inputs), batch_(batch) {}
-  std::vector<double> read(std::string_view name, std::string_view why = {},
-                           std::vector<Cure> cures = {}) const {
-    std::vector<double> values = inputs_.numbers(name, batch_.shape, why, std::move(cures));
-    inputs_.check_finite(name, values, batch_.mask);
-    return values;
-  }
-
- private:
-  const Inputs& inputs_;
-  PolicyBatch& batch_;
-};
-
-std::vector<double> read_rewards(const Inputs& inputs, const PolicyBatch& batch) {
-  const bool of_rows = !inputs.has("rewards") || inputs.dimensions("rewards") == 1;
-  const Shape shape = of_rows ? Shape{"[N]", {batch.rows()}} : batch.shape;
-  std::vector<double> rewards = inputs.numbers("rewards", shape);
-  inputs.check_finite("rewards", rewards, batch.mask);
-  return rewards;
-}
-
-PolicyBatch read_batch(const Inputs& inputs, const config::RlSection& rl,
-                       const objective::PolicySettings& s) {
-  PolicyBatch b;
-  b.shape = {"[N, T]", inputs.sizes("log_probs", 2, "[N, T]")};
-  b.mask = inputs.mask(b.shape);
-  const Reader reader(inputs, b);
-  b.log_probs = reader.read("log_probs");
-  b.old_log_probs =
-      reader.read("old_log_probs", "for the ratio; before the first update, it equals log_probs");
-  b.rewards = read_rewards(inputs, b);
-  if (s.needs_groups()) {
-    b.groups = inputs.integers("groups", {"[N]", {b.rows()}},
-                               fmt::format("by {}: equal numbers are samples of one prompt", rl.algorithm));
-  }
-  if (s.needs_values()) {
-    b.values = reader.read("values", "by ppo", {});
-    b.old_values =
-        reader.read("old_values", "by ppo for the advantages; before the first update, it equals values", {});
-  }
-  if (s.needs_reference() || (s.kl != objective::Kl::none && inputs.has("ref_log_probs"))) {
-    b.ref_log_probs = reader.read("ref_log_probs", fmt::format("for rl.kl = {}", rl.kl), {set("rl.kl=none")});
-  }
-  if (s.importance_cap > 0) {
-    b.rollout_log_probs =
-        reader.read("rollout_log_probs",
-                    "for rl.importance_cap: the log-probabilities of the policy that sampled the tokens",
-                    {set("rl.importance_cap=0")});
-  }
-  if (s.entropy_coef != 0)
-    b.entropy = reader.read("entropy", "for rl.entropy_coef", {set("rl.entropy_coef=0")});
-  return b;
-}
-
 /// The loss of all rows, and everything that a replay writes.
 struct Computed {
   objective::Advantages advantages;
@@ -97,6 +25,48 @@ struct Computed {
   objective::PolicyStatistics statistics;
   std::vector<double> d_log_probs, d_values, d_entropy, kl;
 };
+
+/// Row `row` of a tensor of [N, T], or of an empty one.
+template <class Tensor>
+auto row_of(Tensor& tensor, std::size_t row, std::int64_t length) {
+  const auto size = static_cast<std::size_t>(length);
+  return tensor.empty() ? std::span(tensor) : std::span(tensor).subspan(row * size, size);
+}
+
+objective::PolicyStep step_of(const PolicyBatch& b) {
+  objective::PolicyStep step;
+  for (std::size_t row = 0; row < static_cast<std::size_t>(b.rows()); ++row) {
+    const std::int64_t tokens = objective::counted_tokens(row_of(b.mask, row, b.length()));
+    step.tokens += tokens;
+    step.rows += tokens > 0 ? 1 : 0;
+  }
+  return step;
+}
+
+void add_row(const PolicyBatch& b, std::size_t row, const objective::PolicySettings& s, Computed& c) {
+  const auto of = [&](auto& tensor) { return row_of(tensor, row, b.length()); };
+  const objective::PolicyRow tokens{.mask = of(b.mask),
+                                    .log_probs = of(b.log_probs),
+                                    .old_log_probs = of(b.old_log_probs),
+                                    .advantages = of(c.advantages.advantages),
+                                    .ref_log_probs = of(b.ref_log_probs),
+                                    .rollout_log_probs = of(b.rollout_log_probs),
+                                    .values = of(b.values),
+                                    .old_values = of(b.old_values),
+                                    .returns = of(c.advantages.returns),
+                                    .entropies = of(b.entropy)};
+  c.loss.add(objective::policy_loss(tokens, s, c.step, {of(c.d_log_probs), of(c.d_values), of(c.d_entropy)},
+                                    c.statistics));
+}
+
+std::vector<double> kl_of(const PolicyBatch& b, const objective::PolicySettings& s) {
+  std::vector<double> kl;
+  if (b.ref_log_probs.empty()) return kl;
+  const std::vector<double>& policy = s.kl_in == objective::KlIn::reward ? b.old_log_probs : b.log_probs;
+  for (std::size_t i = 0; i < b.mask.size(); ++i)
+    kl.push_back(b.mask[i] == 0 ? 0 : objective::kl_term(s.kl, policy[i], b.ref_log_probs[i]).value);
+  return kl;
+}
 
 Computed compute(const PolicyBatch& b, const objective::PolicySettings& s) {
   Computed c;
@@ -109,38 +79,12 @@ Computed compute(const PolicyBatch& b, const objective::PolicySettings& s) {
                                         .old_log_probs = b.old_log_probs,
                                         .ref_log_probs = b.ref_log_probs},
                                        s);
-  const auto length = static_cast<std::size_t>(b.length());
-  const auto row_of = [&](auto& tensor, std::size_t row) {
-    return tensor.empty() ? std::span(tensor) : std::span(tensor).subspan(row * length, length);
-  };
-  const auto rows = static_cast<std::size_t>(b.rows());
-  for (std::size_t row = 0; row < rows; ++row) {
-    const std::int64_t tokens = objective::counted_tokens(row_of(b.mask, row));
-    c.step.tokens += tokens;
-    c.step.rows += tokens > 0 ? 1 : 0;
-  }
+  c.step = step_of(b);
   c.d_log_probs.resize(b.mask.size());
   c.d_values.resize(b.values.size());
   c.d_entropy.resize(b.entropy.size());
-  for (std::size_t row = 0; row < rows; ++row) {
-    c.loss.add(objective::policy_loss(
-        {.mask = row_of(b.mask, row),
-         .log_probs = row_of(b.log_probs, row),
-         .old_log_probs = row_of(b.old_log_probs, row),
-         .advantages = row_of(c.advantages.advantages, row),
-         .ref_log_probs = row_of(b.ref_log_probs, row),
-         .rollout_log_probs = row_of(b.rollout_log_probs, row),
-         .values = row_of(b.values, row),
-         .old_values = row_of(b.old_values, row),
-         .returns = row_of(c.advantages.returns, row),
-         .entropies = row_of(b.entropy, row)},
-        s, c.step, {row_of(c.d_log_probs, row), row_of(c.d_values, row), row_of(c.d_entropy, row)},
-        c.statistics));
-  }
-  if (b.ref_log_probs.empty()) return c;
-  const std::vector<double>& policy = s.kl_in == objective::KlIn::reward ? b.old_log_probs : b.log_probs;
-  for (std::size_t i = 0; i < b.mask.size(); ++i)
-    c.kl.push_back(b.mask[i] == 0 ? 0 : objective::kl_term(s.kl, policy[i], b.ref_log_probs[i]).value);
+  for (std::size_t row = 0; row < static_cast<std::size_t>(b.rows()); ++row) add_row(b, row, s, c);
+  c.kl = kl_of(b, s);
   return c;
 }
 
@@ -223,7 +167,7 @@ std::string largest_ratio(const PolicyBatch& b) {
 
 ObjectiveResult replay_policy(const Inputs& inputs, const config::RlSection& rl) {
   const objective::PolicySettings settings = objective::policy_settings(rl);
-  const PolicyBatch batch = read_batch(inputs, rl, settings);
+  const PolicyBatch batch = read_policy_batch(inputs, rl, settings);
   Computed c = compute(batch, settings);
   ObjectiveResult out{.loss = c.loss.total(), .json = numbers_of(batch, c, settings)};
   out.text = text_of(batch, c, rl, settings);

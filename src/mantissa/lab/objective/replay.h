@@ -13,9 +13,9 @@ std::span<const std::string> objective_names();
 
 struct ObjectiveRequest {
   std::string name;
-  std::filesystem::path in, out;       // safetensors files (docs/cli.md, "objective")
-  std::vector<std::string> overrides;  // "rl.kl=none", as in --set
-  bool overwrite = false;              // replace a file at `out` that no replay wrote
+  std::filesystem::path in, out;            // safetensors files (docs/cli.md, "objective")
+  std::vector<std::string> overrides = {};  // "rl.kl=none", as in --set
+  bool overwrite = false;                   // replace a file at `out` that no replay wrote
 };
 
 struct ObjectiveReplay {
