@@ -121,7 +121,6 @@ TEST_F(ObjectiveCommand, OffersToDropWhatAMissingTensorIsFor) {
   refused(example(), "grpo", "--set rl.entropy_coef=0.1", {"entropy is missing", "rl.entropy_coef=0"});
   EXPECT_EQ(run(b, "grpo", "--set rl.kl=none").code, 0);
   EXPECT_EQ(run(b, "grpo", "--set rl.kl_coef=0").code, 0);
-  EXPECT_EQ(run(b, "grpo", "--set rl.reference=none").code, 0);
 }
 
 TEST_F(ObjectiveCommand, NamesATensorOfAnotherShapeOrType) {

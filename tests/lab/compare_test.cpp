@@ -254,7 +254,7 @@ class ComparedDirectories : public test::TemporaryFolder {
     run::Start start{.config = run.config,
                      .told = {},
                      .source = model,
-                     .data = data::load_dataset(run.config, model.config),
+                     .task = train::corpus_task(data::load_dataset(run.config, model.config)),
                      .directory = {.out = folder / name, .overwrite = false, .resume = {}}};
     run::train(std::move(start), {}, *device(), {});
     return folder / name;

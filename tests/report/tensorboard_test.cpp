@@ -143,7 +143,7 @@ TEST_F(TensorBoard, StepsAndValidationsAreThereAtOnce) {
                 .lr = 2e-4,
                 .loss_scale = {},
                 .tokens_per_second = 2000});
-  writer.write_validation(4, 4.5);
+  writer.write_scalar(4, "validation_loss", 4.5);
   const std::vector<std::string> payloads = payloads_of(test::contents_of(writer.path()));
   ASSERT_EQ(payloads.size(), 5U);
   using Scalars = std::map<std::string, float>;

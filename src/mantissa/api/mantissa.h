@@ -24,6 +24,7 @@
 #include "mantissa/api/objective.h"
 #include "mantissa/api/plan.h"
 #include "mantissa/api/precision.h"
+#include "mantissa/api/reward.h"
 #include "mantissa/api/tensor.h"
 #include "mantissa/api/tokenizer.h"
 #include "mantissa/api/trace.h"

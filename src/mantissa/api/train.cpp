@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <memory>
 #include <string_view>
 
 #include "mantissa/api/internal.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/precision/supported.h"
+#include "mantissa/rl/samples.h"
+#include "mantissa/rl/task.h"
 #include "mantissa/run/run.h"
 
 namespace mantissa::api {
@@ -22,6 +26,8 @@ Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left
     const auto found = std::ranges::find(r.metrics, name, &objective::Metric::name);
     return found == r.metrics.end() ? std::nullopt : std::optional(found->value);
   };
+  std::vector<std::pair<std::string, double>> metrics;
+  for (const objective::Metric& m : r.metrics) metrics.emplace_back(m.name, m.value);
   return {r.step,
           steps,
           r.loss,
@@ -36,7 +42,8 @@ Step step_of(const train::StepReport& r, std::int64_t steps, double seconds_left
           r.seconds,
           seconds_left,
           metric("masked_share"),
-          metric("padding_share")};
+          metric("padding_share"),
+          std::move(metrics)};
 }
 
 run::Events events_of(const Events& events, std::int64_t steps) {
@@ -47,7 +54,11 @@ run::Events events_of(const Events& events, std::int64_t steps) {
       events.on_step(step_of(step, steps, left));
     };
   }
-  out.on_validation = events.on_validation;
+  out.on_validation = [&events](std::int64_t step, const train::Validation& v) {
+    if (events.on_validation && v.loss) events.on_validation(step, *v.loss);
+    if (!events.on_measurement) return;
+    for (const objective::Metric& m : v.metrics) events.on_measurement(step, m.name, m.value);
+  };
   out.on_state = events.on_state;
   out.on_note = events.on_note;
   out.on_warning = events.on_warning;
@@ -70,7 +81,7 @@ Summary summary_of(run::Result r) {
   s.steps_here = r.steps_here;
   s.first_loss = r.first_loss;
   s.final_loss = r.final_loss;
-  s.validation_loss = r.validation_loss;
+  if (r.validation) s.validation_loss = r.validation->loss;
   s.tokens = r.tokens;
   s.tokens_here = r.tokens_here;
   s.seconds = r.seconds;
@@ -89,6 +100,29 @@ Summary summary_of(run::Result r) {
   return s;
 }
 
+/// What a run trains on, and the config with what the data determines.
+struct Work {
+  config::RunConfig config;
+  std::unique_ptr<train::Task> task;
+};
+
+Work work_of(const config::RunConfig& run, const weights::ModelSource& source, const Data& data,
+             const std::filesystem::path& out, const runtime::Device& device, config::Told& told) {
+  if (run.train.objective != "rl") {
+    if (!in_memory(data)) data::add_note(run, source.config, told);
+    return {run, train::corpus_task(data::load_dataset(run, source.config, memory_of(data), &told.notes))};
+  }
+  if (in_memory(data)) throw ConfigError("train: the objective rl reads its prompts from data.source");
+  rl::Prepared prepared = rl::prepare(run, source.config);
+  std::ranges::move(prepared.notes, std::back_inserter(told.notes));
+  const auto samples = std::make_shared<rl::SamplesFile>(out / "samples.jsonl");
+  const auto write = [samples](std::int64_t step, std::span<const rl::Sampled> sampled) {
+    samples->write(step, sampled);
+  };
+  std::unique_ptr<train::Task> task = rl::task(prepared.config, source, prepared.prompts, write, device);
+  return {std::move(prepared.config), std::move(task)};
+}
+
 }  // namespace
 
 Summary train(const Config& config, const TrainOptions& options, const Events& events, std::stop_token stop) {
@@ -99,10 +133,9 @@ Summary train(const Config& config, const TrainOptions& options, const Events& e
   weights::ModelSource source = weights::find_run_model(run);
   if (options.weights != nullptr) weights::use_memory(source, memory_of(options.weights));
   config::Told told = config.impl().told;
-  if (!in_memory(options.data)) data::add_note(run, source.config, told);
-  text::Dataset rows = data::load_dataset(run, source.config, memory_of(options.data), &told.notes);
+  Work work = work_of(run, source, options.data, out, *device, told);
   run::DirectoryOptions directory{out, options.overwrite, options.resume};
-  return summary_of(run::train({run, std::move(told), std::move(source), std::move(rows),
+  return summary_of(run::train({work.config, std::move(told), std::move(source), std::move(work.task),
                                 std::move(directory), options.return_weights, data::files_of_tokenizer(run)},
                                events_of(events, run.run.steps), *device, std::move(stop)));
 }

@@ -132,7 +132,8 @@ std::vector<Option> fixed_table() {
       {"data",
        "template",
        [](RunConfig& c) -> Slot { return &c.data.chat_template; },
-       "chat template of sft: auto (the tokenizer's own), a built-in one (chatml, llama3, qwen, mistral, "
+       "chat template of conversations: auto (the tokenizer's own), a built-in one (chatml, llama3, qwen, "
+       "mistral, "
        "gemma), "
        "a Jinja file, or none (prompt and completion as they are)",
        {},
@@ -148,7 +149,7 @@ std::vector<Option> fixed_table() {
       {"data",
        "truncate",
        [](RunConfig& c) -> Slot { return &c.data.truncate; },
-       "rows of sft longer than sequence_length: refuse the data, skip the row, or drop tokens from its left "
+       "rows of conversations that are too long: refuse the data, skip the row, or drop tokens from its left "
        "or "
        "right",
        {},

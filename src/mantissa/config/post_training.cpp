@@ -265,6 +265,8 @@ void settle_post_training(RunConfig& config, const Entries& entries) {
   for (const Owner& owner : kOwners) check_owner(config, entries, owner);
   if (config.train.objective != "rl") return;
   check_rl(config, entries);
+  // Until the prompts are read.
+  if (entries.find("data", "sequence_length") == nullptr) config.data.sequence_length = 0;
   settle_rl_batch(config, entries);
 }
 

@@ -20,7 +20,8 @@ bool prints_section(const RunConfig& config, std::string_view section);
 
 /// Sets the objective "rl" if a key of [rl] is given without an objective. Throws ConfigError for keys of a
 /// section whose objective the run does not have, and for keys of [rl] that contradict each other. Under the
-/// objective "rl", sets the batch: as many sequences as an optimizer step trains on.
+/// objective "rl", sets the batch: as many sequences as an optimizer step trains on. A data.sequence_length
+/// that is not given becomes 0, for that of the longest prompt and its response.
 void settle_post_training(RunConfig& config, const Entries& entries);
 
 /// Applies `overrides` ("rl.kl=none", as in --set) to `config`, for the command `command`, which has no run

@@ -1,5 +1,6 @@
 // Checks and defaults that involve several keys.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -102,25 +103,58 @@ void check_template(const RunConfig& config, const Entry& entry) {
                             did_you_mean(path.filename().string(), option.choices), list_of(option.choices)));
 }
 
-/// Checks the keys of supervised fine-tuning, and sets the defaults that users of it expect.
-void settle_sft(RunConfig& config, const Entries& entries) {
-  constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
-  if (config.train.objective != "sft") {
-    for (const char* key : {"template", "train_on", "truncate", "masked_rows", "empty_answers"}) {
-      // A printed config has all keys.
-      const Option* option = find_option("data", key);
-      RunConfig defaults;
-      const bool changed = toml_text(option->slot(config)) != toml_text(option->slot(defaults));
-      if (const Entry* entry = entries.find("data", key); entry != nullptr && changed)
-        refuse(*entry, "only train.objective = \"sft\" uses it; set the objective, or remove the key");
-    }
-    return;
+/// The keys of [data] about conversations, and the objectives that use them.
+struct ConversationKey {
+  const char* key;
+  std::vector<std::string> objectives;
+};
+const std::vector<ConversationKey>& conversation_keys() {
+  static const std::vector<ConversationKey> keys = {{"template", {"sft", "reward", "dpo", "rl"}},
+                                                    {"truncate", {"sft", "reward", "dpo", "rl"}},
+                                                    {"train_on", {"sft"}},
+                                                    {"masked_rows", {"sft"}},
+                                                    {"empty_answers", {"sft"}}};
+  return keys;
+}
+
+/// Refuses keys about conversations that the objective does not use.
+void check_conversation_keys(RunConfig& config, const Entries& entries) {
+  for (const auto& [key, objectives] : conversation_keys()) {
+    if (std::ranges::find(objectives, config.train.objective) != objectives.end()) continue;
+    // A printed config has all keys.
+    const Option* option = find_option("data", key);
+    RunConfig defaults;
+    const bool changed = toml_text(option->slot(config)) != toml_text(option->slot(defaults));
+    const Entry* entry = entries.find("data", key);
+    if (entry == nullptr || !changed) continue;
+    refuse(*entry, fmt::format("only train.objective = \"{}\" uses it; set the objective, or remove the key",
+                               fmt::join(objectives, "\", \"")));
   }
+}
+
+/// Checks the keys of objectives on conversations.
+void settle_conversations(RunConfig& config, const Entries& entries) {
+  const std::string& objective = config.train.objective;
+  check_conversation_keys(config, entries);
+  if (objective == "pretrain") return;
   if (const Entry* entry = entries.find("data", "template"); entry != nullptr) check_template(config, *entry);
   if (const Entry* entry = entries.find("data", "format");
       entry != nullptr && config.data.format != "auto" && config.data.format != "jsonl") {
-    refuse(*entry, "train.objective = \"sft\" reads JSON lines; write \"jsonl\"");
+    refuse(*entry, fmt::format("train.objective = \"{}\" reads JSON lines; write \"jsonl\"", objective));
   }
+  if (objective != "rl") return;
+  if (const Entry* entry = entries.find("data", "truncate");
+      entry != nullptr && config.data.truncate != "refuse" && config.data.truncate != "skip") {
+    refuse(*entry, "a prompt of rl is not truncated; write \"refuse\" or \"skip\"");
+  }
+  if (const Entry* entry = entries.find("data", "packing"); entry != nullptr && config.data.packing)
+    refuse(*entry, "the samples of rl are not packed; remove the key");
+}
+
+/// Sets the defaults that users of supervised fine-tuning expect.
+void settle_sft(RunConfig& config, const Entries& entries) {
+  constexpr double kLearningRate = 5e-6, kWarmUp = 0.03;
+  if (config.train.objective != "sft") return;
   if (entries.find("optimizer", "lr") == nullptr) config.optimizer.lr = kLearningRate;
   if (entries.find("schedule", "warmup_steps") == nullptr) {
     config.schedule.warmup_steps =
@@ -209,6 +243,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   check_packing(config, entries);
   settle_post_training(config, entries);
   settle_batch(config, entries, divided);
+  settle_conversations(config, entries);
   settle_sft(config, entries);
   settle_optimizer(config, entries);
   settle_schedule(config, entries);

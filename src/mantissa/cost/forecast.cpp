@@ -20,15 +20,21 @@
 namespace mantissa::cost {
 namespace {
 
+/// Returns the results that the objective of `config` needs besides log-probabilities.
+model::Extras extras_of(const config::RunConfig& config) {
+  if (config.train.objective != "rl") return {};
+  return {config.rl.entropy_coef > 0 ? model::Entropy::trained : model::Entropy::none,
+          config.rl.algorithm == "ppo"};
+}
+
 /// Returns the graph of `config` for micro-batches of `rows` rows, differentiated by all parameters that are
 /// not frozen.
 graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
                             std::int64_t rows) {
   const std::int64_t length = config.data.sequence_length;
   const std::span<const optim::Group> groups = config.optimizer.groups;
-  return model::build_log_prob(model, rows * length, length, true, [groups](std::string_view name) {
-    return optim::settings_of(groups, name).freeze;
-  });
+  const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
+  return model::build_log_prob(model, rows * length, length, true, frozen, extras_of(config));
 }
 
 /// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
@@ -111,7 +117,7 @@ plan::Program compile_alone(const config::RunConfig& config, const model::ModelC
   options.fold = fold;
   options.fuse = fuse;
   options.quantised = quantised_slots(config, model);
-  options.join_head = fuse && objective::pretraining()->seeds_known();
+  options.join_head = fuse && objective::seeds_known(config.train.objective);
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
   return plan::compile(training_graph(config, model, rows), policy, options, device.host());
 }
@@ -124,6 +130,18 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
   plan::Program program = compile_alone(config, model, rows, device, fold, fuse, step);
   add_update(program, update_source(config, model), device);
   return program;
+}
+
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step, bool value) {
+  const std::int64_t length = config.data.sequence_length;
+  plan::CompileOptions options;
+  options.longest_row = options.longest_leaf = length;
+  options.quantised = model::held_in_blocks(model);
+  const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
+  const graph::Graph graph = model::build_log_prob(model, config.batch.micro_batch_size * length, length,
+                                                   false, {}, {model::Entropy::none, value});
+  return plan::compile(graph, policy, options, device.host());
 }
 
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model) {

@@ -51,6 +51,12 @@ plan::Program compile_training(const config::RunConfig& config, const model::Mod
                                std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);
 
+/// Returns the program of a forward pass over micro-batches of `config`, without gradients, under the policy
+/// of step `step`, counted from 0. Its log-probabilities have the bits of the training program's. `model` is
+/// that of the run, or the base of its adapter. `value`: with a value head.
+plan::Program compile_log_probs(const config::RunConfig& config, const model::ModelConfig& model,
+                                const runtime::Device& device, std::int64_t step = 0, bool value = false);
+
 /// A range of steps with the same rules, within a stage of the run.
 struct Part {
   std::int64_t first = 0;  // its first step, counted from 0

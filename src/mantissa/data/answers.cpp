@@ -221,11 +221,8 @@ AnswerIds answer_ids(const ChatFormat& format, const tokenizer::Tokenizer& token
     out.answers = token_spans(tokenizer, out.ids, rendered.text, bytes);
     for (std::size_t i = 0; i < parts.size(); ++i) end_turn(tokenizer, out.ids, parts[i], out.answers[i]);
     return out;
-  } catch (const chat::RaisedByTemplate& e) {
-    throw FileError(
-        fmt::format("{}: the template {} rejects the conversation: {}", where, format.name(), e.raised()));
-  } catch (const chat::TemplateError& e) {
-    throw FileError(fmt::format("{}: the conversation cannot be rendered: {}", where, e.what()));
+  } catch (const chat::TemplateError&) {
+    format.rethrow_at(where);
   }
 }
 

@@ -75,6 +75,17 @@ chat::Rendered ChatFormat::render(const nlohmann::ordered_json& messages, bool a
                           options_);
 }
 
+void ChatFormat::rethrow_at(const std::string& where) const {
+  try {
+    throw;
+  } catch (const chat::RaisedByTemplate& e) {
+    throw FileError(
+        fmt::format("{}: the template {} rejects the conversation: {}", where, name(), e.raised()));
+  } catch (const chat::TemplateError& e) {
+    throw FileError(fmt::format("{}: the conversation cannot be rendered: {}", where, e.what()));
+  }
+}
+
 void ChatFormat::fix_date() {
   options_.clock = [] {
     chat::LocalTime time;

@@ -27,6 +27,9 @@ class ChatFormat {
   chat::Rendered render(const nlohmann::ordered_json& messages, bool add_generation_prompt,
                         const nlohmann::ordered_json& tools = nullptr) const;
 
+  /// Throws the chat::TemplateError that is being handled as a FileError about the row at `where`.
+  [[noreturn]] void rethrow_at(const std::string& where) const;
+
   /// Returns the template's file or built-in name, and its text.
   const std::string& name() const { return template_.name(); }
   const std::string& source() const { return source_; }

@@ -112,32 +112,6 @@ std::unique_ptr<tokenizer::Tokenizer> source_tokenizer(const config::RunConfig& 
   return reads_text(config) ? tokenizer_of(config, model) : tokenizer::make_tokenizer("byte");
 }
 
-/// Throws if the model's ids are not bytes, so that text would be misread. A randomly initialised model may
-/// have more entries than bytes.
-void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
-  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
-  if (model.vocab_size < kByteEntries) {
-    throw ConfigError(
-        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
-                    "model.vocab_size to at least {}",
-                    kByteEntries, model.vocab_size, kByteEntries));
-  }
-  const weights::ModelSource origin = origin_of(config.model, model);
-  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
-  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
-  if (!has_vocabulary(origin) && !other_size) return;
-  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
-    throw ConfigError(
-        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
-                    "data.tokenizer = \"model\"",
-                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
-  }
-  throw ConfigError(
-      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
-                  "to a file, and set data.source to it and data.format = \"tokens\"",
-                  why_no_tokenizer(origin)));
-}
-
 std::string source_name(const config::RunConfig& config) {
   std::string name;
   for (const std::string& s : config.data.source) name += (name.empty() ? "" : ", ") + s;
@@ -278,6 +252,30 @@ void continue_sources(std::vector<StageRows>& stages) {
 }
 
 }  // namespace
+
+void check_bytes(const config::RunConfig& config, const model::ModelConfig& model) {
+  if (config.data.tokenizer != "byte" || !reads_text(config)) return;
+  if (model.vocab_size < kByteEntries) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\" has {} entries, but the model's vocab_size is {}. Fix: set "
+                    "model.vocab_size to at least {}",
+                    kByteEntries, model.vocab_size, kByteEntries));
+  }
+  const weights::ModelSource origin = origin_of(config.model, model);
+  const bool other_size = !origin.weights.empty() && model.vocab_size != kByteEntries;
+  const bool in_gguf = origin.files != nullptr && origin.files->contains("tokenizer.json");
+  if (!has_vocabulary(origin) && !other_size) return;
+  if (in_gguf || !tokenizer::find_in_directory(origin.directory).empty()) {
+    throw ConfigError(
+        fmt::format("data.tokenizer = \"byte\": the ids of this model are those of {}. Fix: set "
+                    "data.tokenizer = \"model\"",
+                    (in_gguf ? origin.weights : tokenizer_file(origin.directory)).string()));
+  }
+  throw ConfigError(
+      fmt::format("data.tokenizer = \"byte\": {}. Encode the text with the model's tokenizer, write the ids "
+                  "to a file, and set data.source to it and data.format = \"tokens\"",
+                  why_no_tokenizer(origin)));
+}
 
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model, Memory memory,
                            std::vector<std::string>* notes) {

@@ -31,6 +31,10 @@ struct Memory {
 text::Dataset load_dataset(const config::RunConfig& config, const model::ModelConfig& model,
                            Memory memory = {}, std::vector<std::string>* notes = nullptr);
 
+/// Throws ConfigError if the tokenizer of the config's texts is "byte", and the model's ids are not bytes. A
+/// randomly initialised model may have more entries than bytes.
+void check_bytes(const config::RunConfig& config, const model::ModelConfig& model);
+
 /// Adds a note on entries of the vocabulary that cannot occur in the data, if there are any.
 void add_note(const config::RunConfig& config, const model::ModelConfig& model, config::Told& told);
 

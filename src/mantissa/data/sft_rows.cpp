@@ -4,14 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
-#include <exception>
-#include <thread>
 #include <utility>
 
 #include "mantissa/base/counted.h"
 #include "mantissa/base/error.h"
+#include "mantissa/data/on_all_processors.h"
+#include "mantissa/data/prompt_text.h"
 #include "mantissa/data/puzzles.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/text/known_ids.h"
@@ -37,32 +36,6 @@ bool is_empty_message(const nlohmann::ordered_json& message) {
 std::int64_t trained_of(const text::Row& row) {
   return std::count_if(row.labels.begin() + 1, row.labels.end(),
                        [](std::int32_t label) { return label != text::kIgnoredLabel; });
-}
-
-/// Calls body(i) for i in [0, count) on all processors. Rethrows the exception of the smallest i.
-void on_all_processors(std::size_t count, const std::function<void(std::size_t)>& body) {
-  std::vector<std::exception_ptr> failed(count);
-  std::atomic<std::size_t> next = 0;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < count; i = next++) {
-      try {
-        body(i);
-      } catch (...) {
-        failed[i] = std::current_exception();
-      }
-    }
-  };
-  {
-    constexpr std::size_t kMostThreads = 16;
-    const std::size_t threads =
-        std::min({count, kMostThreads, static_cast<std::size_t>(std::thread::hardware_concurrency())});
-    std::vector<std::jthread> others;
-    for (std::size_t i = 1; i < threads; ++i) others.emplace_back(work);
-    work();
-  }
-  for (const std::exception_ptr& e : failed) {
-    if (e != nullptr) std::rethrow_exception(e);
-  }
 }
 
 /// Encodes conversations on all processors, and appends those that are used.
@@ -125,29 +98,19 @@ bool SftEncoder::has_empty_answer(const text::ConversationRow& row) const {
 }
 
 text::Row SftEncoder::plain(const text::ConversationRow& row, const std::string& where) const {
-  if (!row.texts) {
-    throw FileError(
-        fmt::format("{}: data.template = \"none\" requires a prompt and a completion as texts, and this row "
-                    "has messages. "
-                    "Fix: choose a chat template with data.template",
-                    where));
-  }
+  require_texts(row, where);
   const std::string text = row.texts->first + row.texts->second;
-  const std::vector<std::int32_t> ids = tokenizer_.encode(text),
-                                  whole = tokenizer_.encode_with_template(text);
+  const BegunIds begun = begun_ids(tokenizer_, text);
+  const std::span<const std::int32_t> ids = std::span(begun.ids).subspan(begun.first);
   const bool all = rules_.train_on == TrainOn::all;
   const Span part{all ? 0 : row.texts->first.size(), text.size()};
   const std::vector<Span> spans = token_spans(tokenizer_, ids, text, std::span(&part, 1));
-  // The ids that the tokenizer puts before a text, such as a begin-of-text token.
-  const auto begin = std::ranges::search(whole, ids).begin();
   text::Row out;
-  if (begin != whole.end()) out.ids.assign(whole.begin(), begin);
-  const std::size_t first = out.ids.size();
-  out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  out.ids = begun.ids;
   out.ids.push_back(text::known_separator(tokenizer_, vocabulary_));
   out.labels.assign(out.ids.size(), text::kIgnoredLabel);
-  std::copy(out.ids.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first), out.ids.end(),
-            out.labels.begin() + static_cast<std::ptrdiff_t>(first + spans[0].first));
+  const auto answer = static_cast<std::ptrdiff_t>(begun.first + spans[0].first);
+  std::copy(out.ids.begin() + answer, out.ids.end(), out.labels.begin() + answer);
   return out;
 }
 

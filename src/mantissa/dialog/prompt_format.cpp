@@ -32,40 +32,40 @@ nlohmann::ordered_json to_json(const std::vector<Message>& messages) {
   return all;
 }
 
+std::vector<std::int32_t> answer_ends(const tokenizer::Tokenizer& tokenizer, const data::ChatFormat* format,
+                                      const weights::ModelSource& source) {
+  if (format == nullptr) return {tokenizer.separator()};
+  std::vector<std::int32_t> ends = rollout::stop_ids(source);
+  if (const auto eos = tokenizer.eos()) ends.push_back(*eos);
+  try {
+    constexpr std::string_view kAnswer = "answer";
+    const std::string text =
+        format->render(to_json({{"user", "question"}, {"assistant", std::string(kAnswer)}}), false).text;
+    const std::size_t at = text.rfind(kAnswer);
+    if (at != std::string::npos) {
+      const std::vector<std::int32_t> after = tokenizer.encode(text.substr(at + kAnswer.size()));
+      if (!after.empty() && tokenizer.special(after.front())) ends.push_back(after.front());
+    }
+  } catch (const chat::TemplateError&) {
+    // The template rejects this conversation; the conversation itself reports what it rejects.
+  }
+  std::ranges::sort(ends);
+  const auto repeated = std::ranges::unique(ends);
+  ends.erase(repeated.begin(), repeated.end());
+  return ends;
+}
+
 PromptFormat::PromptFormat(const weights::ModelSource& source, const std::string& template_name)
     : vocabulary_(source.config.vocab_size),
       tokenizer_(read_tokenizer(source)),
       format_(source, template_name, "--template") {
-  find_ends(source);
-}
-
-std::string PromptFormat::render(const std::vector<Message>& messages, bool add_generation_prompt) const {
-  return format_.render(to_json(messages), add_generation_prompt).text;
+  ends_ = answer_ends(*tokenizer_, &format_, source);
 }
 
 std::vector<std::int32_t> PromptFormat::ids_of(const std::vector<Message>& messages) const {
   std::vector<std::int32_t> ids = tokenizer_->encode(prompt_of(messages));
   text::check_known_ids(ids, *tokenizer_, vocabulary_, "the conversation");
   return ids;
-}
-
-void PromptFormat::find_ends(const weights::ModelSource& source) {
-  ends_ = rollout::stop_ids(source);
-  if (const auto eos = tokenizer_->eos()) ends_.push_back(*eos);
-  try {
-    constexpr std::string_view kAnswer = "answer";
-    const std::string text = render({{"user", "question"}, {"assistant", std::string(kAnswer)}}, false);
-    const std::size_t at = text.rfind(kAnswer);
-    if (at != std::string::npos) {
-      const std::vector<std::int32_t> after = tokenizer_->encode(text.substr(at + kAnswer.size()));
-      if (!after.empty() && tokenizer_->special(after.front())) ends_.push_back(after.front());
-    }
-  } catch (const chat::TemplateError&) {
-    // The template rejects this conversation; the conversation itself reports what it rejects.
-  }
-  std::ranges::sort(ends_);
-  const auto repeated = std::ranges::unique(ends_);
-  ends_.erase(repeated.begin(), repeated.end());
 }
 
 }  // namespace mantissa::dialog

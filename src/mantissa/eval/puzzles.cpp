@@ -9,7 +9,6 @@
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/rollout/complete.h"
 #include "mantissa/text/kk_reward.h"
-#include "mantissa/text/known_ids.h"
 
 namespace mantissa::eval {
 namespace {
@@ -52,33 +51,17 @@ PuzzleFormat::PuzzleFormat(const weights::ModelSource& source, const std::string
   if (tokenizer_ == nullptr) throw ConfigError(fmt::format("puzzles: {}", data::why_no_tokenizer(source)));
 }
 
-std::vector<std::int32_t> PuzzleFormat::prompt(const PlacedConversation& puzzle,
-                                               std::int64_t vocabulary) const {
-  const text::ConversationRow& row = puzzle.row;
-  std::vector<std::int32_t> ids;
-  if (format_) {
-    std::vector<dialog::Message> messages;
-    for (std::size_t i = 0; i + 1 < row.messages.size(); ++i)  // the last one is the answer
-      messages.push_back({row.messages[i]["role"], row.messages[i]["content"]});
-    ids = tokenizer().encode(format_->prompt_of(messages) + row.puzzle->begun);
-  } else if (row.texts) {
-    ids = tokenizer().encode_with_template(row.texts->first);
-  } else {
-    throw FileError(fmt::format(
-        "{}: the prompt is a list of messages. Fix: choose a chat template with --template", puzzle.where));
-  }
-  text::check_known_ids(ids, tokenizer(), vocabulary, puzzle.where);
-  return ids;
+data::PromptText PuzzleFormat::prompt(const PlacedConversation& puzzle, std::int64_t vocabulary) const {
+  return data::prompt_text(tokenizer(), chat_format(), text::without_answer(puzzle.row), vocabulary,
+                           puzzle.where);
 }
 
 std::vector<std::int32_t> PuzzleFormat::ends() const {
   return format_ ? format_->ends() : std::vector{tokenizer().separator()};
 }
 
-std::string PuzzleFormat::text(std::vector<std::int32_t> ids) const {
-  std::erase_if(
-      ids, [&](std::int32_t id) { return !tokenizer().known(id) || (format_ && tokenizer().special(id)); });
-  return tokenizer().decode(ids);
+std::string PuzzleFormat::answer(const data::PromptText& prompt, std::vector<std::int32_t> ids) const {
+  return data::answer_text(tokenizer(), chat_format(), prompt, std::move(ids));
 }
 
 double PuzzleScores::well_formed() const {
@@ -152,9 +135,12 @@ PuzzleScores answer_puzzles(const weights::ModelSource& source, const precision:
                             std::int64_t longest, const runtime::Device& device,
                             const std::stop_token& stop) {
   constexpr std::int64_t kMostStreams = 16;
+  std::vector<data::PromptText> prompts;
   std::vector<rollout::Request> requests;
-  for (const PlacedConversation& p : puzzles)
-    requests.push_back({format.prompt(p, source.config.vocab_size), 0});
+  for (const PlacedConversation& p : puzzles) {
+    prompts.push_back(format.prompt(p, source.config.vocab_size));
+    requests.push_back({prompts.back().ids, 0});
+  }
   rollout::GenerateOptions generate;
   generate.max_new_tokens = room_for(requests, puzzles, source.config.max_position_embeddings, longest);
   generate.interrupt = stop;
@@ -166,7 +152,7 @@ PuzzleScores answer_puzzles(const weights::ModelSource& source, const precision:
   if (scores.interrupted) return scores;
   for (std::size_t i = 0; i < puzzles.size(); ++i) {
     const text::AskedPuzzle& puzzle = *puzzles[i].row.puzzle;
-    const std::string text = puzzle.begun + format.text(made[i].ids);
+    const std::string text = format.answer(prompts[i], made[i].ids);
     const text::KkReward reward = text::kk_reward("Assistant:" + text, puzzle.solution);
     scores.answers.push_back(
         {puzzle.people, reward.format > 0 && reward.answer > -2, reward.answer > 0, text});

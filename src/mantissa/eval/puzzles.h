@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "mantissa/data/prompt_text.h"
 #include "mantissa/data/sft_rows.h"
 #include "mantissa/dialog/prompt_format.h"
 #include "mantissa/precision/policy.h"
@@ -67,15 +68,16 @@ class PuzzleFormat {
   /// "none" for the row's text.
   PuzzleFormat(const weights::ModelSource& source, const std::string& template_name);
 
-  /// Returns the ids of a prompt, up to what its answer adds. Throws FileError for messages without a
-  /// template, and ConfigError for an id that is not below `vocabulary`.
-  std::vector<std::int32_t> prompt(const data::PlacedConversation& puzzle, std::int64_t vocabulary) const;
+  /// Returns the prompt of a puzzle, up to what its answer adds. Throws as data::prompt_text() does.
+  data::PromptText prompt(const data::PlacedConversation& puzzle, std::int64_t vocabulary) const;
   /// Returns the ids that end an answer.
   std::vector<std::int32_t> ends() const;
-  std::string text(std::vector<std::int32_t> ids) const;
+  /// Returns the answer of a prompt that `ids` continue.
+  std::string answer(const data::PromptText& prompt, std::vector<std::int32_t> ids) const;
 
  private:
   const tokenizer::Tokenizer& tokenizer() const { return format_ ? format_->tokenizer() : *tokenizer_; }
+  const data::ChatFormat* chat_format() const { return format_ ? &format_->format() : nullptr; }
 
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;  // without a template
   std::optional<dialog::PromptFormat> format_;

@@ -72,6 +72,9 @@ class Objective {
 /// the targets. Sums are f64: each chunk of 4096 tokens in order, then the chunks in order.
 std::unique_ptr<Objective> pretraining();
 
+/// Returns true if the seeds of the objective called `name` (train.objective) depend only on the batch.
+bool seeds_known(std::string_view name);
+
 enum class Pass : std::uint8_t { train, evaluate };
 
 /// Runs one micro-batch forward, and backward under Pass::train. `accumulate`: adds weight gradients to those

@@ -60,7 +60,7 @@ PolicySettings policy_settings(const config::RlSection& rl) {
           .value_clip = rl.value_clip,
           .value_coef = rl.value_coef,
           .entropy_coef = rl.entropy_coef,
-          .kl = rl.reference == "none" ? Kl::none : choice_of(kKls, rl.kl),
+          .kl = choice_of(kKls, rl.kl),
           .kl_in = choice_of(kKlIns, rl.kl_in),
           .kl_coef = rl.kl_coef,
           .loss_mean = choice_of(kLossMeans, rl.loss_mean),

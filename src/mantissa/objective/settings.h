@@ -54,7 +54,7 @@ struct PreferenceSettings {
 };
 
 /// Return the settings of a checked config. `rl.whiten = "auto"` is true for ppo, reinforce++ and
-/// reinforce++-baseline. Without a reference (`rl.reference = "none"`), there is no estimator.
+/// reinforce++-baseline.
 PolicySettings policy_settings(const config::RlSection& rl);
 PreferenceSettings preference_settings(const config::DpoSection& dpo);
 

@@ -100,8 +100,11 @@ std::string metrics_line(const StepMetrics& m) {
       digits(m.peak_share, 4), digits(m.seconds, 6), more);
 }
 
-std::string validation_line(std::int64_t step, double loss) {
-  return fmt::format(R"({{"step":{},"validation_loss":{}}})", step, digits(loss, 9));
+std::string validation_line(std::int64_t step, double loss,
+                            std::span<const std::pair<std::string, double>> more) {
+  std::string text = fmt::format(R"({{"step":{},"validation_loss":{})", step, digits(loss, 9));
+  for (const auto& [name, value] : more) text += fmt::format(R"(,"{}":{})", name, digits(value, 9));
+  return text + "}";
 }
 
 MetricsWriter::MetricsWriter(const std::filesystem::path& path, std::int64_t resumed_step)
@@ -135,9 +138,10 @@ void MetricsWriter::write(const StepMetrics& metrics) {
   file_.write(metrics_line(metrics) + '\n');
 }
 
-void MetricsWriter::write_validation(std::int64_t step, double loss) {
+void MetricsWriter::write_validation(std::int64_t step, double loss,
+                                     std::span<const std::pair<std::string, double>> more) {
   if (has_validation(step)) return;
-  file_.write(validation_line(step, loss) + '\n');
+  file_.write(validation_line(step, loss, more) + '\n');
   validated_ = step;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,7 +39,9 @@ struct StepMetrics {
 /// Returns {"step":1,"loss":5.54517744,…} without a newline. loss and grad_norm have 9 significant digits. A
 /// non-finite value becomes null, since JSON cannot represent it.
 std::string metrics_line(const StepMetrics& metrics);
-std::string validation_line(std::int64_t step, double loss);
+/// Returns {"step":100,"validation_loss":1.5,…}, also with null as the loss, and the numbers of `more`.
+std::string validation_line(std::int64_t step, double loss,
+                            std::span<const std::pair<std::string, double>> more = {});
 
 /// Opens a file of lines with a "step" to append: keeps those up to `step`, or none for 0, and removes a last
 /// line that a crash truncated. Throws FileError if a kept line has no step, or if the file cannot be
@@ -59,7 +62,8 @@ class MetricsWriter {
   /// Both functions throw ResourceError if the disk is full.
   void write(const StepMetrics& metrics);
   /// Writes nothing if the file already has this step's validation.
-  void write_validation(std::int64_t step, double loss);
+  void write_validation(std::int64_t step, double loss,
+                        std::span<const std::pair<std::string, double>> more = {});
   /// Returns true if the last validation in the file is of `step`.
   bool has_validation(std::int64_t step) const { return validated_ == step; }
 

@@ -228,8 +228,8 @@ void TensorBoardWriter::write_histograms(std::int64_t step, std::span<const Tagg
   if (!histograms.empty()) file_.write(tf_record(histogram_event(now(), step, histograms)));
 }
 
-void TensorBoardWriter::write_validation(std::int64_t step, double loss) {
-  const std::pair<std::string_view, double> scalar{"validation_loss", loss};
+void TensorBoardWriter::write_scalar(std::int64_t step, std::string_view name, double value) {
+  const std::pair<std::string_view, double> scalar{name, value};
   file_.write(tf_record(scalar_event(now(), step, std::span(&scalar, 1))));
 }
 

@@ -48,7 +48,7 @@ class TensorBoardWriter {
   /// Writes histograms of one step.
   void write_histograms(std::int64_t step, std::span<const TaggedDistribution> histograms);
   /// Writes validation_loss.
-  void write_validation(std::int64_t step, double loss);
+  void write_scalar(std::int64_t step, std::string_view name, double value);
   const std::filesystem::path& path() const { return file_.path(); }
 
  private:

@@ -26,6 +26,11 @@ class Decoder {
   /// cache holds the first `cached` tokens of the prompt, which are not fed.
   void open(std::size_t slot, std::span<const std::int32_t> prompt, std::int64_t sequence,
             std::int64_t cached = 0);
+  /// Returns the number of tokens of the sequence in `slot` whose keys and values the cache holds.
+  std::int64_t fed(std::size_t slot) const { return slots_[slot].position; }
+  /// Copies the keys and values of the first `tokens` positions of slot `from`, which fed() them, to slot
+  /// `to`.
+  void share(std::size_t from, std::size_t to, std::int64_t tokens);
   /// Appends one token to the sequence in `slot`, whose earlier tokens must all have been fed.
   void append(std::size_t slot, std::int32_t id);
 
@@ -50,6 +55,7 @@ class Decoder {
   runtime::Session& session_;
   std::int64_t capacity_ = 0;
   std::int64_t vocabulary_ = 0;
+  std::vector<plan::BufferId> caches_;  // [slots, capacity, width]
   std::vector<Slot> slots_;
   std::vector<std::size_t> asked_;
   std::vector<Row> rows_;  // one for each asked token

@@ -78,13 +78,14 @@ std::optional<RunStopped> replay_with(const Cure& cure, const Replay& replay, co
   try {
     std::optional<io::StateReader> state;
     if (!replay.state.empty() && !starts_over(cure)) state.emplace(replay.state);
-    train::Trainer trainer(replayed(replay.config, cure), replay.source, replay.data, replay.device,
+    train::Trainer trainer(replayed(replay.config, cure), replay.source, replay.task.again(), replay.device,
                            state ? state->header().step : 0);
     if (state) restore(trainer, *state, replay.state);
     run_steps(trainer, replay, stop);
     if (replay.validates) {
-      const std::optional<double> loss = trainer.validate(stop);
-      if (loss && !std::isfinite(*loss)) return RunStopped("the loss on held-out rows is not finite");
+      const std::optional<train::Validation> held_out = trainer.validate(stop);
+      if (held_out && held_out->loss && !std::isfinite(*held_out->loss))
+        return RunStopped("the loss on held-out rows is not finite");
     }
     return std::nullopt;
   } catch (const RunStopped& e) {
@@ -143,8 +144,10 @@ config::RunConfig with_cure(const config::RunConfig& config, const Cure& cure,
 
 Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop) {
   Tried result;
-  const bool repeats = replay.data.training_rows() > 0;  // rows from a callback may come only once
-  const bool fits = 2 * (replay.used_bytes + replay.data.bytes()) <= runtime::machine_memory_bytes();
+  const bool repeats = replay.task.again() != nullptr;
+  const text::Dataset* data = replay.task.dataset();
+  const std::size_t data_bytes = data == nullptr ? 0 : data->bytes();
+  const bool fits = 2 * (replay.used_bytes + data_bytes) <= runtime::machine_memory_bytes();
   std::vector<Cure> untried;
   const auto tell_untried = [&](Cure cure) {
     if (cure.effect.empty() || starts_over(cure))

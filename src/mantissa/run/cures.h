@@ -10,7 +10,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/run_config.h"
-#include "mantissa/text/dataset.h"
+#include "mantissa/train/task.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/weights/model_files.h"
 
@@ -20,7 +20,7 @@ namespace mantissa::run {
 struct Replay {
   const config::RunConfig& config;
   const weights::ModelSource& source;
-  const text::Dataset& data;
+  const train::Task& task;
   const runtime::Device& device;
   std::filesystem::path state;  // a state directory; empty: the start of the run
   std::int64_t stopped = 1;     // the step that failed
@@ -44,8 +44,8 @@ struct Tried {
 /// dynamic loss scale may skip a few steps first. A rule is joined by the rules that cure the next stops, up
 /// to three, and then applied to the whole model. If nothing works, 32-true is tried. Cures that hide the
 /// problem, which their stated effect tells, are passed on as they are. So are all cures, as not tried, if a
-/// replay would need more memory than the machine has, if the data comes from a callback, if a replay from
-/// the beginning would be long, or when `stop` requests an end.
+/// replay would need more memory than the machine has, if the task cannot be repeated, if a replay from the
+/// beginning would be long, or when `stop` requests an end.
 Tried tried(const std::vector<Cure>& cures, const Replay& replay, const std::stop_token& stop);
 
 /// Returns the arguments of cures that failed, separated by commas.

@@ -104,6 +104,22 @@ void read_memory(const Saved& from, const train::Trainer::NamedMemory& m) {
     convert_part(from, m, *info, first, std::min(kPart, count - first));
 }
 
+constexpr std::string_view kTaskPrefix = "task.";  // of the tensors and counters of a task
+
+void restore_task(train::Task& task, const io::StateReader& state) {
+  train::TaskState saved;
+  for (const io::TensorInfo& info : state.tensors().tensors()) {
+    if (!info.name.starts_with(kTaskPrefix)) continue;
+    train::TaskState::Tensor tensor{info.dtype, info.shape, std::vector<std::byte>(info.end - info.begin)};
+    state.tensors().read(info.name, tensor.bytes);
+    saved.tensors.emplace(info.name.substr(kTaskPrefix.size()), std::move(tensor));
+  }
+  for (const auto& [name, value] : state.header().rng) {
+    if (name.starts_with(kTaskPrefix)) saved.counters.emplace(name.substr(kTaskPrefix.size()), value);
+  }
+  task.restore(state.header().step, saved);
+}
+
 /// Returns the number of sequences of the first `steps` steps.
 std::int64_t sequences_until(const config::RunConfig& config, std::int64_t steps) {
   std::int64_t sequences = 0;
@@ -165,6 +181,7 @@ void restore(train::Trainer& trainer, const io::StateReader& state, const std::f
                    .forward_overflows = same ? header.forward_overflows : 0,
                    .stage_applied = header.stage_applied},
                   header.scaler);
+  restore_task(trainer.task(), state);
 }
 
 void save(train::Trainer& trainer, const std::filesystem::path& out, double loss,
@@ -202,6 +219,10 @@ void save(train::Trainer& trainer, const std::filesystem::path& out, double loss
       };
     }
   }
+  const train::TaskState task = trainer.task().save();
+  for (const auto& [name, value] : task.counters) header.rng.emplace(std::string(kTaskPrefix) + name, value);
+  for (const auto& [name, tensor] : task.tensors)
+    tensors.push_back({std::string(kTaskPrefix) + name, tensor.dtype, tensor.shape, tensor.bytes, {}});
   io::write_state(out, header, tensors, static_cast<int>(config.checkpoint.keep));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "mantissa/config/stages.h"
 
@@ -88,9 +89,16 @@ void Journal::write_line(const train::StepReport& r) {
   board_->write_histograms(m.step, histograms_of(r.health));
 }
 
-void Journal::write_validation(std::int64_t step, double loss) {
-  metrics_.write_validation(step, loss);
-  if (board_ && std::isfinite(loss)) board_->write_validation(step, loss);
+void Journal::write_validation(std::int64_t step, const train::Validation& validation) {
+  const double loss = validation.loss.value_or(std::numeric_limits<double>::quiet_NaN());
+  std::vector<std::pair<std::string, double>> more;
+  for (const objective::Metric& m : validation.metrics) more.emplace_back("validation_" + m.name, m.value);
+  metrics_.write_validation(step, loss, more);
+  if (!board_) return;
+  more.emplace_back("validation_loss", loss);
+  for (const auto& [name, value] : more) {
+    if (std::isfinite(value)) board_->write_scalar(step, name, value);
+  }
 }
 
 }  // namespace mantissa::run

@@ -22,8 +22,8 @@ class Journal {
   void write(const train::StepReport& step);
   /// Writes the newest steps that were kept, to show how a run came to its end.
   void write_kept();
-  /// Writes the loss on held-out rows. A non-finite loss is written only to metrics.jsonl.
-  void write_validation(std::int64_t step, double loss);
+  /// Writes the measurements on held-out data. A non-finite number is written only to metrics.jsonl.
+  void write_validation(std::int64_t step, const train::Validation& validation);
   /// Returns true if the last validation in the file is of `step`.
   bool has_validation(std::int64_t step) const { return metrics_.has_validation(step); }
 

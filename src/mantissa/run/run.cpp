@@ -51,7 +51,7 @@ report::RunSummary summary_of(const Result& r) {
   report::RunSummary s;
   s.steps = r.steps;
   s.final_loss = r.final_loss;
-  s.validation_loss = r.validation_loss;
+  if (r.validation) s.validation_loss = r.validation->loss;
   s.tokens = r.tokens;
   s.seconds = r.seconds;
   s.predicted_peak_bytes = static_cast<std::int64_t>(r.predicted_peak_bytes);
@@ -254,7 +254,7 @@ class Run {
   [[noreturn]] void throw_tried(const RunStopped& e, const std::filesystem::path& state, std::int64_t step,
                                 bool validates) const {
     Tried after = tried(e.cures(),
-                        {config_, trainer_.source(), trainer_.data(), trainer_.device(), state, step,
+                        {config_, trainer_.source(), trainer_.task(), trainer_.device(), state, step,
                          validates, trainer_.memory().peak()},
                         stop_);
     const bool none = !after.failed.empty() && std::ranges::none_of(after.cures, &Cure::tested);
@@ -289,28 +289,28 @@ class Run {
 
   /// Validates. A non-finite loss on held-out rows stops the run after saving its state. A resumed run does
   /// not validate that step again.
-  std::optional<double> validated(Journal& journal) {
+  std::optional<train::Validation> validated(Journal& journal) {
     try {
       return trainer_.validate(stop_);
     } catch (const RunStopped& e) {
-      journal.write_validation(trainer_.step(), std::numeric_limits<double>::quiet_NaN());
+      journal.write_validation(trainer_.step(), {});
       if (saved_ != trainer_.step()) save_state();
       const bool at_end = trainer_.step() == config_.run.steps;  // a run resumed earlier does not validate it
       throw_tried(e, io::find_states(out_).back().path, trainer_.step() + 1, at_end);
     }
   }
 
-  std::optional<double> validate(Journal& journal) {
-    const std::optional<double> loss = validated(journal);
-    if (!loss) return loss;
-    journal.write_validation(trainer_.step(), *loss);
-    if (events_.on_validation) events_.on_validation(trainer_.step(), *loss);
-    return loss;
+  std::optional<train::Validation> validate(Journal& journal) {
+    std::optional<train::Validation> validation = validated(journal);
+    if (!validation) return validation;
+    journal.write_validation(trainer_.step(), *validation);
+    if (events_.on_validation) events_.on_validation(trainer_.step(), *validation);
+    return validation;
   }
 
   /// Completes a run. Leaves result.model empty if a stop came before writing the model.
   void finish(Result& result, Journal& journal) {
-    result.validation_loss = validate(journal);
+    result.validation = validate(journal);
     if (stop_.stop_requested()) return;
     if (saved_ != trainer_.step()) save_state();
     if (!std::isfinite(last_loss_) && config_.run.on_nonfinite != "continue") stop_at_last_loss();
@@ -374,7 +374,7 @@ class Run {
 Result train(Start start, const Events& events, const runtime::Device& device, std::stop_token stop) {
   check_place(start.directory.out, start.source);
   const std::optional<io::FoundState> state = choose_state(start.directory);
-  train::Trainer trainer(start.config, std::move(start.source), std::move(start.data), device,
+  train::Trainer trainer(start.config, std::move(start.source), std::move(start.task), device,
                          state ? state->step : 0);
   check_plans(trainer);
   io::make_directories(start.directory.out);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
@@ -15,7 +16,7 @@
 #include "mantissa/config/run_config.h"
 #include "mantissa/explain/explained.h"
 #include "mantissa/run/directory.h"
-#include "mantissa/text/dataset.h"
+#include "mantissa/train/task.h"
 #include "mantissa/train/trainer.h"
 #include "mantissa/weights/model_files.h"
 
@@ -25,7 +26,7 @@ namespace mantissa::run {
 struct Events {
   std::function<void(const explain::Explained& plan)> on_plan;
   std::function<void(const train::StepReport& step, double seconds_left)> on_step;
-  std::function<void(std::int64_t step, double loss)> on_validation;
+  std::function<void(std::int64_t step, const train::Validation& validation)> on_validation;
   std::function<void(std::int64_t step, const std::filesystem::path& state)> on_state;
   std::function<void(const std::string& text)> on_note;
   std::function<void(const Warning& warning)> on_warning;
@@ -36,7 +37,7 @@ struct Result {
   std::int64_t steps_here = 0;  // run by this call
   double first_loss = 0;        // of the first step of this call
   double final_loss = 0;
-  std::optional<double> validation_loss;
+  std::optional<train::Validation> validation;
   std::int64_t tokens = 0;       // since the start of the run
   std::int64_t tokens_here = 0;  // predicted by this call
   double seconds = 0;            // of this call
@@ -57,7 +58,7 @@ struct Start {
   const config::RunConfig& config;
   config::Told told;
   weights::ModelSource source;
-  text::Dataset data;
+  std::unique_ptr<train::Task> task;
   DirectoryOptions directory;
   bool return_weights = false;
   // written next to the model's weights, such as the tokenizer's: name and contents

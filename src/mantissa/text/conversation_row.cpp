@@ -91,11 +91,10 @@ void append(Json& messages, Json more) {
   for (Json& m : more) messages.push_back(std::move(m));
 }
 
-/// A row of a prompt and a completion, each a text or a list of messages.
-ConversationRow read_pair(const Json& row, const Found& prompt, const Found& completion,
-                          const std::string& where) {
+/// Returns the messages of a prompt, which is a text or a list of messages, and its text, if it is one.
+ConversationRow read_question(const Json& row, const Found& prompt, const std::string& where) {
   ConversationRow out;
-  std::string system, question, answer;
+  std::string system, question;
   if (const auto found = row.find("system"); found != row.end() && !found->is_null()) {
     if (!found->is_string()) wrong(where, "system", *found, "a string");
     system = found->get<std::string>();
@@ -110,21 +109,29 @@ ConversationRow read_pair(const Json& row, const Found& prompt, const Found& com
       if (!input->get<std::string>().empty()) question += "\n\n" + input->get<std::string>();
     }
     out.messages.push_back(message("user", question));
+    out.texts.emplace(system.empty() ? question : system + "\n\n" + question, "");
   } else if (prompt.value->is_array()) {
     append(out.messages, read_messages(*prompt.value, prompt.name, where));
   } else {
     wrong(where, prompt.name, *prompt.value, "a string, or an array of messages");
   }
+  return out;
+}
+
+/// A row of a prompt and a completion, each a text or a list of messages.
+ConversationRow read_pair(const Json& row, const Found& prompt, const Found& completion,
+                          const std::string& where) {
+  ConversationRow out = read_question(row, prompt, where);
   if (completion.value->is_string()) {
-    answer = completion.value->get<std::string>();
+    const auto answer = completion.value->get<std::string>();
     out.messages.push_back(message("assistant", answer));
+    if (out.texts) out.texts->second = answer;
   } else if (completion.value->is_array()) {
     append(out.messages, read_messages(*completion.value, completion.name, where));
+    out.texts.reset();
   } else {
     wrong(where, completion.name, *completion.value, "a string, or an array of messages");
   }
-  if (prompt.value->is_string() && completion.value->is_string())
-    out.texts.emplace(system.empty() ? question : system + "\n\n" + question, answer);
   return out;
 }
 
@@ -173,6 +180,13 @@ std::vector<std::string> names_of(const Json& row) {
   return names;
 }
 
+void read_tools(const Json& row, const std::string& where, ConversationRow& out) {
+  const auto tools = row.find("tools");
+  if (tools == row.end() || tools->is_null()) return;
+  if (!tools->is_array()) wrong(where, "tools", *tools, "an array");
+  if (!tools->empty()) out.tools = *tools;
+}
+
 }  // namespace
 
 bool is_conversation(const Json& row) {
@@ -204,10 +218,39 @@ ConversationRow read_conversation(const Json& row, const std::string& where) {
     }
     out = read_pair(row, prompt, completion, where);
   }
-  if (const auto tools = row.find("tools"); tools != row.end() && !tools->is_null()) {
-    if (!tools->is_array()) wrong(where, "tools", *tools, "an array");
-    if (!tools->empty()) out.tools = *tools;
+  read_tools(row, where, out);
+  return out;
+}
+
+ConversationRow without_answer(ConversationRow row) {
+  row.messages.erase(row.messages.size() - 1);
+  if (row.texts) row.texts->second.clear();
+  return row;
+}
+
+ConversationRow read_prompt(const Json& row, const std::string& where) {
+  ConversationRow out;
+  const Found list = first_of(row, kConversation), prompt = first_of(row, kPrompt);
+  if (list) {
+    out.messages = read_messages(*list.value, list.name, where);
+  } else if (!first_of(row, kCompletion) && is_logic_rl(row)) {
+    out = without_answer(read_logic_rl(row, where));
+  } else if (prompt) {
+    out = read_question(row, prompt, where);
+  } else {
+    throw FileError(fmt::format("{}: no prompt; a row has \"messages\", or one of {}. Its fields: {}", where,
+                                fmt::join(kPrompt, ", "), fmt::join(names_of(row), ", ")));
   }
+  if (out.messages.back()["role"] == "assistant") {
+    throw FileError(fmt::format(
+        "{}: the last of \"{}\" is an answer; a prompt ends with a user's message. Fix: move the answer to a "
+        "field \"answer\"",
+        where,
+        list     ? list.name
+        : prompt ? prompt.name
+                 : "quiz"));
+  }
+  read_tools(row, where, out);
   return out;
 }
 

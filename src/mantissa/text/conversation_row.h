@@ -32,6 +32,14 @@ struct ConversationRow {
 /// field is missing or has the wrong type.
 ConversationRow read_conversation(const nlohmann::ordered_json& row, const std::string& where);
 
+/// Reads the prompt of a row for online objectives: `messages` that end with the user's turn, or `prompt` (a
+/// text or such messages), and rows of Logic-RL. An answer in another field is not read: `messages` end
+/// before it, and the second of `texts` is empty. Throws FileError as above.
+ConversationRow read_prompt(const nlohmann::ordered_json& row, const std::string& where);
+
+/// Returns the row as a prompt: without its last message, and with an empty second text.
+ConversationRow without_answer(ConversationRow row);
+
 /// Returns true if the row has one of the forms of read_conversation(), and no document in `text`.
 bool is_conversation(const nlohmann::ordered_json& row);
 

@@ -13,12 +13,6 @@ namespace mantissa::text {
 namespace {
 
 // Number of held-out sequences: `share` of them rounded down, at least one unless `share` is 0.
-std::int64_t held_out_sequences(std::int64_t sequences, double share) {
-  if (share == 0) return 0;
-  return std::max<std::int64_t>(
-      1, static_cast<std::int64_t>(std::floor(share * static_cast<double>(sequences))));
-}
-
 void check_weight(const StepData& data, const std::string& name, const std::string& what) {
   if (!data.weighted() || data.total_weight() > 0) return;
   throw ConfigError(fmt::format(
@@ -26,6 +20,11 @@ void check_weight(const StepData& data, const std::string& name, const std::stri
 }
 
 }  // namespace
+
+std::int64_t held_out_rows(std::int64_t rows, double share) {
+  if (share == 0) return 0;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(std::floor(share * static_cast<double>(rows))));
+}
 
 Dataset::Dataset(std::vector<std::int32_t> ids, const Options& options, std::string name)
     : Dataset(std::vector<Part>{{sequences(Corpus(std::move(ids)), options.sequence_length)}}, options,
@@ -67,7 +66,7 @@ void Dataset::split() {
   for (Source& source : sources_) {
     const std::int64_t rows = source.rows->rows();
     source.origin = origin;
-    source.held_out = held_out_sequences(rows, options_.validation);
+    source.held_out = held_out_rows(rows, options_.validation);
     source.train = rows - source.held_out;
     if (source.train < 1) {
       const bool validation = source.held_out > 0;

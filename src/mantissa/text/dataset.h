@@ -15,6 +15,9 @@
 
 namespace mantissa::text {
 
+/// Returns the number of `rows` that a share holds out: at least one if it is above 0.
+std::int64_t held_out_rows(std::int64_t rows, double share);
+
 /// Sequence j of a stream is ids [j·T, j·T + T] with T = sequence_length, so neighbours share one id. The
 /// last sequences are held out if validation is requested. Each step uses the next `global_batch_size`
 /// training sequences and wraps at the end, also within a batch. With `shuffle` each epoch is a permutation

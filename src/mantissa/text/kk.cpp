@@ -177,6 +177,11 @@ std::vector<KkPuzzle> generate(const KkOptions& options) {
   return puzzles;
 }
 
+KkPuzzle generate_one(const KkOptions& options, std::int64_t number) {
+  check(options);
+  return draw_puzzle(options, number);
+}
+
 std::string to_jsonl_row(const KkPuzzle& puzzle) {
   const std::size_t people = puzzle.names.size();
   std::vector<bool> solution;

@@ -53,6 +53,9 @@ struct KkOptions {
 /// Throws ConfigError for sizes outside 2 … 8, a negative count, or a depth outside 1 … 3.
 std::vector<KkPuzzle> generate(const KkOptions& options);
 
+/// Returns puzzle `number` of generate(), which `count` does not limit.
+KkPuzzle generate_one(const KkOptions& options, std::int64_t number);
+
 /// Returns one line of JSON with the fields of Logic-RL's rows (quiz, names, solution, solution_text,
 /// solution_text_format, cot_repeat_steps, statements, prompt, reward_model, difficulty), the prompt as plain
 /// `prompt_text`, and the whole document as `text`.

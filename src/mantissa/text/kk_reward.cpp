@@ -23,18 +23,19 @@ Points decode(std::string_view text) {
   return points;
 }
 
-/// Unicode's simple case folding, restricted to characters that fold to an ASCII letter.
-char32_t fold(char32_t c) {
+using Fold = char32_t (*)(char32_t);
+
+/// The lower case of a letter of a role, as Python's str.lower() gives it. Other characters whose lower case
+/// is an ASCII letter (U+0130) become two characters there, so they are not part of a role.
+char32_t lower(char32_t c) {
   if (c >= U'A' && c <= U'Z') return c - U'A' + U'a';
-  if (c == U'\u212a') return U'k';  // kelvin sign
-  if (c == U'\u017f') return U's';  // long s
-  return c;
+  return c == U'\u212a' ? U'k' : c;  // kelvin sign
 }
 
-bool starts_with(PointsView text, std::size_t at, PointsView word) {
+bool starts_with(PointsView text, std::size_t at, PointsView word, Fold fold) {
   if (text.size() - at < word.size()) return false;
   return std::equal(word.begin(), word.end(), text.begin() + static_cast<std::ptrdiff_t>(at),
-                    [](char32_t a, char32_t b) { return fold(a) == fold(b); });
+                    [&](char32_t a, char32_t b) { return fold(a) == fold(b); });
 }
 
 /// True if a word begins or ends at `at`.
@@ -55,7 +56,7 @@ std::optional<std::size_t> skip_spaces(PointsView text, std::size_t at) {
 std::optional<bool> role_at(PointsView text, std::size_t at) {
   for (const bool knight : {true, false}) {
     const PointsView role = knight ? kKnight : kKnave;
-    if (starts_with(text, at, role) && is_boundary(text, at) && is_boundary(text, at + role.size()))
+    if (starts_with(text, at, role, lower) && is_boundary(text, at) && is_boundary(text, at + role.size()))
       return knight;
   }
   return std::nullopt;
@@ -63,11 +64,11 @@ std::optional<bool> role_at(PointsView text, std::size_t at) {
 
 /// Returns the role in "NAME is a ROLE" at `at`, if any.
 std::optional<bool> claim_at(PointsView text, std::size_t at, PointsView name) {
-  if (!starts_with(text, at, name) || !is_boundary(text, at)) return std::nullopt;
+  if (!starts_with(text, at, name, caseless) || !is_boundary(text, at)) return std::nullopt;
   at += name.size();
   for (const PointsView word : {PointsView(U"is"), PointsView(U"a"), PointsView()}) {
     const std::optional<std::size_t> next = skip_spaces(text, at);
-    if (!next || !starts_with(text, *next, word)) return std::nullopt;
+    if (!next || !starts_with(text, *next, word, caseless)) return std::nullopt;
     at = *next + word.size();
   }
   return role_at(text, at);
@@ -82,18 +83,14 @@ std::optional<bool> claim(PointsView text, PointsView name) {
 
 /// Counts occurrences of the roles, inside words too.
 std::size_t count_roles(PointsView text) {
-  Points lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), fold);
+  Points folded(text);
+  std::transform(folded.begin(), folded.end(), folded.begin(), lower);
   std::size_t count = 0;
   for (const PointsView role : {kKnight, kKnave}) {
-    for (std::size_t at = lower.find(role); at != Points::npos; at = lower.find(role, at + role.size()))
+    for (std::size_t at = folded.find(role); at != Points::npos; at = folded.find(role, at + role.size()))
       ++count;
   }
   return count;
-}
-
-bool is_letter_of_a_name(char32_t c) {
-  return is_word(c) && c != U'_' && !(c >= U'0' && c <= U'9');
 }
 
 /// Returns the first all-letter word of `line` that a role follows, with that role.
@@ -103,7 +100,7 @@ std::optional<std::pair<Points, bool>> name_and_role(PointsView line) {
     std::size_t end = begin;
     while (end < line.size() && is_word(line[end])) ++end;
     const PointsView word = line.substr(begin, end - begin);
-    if (!std::all_of(word.begin(), word.end(), is_letter_of_a_name)) continue;
+    if (!std::all_of(word.begin(), word.end(), is_letter)) continue;
     for (std::size_t at = end; at < line.size(); ++at) {
       if (const std::optional<bool> role = role_at(line, at)) return std::pair(Points(word), *role);
     }

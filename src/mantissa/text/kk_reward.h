@@ -17,13 +17,13 @@ struct KkReward {
 ///
 /// The answer is the body of <answer>. The number of "knight" plus "knave" in it (any letter case, also
 /// inside words) must equal the number of names. The first "NAME is a (knight|knave)" of each name, in whole
-/// words and any letter case, gives its role. Names are the first words of the lines of
+/// words and any letter case, gives its role. Names are the first words, of letters only, of the lines of
 /// `solution_text_format` that a role follows; two lines with one name count once.
 ///
-/// Words and white space follow Python's regular expressions over text: a word consists of letters and
-/// numbers of any script and '_' (is_word), and any Unicode white space may separate words (is_space). Case
-/// folding applies only where it gives an ASCII letter; other letters match only themselves. Bytes that are
-/// not UTF-8 end a word.
+/// Words, white space and letter case follow Python's regular expressions over text: a word consists of
+/// letters and numbers of any script and '_' (is_word), any Unicode white space may separate words
+/// (is_space), and letters of any script match in either case (caseless). Bytes that are not UTF-8 end a
+/// word.
 KkReward kk_reward(std::string_view response, std::string_view solution_text_format);
 
 }  // namespace mantissa::text

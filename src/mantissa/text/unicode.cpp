@@ -1,5 +1,7 @@
 #include "mantissa/text/unicode.h"
 
+#include <utf8proc.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -77,6 +79,15 @@ bool is_word(char32_t c) {
       std::upper_bound(std::begin(kWordRanges), std::end(kWordRanges), c,
                        [](char32_t value, const Range& range) { return value < range.first; });
   return after != std::begin(kWordRanges) && c <= std::prev(after)->last;
+}
+
+bool is_letter(char32_t c) {
+  const utf8proc_category_t category = utf8proc_category(static_cast<utf8proc_int32_t>(c));
+  return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO;
+}
+
+char32_t caseless(char32_t c) {
+  return static_cast<char32_t>(utf8proc_tolower(utf8proc_toupper(static_cast<utf8proc_int32_t>(c))));
 }
 
 }  // namespace mantissa::text

@@ -1,4 +1,4 @@
-// UTF-8 decoding and the character classes that this library needs: white space and parts of words.
+// UTF-8 decoding and the character classes that this library needs: white space, letters, parts of words.
 #pragma once
 
 #include <cstddef>
@@ -22,5 +22,13 @@ bool is_space(char32_t c);
 
 /// True for parts of words: letters and numbers of any script (categories L and N, Unicode 14.0), and '_'.
 bool is_word(char32_t c);
+
+/// True for letters of any script (category L).
+bool is_letter(char32_t c);
+
+/// Returns a character that is the same for all cases of a letter: the lower case of its upper case, each of
+/// one character. So "I", "i", U+0130 and U+0131 are alike, and so are the three forms of sigma, as under
+/// re.IGNORECASE of Python.
+char32_t caseless(char32_t c);
 
 }  // namespace mantissa::text

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 #include "mantissa/base/error.h"
@@ -42,6 +43,19 @@ void check_drawn(const runtime::WeightSet& weights) {
   }
 }
 
+std::size_t largest_arena(std::span<const cost::Part> parts) {
+  std::size_t most = 0;
+  for (const cost::Part& part : parts) most = std::max(most, part.program->memory.arena());
+  return most;
+}
+
+/// Adds the memory of a task. Its programs use the arena of training, which may have to be larger for them.
+void add_task_memory(cost::MemoryForecast& forecast, const TaskMemory& task, std::size_t training_arena) {
+  forecast.frozen += task.weights;
+  forecast.work += task.arena - std::min(task.arena, training_arena);
+  forecast.data += task.data;
+}
+
 /// Throws if a weight that has no file is held in quantised blocks.
 void check_source(const plan::Program& program) {
   for (const plan::Slot& slot : program.slots) {
@@ -56,11 +70,11 @@ void check_source(const plan::Program& program) {
 
 }  // namespace
 
-Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
+Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
                  const runtime::Device& device, std::int64_t done)
     : config_(config),
       source_(std::move(source)),
-      data_(std::move(data)),
+      task_(std::move(task)),
       device_(device),
       parts_(cost::compile_parts(config_, source_.config, device)),
       part_(part_of(done)),
@@ -74,6 +88,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
   if (const std::optional<precision::ScalerOptions> scaler = config::scaler_options(config_))
     scaler_.emplace(*scaler);
   memory_ = cost::forecast_memory(parts_, 0);  // the data is already in memory
+  add_task_memory(memory_, task_->memory(), largest_arena(parts_));
   if (const std::size_t there = runtime::machine_memory_bytes(); memory_.peak() > there) {
     throw ResourceError(
         fmt::format("this run needs {:.1f} GB of memory, and the machine has {:.1f} GB; lower "
@@ -101,14 +116,19 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, t
 
 /// The weights of an adapter's base are read here, in the formats of this program.
 std::shared_ptr<runtime::WeightSet> Trainer::allocate_weights(std::vector<std::string>* notes) const {
-  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(program(), device_);
+  std::vector<const plan::Program*> programs = task_->begin_part(parts_[part_].first);
+  programs.insert(programs.begin(), &program());
+  if (source_.config.adapter == nullptr) return std::make_shared<runtime::WeightSet>(programs, device_);
   return std::make_shared<runtime::WeightSet>(
       weights::open_weights(program(), source_, device_, config_.run.seed, notes));
 }
 
 void Trainer::bind() {
   update_.reset();
-  session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_);
+  auto arena =
+      std::make_shared<runtime::Arena>(std::max(program().memory.arena(), task_->memory().arena), device_);
+  session_ = std::make_unique<runtime::Session>(parts_[part_].program, weights_, arena);
+  task_->bind(weights_, std::move(arena));
   update_ = std::make_unique<Update>(parts_[part_].numbers, *session_, kept_.data());
 }
 
@@ -145,7 +165,8 @@ void Trainer::enter(std::size_t part) {
   if (part == part_) return;
   update_.reset();
   watch_.reset();
-  session_.reset();  // releases its arena before more memory is allocated
+  session_.reset();
+  task_->bind(nullptr, nullptr);  // releases the arena before more memory is allocated
   part_ = part;
   std::shared_ptr<runtime::WeightSet> next = allocate_weights(nullptr);
   next->assign(*weights_);
@@ -185,16 +206,17 @@ objective::Outcome Trainer::run_rows(const text::StepData& data, objective::Pass
   const bool train = pass == objective::Pass::train;
   session_->set_stop(stop);
   weights_->scales().record(train);
-  objective_->begin({.total_weight = data.total_weight(), .loss_scale = scale()});
+  objective::Objective& objective = task_->objective();
+  objective.begin({.total_weight = data.total_weight(), .loss_scale = scale()});
   const std::int64_t micro = stage_config().batch.micro_batch_size, units = data.units();
   const std::int64_t shard = units / config_.batch.shards;
   for (std::int64_t unit = 0; unit < units && !stop.stop_requested(); unit += micro) {
     first_row_ = data.unit_row(unit);
     fill_batch(data, first_row_, data.unit_row(std::min(unit + micro, units)));
-    objective::run(*session_, {batch_, first_row_}, *objective_, pass, train && unit % shard > 0);
+    objective::run(*session_, {batch_, first_row_}, objective, pass, train && unit % shard > 0);
     if (train && (unit + micro) % shard == 0) finish_shard(unit / shard);
   }
-  return objective_->end();
+  return objective.end();
 }
 
 bool Trainer::measures_health(std::int64_t step) const {
@@ -217,7 +239,10 @@ std::optional<StepReport> Trainer::advance(const std::stop_token& stop) {
   enter(part_of(step_));
   r.step = step_ + 1;
   if (scaler_) r.loss_scale = scaler_->scale();
-  const text::StepData rows = data_.step(r.step, stage_config().batch.global_batch_size);
+  const std::optional<text::StepData> drawn =
+      task_->step(r.step, stage_config().batch.global_batch_size, stop);
+  if (!drawn) return std::nullopt;
+  const text::StepData& rows = *drawn;
   std::optional<runtime::HealthProbe> health;
   if (measures_health(r.step)) health.emplace(*session_, measures_distributions(r.step));
   watch_.reset();
@@ -284,19 +309,22 @@ StepReport Trainer::skip_batch() {
   return r;
 }
 
-std::optional<double> Trainer::validate(const std::stop_token& stop) {
-  const text::Dataset& data = data_.at_step(step_);
-  const std::int64_t rows = data.validation_rows();
-  if (rows == 0) return std::nullopt;
-  const text::StepData held_out = data.validation(0, rows);
+std::optional<Validation> Trainer::validate(const std::stop_token& stop) {
   enter(part_of(std::max<std::int64_t>(0, step_ - 1)));  // also if a run resumes at the end of a part
-  const double loss = run_rows(held_out, objective::Pass::evaluate, stop).loss;
-  if (stop.stop_requested()) return std::nullopt;
-  if (!std::isfinite(loss) && config_.run.on_nonfinite == "stop") {
-    stop_at_value(fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(loss)),
-                  find_overflow(held_out, false), false);
+  Validation result{{}, task_->measure(step_, stop)};
+  if (const std::optional<text::StepData> held_out = task_->held_out(step_)) {
+    objective::Outcome outcome = run_rows(*held_out, objective::Pass::evaluate, stop);
+    if (stop.stop_requested()) return std::nullopt;
+    result.loss = outcome.loss;
+    if (!std::isfinite(outcome.loss) && config_.run.on_nonfinite == "stop") {
+      stop_at_value(
+          fmt::format("step {}: the loss on held-out rows is {}", step_, runtime::unsigned_nan(outcome.loss)),
+          find_overflow(*held_out, false), false);
+    }
+    std::ranges::move(outcome.metrics, std::back_inserter(result.metrics));
   }
-  return loss;
+  if (stop.stop_requested() || (!result.loss && result.metrics.empty())) return std::nullopt;
+  return result;
 }
 
 void Trainer::NamedMemory::read(std::size_t offset, std::span<std::byte> out) const {

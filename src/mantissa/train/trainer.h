@@ -23,6 +23,7 @@
 #include "mantissa/runtime/nonfinite.h"
 #include "mantissa/runtime/session.h"
 #include "mantissa/text/dataset.h"
+#include "mantissa/train/task.h"
 #include "mantissa/train/update.h"
 #include "mantissa/weights/model_files.h"
 
@@ -64,24 +65,34 @@ struct StepReport {
   std::vector<runtime::ParameterHealth> health{};  // of every log.health_interval-th step that was applied
 };
 
+/// The measurements on held-out data.
+struct Validation {
+  std::optional<double> loss;
+  std::vector<objective::Metric> metrics;
+};
+
 /// Holds the weights, moments and counters of a run.
 class Trainer {
  public:
-  /// Compiles the plans, allocates memory, and reads or initialises the weights. `data` holds the training
+  /// Compiles the plans, allocates memory, and reads or initialises the weights. `task` has the training
   /// rows. `done` is the number of steps in the state that will be restored, or 0. Throws ConfigError if a
   /// rule of the policy matches nothing.
-  Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
+  Trainer(const config::RunConfig& config, weights::ModelSource source, std::unique_ptr<Task> task,
           const runtime::Device& device, std::int64_t done = 0);
+  /// Trains on the rows of `data`.
+  Trainer(const config::RunConfig& config, weights::ModelSource source, text::Dataset data,
+          const runtime::Device& device, std::int64_t done = 0)
+      : Trainer(config, std::move(source), corpus_task(std::move(data)), device, done) {}
 
   /// Runs attempt step() + 1 and counts it. If a gradient is not finite, a loss scaler skips the step and
   /// lowers its scale. Without a scaler, or at its minimum scale, throws RunStopped with the first non-finite
   /// value of the plan and the data rows. Throws RunStopped also if the update would take a weight beyond its
   /// format. After an exception, and after a stop, which returns no report, nothing is counted or changed.
   std::optional<StepReport> advance(const std::stop_token& stop = {});
-  /// Returns the mean loss over the held-out rows, or null if there are none. If it is not finite, throws
-  /// RunStopped with the first such value of the plan and the data rows, unless run.on_nonfinite says
-  /// otherwise.
-  std::optional<double> validate(const std::stop_token& stop = {});
+  /// Returns the mean loss over the held-out rows and the task's other measurements, or null if there are
+  /// none. If the loss is not finite, throws RunStopped with the first such value of the plan and the data
+  /// rows, unless run.on_nonfinite says otherwise.
+  std::optional<Validation> validate(const std::stop_token& stop = {});
 
   /// Returns the executor that advance() will use, for observers. Valid until the step is complete.
   runtime::Executor& next_executor();
@@ -127,7 +138,8 @@ class Trainer {
   const plan::Program& program() const { return *parts_[part_].program; }
   const cost::MemoryForecast& memory() const { return memory_; }
   const cost::Machine& machine() const { return machine_; }
-  const text::Dataset& data() const { return data_; }
+  Task& task() { return *task_; }
+  const Task& task() const { return *task_; }
   runtime::WeightSet& weights() { return *weights_; }
   const std::vector<std::string>& notes() const { return notes_; }
   /// Returns the hash of the frozen weights in quantised blocks, which states do not contain
@@ -205,7 +217,7 @@ class Trainer {
 
   config::RunConfig config_;
   weights::ModelSource source_;
-  text::Dataset data_;
+  std::unique_ptr<Task> task_;
   std::vector<Stage> stages_;
   const runtime::Device& device_;
   std::vector<cost::Part> parts_;
@@ -214,7 +226,6 @@ class Trainer {
   cost::Machine machine_;
   std::shared_ptr<runtime::WeightSet> weights_;
   std::unique_ptr<runtime::Session> session_;
-  std::unique_ptr<objective::Objective> objective_ = objective::pretraining();
   Storage kept_;  // optimizer state, the same in all parts
   std::unique_ptr<Update> update_;
   runtime::Batch batch_;

@@ -75,7 +75,7 @@ Overflow Trainer::find_overflow(const text::StepData& rows, bool train) {
   overflow.rows = fmt::format(
       "{} {}{} of {}", origins.size() == 1 ? "row" : "rows",
       fmt::join(origins.begin(), origins.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
-      shown < origins.size() ? fmt::format(" and {} more", origins.size() - shown) : "", data_.name());
+      shown < origins.size() ? fmt::format(" and {} more", origins.size() - shown) : "", task_->name());
   return overflow;
 }
 

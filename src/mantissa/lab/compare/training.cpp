@@ -113,7 +113,8 @@ class ComparisonTraining {
         health.see(*r);
         tell(result.name, *r, steps);
       }
-      result.validation_loss = trainer.validate(stop_);
+      if (const std::optional<train::Validation> v = trainer.validate(stop_))
+        result.validation_loss = v->loss;
     } catch (const RunStopped& e) {
       result.stopped = e.message();
       result.stopped_at = std::min(trainer.step() + 1, steps);

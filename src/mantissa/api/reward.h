@@ -1,0 +1,33 @@
+// The rewards of responses by a rule.
+#pragma once
+
+#include <filesystem>
+#include <stop_token>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace mantissa::api {
+
+struct Reward {
+  double total = 0;
+  std::vector<std::pair<std::string, double>> parts;
+};
+
+struct RewardOptions {
+  double timeout = 600;  // seconds that a program may take for 256 responses
+};
+
+struct Rewards {
+  std::vector<Reward> all;   // in the order of the file
+  bool interrupted = false;  // by a stop: `all` is empty
+};
+
+/// Scores the `response` of each row of a file of JSON lines. `rule` is a value of rl.reward: "kk", "exact",
+/// "regex:PATTERN" or "program:COMMAND" (docs/post-training.md, "Rewards"). Under "kk" a response contains
+/// "Assistant:" or the chat marker. Throws ConfigError for an unknown rule, FileError with file and line, and
+/// RunStopped if the program fails.
+Rewards score_responses(const std::string& rule, const std::filesystem::path& file,
+                        const RewardOptions& options = {}, const std::stop_token& stop = {});
+
+}  // namespace mantissa::api
