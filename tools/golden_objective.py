@@ -350,7 +350,7 @@ def write_golden(folder, seed):
                 x.setdefault("ref_log_probs", x["old_log_probs"] - 0.25)
             tensors = x | {f"expected.{k}": v for k, v in expected(name, x, settings).items()}
             save_file(apart(tensors), folder / f"{name}-{i}.safetensors",
-                      {"objective": name, "overrides": json.dumps(overrides(name, settings))})
+                      {"case": json.dumps({"objective": name, "overrides": overrides(name, settings)})})
     print(f"wrote {folder}")
 
 

@@ -30,10 +30,11 @@ class ObjectiveReplayTest : public test::TemporaryFolder {
   void compare(const fs::path& path) {
     SCOPED_TRACE(path.filename().string());
     const io::SafetensorsReader golden(path);
-    ObjectiveRequest request{
-        .name = golden.metadata().at("objective"), .in = path, .out = folder / "out.safetensors"};
-    for (const auto& text : nlohmann::json::parse(golden.metadata().at("overrides")))
-      request.overrides.push_back(text.get<std::string>());
+    const auto golden_case = nlohmann::json::parse(golden.metadata().at("case"));
+    const ObjectiveRequest request{.name = golden_case["objective"],
+                                   .in = path,
+                                   .out = folder / "out.safetensors",
+                                   .overrides = golden_case["overrides"].get<std::vector<std::string>>()};
     replay_objective(request);
     const io::SafetensorsReader got(request.out);
     std::size_t expected = 0;

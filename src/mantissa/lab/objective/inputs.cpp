@@ -117,7 +117,7 @@ void Inputs::check_shape(const io::TensorInfo& tensor, const Shape& shape) const
 }
 
 std::vector<double> Inputs::numbers(std::string_view name, const Shape& shape, std::string_view why,
-                                    std::vector<Cure> cures) const {
+                                    const std::vector<Cure>& cures) const {
   const io::TensorInfo& tensor = find(name, why, cures);
   if (!io::is_readable_float(tensor.dtype)) {
     throw DtypeError(

@@ -39,7 +39,7 @@ class Inputs {
 
   /// Returns a tensor. `why` and `cures` are told if it is missing: "for rl.kl = k3".
   std::vector<double> numbers(std::string_view name, const Shape& shape, std::string_view why = {},
-                              std::vector<Cure> cures = {}) const;
+                              const std::vector<Cure>& cures = {}) const;
   /// Returns an I32 or I64 tensor.
   std::vector<std::int64_t> integers(std::string_view name, const Shape& shape,
                                      std::string_view why = {}) const;

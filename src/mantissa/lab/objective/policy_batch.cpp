@@ -17,8 +17,8 @@ class Reader {
  public:
   Reader(const Inputs& inputs, PolicyBatch& batch) : inputs_(inputs), batch_(batch) {}
   std::vector<double> read(std::string_view name, std::string_view why = {},
-                           std::vector<Cure> cures = {}) const {
-    std::vector<double> values = inputs_.numbers(name, batch_.shape, why, std::move(cures));
+                           const std::vector<Cure>& cures = {}) const {
+    std::vector<double> values = inputs_.numbers(name, batch_.shape, why, cures);
     inputs_.check_finite(name, values, batch_.mask);
     return values;
   }
