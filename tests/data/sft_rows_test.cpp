@@ -151,7 +151,8 @@ TEST_F(Rules, WithoutATemplateTheCompletionAndTheSeparatorAreTrained) {
   const auto row = add({{"prompt", "two and two is"}, {"completion", " four"}});
   EXPECT_EQ(whole(row), std::string("two and two is four") + '\0');
   EXPECT_EQ(trained(row), std::string(" four") + '\0');
-  EXPECT_TRUE(has(error_of<FileError>([&] { add(talk(kTwoTurns)); }), "f.jsonl:3: data.template = \"none\""));
+  EXPECT_TRUE(has(error_of<FileError>([&] { add(talk(kTwoTurns)); }),
+                  "f.jsonl:3: the row has messages, which need a chat template"));
 }
 
 TEST_F(Rules, ARowWithoutAnAnswerIsSkippedAndCounted) {

@@ -218,7 +218,8 @@ const std::vector<Option>& option_rows() {
        "train, rl, eval, explain, audit, compare, data inspect"},
       {"--set", list, "KEY=VALUE", "", "set a key of [rl], or of [dpo] for dpo; repeatable", "objective"},
       {"--target", each, "HARDWARE", "",
-       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable", "train, explain"},
+       "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable",
+       "train, rl, explain"},
       // machine and output
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit", kHardware},
       {"--threads", one, "N", "0", "number of threads, 0 for all cores; changes no bit",

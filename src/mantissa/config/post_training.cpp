@@ -282,6 +282,10 @@ void override_section(RunConfig& config, std::string_view command, std::string_v
   check_clip(config.rl, entries);
 }
 
+std::int64_t rows_per_unit(const RunConfig& config) {
+  return config.train.objective == "dpo" || config.train.objective == "reward" ? 2 : 1;
+}
+
 std::int64_t steps_per_rollout(const RlSection& rl) {
   return rl.epochs * rl.minibatches;
 }

@@ -30,6 +30,10 @@ void settle_post_training(RunConfig& config, const Entries& entries);
 void override_section(RunConfig& config, std::string_view command, std::string_view section,
                       std::span<const std::string> overrides);
 
+/// Returns the rows of a unit of the batch, which batch sizes count: 2 under objectives on pairs, else 1.
+/// Packs have the places of one row.
+std::int64_t rows_per_unit(const RunConfig& config);
+
 /// Returns the number of optimizer steps that share the samples of one rollout.
 std::int64_t steps_per_rollout(const RlSection& rl);
 

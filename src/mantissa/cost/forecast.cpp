@@ -8,6 +8,7 @@
 #include "mantissa/base/words.h"
 #include "mantissa/comm/shard_sum.h"
 #include "mantissa/config/adapter.h"
+#include "mantissa/config/post_training.h"
 #include "mantissa/config/stages.h"
 #include "mantissa/model/graphs.h"
 #include "mantissa/objective/objective.h"
@@ -27,14 +28,20 @@ model::Extras extras_of(const config::RunConfig& config) {
           config.rl.algorithm == "ppo"};
 }
 
-/// Returns the graph of `config` for micro-batches of `rows` rows, differentiated by all parameters that are
-/// not frozen.
+/// Returns the tokens of micro-batches of `units` units.
+std::int64_t tokens_of(const config::RunConfig& config, std::int64_t units) {
+  return units * config::rows_per_unit(config) * config.data.sequence_length;
+}
+
+/// Returns the graph of `config` for micro-batches of `units` units, differentiated by all parameters that
+/// are not frozen.
 graph::Graph training_graph(const config::RunConfig& config, const model::ModelConfig& model,
-                            std::int64_t rows) {
-  const std::int64_t length = config.data.sequence_length;
+                            std::int64_t units) {
+  const std::int64_t length = config.data.sequence_length, tokens = tokens_of(config, units);
   const std::span<const optim::Group> groups = config.optimizer.groups;
   const auto frozen = [groups](std::string_view name) { return optim::settings_of(groups, name).freeze; };
-  return model::build_log_prob(model, rows * length, length, true, frozen, extras_of(config));
+  if (model.scores) return model::build_scores(model, tokens, length, true, frozen);
+  return model::build_log_prob(model, tokens, length, true, frozen, extras_of(config));
 }
 
 /// Returns the formats of the blocks that hold frozen weights: those of an adapter's base, or of groups.
@@ -139,8 +146,8 @@ plan::Program compile_log_probs(const config::RunConfig& config, const model::Mo
   options.longest_row = options.longest_leaf = length;
   options.quantised = model::held_in_blocks(model);
   const precision::Policy policy = config::adapted_policy(config.policy.at_step(step), config.adapter);
-  const graph::Graph graph = model::build_log_prob(model, config.batch.micro_batch_size * length, length,
-                                                   false, {}, {model::Entropy::none, value});
+  const graph::Graph graph = model::build_log_prob(model, tokens_of(config, config.batch.micro_batch_size),
+                                                   length, false, {}, {model::Entropy::none, value});
   return plan::compile(graph, policy, options, device.host());
 }
 

@@ -45,8 +45,8 @@ struct Machine {
 /// waits only once.
 Machine measure_machine(const runtime::Device& device, const plan::Program& program, int rests = 0);
 
-/// Returns the training program of `config`, with its update, for micro-batches of `rows` rows under the
-/// policy of step `step`, counted from 0.
+/// Returns the training program of `config`, with its update, for micro-batches of `rows` sequences, packs or
+/// pairs under the policy of step `step`, counted from 0.
 plan::Program compile_training(const config::RunConfig& config, const model::ModelConfig& model,
                                std::int64_t rows, const runtime::Device& device, bool fold = true,
                                bool fuse = true, std::int64_t step = 0);

@@ -23,7 +23,7 @@ struct MicroBatch {
 
 /// Outputs of a pass for each token of a micro-batch.
 struct Outputs {
-  runtime::Values log_prob;                     // of the token's target
+  runtime::Values log_prob;                     // of the token's target; empty if the program has none
   std::optional<runtime::Values> entropy = {};  // of its distribution, if the program has this output
   std::optional<runtime::Values> value = {};    // of a value head, if the program has this output
 };

@@ -49,7 +49,7 @@ text::Row Response::row() const {
 
 text::StepData rows_of(const Experience& experience, std::span<const std::size_t> order,
                        std::int64_t sequence_length) {
-  text::StepData rows = text::empty_step(0, sequence_length);
+  text::StepData rows = text::empty_step(static_cast<std::int64_t>(order.size()), sequence_length);
   for (const std::size_t i : order) {
     const Response& response = experience.responses[i];
     text::append_row(response.row(), response.origin, rows);

@@ -62,13 +62,16 @@ class Run {
  public:
   Run(runtime::Session& session, std::span<const Request> requests, const GenerateOptions& options)
       : session_(session),
-        decoder_(session),
+        decoder_(session, options.rounding_seed),
         requests_(requests),
         options_(options),
         results_(requests.size()),
         in_slot_(decoder_.slots()),
         held_(decoder_.slots()),
-        leader_(decoder_.slots()) {}
+        leader_(decoder_.slots()),
+        keyed_(std::ranges::any_of(session.program().steps, [](const plan::Step& step) {
+          return step.rounding == Rounding::stochastic;
+        })) {}
 
   std::vector<Generation> run() {
     for (std::size_t s = 0; s < in_slot_.size(); ++s) begin_next(s);
@@ -118,7 +121,9 @@ class Run {
   std::optional<std::size_t> slot_with_prompt(std::size_t slot, std::size_t r) const {
     if (requests_[r].prompt.size() < 2) return std::nullopt;
     const auto has_prompt = [&](std::size_t s) {
-      return held_[s] && !leader_[s] && requests_[*held_[s]].prompt == requests_[r].prompt;
+      if (!held_[s] || leader_[s]) return false;
+      const Request &held = requests_[*held_[s]], &wanted = requests_[r];
+      return held.prompt == wanted.prompt && (!keyed_ || held.sequence == wanted.sequence);
     };
     if (has_prompt(slot)) return slot;
     for (std::size_t s = 0; s < held_.size(); ++s) {
@@ -167,7 +172,7 @@ class Run {
     std::vector<std::int32_t> ids = requests_[r].prompt;
     ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
     const auto feed = [&] {
-      Decoder again(session_);
+      Decoder again(session_, options_.rounding_seed);
       again.open(0, ids, requests_[r].sequence);
       do again.step();
       while (again.asked().empty());
@@ -207,6 +212,7 @@ class Run {
   std::vector<std::optional<std::size_t>> held_;     // the request whose prompt is in the slot's cache
   std::vector<std::optional<std::size_t>>
       leader_;                 // the slot that feeds the prompt, while the sequence waits
+  bool keyed_;                 // keys and values depend on the random numbers of the sequence
   std::size_t waiting_ = 0;    // next request without a slot
   std::size_t sequences_ = 0;  // number of sequences in slots
   std::vector<Next> next_;     // in the order of decoder_.asked()

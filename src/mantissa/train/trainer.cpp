@@ -105,7 +105,7 @@ Trainer::Trainer(const config::RunConfig& config, weights::ModelSource source, s
     weights_->initialise(config_.run.seed);
     check_drawn(*weights_);
   } else {
-    notes_ = weights::load_weights(*weights_, source_);
+    notes_ = weights::load_weights(*weights_, source_, config_.run.seed);
   }
   frozen_hash_ = weights::hash_of_quantised(*weights_);
   notes_.insert(notes_.end(), source_.config.notes.begin(), source_.config.notes.end());
