@@ -11,13 +11,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/tokenizer/tokenizer.h"
+#include "text/temp_files.h"
 
 namespace mantissa::data {
 namespace {
 
 namespace fs = std::filesystem;
-using mantissa::testing::has;
 using mantissa::testing::TemporaryFolder;
+using text::error_of;
+using text::has;
 using Json = nlohmann::ordered_json;
 using Ids = std::vector<std::int32_t>;
 
@@ -39,17 +41,6 @@ ChatFormat format_of(const TemporaryFolder& folder, const std::string& source,
   weights::ModelSource place;
   place.directory = tokenizer;
   return {place, (folder / "t.jinja").string(), "data.template ="};
-}
-
-template <class E, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 TEST(AnswerIds, AndTheirMaskAreThoseOfTransformers) {
@@ -151,7 +142,8 @@ TEST_F(Rules, WithoutATemplateTheCompletionAndTheSeparatorAreTrained) {
   const auto row = add({{"prompt", "two and two is"}, {"completion", " four"}});
   EXPECT_EQ(whole(row), std::string("two and two is four") + '\0');
   EXPECT_EQ(trained(row), std::string(" four") + '\0');
-  EXPECT_TRUE(has(error_of<FileError>([&] { add(talk(kTwoTurns)); }), "f.jsonl:3: data.template = \"none\""));
+  EXPECT_TRUE(has(error_of<FileError>([&] { add(talk(kTwoTurns)); }),
+                  "f.jsonl:3: the row has messages, which need a chat template"));
 }
 
 TEST_F(Rules, ARowWithoutAnAnswerIsSkippedAndCounted) {
