@@ -382,10 +382,10 @@ class SlotTensors {
 
   /// The files that have a tensor, and the tensor; null: there is none.
   struct Place {
-    const io::WeightFiles* files = nullptr;
+    io::WeightFiles* files = nullptr;
     const io::TensorInfo* tensor = nullptr;
   };
-  Place of(const Slot& slot) const {
+  Place of(const Slot& slot) {
     const bool adapters = is_adapters(source_.config, slot);
     if (adapters && adapter_) {
       if (const io::TensorInfo* tensor = adapter_->find(slot.name); tensor != nullptr)
@@ -416,7 +416,7 @@ runtime::WeightSet open_weights(const plan::Program& program, const ModelSource&
         "of "
         "them with adapter.kind = \"none\"");
   }
-  const SlotTensors tensors(program, source);
+  SlotTensors tensors(program, source);
   const QuantisedViews quantised(program);
   std::vector<runtime::WeightSet::View> views;
   std::vector<std::optional<TensorLoad>> loads(program.slots.size());
