@@ -4,15 +4,13 @@
 #include "mantissa/data/rows.h"
 #include "mantissa/data/tokenizer.h"
 #include "mantissa/gguf/gguf_file.h"
+#include "text/temp_files.h"
 
 namespace mantissa::data {
 namespace {
 
 using test::message_of;
-
-bool has(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
+using text::has;
 
 class TokenizerOfGguf : public convert::GgufModel {
  protected:

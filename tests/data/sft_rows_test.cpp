@@ -11,13 +11,15 @@
 #include "mantissa/base/error.h"
 #include "mantissa/data/rows.h"
 #include "mantissa/tokenizer/tokenizer.h"
+#include "text/temp_files.h"
 
 namespace mantissa::data {
 namespace {
 
 namespace fs = std::filesystem;
-using mantissa::testing::has;
 using mantissa::testing::TemporaryFolder;
+using text::error_of;
+using text::has;
 using Json = nlohmann::ordered_json;
 using Ids = std::vector<std::int32_t>;
 
@@ -39,17 +41,6 @@ ChatFormat format_of(const TemporaryFolder& folder, const std::string& source,
   weights::ModelSource place;
   place.directory = tokenizer;
   return {place, (folder / "t.jinja").string(), "data.template ="};
-}
-
-template <class E, class Call>
-std::string error_of(const Call& call) {
-  try {
-    call();
-  } catch (const E& e) {
-    return e.what();
-  }
-  ADD_FAILURE() << "no error";
-  return {};
 }
 
 TEST(AnswerIds, AndTheirMaskAreThoseOfTransformers) {

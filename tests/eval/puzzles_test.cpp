@@ -69,7 +69,7 @@ TEST_F(PuzzlesOfFiles, AreAskedUnderATemplateOrAsTheyAre) {
   const auto asked = [&](const std::string& name) {
     const PuzzleFormat format(source, name);
     std::string text;
-    for (const std::int32_t id : format.prompt(puzzle, 256)) text += static_cast<char>(id);
+    for (const std::int32_t id : format.prompt(puzzle, 256).ids) text += static_cast<char>(id);
     return text;
   };
   EXPECT_EQ(asked("none"), "<|im_start|>user\nPuzzle 0?<|im_end|>\n<|im_start|>assistant\n<think>");

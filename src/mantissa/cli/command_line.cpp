@@ -69,6 +69,7 @@ int run_command(const Arguments& a) {
       {"convert", convert},
       {"merge", merge},
       {"loss-scale", loss_scale},
+      {"objective", objective},
       {"reward", reward},
       {"data kk", data_kk},
       {"data inspect", data_inspect},

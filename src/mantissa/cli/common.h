@@ -52,6 +52,7 @@ int diff(const Arguments& a);
 int convert(const Arguments& a);
 int merge(const Arguments& a);
 int loss_scale(const Arguments& a);
+int objective(const Arguments& a);
 int reward(const Arguments& a);
 int data_kk(const Arguments& a);
 int data_inspect(const Arguments& a);

@@ -16,7 +16,8 @@ constexpr std::string_view kHardware =
 constexpr std::string_view kResults =
     "train, rl, generate, chat, eval, trace, explain, audit, compare, inspect, diff, convert, merge, "
     "loss-scale, "
-    "reward, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer info, "
+    "reward, objective, data kk, data inspect, data shard, tokenizer encode, tokenizer decode, tokenizer "
+    "info, "
     "tokenizer train, "
     "doctor";
 
@@ -163,6 +164,11 @@ const std::vector<Option>& option_rows() {
       {"--min-scale", one, "M", "1", "smallest scale", "loss-scale"},
       {"--no-raise-error-at-min-scale", nothing, "", "", "stay at the minimum instead of stopping",
        "loss-scale"},
+      // objective
+      {"--in", one, "FILE", "", "safetensors file with the input tensors", "objective"},
+      {"--out", one, "FILE", "", "safetensors file to write", "objective"},
+      {"--overwrite", nothing, "", "", "replace an existing file that is not a result of objective",
+       "objective"},
       // reward
       {"--responses", one, "FILE", "", "JSON lines with \"response\" and the fields of the data row",
        "reward"},
@@ -210,6 +216,7 @@ const std::vector<Option>& option_rows() {
       {"--deepspeed", one, "FILE", "", "DeepSpeed JSON with the loss scaler to replay", "loss-scale"},
       {"--set", list, "KEY=VALUE", "", "set a key of the config to a value; repeatable",
        "train, rl, eval, explain, audit, compare, data inspect"},
+      {"--set", list, "KEY=VALUE", "", "set a key of [rl], or of [dpo] for dpo; repeatable", "objective"},
       {"--target", each, "HARDWARE", "",
        "also explain another machine: v100, a100, h100, tpu-v5e or FILE.toml; repeatable",
        "train, rl, explain"},
@@ -295,6 +302,12 @@ const std::vector<Command>& command_rows() {
        "replay overflows, and print the loss scale after every step",
        {},
        "Give exactly one of --overflows and --from."},
+      {"objective",
+       "compute a post-training objective and its gradients from saved tensors, for comparison",
+       {{"ppo|grpo|dr-grpo|reinforce++|reinforce++-baseline|rloo|dpo|reward", "the objective"}},
+       "Requires --in and --out. Tensors of [N, T]: log_probs, old_log_probs, ref_log_probs, mask, values, "
+       "old_values, rewards (or [N]); groups [N]. dpo: rows 2i are chosen, rows 2i + 1 rejected. reward: "
+       "scores [N] in such pairs, margin [N/2]."},
       {"reward",
        "score responses by a rule, and print one reward for each row",
        {{"RULE", "kk, exact, regex:PATTERN or program:COMMAND, as in rl.reward"}},

@@ -249,7 +249,6 @@ void settle_run(RunConfig& config, const std::filesystem::path& file) {
 void settle(RunConfig& config, const Entries& entries, bool policy_replaced, bool divided) {
   check_present(config, entries);
   check_model(config, entries);
-  check_adapter(config, entries);
   check_text(entries, "run", "skip_batches", [&] { parse_steps(config.run.skip_batches); });
   check_text(entries, "log", "observe", [&] { parse_observed(config.log.observe); });
   check_puzzles(config, entries);
@@ -260,6 +259,7 @@ void settle(RunConfig& config, const Entries& entries, bool policy_replaced, boo
   settle_conversations(config, entries);
   settle_fine_tuning(config, entries);
   settle_optimizer(config, entries);
+  check_adapter(config, entries);  // reads the groups
   settle_schedule(config, entries);
   settle_stages(config, entries);
   settle_run(config, entries.file);

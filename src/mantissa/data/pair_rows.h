@@ -30,8 +30,8 @@ struct PairCounts {
   std::int64_t used = 0;
   std::int64_t masked = 0, empty = 0, skipped = 0;  // not used: a row without an answer, with an empty one,
                                                     // too long
-  std::int64_t truncated = 0;  // rows of used pairs, with fewer ids
-  std::int64_t cut = 0;        // truncated rows that lost a part of an answer
+  std::int64_t truncated = 0;                       // rows of used pairs, with fewer ids
+  std::int64_t cut = 0;                             // truncated rows that lost a part of an answer
   std::int64_t ids = 0, dropped = 0;
   std::int64_t longest = 0;   // ids of the longest row
   std::string longest_at;     // its file and line

@@ -178,8 +178,7 @@ PromptSet::PromptSet(const config::RunConfig& config, const model::ModelConfig& 
   if (data.weights.empty()) add(data.source);
   for (std::size_t i = 0; i < data.weights.size(); ++i) add({data.source[i]});
   if (const std::vector<std::string>& files = data.validation.files; !files.empty()) {
-    s.held_out.push_back(names_puzzles(files) ? held_out_puzzle_rows(config, held_out_puzzles().count)
-                                              : StoredRows::of_files(files));
+    s.held_out.push_back(StoredRows::of_files(files));
     s.measure(s.held_out.back(), config, fmt::format("{}", fmt::join(files, ", ")), check, notes);
   }
   std::vector<std::int64_t> rows;

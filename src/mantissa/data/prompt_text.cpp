@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "mantissa/base/error.h"
 #include "mantissa/text/known_ids.h"
@@ -12,20 +13,37 @@ namespace {
 
 constexpr std::string_view kThink = "<think>";
 
+/// Returns the conversation up to the beginning of the answer that the row has, as the template renders it in
+/// an answer; null if the template changes it.
+std::optional<PromptText> rendered_beginning(const ChatFormat& format, const text::ConversationRow& row) {
+  const std::string& begun = row.puzzle->begun;
+  nlohmann::ordered_json messages = row.messages;
+  messages.push_back({{"role", "assistant"}, {"content", begun}});
+  const std::string before = format.render(row.messages, false, row.tools).text,
+                    text = format.render(messages, false, row.tools).text;
+  const std::size_t at = text.starts_with(before) ? text.find(begun, before.size()) : text.rfind(begun);
+  if (at == std::string::npos) return std::nullopt;
+  return PromptText{{}, text.substr(0, at + begun.size()), at};
+}
+
 /// Returns the text of a prompt under a template, without ids.
 PromptText rendered(const ChatFormat& format, const text::ConversationRow& row, const std::string& where) {
   PromptText out;
-  std::string before;
+  const bool begun = row.puzzle && !row.puzzle->begun.empty();
   try {
-    before = format.render(row.messages, false, row.tools).text;
+    if (begun) {
+      if (const std::optional<PromptText> found = rendered_beginning(format, row)) return *found;
+    }
+    const std::string before = format.render(row.messages, false, row.tools).text;
     out.text = format.render(row.messages, true, row.tools).text;
+    // What the template adds for the answer: the header of a turn, and for some models the answer's
+    // beginning.
+    const std::size_t added = out.text.starts_with(before) ? before.size() : out.text.size();
+    out.answer = std::min(out.text.find(kThink, added), out.text.size());
   } catch (const chat::TemplateError&) {
     format.rethrow_at(where);
   }
-  // What the template adds for the answer: the header of a turn, and for some models the answer's beginning.
-  const std::size_t added = out.text.starts_with(before) ? before.size() : out.text.size();
-  out.answer = std::min(out.text.find(kThink, added), out.text.size());
-  if (row.puzzle && !out.begun().starts_with(row.puzzle->begun)) out.text += row.puzzle->begun;
+  if (begun && !out.begun().starts_with(row.puzzle->begun)) out.text += row.puzzle->begun;
   return out;
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <set>
 
 #include "mantissa/base/error.h"
 #include "mantissa/model/adapter.h"
@@ -85,8 +87,11 @@ std::int64_t ModelConfig::parameters() const {
 
 std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config) {
   if (!config.base) return {};
-  return [base = config.base, adapter = config.adapter](std::string_view parameter) {
-    return adapter != nullptr && adapter->owns(parameter) ? std::nullopt : base;
+  // The head is a product too where all logits are computed, but no linear layer.
+  std::set<std::string, std::less<>> held;
+  for (const LinearLayer& layer : linear_layers(config)) held.insert(layer.scope + ".weight");
+  return [base = config.base, held = std::move(held)](std::string_view parameter) {
+    return held.contains(parameter) ? base : std::nullopt;
   };
 }
 

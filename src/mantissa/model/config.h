@@ -49,8 +49,8 @@ struct ModelConfig {
   std::int64_t parameters() const;
 };
 
-/// Returns a function of parameter names: the format of the blocks that hold a parameter of the base, or null
-/// for those of the policy and for parameters of the adapter.
+/// Returns a function of parameter names: the format of the blocks that hold a weight of linear_layers(), or
+/// null for the other parameters, which have the policy's formats.
 std::function<std::optional<QuantFormat>(std::string_view)> held_in_blocks(const ModelConfig& config);
 
 /// Returns the reward model with the trunk of a language model, or of a reward model.

@@ -202,30 +202,36 @@ std::optional<std::string> Child::ended() const {
                                     : "was ended by " + signal_name(info.si_status);
 }
 
-bool Child::drain(std::chrono::milliseconds time) {
+bool Child::drain(std::chrono::milliseconds time, std::string& output) {
   constexpr auto kLook = 20ms;
+  constexpr std::size_t kMost = 1 << 16;
   const auto until = std::chrono::steady_clock::now() + time;
-  while (!ended()) {
-    if (std::chrono::steady_clock::now() >= until) return false;
-    std::string dropped;
-    read_output(dropped);
-    read_errors(dropped);
-    if (dropped.empty()) wait(false, kLook);
+  for (;;) {
+    const bool over = std::chrono::steady_clock::now() >= until;
+    const bool end = ended().has_value();  // before reading, so that nothing is missed
+    std::string text, errors;
+    read_output(text);
+    read_errors(errors);
+    if (output.size() < kMost) output += text;
+    const bool more = !text.empty() || !errors.empty();
+    if (over || (end && !more)) return end;
+    if (!more) wait(false, kLook);
   }
-  return true;
 }
 
-void Child::end(std::chrono::milliseconds patience) {
-  if (process_ < 0) return;
+std::string Child::end(std::chrono::milliseconds patience) {
+  std::string output;
+  if (process_ < 0) return output;
   input_.close();
-  if (!drain(patience)) {
+  if (!drain(patience, output)) {
     ::kill(-process_, SIGTERM);
-    drain(1s);
+    drain(1s, output);
   }
   ::kill(-process_, SIGKILL);
   while (::waitpid(process_, nullptr, 0) < 0 && errno == EINTR) {
   }
   process_ = -1;
+  return output;
 }
 
 }  // namespace mantissa::reward

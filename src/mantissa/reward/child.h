@@ -57,15 +57,15 @@ class Child {
   /// Returns how the process ended, such as "exited with status 1", or null while it runs.
   std::optional<std::string> ended() const;
 
-  /// Ends the process and its group, and reads and drops what it writes meanwhile. With `patience` its
-  /// standard input is closed first, and it has that long to end by itself; then SIGTERM follows, and a
-  /// second later SIGKILL. Its children get SIGKILL when it has ended.
-  void end(std::chrono::milliseconds patience);
+  /// Ends the process and its group, and returns the beginning of what it writes meanwhile. Its standard
+  /// input is closed first, and it has `patience` to end by itself; then SIGTERM follows, and a second later
+  /// SIGKILL. Its children get SIGKILL when it has ended.
+  std::string end(std::chrono::milliseconds patience);
 
  private:
   static void read(Descriptor& end, std::string& text);
-  /// Drops output until the process ends or the time is over. Returns true if it has ended.
-  bool drain(std::chrono::milliseconds time);
+  /// Reads output until the process ends or the time is over. Returns true if it has ended.
+  bool drain(std::chrono::milliseconds time, std::string& output);
 
   pid_t process_ = -1;  // -1: ended
   Descriptor input_, output_, errors_;

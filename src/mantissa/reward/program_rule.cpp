@@ -18,6 +18,7 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+constexpr auto kPatience = 2000ms;  // from the end of its input to the end of a program
 constexpr const char* kPosition = "MANTISSA_REWARD_POSITION";
 
 /// The last lines of a program's standard error.
@@ -57,10 +58,17 @@ class ProgramRule final : public Rule {
         timeout_(options.timeout),
         position_(options.position),
         child_(command_, fmt::format("{}={}", kPosition, options.position)) {}
-  ~ProgramRule() override { child_.end(useless_ ? 0ms : 2s); }
+  ~ProgramRule() override { child_.end(useless_ ? 0ms : kPatience); }
 
   void check_row(const nlohmann::ordered_json&, const std::string&) const override {}
   std::int64_t position() const override { return position_; }
+
+  void finish() override {
+    if (useless_) return;
+    useless_ = true;
+    output_ += child_.end(kPatience);
+    refuse_extra_output();
+  }
 
   std::vector<Score> score(std::span<const Sample> samples, const std::stop_token& stop) override {
     if (useless_) throw InternalError("a reward program is asked after its end");

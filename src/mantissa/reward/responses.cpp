@@ -53,6 +53,7 @@ std::optional<std::vector<Score>> score_file(Rule& rule, const std::string& path
     return whole;
   });
   if (!whole || !score()) return std::nullopt;
+  rule.finish();
   return scores;
 }
 

@@ -39,6 +39,10 @@ class Rule {
   /// check_row(). Throws RunStopped if a program fails; the rule then has no use any more.
   virtual std::vector<Score> score(std::span<const Sample> samples, const std::stop_token& stop = {}) = 0;
 
+  /// Ends a program after the last call of score(), and throws RunStopped if it has written more lines than
+  /// it was asked for. Its destructor ends it without this check.
+  virtual void finish() {}
+
   /// Returns RuleOptions::position plus the number of samples that a program has scored since; 0 for rules
   /// without one. A run keeps it in its state.
   virtual std::int64_t position() const { return 0; }

@@ -56,7 +56,7 @@ std::optional<std::vector<rollout::Generation>> Sampler::respond(std::span<const
   options.stop = ends_;
   options.entropies = !greedy;
   options.interrupt = stop;
-  options.sampling.seed = config_.run.seed;
+  options.sampling.seed = options.rounding_seed = config_.run.seed;
   if (!greedy) {
     options.sampling.temperature = config_.rl.temperature;
     options.sampling.top_p = config_.rl.top_p;

@@ -48,6 +48,18 @@ std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples) {
   return all;
 }
 
+double equal_reward_share(std::span<const Sampled> responses, std::int64_t samples) {
+  Mean equal;
+  const auto n = static_cast<std::size_t>(samples);
+  for (std::size_t first = 0; first < responses.size(); first += n) {
+    const std::span<const Sampled> group = responses.subspan(first, n);
+    const bool same =
+        std::ranges::all_of(group, [&](const Sampled& s) { return s.reward == group.front().reward; });
+    equal.add(same ? 1 : 0);
+  }
+  return equal.value();
+}
+
 double mean_entropy(std::span<const rollout::Generation> generations) {
   Mean mean;
   for (const rollout::Generation& g : generations) {

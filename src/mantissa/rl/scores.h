@@ -15,6 +15,10 @@ namespace mantissa::rl {
 /// people in a puzzle, the lengths of the responses, and the share that is truncated.
 std::vector<objective::Metric> metrics_of(std::span<const Sampled> samples);
 
+/// Returns the share of prompts whose `samples` responses, one after the other, all have the same reward:
+/// they teach nothing where the samples of a prompt are compared.
+double equal_reward_share(std::span<const Sampled> responses, std::int64_t samples);
+
 /// Returns the mean entropy of the tokens' distributions.
 double mean_entropy(std::span<const rollout::Generation> generations);
 

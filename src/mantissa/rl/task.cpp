@@ -261,6 +261,7 @@ class RlTask final : public train::Task {
       r.reward = (*sampled)[i].reward;
       r.rollout_log_probs = r.old_log_probs = (*made)[i].log_probs;
     }
+    if (samples > 1) e.metrics.push_back({"equal_reward_share", equal_reward_share(*sampled, samples)});
     e.metrics.push_back({"entropy", mean_entropy(*made)});
     if (!add_passes(e, stop)) return std::nullopt;
     add_advantages(e);

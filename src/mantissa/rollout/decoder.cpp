@@ -5,8 +5,9 @@
 
 namespace mantissa::rollout {
 
-Decoder::Decoder(runtime::Session& session)
+Decoder::Decoder(runtime::Session& session, std::uint64_t seed)
     : session_(session),
+      seed_(seed),
       capacity_(session.program().positions),
       vocabulary_(session.program().buffer(session.program().required("logits")).shape.last()),
       slots_(static_cast<std::size_t>(
@@ -57,7 +58,7 @@ void Decoder::step() {
   for (std::size_t s = 0; s < slots_.size(); ++s) {
     if (slots_[s].left() > 1 && tokens_ < most) take(s, most - tokens_);
   }
-  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1});
+  session_.run(graph::Phase::forward, {tokens_, rows_, segments_, 1, seed_});
 }
 
 void Decoder::take(std::size_t slot, std::int64_t most) {

@@ -15,8 +15,9 @@ namespace mantissa::rollout {
 /// feeds all slots with one waiting token, and prompts within the program's token capacity.
 class Decoder {
  public:
-  /// `session` must outlive the decoder.
-  explicit Decoder(runtime::Session& session);
+  /// `session` must outlive the decoder. `seed` is a key of the random numbers of its ops, as that of a
+  /// batch.
+  explicit Decoder(runtime::Session& session, std::uint64_t seed = 0);
 
   std::size_t slots() const { return slots_.size(); }
   /// Returns the number of positions of a slot.
@@ -53,6 +54,7 @@ class Decoder {
   void take(std::size_t slot, std::int64_t most);
 
   runtime::Session& session_;
+  std::uint64_t seed_;
   std::int64_t capacity_ = 0;
   std::int64_t vocabulary_ = 0;
   std::vector<plan::BufferId> caches_;  // [slots, capacity, width]

@@ -62,7 +62,7 @@ class Run {
  public:
   Run(runtime::Session& session, std::span<const Request> requests, const GenerateOptions& options)
       : session_(session),
-        decoder_(session),
+        decoder_(session, options.rounding_seed),
         requests_(requests),
         options_(options),
         results_(requests.size()),
@@ -172,7 +172,7 @@ class Run {
     std::vector<std::int32_t> ids = requests_[r].prompt;
     ids.insert(ids.end(), results_[r].ids.begin(), results_[r].ids.end());
     const auto feed = [&] {
-      Decoder again(session_);
+      Decoder again(session_, options_.rounding_seed);
       again.open(0, ids, requests_[r].sequence);
       do again.step();
       while (again.asked().empty());

@@ -43,6 +43,7 @@ struct GenerateOptions {
   std::vector<std::int32_t> stop;  // ids that end the text
   SamplingOptions sampling;
   bool entropies = false;
+  std::uint64_t rounding_seed = 0;  // a key of activations that are rounded stochastically, as run.seed is
   /// Called for each token on the caller's thread. Returns false to end the sequence of this request.
   std::function<bool(std::size_t request, std::int32_t id, double log_prob)> on_token;
   /// Ends all sequences. Their completed tokens are returned.
