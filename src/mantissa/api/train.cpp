@@ -14,6 +14,7 @@
 #include "mantissa/rl/samples.h"
 #include "mantissa/rl/task.h"
 #include "mantissa/run/run.h"
+#include "mantissa/run/work.h"
 
 namespace mantissa::api {
 namespace {
@@ -106,11 +107,11 @@ struct Work {
   std::unique_ptr<train::Task> task;
 };
 
-Work work_of(const config::RunConfig& run, const weights::ModelSource& source, const Data& data,
+Work work_of(const config::RunConfig& run, weights::ModelSource& source, const Data& data,
              const std::filesystem::path& out, const runtime::Device& device, config::Told& told) {
   if (run.train.objective != "rl") {
     if (!in_memory(data)) data::add_note(run, source.config, told);
-    return {run, train::corpus_task(data::load_dataset(run, source.config, memory_of(data), &told.notes))};
+    return {run, run::task_of(run, source, memory_of(data), device, &told.notes)};
   }
   if (in_memory(data)) throw ConfigError("train: the objective rl reads its prompts from data.source");
   rl::Prepared prepared = rl::prepare(run, source.config);

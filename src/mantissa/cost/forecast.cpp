@@ -208,6 +208,12 @@ std::vector<Part> compile_parts(const config::RunConfig& config, const model::Mo
   return parts;
 }
 
+std::size_t largest_arena(std::span<const Part> parts) {
+  std::size_t most = 0;
+  for (const Part& part : parts) most = std::max(most, part.program->memory.arena());
+  return most;
+}
+
 MemoryForecast forecast_memory(std::span<const Part> parts, std::size_t data_bytes) {
   MemoryForecast most, before;
   for (const Part& part : parts) {
@@ -229,6 +235,7 @@ std::size_t peak_with_rows(const config::RunConfig& config, const model::ModelCo
                            std::int64_t rows, const MemoryForecast& run, const runtime::Device& device) {
   MemoryForecast f = forecast_memory(compile_training(config, model, rows, device), run.data);
   f.process = run.process;
+  f.reference = run.reference;
   return f.peak();
 }
 
@@ -252,7 +259,7 @@ std::int64_t largest_micro_batch(const config::RunConfig& config, const model::M
 std::int64_t rows_that_fit(const config::RunConfig& config, const model::ModelConfig& model,
                            std::size_t memory_bytes, const MemoryForecast& run,
                            const runtime::Device& device) {
-  const std::int64_t most = (std::int64_t{1} << 30) / config.data.sequence_length;  // 32-bit counts of ids
+  const std::int64_t most = (std::int64_t{1} << 30) / tokens_of(config, 1);  // 32-bit counts of ids
   const auto peak = [&](std::int64_t rows) { return peak_with_rows(config, model, rows, run, device); };
   const std::size_t one = peak(1), two = peak(2);
   if (one > memory_bytes) return 0;

@@ -17,14 +17,14 @@
 namespace mantissa::cost {
 
 /// Bytes by purpose. `frozen` are weights in quantised blocks and those of an adapter's base, of which a run
-/// holds what steps read; mapped files count. `peak` is the peak memory of the process, including its code
-/// and the data.
+/// holds what steps read; mapped files count. `reference` are the weights of other models. `peak` is the peak
+/// memory of the process, including its code and the data.
 struct MemoryForecast {
-  std::size_t masters = 0, copies = 0, frozen = 0, moments = 0, compensation = 0, gradients = 0,
-              activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
+  std::size_t masters = 0, copies = 0, frozen = 0, reference = 0, moments = 0, compensation = 0,
+              gradients = 0, activations = 0, shard_sums = 0, work = 0, tables = 0, data = 0, process = 0;
   std::size_t peak() const {
-    return masters + copies + frozen + moments + compensation + gradients + shard_sums + activations + work +
-           tables + data + process;
+    return masters + copies + frozen + reference + moments + compensation + gradients + shard_sums +
+           activations + work + tables + data + process;
   }
 };
 
@@ -66,6 +66,9 @@ struct Part {
 };
 std::vector<Part> compile_parts(const config::RunConfig& config, const model::ModelConfig& model,
                                 const runtime::Device& device);
+
+/// Returns the bytes of the largest arena of the parts.
+std::size_t largest_arena(std::span<const Part> parts);
 
 /// Returns the training program of `config` under a policy, with its update, to check the rules against.
 plan::Lower lower_run(const config::RunConfig& config, const model::ModelConfig& model);

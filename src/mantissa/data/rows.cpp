@@ -169,9 +169,12 @@ text::Dataset training_set(const config::RunConfig& config, const model::ModelCo
   if (memory.source) return {std::move(memory.source), model.vocab_size, options, "rows of the source"};
   if (memory.any()) return stored_set(model, std::move(memory), options);
   const std::string& objective = config.train.objective;
-  if (objective != "pretrain" && objective != "sft")
-    throw InternalError(
-        fmt::format("the rows of the objective {} are not a data set of their own", objective));
+  if (objective != "pretrain" && objective != "sft") {
+    throw ConfigError(
+        fmt::format("train.objective = \"{}\": expected pretrain or sft here, whose rows are predicted. Fix: "
+                    "`mantissa {} CONFIG` trains this objective",
+                    objective, objective == "rl" ? "rl" : "train"));
+  }
   check_bytes(config, model);
   if (objective == "sft") return sft_set(config, model, options, notes);
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = source_tokenizer(config, model);

@@ -106,7 +106,9 @@ class RlTask final : public train::Task {
     return rows;
   }
 
-  std::optional<text::StepData> held_out(std::int64_t /*step*/) override { return std::nullopt; }
+  std::optional<text::StepData> held_out(std::int64_t /*step*/, const std::stop_token& /*stop*/) override {
+    return std::nullopt;
+  }
 
   std::vector<Metric> measure(std::int64_t /*step*/, const std::stop_token& stop) override {
     std::vector<data::Prompt> prompts;

@@ -17,7 +17,7 @@ class CorpusTask final : public Task {
                                      const std::stop_token& /*stop*/) override {
     return data_.step(step, units);
   }
-  std::optional<text::StepData> held_out(std::int64_t step) override {
+  std::optional<text::StepData> held_out(std::int64_t step, const std::stop_token& /*stop*/) override {
     const text::Dataset& data = data_.at_step(step);
     const std::int64_t rows = data.validation_rows();
     return rows == 0 ? std::nullopt : std::optional(data.validation(0, rows));

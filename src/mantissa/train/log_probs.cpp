@@ -29,17 +29,6 @@ weights::ModelSource reference_source(weights::ModelSource source, const std::st
   return other;
 }
 
-/// Returns the weights that `program` reads, from the files of `source` or initialised from `seed`.
-std::shared_ptr<runtime::WeightSet> reference_weights(const plan::Program& program,
-                                                      const weights::ModelSource& source, std::uint64_t seed,
-                                                      const runtime::Device& device) {
-  if (!source.weights.empty())
-    return std::make_shared<runtime::WeightSet>(weights::open_weights(program, source, device));
-  auto weights = std::make_shared<runtime::WeightSet>(program, device);
-  weights->initialise(seed);
-  return weights;
-}
-
 }  // namespace
 
 LogProbs::LogProbs(std::shared_ptr<const plan::Program> program, const config::RunConfig& config)
@@ -84,18 +73,40 @@ std::optional<TokenValues> LogProbs::of(const text::StepData& rows, const std::s
 
 Reference::Reference(const config::RunConfig& config, const weights::ModelSource& source,
                      const std::string& path, const runtime::Device& device)
-    : source_(reference_source(source, path)),
-      log_probs_(
-          std::make_shared<const plan::Program>(cost::compile_log_probs(config, source_.config, device)),
-          config) {
-  if (path.empty() && source.config.adapter != nullptr) return;  // the base, which training holds
-  weights_ = reference_weights(program(), source_, config.run.seed, device);
-  bytes_ = source_.weights.empty() ? weights_->bytes() : weights::read_bytes(program(), source_).all;
+    : config_(config),
+      source_(reference_source(source, path)),
+      shares_(path.empty() && source.config.adapter != nullptr),
+      device_(device) {
+  begin_part(0);
+}
+
+void Reference::begin_part(std::int64_t step) {
+  if (log_probs_ && config_.policy.at_step(step) == config_.policy.at_step(part_)) return;
+  part_ = step;
+  weights_.reset();
+  log_probs_.emplace(
+      std::make_shared<const plan::Program>(cost::compile_log_probs(config_, source_.config, device_, step)),
+      config_);
+}
+
+std::size_t Reference::bytes() const {
+  return shares_ ? 0 : weights::read_bytes(program(), source_).all;
 }
 
 void Reference::bind(const std::shared_ptr<runtime::WeightSet>& weights,
                      std::shared_ptr<runtime::Arena> arena) {
-  log_probs_.bind(shares_weights() || weights == nullptr ? weights : weights_, std::move(arena));
+  training_ = weights;
+  if (weights == nullptr || shares_) return log_probs_->bind(weights, std::move(arena));
+  if (weights_ == nullptr) {
+    weights_ = std::make_shared<runtime::WeightSet>(
+        weights::open_weights(program(), source_, device_, config_.run.seed));
+  }
+  log_probs_->bind(weights_, std::move(arena));
+}
+
+std::optional<TokenValues> Reference::of(const text::StepData& rows, const std::stop_token& stop) {
+  if (!shares_) weights_->take_scales(*training_);
+  return log_probs_->of(rows, stop);
 }
 
 }  // namespace mantissa::train

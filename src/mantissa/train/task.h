@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "mantissa/cost/other_passes.h"
 #include "mantissa/io/dtype.h"
 #include "mantissa/objective/objective.h"
 #include "mantissa/plan/program.h"
@@ -54,8 +55,9 @@ class Task {
   /// which are those before the step. Returns null if a stop came first.
   virtual std::optional<text::StepData> step(std::int64_t step, std::int64_t units,
                                              const std::stop_token& stop) = 0;
-  /// Returns the rows whose loss is measured after `step` steps, or null if there are none.
-  virtual std::optional<text::StepData> held_out(std::int64_t step) = 0;
+  /// Returns the rows whose loss is measured after `step` steps, or null if there are none, or if a stop came
+  /// first.
+  virtual std::optional<text::StepData> held_out(std::int64_t step, const std::stop_token& stop) = 0;
   /// Returns other measurements on held-out data after `step` steps.
   virtual std::vector<objective::Metric> measure(std::int64_t /*step*/, const std::stop_token& /*stop*/) {
     return {};
@@ -69,6 +71,8 @@ class Task {
   virtual void bind(std::shared_ptr<runtime::WeightSet> /*weights*/,
                     std::shared_ptr<runtime::Arena> /*arena*/) {}
   virtual TaskMemory memory() const { return {}; }
+  /// Returns the passes of other programs that step() runs, for forecasts of time.
+  virtual std::vector<cost::OtherPass> passes() const { return {}; }
 
   virtual TaskState save() const { return {}; }
   /// Restores the state that save() returned after `step` steps. Throws FileError if it is not one.
