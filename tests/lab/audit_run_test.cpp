@@ -43,20 +43,20 @@ struct SmallRun {
       : device(runtime::open_device({.threads = 2})),
         config(config::parse_config(kConfig, "run.toml", changes, {policy, std::move(rules)})),
         model(weights::find_model(config.model)),
-        rows(data::load_dataset(config, model.config, {})) {}
+        task(train::corpus_task(data::load_dataset(config, model.config, {}))) {}
   Audit audit(std::int64_t steps = 8, bool tries = false) const {
-    return audit_run({config, model, rows, *device},
+    return audit_run({config, model, *task, *device},
                      {.steps = steps, .tries_cures = tries, .trial_seconds = 1e6});
   }
   /// Returns the audit of the same steps with a cure.
   Audit under(const Cure& cure, std::int64_t steps) const {
     const config::RunConfig cured = run::with_cure(config, cure);
-    return audit_run({cured, model, rows, *device}, {.steps = steps, .tries_cures = false});
+    return audit_run({cured, model, *task, *device}, {.steps = steps, .tries_cures = false});
   }
   std::shared_ptr<const runtime::Device> device;
   config::RunConfig config;
   weights::ModelSource model;
-  text::Dataset rows;
+  std::unique_ptr<train::Task> task;
 };
 
 std::string list(const Audit& audit) {
@@ -83,7 +83,7 @@ TEST(Audit, ChangesNoBit) {
   for (const std::string policy :
        {"bf16-mixed", "16-mixed", "fp8-hybrid", "fp8-hybrid scaling=current", "bf16-true"}) {
     const SmallRun s(policy);
-    train::Trainer plain(s.config, s.model, s.rows, *s.device);
+    train::Trainer plain(s.config, s.model, s.task->again(), *s.device);
     std::vector<double> losses;
     for (int i = 0; i < 5; ++i) losses.push_back(plain.advance()->loss);
     const Audit audit = s.audit(5);
@@ -93,7 +93,7 @@ TEST(Audit, ChangesNoBit) {
 
 TEST(Audit, ObservesSomeStepsOfALongRun) {
   const SmallRun s("bf16-mixed");
-  const Audit audit = audit_run({s.config, s.model, s.rows, *s.device}, {.steps = 30, .observed = 4});
+  const Audit audit = audit_run({s.config, s.model, *s.task, *s.device}, {.steps = 30, .observed = 4});
   EXPECT_EQ(audit.points.size(), 30U);
   EXPECT_LE(audit.observed.size(), 4U);
   EXPECT_EQ(audit.observed.front(), 1);
