@@ -7,6 +7,7 @@
 
 #include "mantissa/base/error.h"
 #include "mantissa/config/read.h"
+#include "mantissa/reward/rule.h"
 
 namespace mantissa::config {
 namespace {
@@ -67,6 +68,11 @@ void check_rl(const RunConfig& config, const Entries& entries) {
     } catch (const ConfigError& e) {
       refuse(*entries.find("rl", "rollout_precision"), e.what());
     }
+  }
+  try {
+    reward::check_rule(rl.reward);
+  } catch (const ConfigError& e) {
+    refuse(*entries.find("rl", "reward"), e.what());
   }
   if (rl.dual_clip != 0 && rl.dual_clip <= 1)
     refuse(*entries.find("rl", "dual_clip"), "must be above 1, or 0 for none");
